@@ -1,29 +1,28 @@
-"""What differs between two datasets: rows by their ids, and what is said about those in both."""
+"""Compare two datasets: rows added, removed and changed, and options that differ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.run import differing_keys
+from fsdpo_data.dataset.run import KeyChange, differing_keys
 from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.dataset.validate import check_files
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigDiff:
-    """How the rows of one config differ."""
+    """The difference between the rows of one config in two datasets."""
 
     added: int  #: Rows that only the second dataset has.
-    removed: int  #: Rows that only the first has.
-    kept: int  #: Rows of both.
-    changed: Mapping[str, int]  #: Rows of both of which something else is said, by what.
+    removed: int  #: Rows that only the first dataset has.
+    kept: int  #: Rows that both datasets have.
+    changed: Mapping[str, int]  #: Rows in both datasets with a changed value, by kind of change.
 
     def __bool__(self) -> bool:
         """Whether anything differs."""
@@ -31,36 +30,54 @@ class ConfigDiff:
 
 
 def diff_datasets(first: Path, second: Path) -> dict[str, ConfigDiff]:
-    """Compare two datasets, config by config; SchemaError unless both are as they were sealed."""
-    both = [(root, read_manifest(root)) for root in (first, second)]
-    for root, manifest in both:
-        check_files(root, manifest.files)
+    """Compare two datasets, config by config.
+
+    Raises:
+        SchemaError: if a file of either dataset is missing or was changed after the seal.
+    """
+    first_manifest = read_manifest(first)
+    second_manifest = read_manifest(second)
+    check_files(first, first_manifest.files)
+    check_files(second, second_manifest.files)
     return {
-        config: _difference(
-            config, *(manifest.config_paths(root, config) for root, manifest in both)
+        config: _diff_config(
+            config,
+            first_manifest.config_paths(first, config),
+            second_manifest.config_paths(second, config),
         )
         for config in CONFIGS
     }
 
 
-def _difference(config: str, first: Sequence[Path], second: Sequence[Path]) -> ConfigDiff:
-    parts = read_toml(__file__)[config]
-    old, new = (_hash_rows(files, parts) for files in (first, second))
-    both = old.join(new, on="id", suffix="_new")
-    names = [name for name in parts if name != "id"]
-    changed = {name: int((both[name] != both[f"{name}_new"]).sum()) for name in names}
-    kept = both.height
-    return ConfigDiff(new.height - kept, old.height - kept, kept, changed)
+def _diff_config(config: str, first: Sequence[Path], second: Sequence[Path]) -> ConfigDiff:
+    """Compare the rows of one config, given its files in both datasets."""
+    columns_by_part = read_toml(__file__)[config]
+    old_rows = _hash_rows(first, columns_by_part)
+    new_rows = _hash_rows(second, columns_by_part)
+    common_rows = old_rows.join(new_rows, on="id", suffix="_new")
+    changed = {
+        part: int((common_rows[part] != common_rows[f"{part}_new"]).sum())
+        for part in columns_by_part
+        if part != "id"
+    }
+    return ConfigDiff(
+        added=new_rows.height - common_rows.height,
+        removed=old_rows.height - common_rows.height,
+        kept=common_rows.height,
+        changed=changed,
+    )
 
 
-def _hash_rows(files: Sequence[Path], parts: Mapping[str, Sequence[str]]) -> pl.DataFrame:
-    """Return hashes of 64 bits of each row's id, and of what can be said of it otherwise."""
-    hashes = {part: pl.struct(columns).hash() for part, columns in parts.items()}
-    empty = pl.DataFrame(schema=dict.fromkeys(parts, pl.UInt64))
-    return pl.concat([empty, *(scan_parquet([file]).select(**hashes).collect() for file in files)])
+def _hash_rows(files: Sequence[Path], columns_by_part: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+    """Return 64-bit hashes of the ``id`` and of every other part of each row."""
+    hashes = [pl.struct(columns).hash().alias(part) for part, columns in columns_by_part.items()]
+    empty = pl.DataFrame(schema=dict.fromkeys(columns_by_part, pl.UInt64))
+    hashed_files = [scan_parquet([file]).select(hashes).collect() for file in files]
+    return pl.concat([empty, *hashed_files])
 
 
-def spec_changes(first: Path, second: Path) -> list[tuple[str, Any, Any]]:
-    """Return (key, first, second) wherever the datasets were made otherwise, digests aside."""
-    old, new = (read_manifest(root).spec.without_digest() for root in (first, second))
-    return differing_keys(old, new)
+def spec_changes(first: Path, second: Path) -> list[KeyChange]:
+    """Return the options that differ between the specs of two datasets, except digests."""
+    old_spec = read_manifest(first).spec.without_digest()
+    new_spec = read_manifest(second).spec.without_digest()
+    return differing_keys(old_spec, new_spec)

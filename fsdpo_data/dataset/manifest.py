@@ -1,9 +1,9 @@
-"""The manifest: everything a sealed dataset says about itself, checked once where it is read."""
+"""The manifest of a sealed dataset: its model, how it is made, and how it is read and checked."""
 
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ValidationError, field_validator
 
@@ -18,62 +18,72 @@ from fsdpo_data.dataset.run import CONFIG_FILE, MANIFEST_FILE
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.dataset.tally import Tally
 
-T = TypeVar("T", bound=BaseModel)
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class Manifest(manifest_sections.SparseSection):
-    """Everything a sealed dataset says about itself."""
+    """The content of ``manifest.json``, which describes a sealed dataset."""
 
-    schema_version: int
-    digest: str
-    parent: str
-    made_by: str
-    spec: manifest_sections.SpecSection
-    rows: manifest_sections.RowCounts
-    quarantined: dict[str, int]
-    outcomes: dict[str, int]
-    labels: dict[str, int]
-    grader_rules: dict[str, int]
-    statistics: manifest_sections.SolutionStats
-    cost: manifest_sections.CostStats
-    files: list[FileEntry]
-    rewards: manifest_sections.RewardStats | None = None
-    rollouts: manifest_sections.RolloutStats | None = None
-    thinking: manifest_sections.ThinkingStats | None = None
-    judge: manifest_sections.JudgeStats | None = None
-    pairs: manifest_sections.PairStats | None = None
-    contamination: manifest_sections.ContaminationStats | None = None
-    regraded: manifest_sections.RegradeStats | None = None
-    manifest_digest: str = ""
+    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("judged",)
+
+    schema_version: int  #: Major version of the schema.
+    digest: str  #: Digest of the names and contents of the files.
+    parent: str  #: Digest of the parent dataset, or of the sources of a first build.
+    made_by: str  #: Release that wrote the dataset.
+    spec: manifest_sections.SpecSection  #: Options that determine the content.
+    rows: manifest_sections.RowCounts  #: Number of rows in each config.
+    quarantined: dict[str, int]  #: Input rows that could not be used, by reason.
+    outcomes: dict[str, int]  #: Solutions by outcome.
+    labels: dict[str, int]  #: Steps by outcome label, and their total as ``steps``.
+    grader_rules: dict[str, int]  #: Solutions by the grader's rule that decided their outcome.
+    statistics: manifest_sections.SolutionStats  #: Statistics of the solutions.
+    cost: manifest_sections.CostStats  #: Cost, summed over all stages.
+    files: list[FileEntry]  #: Parquet files; the file of ``problems`` comes first.
+    rewards: manifest_sections.RewardStats | None = None  #: Set by the score stage.
+    rollouts: manifest_sections.RolloutStats | None = None  #: Set for Monte-Carlo labels.
+    thinking: manifest_sections.ThinkingStats | None = None  #: Set if solutions contain thinking.
+    judge: manifest_sections.JudgeStats | None = None  #: Set for labels by a judge.
+    pairs: manifest_sections.PairStats | None = None  #: Set by the pair stage.
+    contamination: manifest_sections.ContaminationStats | None = None  #: Set by decontamination.
+    regraded: manifest_sections.RegradeStats | None = None  #: Set by the grade stage.
+    manifest_digest: str = ""  #: Digest of all other fields; empty until the manifest is written.
 
     @field_validator("files")
     @classmethod
-    def _once_each(cls, files: list[FileEntry]) -> list[FileEntry]:
+    def _check_unique_paths(cls, files: list[FileEntry]) -> list[FileEntry]:
         paths = [entry.path for entry in files]
         if len(set(paths)) < len(paths):
-            raise ValueError("names a file twice")
+            raise ValueError("a file is listed twice")
         return files
 
     def config_files(self, config: str) -> list[FileEntry]:
-        """Return the files of a config."""
+        """Return the file entries of a config."""
         return [entry for entry in self.files if entry.path.startswith(f"{config}/")]
 
     def config_paths(self, root: Path, config: str) -> list[Path]:
-        """Return where the files of a config are, for the dataset in ``root``."""
+        """Return the paths of a config's files, for the dataset in ``root``."""
         return [root / entry.path for entry in self.config_files(config)]
 
     def to_json(self) -> str:
-        """Return the manifest as its file has it, with a digest of all that it says."""
-        said = self.to_dict()
-        said.pop("manifest_digest", None)
-        sealed = {**said, "manifest_digest": digest(said)}
-        return json.dumps(sealed, indent=2, ensure_ascii=False) + "\n"
+        """Return the text of ``manifest.json``, with a digest of all other fields at its end."""
+        data = self.to_dict()
+        data.pop("manifest_digest", None)
+        data["manifest_digest"] = digest(data)
+        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 def make_manifest(
     spec: Mapping[str, Any], files: list[FileEntry], tally: Tally, quarantined: Mapping[str, int]
 ) -> Manifest:
-    """Describe a dataset whose files are all in place, that of ``problems`` first."""
+    """Describe a newly built dataset, whose ``files`` are finished.
+
+    Args:
+        spec: The options that determine the content.
+        files: Entries of all files; the file of ``problems`` comes first.
+        tally: Counts over all solutions.
+        quarantined: Number of unusable input rows, by reason.
+    """
+    counts = tally.manifest_counts()
     return Manifest(
         schema_version=SCHEMA_VERSION,
         digest=files_digest(files),
@@ -84,7 +94,9 @@ def make_manifest(
             problems=files[0].rows, solutions=tally.solutions, pairs=0
         ),
         quarantined=dict(sorted(quarantined.items())),
-        **tally.manifest_counts(),
+        outcomes=counts["outcomes"],
+        labels=counts["labels"],
+        grader_rules=counts["grader_rules"],
         statistics=tally.statistics(),
         thinking=tally.thinking_stats(),
         cost=manifest_sections.CostStats(
@@ -97,26 +109,30 @@ def make_manifest(
 
 
 def files_digest(files: Iterable[FileEntry]) -> str:
-    """Return the digest of a dataset: of its files' names and contents."""
+    """Return the digest of a dataset, computed from its files' names and contents."""
     return digest(SCHEMA_VERSION, [(file.path, file.sha256) for file in files])
 
 
-def _digest(said: Mapping[str, Any]) -> str:
-    """Return the digest of what a manifest says; empty if no seal can have said it."""
+def _compute_manifest_digest(data: Mapping[str, Any]) -> str:
+    """Return the digest of a manifest's fields; empty for NaN and infinity, which have none."""
     try:
-        return digest(said)
-    except ValueError:  # NaN or infinity
+        return digest(data)
+    except ValueError:
         return ""
 
 
 class _VersionOnly(BaseModel):
-    """What a manifest of any version says."""
+    """The only field that manifests of all schema versions share."""
 
     schema_version: int
 
 
 def read_schema_version(root: Path) -> int:
-    """Return the schema version of a dataset; SchemaError if no manifest tells."""
+    """Return the schema version of the dataset in ``root``.
+
+    Raises:
+        SchemaError: if the manifest is missing or has no version.
+    """
     return _parse_manifest(root, _VersionOnly).schema_version
 
 
@@ -124,43 +140,53 @@ def read_manifest(root: Path) -> Manifest:
     """Read the manifest of a sealed dataset.
 
     Raises:
-        SchemaError: if there is none, it is not one or was changed since it was sealed, or its
-            schema is of another major version.
+        SchemaError: if the manifest is missing, is malformed or was changed after the seal, or if
+            its schema has another major version.
     """
     version = read_schema_version(root)
-    if version == SCHEMA_VERSION:
-        manifest = _parse_manifest(root, Manifest)
-        said = json.loads((root / MANIFEST_FILE).read_bytes())
-        if said.pop("manifest_digest", None) != _digest(said):
-            raise SchemaError(
-                f"{root / MANIFEST_FILE} was changed since it was sealed (its digest differs, or is "
-                "gone). Build the dataset again, or fetch it again from where it came."
-            )
-        return manifest
-    older = f"Bring it up to date with `fsdpo-data migrate {root}`."
-    raise SchemaError(
-        f"{root / MANIFEST_FILE} is of schema version {version}; this release reads version "
-        f"{SCHEMA_VERSION}. "
-        + ("Install a newer release of fsdpo." if version > SCHEMA_VERSION else older)
-    )
+    file = root / MANIFEST_FILE
+    if version != SCHEMA_VERSION:
+        if version > SCHEMA_VERSION:
+            advice = "Install a newer release of fsdpo."
+        else:
+            advice = f"Bring it up to date with `fsdpo-data migrate {root}`."
+        raise SchemaError(
+            f"{file} is of schema version {version}; this release reads version "
+            f"{SCHEMA_VERSION}. {advice}"
+        )
+    manifest = _parse_manifest(root, Manifest)
+    data = json.loads(file.read_bytes())
+    stored_digest = data.pop("manifest_digest", None)
+    if stored_digest != _compute_manifest_digest(data):
+        raise SchemaError(
+            f"{file} was changed since it was sealed (its digest is different or missing). "
+            "Build the dataset again, or download it again."
+        )
+    return manifest
 
 
-def _parse_manifest(root: Path, kind: type[T]) -> T:
+def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
+    """Parse ``manifest.json`` as ``model_class``; raise a SchemaError with advice if it fails."""
     file = root / MANIFEST_FILE
     try:
-        return kind.model_validate_json(file.read_bytes())
+        return model_class.model_validate_json(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        begun = " One that was stopped is finished by the same command with `resume=True`."
-        raise SchemaError(
+        message = (
             f"{root} holds no dataset ({MANIFEST_FILE} is missing). Expected a directory that "
-            f"`fsdpo-data build` or the like has sealed.{begun if (root / CONFIG_FILE).exists() else ''}"
-        ) from None
+            "`fsdpo-data build` or another stage has sealed."
+        )
+        if (root / CONFIG_FILE).exists():
+            message += " A run that was stopped is finished by the same command with `resume=True`."
+        raise SchemaError(message) from None
     except OSError as error:
         raise SchemaError(f"{file} cannot be read: {error.strerror}.") from None
     except ValidationError as error:
-        wrong = [
-            f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
+        problems = [
+            f"{'.'.join(map(str, detail['loc'])) or 'the file'}: {detail['msg']}"
+            for detail in error.errors()
         ]
         raise SchemaError(
-            f"{file} is not a manifest: {summarize_list(wrong, '; ')}. Fetch or build it again."
+            f"{file} is not a manifest: {summarize_list(problems, '; ')}. If a development "
+            "version wrote the dataset, build it again with this release. Otherwise download it "
+            "again."
         ) from None

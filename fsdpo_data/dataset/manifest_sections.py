@@ -1,297 +1,332 @@
-"""The parts of a manifest: typed where we read them; fields of later releases are kept."""
+"""The sections of a manifest, as pydantic models.
+
+The models type the fields that this release reads. Fields of later releases are kept.
+"""
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import pydantic
 
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.dataset.schema import CONFIGS
 
-Number = int | float  #: A whole number stays one: 1 and 1.0 have different digests.
-Interval = list[Number] | None
-Unknown = Literal["unknown"]  #: What a recording may not say.
+Number = int | float  #: An integer stays an integer, because 1 and 1.0 have different digests.
+Interval = list[Number] | None  #: Lower and upper bound of a 95 % interval; None if undefined.
+Unknown = Literal["unknown"]  #: The value of a field that recorded completions do not state.
 
 
 class ManifestSection(pydantic.BaseModel):
-    """A part of the manifest: typed where we read it; the rest is kept, and the order of it all."""
+    """A section of the manifest, which keeps unknown fields and the order of its keys."""
 
     model_config = pydantic.ConfigDict(
         extra="allow", strict=True, allow_inf_nan=False, defer_build=True, populate_by_name=True
     )
 
+    #: Keys that development versions wrote. A section with one of them is refused, because its
+    #: value would otherwise be kept as an unknown field and never read.
+    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ()
+
     @pydantic.model_validator(mode="wrap")
     @classmethod
-    def _in_order(cls, said: Any, handler: pydantic.ModelWrapValidatorHandler[Self]) -> Self:
-        made = handler(said)
-        if isinstance(said, dict):
-            fields = made.__dict__
-            known = {field.alias or name: name for name, field in cls.model_fields.items()}
-            names = [known[name] for name in (*said, *known) if name in known]
-            object.__setattr__(made, "__dict__", {name: fields[name] for name in names})
-        return made
+    def _keep_key_order(cls, data: Any, handler: pydantic.ModelWrapValidatorHandler[Self]) -> Self:
+        """Validate a section and order its fields like the keys of ``data``."""
+        if not isinstance(data, dict):
+            return handler(data)
+        for key in cls.RETIRED_KEYS:
+            if key in data:
+                raise ValueError(f"the key {key!r} was renamed before the first release")
+        section = handler(data)
+        fields_by_key = {field.alias or name: name for name, field in cls.model_fields.items()}
+        ordered_names = [
+            fields_by_key[key] for key in (*data, *fields_by_key) if key in fields_by_key
+        ]
+        values = section.__dict__
+        object.__setattr__(section, "__dict__", {name: values[name] for name in ordered_names})
+        return section
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the part as JSON values; what was never said is left out."""
+        """Return the section as JSON values, without the fields that were never set."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 class ArtifactRef(ManifestSection):
-    """A model or a file that can be found again; see :mod:`fsdpo_data.core.identity`."""
+    """A reference to a model or a file by name and revision.
 
-    name: str
-    revision: str
+    :mod:`fsdpo_data.core.identity` computes the revisions.
+    """
+
+    name: str  #: Repository or file name.
+    revision: str  #: Commit or content digest.
 
 
 class EngineRef(ManifestSection):
-    """What ran a model, and in which precision."""
+    """The engine that ran a model, and its precision."""
 
-    dtype: str
-    name: str
+    dtype: str  #: Floating-point type of the weights, such as ``bfloat16``.
+    name: str  #: Name of the engine, such as ``vllm``.
 
 
 class SamplingSection(ManifestSection):
-    """A :class:`~fsdpo_data.core.sampling.SamplingSpec`."""
+    """The fields of a :class:`~fsdpo_data.core.sampling.SamplingSpec`."""
 
-    max_tokens: int | Unknown
-    n: int
-    seed: int | Unknown
-    stop: list[str]
-    temperature: Number | Unknown
-    top_p: Number | Unknown
+    max_tokens: int | Unknown  #: Most tokens of one completion.
+    n: int  #: Samples per problem.
+    seed: int | Unknown  #: Seed of the random sampling.
+    stop: list[str]  #: Strings that end a completion.
+    temperature: Number | Unknown  #: Softmax temperature; 0 is greedy decoding.
+    top_p: Number | Unknown  #: Probability mass of nucleus sampling.
 
 
 class TemplateRef(ManifestSection):
-    """A :class:`~fsdpo_data.models.prompts.Template`."""
+    """A reference to a :class:`~fsdpo_data.models.prompts.Template`."""
 
-    name: str
-    digest: str
+    name: str  #: Name with version, such as ``alpaca@1``.
+    digest: str  #: Digest of the template's text.
 
 
 class PrmFormatRef(ManifestSection):
-    """A :class:`~fsdpo_data.engines.scorers.prm_formats.PrmFormat`, and what its number means."""
+    """A reference to a :class:`~fsdpo_data.engines.scorers.prm_formats.PrmFormat`."""
 
-    name: str
-    digest: str
-    meaning: str
+    name: str  #: Name of the PRM format.
+    digest: str  #: Digest of its definition.
+    meaning: str  #: Meaning of the step rewards, such as ``probability``.
 
 
 class ScoreSection(ManifestSection):
-    """Who scored the steps, and how; of a model of others, under which convention."""
+    """The reward model that scored the steps."""
 
-    engine: EngineRef
-    prm: ArtifactRef
-    prm_format: PrmFormatRef | None = None
-    reference: ArtifactRef | None = None
+    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("convention",)
+
+    engine: EngineRef  #: The engine that ran the reward model.
+    prm: ArtifactRef  #: The reward model.
+    prm_format: PrmFormatRef | None = None  #: The format of a published PRM; None for our own.
+    reference: ArtifactRef | None = None  #: The reference model of implicit rewards.
 
 
 class PairSection(ManifestSection):
-    """How pairs were chosen."""
+    """The options that selected the pairs."""
 
-    aggregate: str = "mean"
+    aggregate: str = "mean"  #: The aggregate of step rewards that ranked the solutions.
 
 
 class SparseSection(ManifestSection):
-    """A part to which stages add, and from which they take away."""
+    """A section whose file leaves out fields that are None; stages add and remove such fields."""
 
     @pydantic.model_serializer(mode="wrap")
-    def _without_absent(self, handler: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        said: dict[str, Any] = handler(self)
-        absent = {name for name, value in self.__dict__.items() if value is None}
-        return {name: value for name, value in said.items() if name not in absent}
+    def _omit_missing_fields(
+        self, handler: pydantic.SerializerFunctionWrapHandler
+    ) -> dict[str, Any]:
+        data: dict[str, Any] = handler(self)
+        missing_names = {name for name, value in self.__dict__.items() if value is None}
+        return {name: value for name, value in data.items() if name not in missing_names}
 
 
 class SpecSection(SparseSection):
-    """Everything that decided the content: of the samples, then of each later stage."""
+    """The options that determine the content: of sampling, then of each later stage."""
 
-    digest: str
-    engine: EngineRef
-    grader: str
-    labels: str
-    model: ArtifactRef
-    problems: dict[str, int | str]
-    sampling: SamplingSection
-    segmenter: str
-    thinking: str | None = None
-    sources: list[ArtifactRef]
-    template: TemplateRef
-    score: ScoreSection | None = None
-    label: ManifestSection | None = None
-    pair: PairSection | None = None
-    grade: ManifestSection | None = None
-    decontaminate: ManifestSection | None = None
+    digest: str  #: Digest of the other fields.
+    engine: EngineRef  #: The engine that sampled the solutions.
+    grader: str  #: Full name of the grader.
+    labels: str  #: Name of the rule that sets step labels from outcomes.
+    model: ArtifactRef  #: The policy that wrote the solutions.
+    problems: dict[str, int | str]  #: Number and digest of the problems.
+    sampling: SamplingSection  #: Sampling parameters.
+    segmenter: str  #: Full name of the segmenter.
+    thinking: str | None = None  #: Set if the grader also reads unfinished thinking.
+    sources: list[ArtifactRef]  #: Files and datasets that the problems come from.
+    template: TemplateRef  #: The prompt template.
+    score: ScoreSection | None = None  #: Set by the score stage.
+    label: ManifestSection | None = None  #: Set by the label stage.
+    pair: PairSection | None = None  #: Set by the pair stage.
+    grade: ManifestSection | None = None  #: Set by the grade stage.
+    decontaminate: ManifestSection | None = None  #: Set by the decontaminate stage.
 
     @property
     def rewards_are_probabilities(self) -> bool:
-        """Whether step rewards are; those of our own reward models, and of many others."""
+        """Whether step rewards are probabilities, as from our own reward models."""
         return self.reward_meaning == "probability"
 
     @property
     def reward_meaning(self) -> str:
-        """What the number of a step is."""
-        told = self.score.prm_format if self.score else None
-        return told.meaning if told else "probability"
+        """The meaning of a step reward, such as ``probability``."""
+        prm_format = self.score.prm_format if self.score else None
+        return prm_format.meaning if prm_format else "probability"
 
     def without_digest(self) -> dict[str, Any]:
-        """Return the spec without its digest."""
+        """Return the spec as JSON values, without its digest."""
         return {name: value for name, value in self.to_dict().items() if name != "digest"}
 
 
 class RowCounts(ManifestSection):
-    """Rows of each config."""
+    """The number of rows in each config."""
 
-    problems: int
-    solutions: int
-    pairs: int
+    problems: int  #: Rows of ``problems``.
+    solutions: int  #: Rows of ``solutions``.
+    pairs: int  #: Rows of ``pairs``.
 
 
 class AccuracyStats(ManifestSection):
-    """Right solutions among graded ones."""
+    """The accuracy of the graded solutions."""
 
-    value: Number | None
-    correct: int
-    n: int
-    ci95: Interval
+    value: Number | None  #: Fraction of correct solutions; None without graded ones.
+    correct: int  #: Correct solutions.
+    n: int  #: Graded solutions.
+    ci95: Interval  #: Interval over problems, the independent units.
 
 
 class PassAtK(ManifestSection):
-    """Problems with a right solution among those with a gold answer."""
+    """The fraction of problems with at least one correct solution."""
 
-    value: Number | None
-    solved: int
-    n: int
-    ci95: Interval
+    value: Number | None  #: The fraction; None without graded problems.
+    solved: int  #: Problems with a correct solution.
+    n: int  #: Problems with a graded solution.
+    ci95: Interval  #: Wilson interval over problems.
 
 
 class SolutionStats(ManifestSection):
-    """What the counts mean; every share carries its denominator."""
+    """Statistics of the solutions."""
 
-    accuracy: AccuracyStats
-    pass_at_k: PassAtK
-    mixed_problems: int
-    truncated: int
-    unique_solutions: int
-    tokens_per_second: Number | None
+    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("pass_at_m",)
+
+    accuracy: AccuracyStats  #: Accuracy of the graded solutions.
+    pass_at_k: PassAtK  #: pass@k over problems, where k is the number of samples.
+    mixed_problems: int  #: Problems with correct and incorrect solutions.
+    truncated: int  #: Solutions that reached ``max_tokens``.
+    unique_solutions: int  #: Distinct texts, counted per problem.
+    tokens_per_second: Number | None  #: Sampled tokens per second; None without a time.
 
 
 class ThinkingStats(ManifestSection):
-    """Solutions that thought before they answered, by whether the thinking ended."""
+    """Statistics of the solutions that contain thinking."""
 
-    closed: int
-    unclosed: int
-    tokens: int | Unknown
+    closed: int  #: Solutions whose thinking ended.
+    unclosed: int  #: Solutions whose thinking did not end.
+    tokens: int | Unknown  #: Tokens of all thinking.
 
 
 class CostStats(ManifestSection):
-    """What the dataset has cost, over all its stages."""
+    """The cost of the dataset, summed over its stages."""
 
-    tokens: int | Unknown
-    prm_calls: int
-    seconds: Number
+    tokens: int | Unknown  #: Sampled tokens.
+    prm_calls: int  #: Solutions that a reward model scored.
+    seconds: Number  #: Time of sampling, in seconds.
 
 
 class FileEntry(ManifestSection):
-    """A file of the dataset."""
+    """A parquet file of the dataset."""
 
-    path: str  #: Where it is: ``config/name.parquet``, and nowhere else.
-    sha256: str
-    bytes: int
-    rows: int
-    text_sha256: str | None = None  #: Of the texts before they were cut into steps; solutions only.
+    path: str  #: Path in the dataset, always ``config/name.parquet``.
+    sha256: str  #: SHA-256 of the file.
+    bytes: int  #: Size of the file, in bytes.
+    rows: int  #: Number of rows.
+    text_sha256: str | None = None  #: SHA-256 of the texts before segmentation; solutions only.
 
     @pydantic.field_validator("path")
     @classmethod
-    def _is_ours(cls, path: str) -> str:
+    def _check_path(cls, path: str) -> str:
         folder, _, name = path.partition("/")
         if folder not in CONFIGS or "/" in name or "\\" in name or not name.endswith(".parquet"):
-            raise ValueError(f"names a file {path!r}, which is none of a dataset")
+            raise ValueError(f"the path {path!r} is not of the form config/name.parquet")
         return path
 
     @classmethod
     def from_file(cls, root: Path, path: str, rows: int, text_sha256: str | None = None) -> Self:
-        """Describe a finished file of the dataset in ``root``."""
+        """Describe the finished file at ``path`` in the dataset directory ``root``."""
         file = root / path
-        texts = {"text_sha256": text_sha256} if text_sha256 is not None else {}
-        size = file.stat().st_size
-        return cls(path=path, sha256=file_sha256(file), bytes=size, rows=rows, **texts)
+        entry = cls(path=path, sha256=file_sha256(file), bytes=file.stat().st_size, rows=rows)
+        if text_sha256 is not None:
+            # Only an assigned field is written to the manifest.
+            entry.text_sha256 = text_sha256
+        return entry
 
 
 class RankingStats(ManifestSection):
-    """A :class:`~fsdpo_data.core.statistics.RankingAuc`."""
+    """The fields of a :class:`~fsdpo_data.core.statistics.RankingAuc`."""
 
-    value: Number | None
-    problems: int
-    ci95: Interval
+    value: Number | None  #: Mean AUC over problems; None if no problem is mixed.
+    problems: int  #: Problems with correct and incorrect solutions.
+    ci95: Interval  #: Interval over problems.
 
 
 class RewardStats(ManifestSection):
-    """What the step rewards are worth; see :func:`fsdpo_data.stages.score.reward_statistics`."""
+    """Statistics of the step rewards; see :func:`fsdpo_data.stages.score.reward_statistics`."""
 
-    scored: int
-    unscored: int
-    mean_correct: Number | None
-    mean_incorrect: Number | None
-    ranking_auc: dict[str, RankingStats]
+    scored: int  #: Solutions with rewards.
+    unscored: int  #: Solutions that were too long for the reward model.
+    mean_correct: Number | None  #: Mean reward of correct solutions.
+    mean_incorrect: Number | None  #: Mean reward of incorrect solutions.
+    ranking_auc: dict[str, RankingStats]  #: Ranking AUC by aggregate.
 
 
 class ContinuationStats(ManifestSection):
-    """What continuations cost: ``n`` of each beginning."""
+    """The cost of the continuations of solution prefixes."""
 
-    n: int
-    prefixes: int
-    continuations: int
-    tokens: int | Unknown
-    seconds: Number
+    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("beginnings",)
+
+    n: int  #: Continuations of each prefix.
+    prefixes: int  #: Prefixes that were continued.
+    continuations: int  #: Continuations in total.
+    tokens: int | Unknown  #: Sampled tokens.
+    seconds: Number  #: Time of sampling, in seconds.
 
 
 class RolloutStats(ContinuationStats):
-    """What Monte-Carlo labels cost, and on how many steps they are not the outcome's."""
+    """Statistics of the Monte-Carlo labels."""
 
-    steps: int
-    mean: Number | None
-    label_disagreements: int
-    sampling_tokens: int | Unknown
+    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("beginnings", "disagree", "tokens_of_outcomes")
+
+    steps: int  #: Steps with a Monte-Carlo label.
+    mean: Number | None  #: Mean label.
+    label_disagreements: int  #: Steps whose rounded label differs from the outcome label.
+    sampling_tokens: int | Unknown  #: Tokens of the solutions themselves.
 
 
 class JudgeStats(ContinuationStats):
-    """What a judge has found, by the majority of its votes; see :mod:`fsdpo_data.stages.judge`."""
+    """Statistics of the judge's majority votes; see :mod:`fsdpo_data.stages.judge`."""
 
-    solutions: int  #: Judged solutions; those with equal texts are asked once.
-    unreadable: int  #: Critiques that are no vote.
-    without_vote: int = 0  #: Solutions without a vote; they have no labels of steps.
-    no_error: int = 0
-    ties: int = 0  #: Solutions with as many votes for another step: the one first given counts.
-    correct_with_error: int = 0  #: Right answers in whose solution an error was found.
-    kept: int | None = None  #: Solutions on which Monte-Carlo labels agree; None if not asked.
+    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("beginnings", "lucky", "unjudged")
+
+    solutions: int  #: Judged solutions; the judge reads equal texts once.
+    unreadable: int  #: Critiques without a readable vote.
+    without_vote: int = 0  #: Solutions without a vote, which get no step labels.
+    no_error: int = 0  #: Solutions in which the majority finds no error.
+    ties: int = 0  #: Solutions with a tied vote; the step that was named first counts.
+    correct_with_error: int = 0  #: Correct answers whose solution contains an error.
+    #: Solutions that consensus filtering kept; None without consensus filtering.
+    kept: int | None = None
+    #: Solutions that consensus filtering dropped; None without consensus filtering.
     dropped: int | None = None
 
 
 class PairStats(ManifestSection):
-    """What the pairs are like; see :mod:`fsdpo_data.pairs.statistics`."""
+    """Statistics of the pairs; see :mod:`fsdpo_data.pairs.statistics`."""
 
-    pairs: int
-    problems: dict[str, int]
-    solutions: dict[str, int]
-    margin: dict[str, Number | None] | None = None
-    first_error: Number | None = None
-    length: dict[str, Number | None]
-    resampled: ContinuationStats | None = None
+    pairs: int  #: Number of pairs.
+    problems: dict[str, int]  #: Problems by use, such as ``used`` or ``too_easy``.
+    solutions: dict[str, int]  #: Solutions by use.
+    margin: dict[str, Number | None] | None = None  #: Statistics of the reward margins.
+    first_error: Number | None = None  #: Mean index of the first wrong step (Step-DPO).
+    length: dict[str, Number | None]  #: Lengths of the chosen and the rejected side.
+    resampled: ContinuationStats | None = None  #: Cost of new steps (Step-DPO).
 
 
 class ContaminationStats(ManifestSection):
-    """How many problems overlap with benchmarks, and what counts as an overlap."""
+    """The overlap of the problems with benchmarks."""
 
-    ngram: int
-    overlap: Number
-    problems: int
-    contaminated: int
-    benchmarks: list[ArtifactRef]
+    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("n", "share")
+
+    ngram: int  #: Length of the compared n-grams, in words.
+    overlap: Number  #: Least fraction of common n-grams that counts as an overlap.
+    problems: int  #: Problems that were compared.
+    contaminated: int  #: Problems that overlap with a benchmark.
+    benchmarks: list[ArtifactRef]  #: The benchmarks, with their numbers of matches.
 
 
 class RegradeStats(ManifestSection):
-    """How many solutions went from which outcome to which, under another grader."""
+    """The outcomes that changed when another grader graded the solutions."""
 
-    old_grader: str = pydantic.Field(alias="from")
-    new_grader: str = pydantic.Field(alias="to")
-    changed: int
-    outcomes: list[list[str | int]]
+    old_grader: str = pydantic.Field(alias="from")  #: Full name of the previous grader.
+    new_grader: str = pydantic.Field(alias="to")  #: Full name of the new grader.
+    changed: int  #: Solutions whose outcome changed.
+    outcomes: list[list[str | int]]  #: Rows of (old outcome, new outcome, solutions).

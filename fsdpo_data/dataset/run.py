@@ -1,16 +1,16 @@
-"""The run store: a directory that survives kills, full disks and torn lines.
+"""The run directory: it survives kills, full disks and incomplete lines.
 
-The unit of durability is one problem with all its samples: one line of ``completions.jsonl``,
-matched by content id, never by position. ``config.json`` says what the run is; a directory
-started under another config is refused. ``manifest.json`` is written last of all, so its
-existence means that the dataset is complete ("sealed").
+The unit of durability is one problem with all its samples. It is one line of
+``completions.jsonl``, and its content id identifies it, never its position. ``config.json``
+describes the run, and a run with another config is refused. ``manifest.json`` is written last,
+so a directory with a manifest is complete ("sealed").
 """
 
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_atomic
@@ -18,88 +18,118 @@ from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.jsonl_log import JsonlLog, encode_line, read_spans
 from fsdpo_data.core.sampling import UNKNOWN, Completion, is_completion
 
-CONFIG_FILE, COMPLETIONS_FILE, MANIFEST_FILE = "config.json", "completions.jsonl", "manifest.json"
+CONFIG_FILE = "config.json"
+COMPLETIONS_FILE = "completions.jsonl"
+MANIFEST_FILE = "manifest.json"
 QUARANTINE_FILE = "quarantine.jsonl"
-_OPTIONAL_FIELDS = (
-    "reasoning",
-    "thinking_tokens",
-)  #: What a completion has on record where there is any.
+#: Fields of a completion that are recorded only if they have a value.
+_OPTIONAL_FIELDS = ("reasoning", "thinking_tokens")
+
+
+class KeyChange(NamedTuple):
+    """A key with different values in two configs."""
+
+    key: str  #: Path of the key, joined by dots.
+    old: Any  #: Value in the first config; None if the key is missing.
+    new: Any  #: Value in the second config; None if the key is missing.
 
 
 class RunDir:
-    """One run on disk; use :meth:`open` as a context manager."""
+    """A run on disk; use :meth:`open` as a context manager.
+
+    Attributes:
+        path: The run directory.
+        completions_path: The file of raw completions, with one problem per line.
+        line_spans: Offset and length of each complete line, by problem id.
+        incomplete_lines: Incomplete lines found on opening; their problems are sampled again.
+    """
 
     def __init__(self, path: Path, lines: JsonlLog) -> None:
-        self.path, self._lines = path, lines
-        self.completions_path = lines.path  #: The raw completions, one problem a line.
-        self.line_spans = lines.line_spans  #: Where the complete records so far are, by problem id.
-        self.incomplete_lines = (
-            lines.incomplete_lines
-        )  #: Records found broken on opening; their problems are owed again.
+        self.path = path
+        self.completions_path = lines.path
+        self.line_spans = lines.line_spans
+        self.incomplete_lines = lines.incomplete_lines
+        self._lines = lines
 
     @classmethod
     @contextlib.contextmanager
     def open(cls, path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[Self]:
-        """Start a run in ``path``, or take up the one there; see :func:`lock_run_directory`.
+        """Start a run in ``path``, or resume the existing run.
 
-        A problem has ``config["sampling"]["n"]`` samples.
+        Each problem gets ``config["sampling"]["n"]`` samples. :func:`lock_run_directory` states
+        the errors.
         """
-        n, seed = int(config["sampling"]["n"]), config["sampling"].get("seed")
+        n_samples = int(config["sampling"]["n"])
+        is_recording = config["sampling"].get("seed") == UNKNOWN
 
-        def complete(record: dict[str, Any]) -> str | None:
-            found = record["completions"]
-            # Of recorded problems some may have fewer: n is the most.
-            enough = len(found) == n or (seed == UNKNOWN and 0 < len(found) < n)
-            whole = enough and all(map(is_completion, found))
-            return record["problem_id"] if whole and isinstance(record["prompt"], str) else None
+        def complete_record_id(record: dict[str, Any]) -> str | None:
+            """Return the problem id of a complete record; None for other records."""
+            completions = record["completions"]
+            # Recorded completions may be fewer than n for some problems.
+            has_enough = len(completions) == n_samples or (
+                is_recording and 0 < len(completions) < n_samples
+            )
+            is_complete = has_enough and all(map(is_completion, completions))
+            problem_id: str | None = None
+            if is_complete and isinstance(record["prompt"], str):
+                problem_id = record["problem_id"]
+            return problem_id
 
         with (
             lock_run_directory(path, config, resume=resume),
-            JsonlLog.open(path / COMPLETIONS_FILE, complete) as lines,
+            JsonlLog.open(path / COMPLETIONS_FILE, complete_record_id) as lines,
         ):
             yield cls(path, lines)
 
-    def read_records(self, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """Yield the record of each problem: ``prompt`` and ``completions``."""
-        return read_spans(self.completions_path, (self.line_spans[key] for key in keys))
+    def read_records(self, problem_ids: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """Yield the record of each problem, with its ``prompt`` and ``completions``."""
+        spans = (self.line_spans[problem_id] for problem_id in problem_ids)
+        return read_spans(self.completions_path, spans)
 
     def append(self, records: Sequence[tuple[str, str, Sequence[Completion]]]) -> None:
-        """Write (problem id, prompt, completions) records whole, and wait until they are on disk.
+        """Write (problem id, prompt, completions) records, and wait until they are on disk.
 
-        Lone surrogates, which UTF-8 cannot hold, become U+FFFD.
+        UTF-8 cannot encode lone surrogates, so U+FFFD replaces them.
 
         Raises:
-            StoreError: if the disk is full or gone; the records before stay valid.
+            StoreError: if the disk is full or missing; earlier records stay valid.
         """
         lines = {}
-        for key, prompt, completions in records:
-            found = [
-                {
-                    "text": each.text,
-                    "finish_reason": each.finish_reason,
-                    "n_tokens": each.n_tokens,
-                    "seconds": round(each.seconds, 6),
-                    **{
-                        name: value
-                        for name in _OPTIONAL_FIELDS
-                        if (value := getattr(each, name)) not in ("", None)
-                    },
-                }
-                for each in completions
-            ]
-            lines[key] = encode_line({"problem_id": key, "prompt": prompt, "completions": found})
+        for problem_id, prompt, completions in records:
+            record = {
+                "problem_id": problem_id,
+                "prompt": prompt,
+                "completions": [_completion_fields(completion) for completion in completions],
+            }
+            lines[problem_id] = encode_line(record)
         self._lines.append(lines)
+
+
+def _completion_fields(completion: Completion) -> dict[str, Any]:
+    """Return the fields of a completion as they are recorded."""
+    fields = {
+        "text": completion.text,
+        "finish_reason": completion.finish_reason,
+        "n_tokens": completion.n_tokens,
+        "seconds": round(completion.seconds, 6),
+    }
+    for name in _OPTIONAL_FIELDS:
+        value = getattr(completion, name)
+        if value not in ("", None):
+            fields[name] = value
+    return fields
 
 
 @contextlib.contextmanager
 def lock_run_directory(path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
-    """Hold ``path`` for the run that ``config`` describes; no other process gets it meanwhile.
+    """Lock the directory of the run that ``config`` describes, and check its config.
 
-    The directory is made if missing; ``resume`` goes on with a run that has started.
+    A missing directory is created. With ``resume``, a run that has started continues.
 
     Raises:
-        RunMismatchError: if the directory holds a run and ``resume`` is off, or its config differs.
-        StoreError: if the directory cannot be written or another process is writing to it.
+        RunMismatchError: if the directory contains a run and ``resume`` is off, or if its config
+            is different.
+        StoreError: if the directory is not writable, or another process writes to it.
     """
     with lock_directory(path):
         _check_config(path, config, resume=resume)
@@ -107,47 +137,56 @@ def lock_run_directory(path: Path, config: Mapping[str, Any], *, resume: bool) -
 
 
 def _check_config(path: Path, config: Mapping[str, Any], *, resume: bool) -> None:
+    """Write the config of a new run, or compare it with the config of an existing run."""
     file = path / CONFIG_FILE
-    new = {"config_digest": digest(config), **to_json_values(config)}
+    new_config = {"config_digest": digest(config), **to_json_values(config)}
     if not file.exists():
-        strangers = {entry.name for entry in path.iterdir()} - {LOCK_FILE, f"{CONFIG_FILE}.tmp"}
-        if strangers:
-            raise RunMismatchError(
-                f"{path} holds other files ({', '.join(sorted(strangers)[:3])}) and no run. "
-                "Choose a new or empty `out`."
-            )
-        write_atomic(file, json.dumps(new, indent=2, ensure_ascii=False).encode() + b"\n")
+        _check_empty(path)
+        text = json.dumps(new_config, indent=2, ensure_ascii=False)
+        write_atomic(file, text.encode() + b"\n")
         return
     try:
-        old = json.loads(file.read_text())
+        old_config = json.loads(file.read_text())
     except ValueError as error:
         raise StoreError(
             f"{file} is not readable JSON ({error}). Move the directory away, or choose another "
             "`out`."
         ) from error
-    changed = differing_keys(old, new)
-    if changed:
+    changes = differing_keys(old_config, new_config)
+    if changes:
+        lines = [f"  {key}: {old!r} in the run, {new!r} now\n" for key, old, new in changes]
         raise RunMismatchError(
             f"{path} was started with a different config; these keys differ:\n"
-            + "".join(f"  {key}: {before!r} there, {now!r} here\n" for key, before, now in changed)
+            + "".join(lines)
             + "Repeat the options of the first run to resume it, or choose a new `out`."
         )
     if not resume:
         raise RunMismatchError(
-            f"{path} already holds this run. Go on with it by `resume=True`, choose another `out`, "
+            f"{path} already holds this run. Continue it with `resume=True`, choose another `out`, "
             "or delete the directory."
+        )
+
+
+def _check_empty(path: Path) -> None:
+    """Refuse a directory that contains other files than the lock and an unfinished config."""
+    other_files = {entry.name for entry in path.iterdir()} - {LOCK_FILE, f"{CONFIG_FILE}.tmp"}
+    if other_files:
+        raise RunMismatchError(
+            f"{path} holds other files ({', '.join(sorted(other_files)[:3])}) and no run. "
+            "Choose a new or empty `out`."
         )
 
 
 def differing_keys(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
-) -> list[tuple[str, Any, Any]]:
-    """List (dotted key, old value, new value) wherever two configs differ, digests aside."""
-    changed: list[tuple[str, Any, Any]] = []
+) -> list[KeyChange]:
+    """Return the keys whose values differ between two configs, except digests of configs."""
+    changes: list[KeyChange] = []
     for key in sorted(old.keys() | new.keys()):
-        before, now = old.get(key), new.get(key)
-        if isinstance(before, dict) and isinstance(now, dict):
-            changed += differing_keys(before, now, f"{prefix}{key}.")
-        elif before != now and key != "config_digest":
-            changed.append((prefix + key, before, now))
-    return changed
+        old_value = old.get(key)
+        new_value = new.get(key)
+        if isinstance(old_value, dict) and isinstance(new_value, dict):
+            changes += differing_keys(old_value, new_value, f"{prefix}{key}.")
+        elif old_value != new_value and key != "config_digest":
+            changes.append(KeyChange(prefix + key, old_value, new_value))
+    return changes

@@ -1,4 +1,7 @@
-"""Schema 1: what a row is, and the files of it; see README, "Data model"."""
+"""Schema 1: the columns of the three configs, and the parquet files that store them.
+
+The README describes the columns in its section "Data model".
+"""
 
 from __future__ import annotations
 
@@ -13,34 +16,39 @@ from fsdpo_data.core.files import write_file
 from fsdpo_data.core.lazy import pa, pq
 from fsdpo_data.core.toml_tables import read_toml
 
-#: Major version of the columns below; in manifests, parquet footers and Hub tags.
+#: Major version of the columns in ``schema.toml``. Manifests, parquet footers and Hub tags have it.
 SCHEMA_VERSION = 1
 VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
 CONFIGS = ("problems", "solutions", "pairs")
-#: Columns of solutions that datasets of version 1 may lack: nothing is known there.
+#: Columns that solutions of schema 1 may lack, because early datasets did not record them.
 OPTIONAL_COLUMNS = ("thinking_closed", "thinking_tokens")
 
 
 @cache
 def arrow_schema(config: str) -> pa.Schema:
-    """Return the columns of ``problems``, ``solutions`` or ``pairs``; the footer holds the version.
+    """Return the Arrow schema of ``problems``, ``solutions`` or ``pairs``.
 
-    They stand in ``schema.toml``.
+    ``schema.toml`` lists the columns. The metadata, which parquet footers store, has the version.
     """
-    columns = {name: _arrow_type(told) for name, told in read_toml(__file__)[config].items()}
+    column_types = read_toml(__file__)[config]
+    columns = {name: _arrow_type(type_spec) for name, type_spec in column_types.items()}
     return pa.schema(columns, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
 
 
-def _arrow_type(told: Any) -> pa.DataType:
-    if isinstance(told, list):
-        return pa.list_(_arrow_type(told[0]))
-    if isinstance(told, dict):
-        return pa.struct([(name, _arrow_type(each)) for name, each in told.items()])
-    return pa.type_for_alias(told)
+def _arrow_type(type_spec: Any) -> pa.DataType:
+    """Return the Arrow type for a name, a list of one type, or a table of struct fields."""
+    if isinstance(type_spec, list):
+        return pa.list_(_arrow_type(type_spec[0]))
+    if isinstance(type_spec, dict):
+        return pa.struct([(name, _arrow_type(spec)) for name, spec in type_spec.items()])
+    return pa.type_for_alias(type_spec)
 
 
 def replace_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
-    """Return a table of solutions with other values in a column, and those that it may lack."""
+    """Return a table of solutions with new values in one column.
+
+    Missing optional columns are added, filled with nulls.
+    """
     schema = arrow_schema("solutions")
     index = schema.get_field_index(name)
     column = pa.array(values, type=schema.field(index).type)
@@ -52,40 +60,45 @@ def replace_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Tabl
 
 def problems_table(problems: Iterable[Problem]) -> pa.Table:
     """Return problems as a table."""
-    rows = [each.to_row() for each in problems]
+    rows = [problem.to_row() for problem in problems]
     return pa.Table.from_pylist(rows, schema=arrow_schema("problems"))
 
 
 def to_table(config: str, rows: Iterable[Solution | Pair]) -> pa.Table:
     """Return solutions or pairs as a table."""
     schema = arrow_schema(config)
-    # A dict for each of millions of solutions would take as long as grading them.
-    columns = list(zip(*map(attrgetter(*schema.names), rows), strict=True)) or [()] * len(schema)
-    arrays = [pa.array(*each) for each in zip(columns, schema.types, strict=True)]
+    # Values are gathered by column, because a dict for each of millions of solutions would take
+    # as long as grading them.
+    read_values = attrgetter(*schema.names)
+    columns = list(zip(*map(read_values, rows), strict=True)) or [()] * len(schema)
+    arrays = [
+        pa.array(values, type=column_type)
+        for values, column_type in zip(columns, schema.types, strict=True)
+    ]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def digest_bytes(text: str) -> bytes:
-    """Return what a solution adds to a shard's text digest.
+    """Return the bytes of a solution's text in the text digest of its file.
 
-    A blank text has no steps, so it must count like the empty one it is read back as.
+    A blank text has no steps and is read back as an empty text, so both have the same bytes.
     """
     return (text.encode() if text.strip() else b"") + b"\0"
 
 
 def write_parquet(table: pa.Table, target: Path) -> None:
-    """Write a table, whole or not at all, its folder too.
+    """Write a table atomically, and create its folder if it is missing.
 
-    Pages are cut by content, so that a store which keeps equal chunks once (the Hub's does) is
-    sent only what a later version of the dataset changes.
+    Content-defined chunking aligns pages with the content. A store that keeps equal chunks once,
+    such as the Hub's, then receives only the changed chunks of a new version.
     """
-    # In memory first: where a disk is full, Arrow's own files abort the process.
-    written = pa.BufferOutputStream()
+    # The table is encoded in memory, because Arrow aborts the process when a disk is full.
+    buffer = pa.BufferOutputStream()
     pq.write_table(
         table,
-        written,
+        buffer,
         compression="zstd",
         use_content_defined_chunking=True,
         write_page_index=True,  # the Hub's viewer reads single pages
     )
-    write_file(target, written.getvalue())
+    write_file(target, buffer.getvalue())

@@ -1,8 +1,8 @@
-"""A sealed dataset from a sealed dataset: stages rewrite some files, the others are copied.
+"""Derive a sealed dataset from a sealed dataset: stages rewrite some files, others are copied.
 
-A sealed dataset is never changed. Whatever is learnt about it later (grades, rollouts, rewards,
-pairs) goes into a new directory, whose manifest names the digest of its parent. A stage that is
-stopped goes on, by ``resume``, with the first file that is not written yet.
+A sealed dataset never changes. Later results (grades, rollouts, rewards, pairs) go into a new
+directory, whose manifest contains the digest of its parent. If a stage is stopped, ``resume``
+continues with the first unwritten file.
 """
 
 from __future__ import annotations
@@ -32,23 +32,22 @@ from fsdpo_data.engines.options import Resume
 
 @dataclass
 class DatasetDraft:
-    """A dataset on its way from its parent to its seal."""
+    """A derived dataset that is not sealed yet."""
 
-    parent_root: Path  #: The parent's directory.
-    root: Path  #: Where the new dataset is written.
-    #: The parent's manifest to begin with; stages change what they make untrue. Files, digests and
-    #: parent are filled in at the end.
+    parent_root: Path  #: Directory of the parent dataset.
+    root: Path  #: Directory of the new dataset.
+    #: A copy of the parent's manifest, which stages update. The seal sets files and digests.
     manifest: Manifest
-    progress: Progress
-    paths: list[str] = field(init=False)  #: Its files, within either directory.
+    progress: Progress  #: Receives the progress of the stages.
+    paths: list[str] = field(init=False)  #: Paths of the files, relative to either directory.
 
     def __post_init__(self) -> None:
         self.paths = [entry.path for entry in self.manifest.files]
 
     def current_files(self, config: str) -> list[Path]:
-        """Return the files of a config as they stand: rewritten where that is done."""
+        """Return the files of a config: the rewritten file if it exists, else the parent's."""
         paths = [path for path in self.paths if path.startswith(f"{config}/")]
-        return [self._rewritten(path) or self.parent_root / path for path in paths]
+        return [self._rewritten_file(path) or self.parent_root / path for path in paths]
 
     def rewrite_config(
         self,
@@ -59,89 +58,97 @@ class DatasetDraft:
         advance: bool = True,
         shard: JobShard = UNSHARDED,
     ) -> None:
-        """Rewrite every file of a config; those written before an interruption are kept.
+        """Rewrite every file of a config, except files that an interrupted run has rewritten.
 
-        No two stages of one draft may rewrite the same config.
+        Two stages of one draft must not rewrite the same config.
 
-        ``change`` makes of each file's table one of as many rows, in their order; unless it does so
-        itself (``advance``), the rows of finished files are told to ``progress``, as ``phase``.
+        Args:
+            config: Name of the config.
+            phase: Name of this work for ``progress``.
+            transform: Returns a table with the same number of rows in the same order.
+            advance: Report the rows of each finished file; off if ``transform`` reports them.
+            shard: The part of the files to rewrite.
         """
         files = shard.select(self.current_files(config))
         rows = {file: pq.read_metadata(file).num_rows for file in files}
-        owed = [file for file in files if file.is_relative_to(self.parent_root)]
-        total = sum(rows.values())
-        self.progress.phase(phase, total, done=total - sum(rows[file] for file in owed))
-        for file in owed:
+        missing_files = [file for file in files if file.is_relative_to(self.parent_root)]
+        total_rows = sum(rows.values())
+        missing_rows = sum(rows[file] for file in missing_files)
+        self.progress.phase(phase, total_rows, done=total_rows - missing_rows)
+        for file in missing_files:
             table = transform(pq.read_table(file))
             write_parquet(table, self.root / file.relative_to(self.parent_root))
             if advance:
                 self.progress.advance(rows[file])
 
     def drop_pairs(self) -> None:
-        """Leave the parent's pairs out: what they were made of has changed."""
+        """Leave out the parent's pairs, because the solutions behind them have changed."""
         self.paths = [path for path in self.paths if not path.startswith("pairs/")]
         self.manifest.rows.pairs = 0
-        self.manifest.pairs = self.manifest.spec.pair = None
+        self.manifest.pairs = None
+        self.manifest.spec.pair = None
 
     def add_pairs(self, make_pairs: Callable[[Path], pa.Table]) -> None:
-        """Write in place of the parent's pairs those that ``make`` finds in each file."""
+        """Replace the parent's pairs by the pairs that ``make_pairs`` selects from each file."""
         files = self.current_files("solutions")
         self.drop_pairs()
         self.progress.phase("pair", len(files))
         for i, file in enumerate(files):
             path = f"pairs/train-{i:05d}-of-{len(files):05d}.parquet"
             self.paths.append(path)
-            if self._rewritten(path) is None:
+            if self._rewritten_file(path) is None:
                 write_parquet(make_pairs(file), self.root / path)
             self.progress.advance(1)
 
-    def set_pair_stats(self, counts: PairStats) -> None:
-        """Say in the manifest what the added pairs are like."""
-        self.manifest.pairs, self.manifest.rows.pairs = counts, counts.pairs
+    def set_pair_stats(self, pair_stats: PairStats) -> None:
+        """Record the statistics of the added pairs in the manifest."""
+        self.manifest.pairs = pair_stats
+        self.manifest.rows.pairs = pair_stats.pairs
 
-    def _rewritten(self, path: str) -> Path | None:
-        return self.root / path if (self.root / path).exists() else None
+    def _rewritten_file(self, path: str) -> Path | None:
+        file = self.root / path
+        return file if file.exists() else None
 
 
 class Stage(Protocol):
-    """One step from dataset to dataset."""
+    """An operation that derives a dataset from a dataset."""
 
-    #: The part of the manifest's spec that it decides. Stages that take each other's place, such as
-    #: those that write pairs, decide the same.
+    #: The key of the manifest's spec that the stage sets. Stages with the same key replace each
+    #: other, such as the stages that write pairs.
     spec_key: str
 
     def spec(self) -> Mapping[str, Any]:
-        """Return everything that decides what the stage writes, as plain values."""
+        """Return all options that determine the output of the stage, as plain values."""
         ...
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a parent that the stage cannot work on, before anything is written.
 
-        Asked of the first stage only: those after it work on what it makes.
+        Only the first stage of a pipeline is checked, because later stages work on its output.
         """
         return None
 
     def run(self, draft: DatasetDraft) -> None:
-        """Write the stage's files, and say in ``draft.manifest`` what has changed."""
+        """Write the stage's files, and update ``draft.manifest``."""
         ...
 
 
 class ShardedStage(Stage, Protocol):
-    """A stage whose dear part several jobs can share."""
+    """A stage whose expensive part several jobs can share."""
 
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
-        """Do one job's part, so that :meth:`run` finds it done."""
+        """Do the part of one job; :meth:`run` then uses its results."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageOptions(Options, ABC):
-    """From a sealed dataset to a new one.
+    """Derive a new dataset from a sealed dataset.
 
     Attributes:
-        data: A sealed dataset; it is left as it is.
+        data: A sealed dataset. It does not change.
         out: Directory of the new dataset.
-        resume: Go on with the run in `out`.
+        resume: Continue the run in `out`.
     """
 
     data: Annotated[str | Path, Option(positional=True)] = field(kw_only=False)
@@ -150,7 +157,7 @@ class StageOptions(Options, ABC):
 
     @abstractmethod
     def stage(self) -> Stage:
-        """Check what was asked for, and return what does it; models load when they are needed."""
+        """Check the options and return the stage; models load only when they are used."""
 
 
 def derive_dataset(
@@ -160,8 +167,8 @@ def derive_dataset(
 
     Raises:
         InputError: if ``out`` is ``source``, or a stage cannot work on it.
-        RunMismatchError: if ``out`` holds another run.
-        SchemaError: if ``source`` is not a sealed dataset, or was changed since.
+        RunMismatchError: if ``out`` contains another run.
+        SchemaError: if ``source`` is not a sealed dataset, or was changed after the seal.
     """
     _, config = _check_request(source, out, stages)
     with lock_run_directory(out, config, resume=resume):
@@ -171,7 +178,7 @@ def derive_dataset(
 def _check_request(
     source: Path, out: Path, stages: Sequence[Stage]
 ) -> tuple[Manifest, dict[str, Any]]:
-    """Check what is asked for; return the manifest of the parent and the config of the run."""
+    """Check the arguments; return the parent's manifest and the config of the run."""
     if out.resolve() == source.resolve():
         raise InputError(
             "a sealed dataset is never changed. Choose a new directory.", field="out", value=out
@@ -192,12 +199,12 @@ def derive_shard(
     resume: bool = False,
     progress: Progress,
 ) -> None:
-    """Do one job's part of :func:`derive_dataset` in a directory of its own; nothing is sealed.
+    """Do one job's part of :func:`derive_dataset` in a separate directory, without a seal.
 
     Raises:
         InputError: if ``out`` is ``source``, or the stage cannot work on it.
-        RunMismatchError: if ``out`` holds another run or another shard.
-        SchemaError: if ``source`` is not a sealed dataset, or was changed since.
+        RunMismatchError: if ``out`` contains another run or another shard.
+        SchemaError: if ``source`` is not a sealed dataset, or was changed after the seal.
     """
     parent, config = _check_request(source, out, [stage])
     with lock_run_directory(out, {**config, "shard": str(shard)}, resume=resume):
@@ -205,12 +212,12 @@ def derive_shard(
 
 
 def stage_specs(stages: Sequence[Stage]) -> dict[str, Any]:
-    """Return the specs of ``stages`` as plain JSON, by the part that each decides."""
+    """Return the specs of ``stages`` as JSON values, by the spec key of each stage."""
     return to_json_values({stage.spec_key: stage.spec() for stage in stages})
 
 
 def run_stages(source: Path, out: Path, stages: Sequence[Stage], progress: Progress) -> Manifest:
-    """Do what :func:`derive_dataset` does, in a directory that the caller has claimed."""
+    """Run ``stages`` and seal the result, in a directory that the caller has locked."""
     if not (out / MANIFEST_FILE).exists():
         parent = read_manifest(source)
         draft = DatasetDraft(source, out, parent.model_copy(deep=True), progress)
@@ -221,47 +228,53 @@ def run_stages(source: Path, out: Path, stages: Sequence[Stage], progress: Progr
 
 
 def _seal_draft(draft: DatasetDraft, parent: Manifest, specs: Mapping[str, Any]) -> None:
-    """Copy what no stage has written, complete the manifest, seal."""
-    manifest, root = draft.manifest, draft.root
-    texts = {entry.path: entry.text_sha256 for entry in parent.files}
-    files = []
+    """Copy the files that no stage has written, complete the manifest and seal the dataset."""
+    root = draft.root
+    text_digests = {entry.path: entry.text_sha256 for entry in parent.files}
+    entries = []
     for path in draft.paths:
         if not (root / path).exists():
             copy_file(draft.parent_root / path, root / path)
         rows = pq.read_metadata(root / path).num_rows
-        files.append(FileEntry.from_file(root, path, rows, texts.get(path)))
+        entries.append(FileEntry.from_file(root, path, rows, text_digests.get(path)))
     if (draft.parent_root / QUARANTINE_FILE).exists():
         copy_file(draft.parent_root / QUARANTINE_FILE, root / QUARANTINE_FILE)
+    manifest = draft.manifest
     spec = manifest.spec.without_digest() | dict(specs)
     manifest.spec = SpecSection.model_validate({"digest": digest(spec), **spec})
-    manifest.digest, manifest.parent, manifest.files = files_digest(files), parent.digest, files
+    manifest.digest = files_digest(entries)
+    manifest.parent = parent.digest
+    manifest.files = entries
     draft.progress.phase("validate", 1)
     seal_dataset(root, manifest)
     draft.progress.advance(1)
 
 
-def seal_dataset(root: Path, manifest: Manifest, *, saved: int = 0) -> None:
-    """Check the finished files in ``root``, write the card, and the manifest last of all.
+def seal_dataset(root: Path, manifest: Manifest, *, saved_problems: int = 0) -> None:
+    """Check the finished files in ``root``, then write the card and, last, the manifest.
 
-    Of ``saved`` problems the samples are safe there whatever happens, which errors say.
+    Args:
+        root: Directory of the dataset.
+        manifest: The manifest to write.
+        saved_problems: Problems whose samples are on disk; an error states that they are safe.
 
     Raises:
         SchemaError: if the files break an invariant.
-        StoreError: if the disk fails.
+        StoreError: if the directory cannot be written.
     """
     check_invariants(root, manifest)
-    with store_errors(root, saved_problems=saved):
+    with store_errors(root, saved_problems=saved_problems):
         write_atomic(root / "README.md", dataset_card(root, manifest).encode())
         write_atomic(root / MANIFEST_FILE, manifest.to_json().encode())
 
 
 def copy_file(file: Path, target: Path) -> None:
-    """Copy a file, whole or not at all; the folder is made if it is missing.
+    """Copy a file atomically, and create the target's folder if it is missing.
 
     Raises:
-        StoreError: if the disk fails.
+        StoreError: if the target cannot be written.
     """
     with store_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("rb") as source, open_atomic(target) as copy:
-            shutil.copyfileobj(source, copy)
+        with file.open("rb") as source, open_atomic(target) as target_file:
+            shutil.copyfileobj(source, target_file)

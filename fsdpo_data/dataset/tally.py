@@ -1,9 +1,9 @@
-"""Counts over solutions; tallies of parts add up to that of the whole."""
+"""Counts over solutions, and the statistics derived from them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, Solution
@@ -16,65 +16,77 @@ from fsdpo_data.dataset.manifest_sections import (
     ThinkingStats,
 )
 
-_LABELS = {"correct": "positive", **dict.fromkeys(MODEL_FAILURES, "negative")}
+_LABEL_BY_OUTCOME = {"correct": "positive", **dict.fromkeys(MODEL_FAILURES, "negative")}
+
+
+class GradedCount(NamedTuple):
+    """The number of correct and of graded solutions of one problem."""
+
+    correct: int  #: Correct solutions.
+    graded: int  #: Solutions with an outcome that counts towards accuracy.
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over solutions; tallies of shards add up."""
+    """Counts over solutions; the tallies of all shards add up to the dataset's tally."""
 
-    outcomes: Counter[str] = field(default_factory=Counter)
-    grader_rules: Counter[str] = field(
-        default_factory=Counter
-    )  #: Solutions by the rule that decided.
+    outcomes: Counter[str] = field(default_factory=Counter)  #: Solutions by outcome.
+    #: Solutions by the grader's rule that decided their outcome.
+    grader_rules: Counter[str] = field(default_factory=Counter)
     #: Steps by label (``positive``, ``negative``, ``unlabelled``).
     labels: Counter[str] = field(default_factory=Counter)
-    solutions: int = 0
-    tokens: int = 0
-    solutions_without_token_count: int = 0  #: Solutions whose tokens nobody has counted.
-    seconds: float = 0.0
-    #: Solutions that thought, by whether the thinking ended; its tokens, and solutions without.
+    solutions: int = 0  #: Number of solutions.
+    tokens: int = 0  #: Sampled tokens, as far as they are known.
+    solutions_without_token_count: int = 0  #: Solutions whose number of tokens is unknown.
+    seconds: float = 0.0  #: Time of sampling, in seconds.
+    #: Solutions with thinking that is ``closed`` or ``unclosed``, its ``tokens``, and the
+    #: ``uncounted`` solutions whose number of thinking tokens is unknown.
     thinking: Counter[str] = field(default_factory=Counter)
-    truncated: int = 0  #: Solutions cut at ``max_tokens``.
-    unique_texts: int = 0  #: Different texts, counted within each problem.
-    #: (correct, graded) of each problem.
-    graded_counts: list[tuple[int, int]] = field(default_factory=list)
+    truncated: int = 0  #: Solutions that reached ``max_tokens``.
+    unique_texts: int = 0  #: Distinct texts, counted per problem.
+    graded_counts: list[GradedCount] = field(default_factory=list)  #: One entry per problem.
 
     def add(self, other: Self) -> None:
         """Add the counts of another shard."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        for count_field in fields(self):
+            name = count_field.name
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def add_sampling_cost(self, samples: Sequence[Mapping[str, Any]]) -> None:
-        """Add what sampling the solutions of one problem took."""
-        counts = [sample["n_tokens"] for sample in samples]
-        self.tokens += sum(count for count in counts if count is not None)
-        self.solutions_without_token_count += counts.count(None)
+        """Add the tokens, time and texts of the samples of one problem."""
+        token_counts = [sample["n_tokens"] for sample in samples]
+        self.tokens += sum(count for count in token_counts if count is not None)
+        self.solutions_without_token_count += token_counts.count(None)
         self.seconds += sum(sample["seconds"] for sample in samples)
         self.truncated += sum(sample["finish_reason"] == "length" for sample in samples)
         self.unique_texts += len({sample["text"] for sample in samples})
 
     def add_thinking(self, solutions: Sequence[Solution]) -> None:
-        """Add whether the thinking of solutions ended, and what it took."""
-        for each in solutions:
-            if each.thinking_closed is not None:
-                self.thinking["closed" if each.thinking_closed else "unclosed"] += 1
-                self.thinking["tokens"] += each.thinking_tokens or 0
-                self.thinking["uncounted"] += each.thinking_tokens is None
+        """Add whether the thinking of solutions ended, and its tokens."""
+        for solution in solutions:
+            if solution.thinking_closed is not None:
+                self.thinking["closed" if solution.thinking_closed else "unclosed"] += 1
+                self.thinking["tokens"] += solution.thinking_tokens or 0
+                self.thinking["uncounted"] += solution.thinking_tokens is None
 
     def add_verdicts(self, verdicts: Sequence[Verdict], steps: Sequence[int]) -> None:
-        """Add the verdicts on the samples of one problem, which have so many steps each."""
+        """Add the verdicts on the samples of one problem.
+
+        Args:
+            verdicts: One verdict per sample.
+            steps: Number of steps of each sample.
+        """
         outcomes = Counter(verdict.status for verdict in verdicts)
         self.outcomes.update(outcomes)
         self.grader_rules.update(verdict.rule for verdict in verdicts)
-        for verdict, count in zip(verdicts, steps, strict=True):
-            self.labels[_LABELS.get(verdict.status, "unlabelled")] += count
-        graded = sum(outcomes[each] for each in GRADED_OUTCOMES)
+        for verdict, n_steps in zip(verdicts, steps, strict=True):
+            self.labels[_LABEL_BY_OUTCOME.get(verdict.status, "unlabelled")] += n_steps
+        graded = sum(outcomes[outcome] for outcome in GRADED_OUTCOMES)
         self.solutions += len(verdicts)
-        self.graded_counts.append((outcomes["correct"], graded))
+        self.graded_counts.append(GradedCount(correct=outcomes["correct"], graded=graded))
 
     def manifest_counts(self) -> dict[str, Any]:
-        """Return the manifest's counts by outcome, by label and by rule."""
+        """Return the manifest's ``outcomes``, ``labels`` and ``grader_rules``."""
         return {
             "outcomes": dict(sorted(self.outcomes.items())),
             "labels": {"steps": self.labels.total(), **dict(sorted(self.labels.items()))},
@@ -82,32 +94,34 @@ class Tally:
         }
 
     def outcome_statistics(self) -> dict[str, Any]:
-        """Derive what the counts by outcome mean, as fields of :class:`~.parts.SolutionStats`.
+        """Derive the fields of :class:`SolutionStats` that depend on outcomes.
 
-        Accuracy is the mean over graded solutions. The samples of one problem are alike, so its
-        95 % interval is clustered by problem; pass@M counts problems, so its interval is Wilson's.
+        The samples of one problem are not independent, so the 95 % interval of the accuracy is
+        clustered by problem. pass@k counts problems, so its interval is Wilson's.
         """
-        with_gold = [(right, n) for right, n in self.graded_counts if n]
-        correct, graded = (sum(counts) for counts in zip((0, 0), *with_gold, strict=True))
-        solved, n = sum(right > 0 for right, _ in with_gold), len(with_gold)
+        graded_problems = [count for count in self.graded_counts if count.graded]
+        correct = sum(count.correct for count in graded_problems)
+        graded = sum(count.graded for count in graded_problems)
+        solved = sum(count.correct > 0 for count in graded_problems)
+        n_problems = len(graded_problems)
         return {
             "accuracy": AccuracyStats(
                 value=round(correct / graded, 6) if graded else None,
                 correct=correct,
                 n=graded,
-                ci95=clustered_interval(with_gold),
+                ci95=clustered_interval(graded_problems),
             ),
             "pass_at_k": PassAtK(
-                value=round(solved / n, 6) if n else None,
+                value=round(solved / n_problems, 6) if n_problems else None,
                 solved=solved,
-                n=n,
-                ci95=wilson_interval(solved, n),
+                n=n_problems,
+                ci95=wilson_interval(solved, n_problems),
             ),
-            "mixed_problems": sum(0 < right < n for right, n in with_gold),
+            "mixed_problems": sum(0 < count.correct < count.graded for count in graded_problems),
         }
 
     def thinking_stats(self) -> ThinkingStats | None:
-        """Return what the solutions thought; None if none did."""
+        """Return the statistics of the thinking; None if no solution contains thinking."""
         counts = self.thinking
         if not counts:
             return None
@@ -118,9 +132,12 @@ class Tally:
         )
 
     def statistics(self) -> SolutionStats:
-        """Return what the counts mean."""
+        """Return the manifest's statistics of the solutions."""
+        outcome_statistics = self.outcome_statistics()
         return SolutionStats(
-            **self.outcome_statistics(),
+            accuracy=outcome_statistics["accuracy"],
+            pass_at_k=outcome_statistics["pass_at_k"],
+            mixed_problems=outcome_statistics["mixed_problems"],
             truncated=self.truncated,
             unique_solutions=self.unique_texts,
             tokens_per_second=round(self.tokens / self.seconds, 1) if self.seconds else None,

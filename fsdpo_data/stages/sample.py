@@ -246,7 +246,7 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
     quarantine_reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined)
     manifest = make_manifest(job.config, files, tally, quarantine_reasons)
     progress.phase("validate", 1)
-    seal_dataset(root, manifest, saved=len(run.line_spans))
+    seal_dataset(root, manifest, saved_problems=len(run.line_spans))
     progress.advance(1)
 
 

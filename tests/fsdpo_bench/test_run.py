@@ -207,11 +207,11 @@ def test_a_question_asked_twice_has_two_records(tmp_path: Path) -> None:
 def test_another_config_is_refused_by_the_keys_that_differ(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
     hotter = run_spec(sampling=SamplingSpec(n=4, temperature=1.0))
-    with pytest.raises(RunMismatchError, match=r"sampling\.temperature: 0\.8 there, 1\.0 here"):
+    with pytest.raises(RunMismatchError, match=r"sampling\.temperature: 0\.8 in the run, 1\.0 now"):
         small_run(out, spec=hotter, resume=True)
-    with pytest.raises(RunMismatchError, match=r"tasks\.embedded\.problems: 7 there, 3 here"):
+    with pytest.raises(RunMismatchError, match=r"tasks\.embedded\.problems: 7 in the run, 3 now"):
         small_run(out, [part(3)], resume=True)
-    with pytest.raises(RunMismatchError, match=r"holds this run\. Go on with it by `resume=True`"):
+    with pytest.raises(RunMismatchError, match=r"holds this run\. Continue it with `resume=True`"):
         small_run(out)
 
 

@@ -82,8 +82,8 @@ def test_another_config_is_refused_with_the_keys_that_differ(tmp_path: Path) -> 
         RunDir.open(tmp_path / "run", other, resume=True),
     ):
         pass
-    assert "model: 'm' there, 'n' here" in str(caught.value)
-    assert "sampling.temperature: 0.8 there, 1.0 here" in str(caught.value)
+    assert "model: 'm' in the run, 'n' now" in str(caught.value)
+    assert "sampling.temperature: 0.8 in the run, 1.0 now" in str(caught.value)
     assert "stop" not in str(caught.value)
 
 

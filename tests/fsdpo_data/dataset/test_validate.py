@@ -191,7 +191,7 @@ def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) ->
         lambda: validate(dataset),
         lambda: derive_dataset(dataset, out, [GradeStage("math@2")], progress=LineProgress()),
     ):
-        with pytest.raises(SchemaError, match=r"names a file .* which is none of a dataset"):
+        with pytest.raises(SchemaError, match=r"is not of the form config"):
             attempt()
     assert not out.parent.exists()
 
@@ -275,5 +275,5 @@ def test_a_manifest_without_its_digest_is_refused(dataset: Path, digest: object)
         del manifest["manifest_digest"]
     file.write_text(json.dumps(manifest))
     for read in (read_manifest, validate):
-        with pytest.raises(SchemaError, match=r"its digest differs|manifest_digest"):
+        with pytest.raises(SchemaError, match=r"its digest is different|manifest_digest"):
             read(dataset)

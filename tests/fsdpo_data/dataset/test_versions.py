@@ -113,6 +113,34 @@ def test_other_versions_are_refused_with_advice(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("section", "old_key"),
+    [
+        ("", "judged"),
+        ("statistics", "pass_at_m"),
+        ("spec.score", "convention"),
+        ("rollouts", "beginnings"),
+        ("rollouts", "disagree"),
+        ("judge", "lucky"),
+        ("contamination", "share"),
+    ],
+)
+def test_keys_of_development_versions_are_refused(
+    section: str, old_key: str, tmp_path: Path
+) -> None:
+    dataset = tmp_path / "old"
+    shutil.copytree(DATA / "schema-1", dataset)
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    fields = manifest
+    for name in filter(None, section.split(".")):
+        fields = fields.setdefault(name, {})
+    fields[old_key] = {}
+    (dataset / "manifest.json").write_text(json.dumps(manifest))
+    advice = f"the key {old_key!r} was renamed .* build it again with this release"
+    with pytest.raises(SchemaError, match=f"is not a manifest: {section}.*{advice}"):
+        read_manifest(dataset)
+
+
 def test_a_migration_is_whole_and_leaves_the_old_one(tmp_path: Path) -> None:
     def to_1(root: Path) -> None:
         manifest = json.loads((root / "manifest.json").read_text())

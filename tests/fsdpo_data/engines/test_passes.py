@@ -198,7 +198,7 @@ def test_a_build_with_a_limit(policy: Path, tmp_path: Path) -> None:
     assert ended["n_tokens"].equals(ended["thinking_tokens"]) and ended["n_tokens"].max() <= 15
     # what the sampler is told not to do, it cannot be resumed with
     again = how | {"max_think_tokens": None}
-    with pytest.raises(RunMismatchError, match="max_think_tokens: 15 there, None here"):
+    with pytest.raises(RunMismatchError, match="max_think_tokens: 15 in the run, None now"):
         run_build(BuildOptions(out=tmp_path / "1", resume=True, **again), NO_PROGRESS)
 
 

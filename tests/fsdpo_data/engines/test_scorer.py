@@ -305,7 +305,7 @@ def test_the_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert manifest["spec"]["score"]["prm"]["name"] == model.name
     assert manifest["spec"]["score"]["prm"]["revision"].startswith("sha256:")
     code, _, err = run(capsys, *given)
-    assert code == 1 and "already holds this run. Go on with it by --resume" in err
+    assert code == 1 and "already holds this run. Continue it with --resume" in err
     code, _, err = run(capsys, "score", str(tmp_path), "--prm", str(model), "--out", "x")
     assert code == 1 and "holds no dataset" in err
 

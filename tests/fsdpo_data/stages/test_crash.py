@@ -110,7 +110,7 @@ def test_another_temperature_is_refused_by_name(inputs: tuple[Path, Path], tmp_p
     assert run(inputs, tmp_path / "run", "--limit", "5", *first).returncode == 0
     ran = run(inputs, tmp_path / "run", "--limit", "5", *other)
     assert ran.returncode == 1
-    assert "sampling.temperature: 0.8 there, 1.0 here" in ran.stderr
+    assert "sampling.temperature: 0.8 in the run, 1.0 now" in ran.stderr
 
 
 @pytest.fixture

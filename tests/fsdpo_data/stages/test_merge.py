@@ -157,9 +157,9 @@ def test_another_shard_does_not_go_on_in_a_directory(
     out = ("--out", str(tmp_path / "part"), "--resume")
     assert run(capsys, *build(folder), "--shard", "1/2", *out)[0] == 0
     code, _, err = run(capsys, *build(folder), "--shard", "2/2", *out)
-    assert code == 1 and "shard: '1/2' there, '2/2' here" in err
+    assert code == 1 and "shard: '1/2' in the run, '2/2' now" in err
     code, _, err = run(capsys, *build(folder), *out)
-    assert code == 1 and "shard: '1/2' there, None here" in err
+    assert code == 1 and "shard: '1/2' in the run, None now" in err
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "1", "a/b", "-1/4", "1/4/4", "1.5/4", ""])

@@ -274,7 +274,7 @@ def test_another_spec_in_the_same_directory_is_refused(scored: Scored) -> None:
     source = scored(REWARDS)
     first, _ = paired(source)
     out = source.parent / "pairs"
-    with pytest.raises(RunMismatchError, match=r"stages\.pair\.top: 4 there, 2 here"):
+    with pytest.raises(RunMismatchError, match=r"stages\.pair\.top: 4 in the run, 2 now"):
         derive_dataset(
             source, out, [PairStage(PairSpec(top=2))], resume=True, progress=LineProgress()
         )

@@ -75,7 +75,7 @@ def test_stopped_while_sampling_or_scoring_it_goes_on(tmp_path: Path) -> None:
 
 def test_another_way_is_refused_before_it_samples(tmp_path: Path) -> None:
     run(tmp_path / "out")
-    with pytest.raises(RunMismatchError, match=r"stages\.pair\.top: 4 there, 2 here"):
+    with pytest.raises(RunMismatchError, match=r"stages\.pair\.top: 4 in the run, 2 now"):
         run(tmp_path / "out", stages(top=2), resume=True, make_sampler=lambda: pytest.fail("asked"))
     small_build(tmp_path / "plain")
     with pytest.raises(RunMismatchError, match="build: None there"):
