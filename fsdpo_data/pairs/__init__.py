@@ -1,1 +1,1 @@
-"""Preference pairs as pure functions of solutions: how they are chosen, what they are like."""
+"""Preference pairs as pure functions of solutions: selection, statistics and checks."""

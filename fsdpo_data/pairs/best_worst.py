@@ -1,4 +1,4 @@
-"""The best solutions of a problem against its worst: the paper's pairs (sections 3.4 and 4.1)."""
+"""Pairs of the best and the worst solutions of a problem (paper, sections 3.4 and 4.1)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
 
 @dataclass(frozen=True, slots=True)
 class PairSpec(Options):
-    """How pairs are chosen.
+    """Options of the pair selection.
 
     Attributes:
-        top: Solutions on each side (the paper's T); T × T pairs at most.
-        aggregate: Step rewards to one reward per solution.
-        require_outcome: Best *correct* against worst *incorrect* (the paper's section 3.4). If
-            false, best against worst by reward alone (its section 4.1); no solution is then on
-            both sides, and the better one of a pair has the higher reward.
-        max_pairs: Pairs per problem at most, those of the widest margin; None for all.
-        min_margin: Reward of the chosen less that of the rejected, at least; None for any.
+        top: Number of solutions on each side (T in the paper); this gives at most T × T pairs per
+            problem.
+        aggregate: Aggregate of step rewards that gives the reward of a solution.
+        require_outcome: Pair the best correct with the worst incorrect solutions (section 3.4 of
+            the paper). If false, rank by reward alone (section 4.1). No solution is then on both
+            sides, and the chosen one has the higher reward.
+        max_pairs: Maximum pairs per problem; pairs with the widest margin have priority. None sets
+            no limit.
+        min_margin: Minimum reward of the chosen minus the rejected solution; None sets no limit.
     """
 
     top: Annotated[int, Option(min=1)] = 4
@@ -35,25 +37,16 @@ class PairSpec(Options):
 def choose_pairs(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     """Choose the pairs among the solutions of some problems.
 
-    The same solutions give the same pairs: equal rewards rank by their order in the file, which is
-    that of the samples.
+    The choice is deterministic: solutions with equal rewards rank by their order in ``solutions``.
 
-    Of a pair come ``chosen`` and ``rejected``, row numbers in ``solutions``, in the order of the
-    problems.
+    Returns:
+        Columns ``chosen`` and ``rejected``, which are row numbers in ``solutions``, in the order of
+        the problems.
     """
     ranked = _rank_solutions(solutions, spec)
-    sides = [
-        ranked.filter(pl.col(f"{side}_rank") < spec.top).select(
-            "problem_id",
-            pl.col("row").alias(side),
-            pl.col("reward").alias(f"{side}_reward"),
-            f"{side}_rank",
-        )
-        for side in ("chosen", "rejected")
-    ]
     pairs = (
-        sides[0]
-        .join(sides[1], on="problem_id")
+        _select_side(ranked, "chosen", spec.top)
+        .join(_select_side(ranked, "rejected", spec.top), on="problem_id")
         .with_columns(margin=pl.col("chosen_reward") - pl.col("rejected_reward"))
         .sort("chosen_rank", "rejected_rank")
     )
@@ -62,21 +55,34 @@ def choose_pairs(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     if spec.min_margin is not None:
         pairs = pairs.filter(pl.col("margin") >= spec.min_margin)
     if spec.max_pairs is not None:
-        place = pl.int_range(pl.len()).over("problem_id")
-        widest = pairs.sort("margin", descending=True, maintain_order=True)
-        pairs = widest.filter(place < spec.max_pairs)
-    first = pl.col("chosen").min().over("problem_id")  # any row of a problem orders the problems
-    return pairs.sort(first, "chosen_rank", "rejected_rank").select("chosen", "rejected")
+        rank_in_problem = pl.int_range(pl.len()).over("problem_id")
+        widest_first = pairs.sort("margin", descending=True, maintain_order=True)
+        pairs = widest_first.filter(rank_in_problem < spec.max_pairs)
+    # The row number of any solution of a problem orders the problems.
+    problem_order = pl.col("chosen").min().over("problem_id")
+    return pairs.sort(problem_order, "chosen_rank", "rejected_rank").select("chosen", "rejected")
+
+
+def _select_side(ranked: pl.LazyFrame, side: str, top: int) -> pl.LazyFrame:
+    """Select the ``top`` solutions of each problem for one side."""
+    return ranked.filter(pl.col(f"{side}_rank") < top).select(
+        "problem_id",
+        pl.col("row").alias(side),
+        pl.col("reward").alias(f"{side}_reward"),
+        f"{side}_rank",
+    )
 
 
 def _rank_solutions(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
-    """Rank the different, scored solutions of each problem: best first and worst first, from 0.
+    """Rank the distinct, scored solutions of each problem for both sides, from 0.
 
-    A solution that may not stand on a side has a null rank there. One that stopped on length has
-    none: ``pairs`` do not say so, and whoever trains on them lets every solution end.
+    ``chosen_rank`` 0 is the best solution, ``rejected_rank`` 0 the worst. The rank is null on a
+    side that the solution may not take. Truncated solutions get no rank: ``pairs`` have no finish
+    reason, so a trainer would teach the model to stop there.
     """
+    columns = ["problem_id", "completions", "step_rewards", "outcome", "finish_reason"]
     scored = (
-        solutions.select("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
+        solutions.select(columns)
         .with_row_index("row")
         .filter((pl.col("step_rewards").list.len() > 0) & (pl.col("finish_reason") == "stop"))
         .with_columns(
@@ -86,22 +92,35 @@ def _rank_solutions(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
         .unique(subset=["problem_id", "text"], keep="first", maintain_order=True)
         .select("row", "problem_id", "outcome", "reward")
     )
-    place, size = pl.int_range(pl.len()), pl.len()
-    if not spec.require_outcome:
-        ranked = scored.sort("reward", descending=True, maintain_order=True).with_columns(
-            best=place.over("problem_id"), half=(size // 2).over("problem_id")
-        )
-        worst = size.over("problem_id") - 1 - pl.col("best")
-        return ranked.with_columns(
-            chosen_rank=pl.when(pl.col("best") < pl.col("half")).then(pl.col("best")),
-            rejected_rank=pl.when(worst < pl.col("half")).then(worst),
-        )
+    if spec.require_outcome:
+        return _rank_by_outcome(scored)
+    return _rank_by_reward(scored)
+
+
+def _rank_by_outcome(scored: pl.LazyFrame) -> pl.LazyFrame:
+    """Rank correct solutions as chosen and incorrect ones as rejected."""
+    rank = pl.int_range(pl.len()).over("problem_id")
     correct = scored.filter(pl.col("outcome") == "correct").sort(
         "reward", descending=True, maintain_order=True
     )
-    wrong = scored.filter(pl.col("outcome").is_in(MODEL_FAILURES)).sort(
+    incorrect = scored.filter(pl.col("outcome").is_in(MODEL_FAILURES)).sort(
         "reward", maintain_order=True
     )
-    rank = place.over("problem_id")
-    sides = (correct.with_columns(chosen_rank=rank), wrong.with_columns(rejected_rank=rank))
-    return pl.concat(sides, how="diagonal")
+    return pl.concat(
+        [correct.with_columns(chosen_rank=rank), incorrect.with_columns(rejected_rank=rank)],
+        how="diagonal",
+    )
+
+
+def _rank_by_reward(scored: pl.LazyFrame) -> pl.LazyFrame:
+    """Rank the better half of the solutions as chosen, and the worse half as rejected."""
+    ranked = scored.sort("reward", descending=True, maintain_order=True).with_columns(
+        best_rank=pl.int_range(pl.len()).over("problem_id"),
+        half=(pl.len() // 2).over("problem_id"),
+    )
+    best_rank = pl.col("best_rank")
+    worst_rank = pl.len().over("problem_id") - 1 - best_rank
+    return ranked.with_columns(
+        chosen_rank=pl.when(best_rank < pl.col("half")).then(best_rank),
+        rejected_rank=pl.when(worst_rank < pl.col("half")).then(worst_rank),
+    )

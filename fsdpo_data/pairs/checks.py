@@ -1,4 +1,4 @@
-"""What must hold for the ``pairs`` of a dataset, whose solutions are valid already."""
+"""Checks of the ``pairs`` of a dataset against its solutions, which are already valid."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import find_duplicates, scan_parquet, summarize_list
 from fsdpo_data.pairs import statistics
-from fsdpo_data.pairs.first_error import StepPairSpec
+from fsdpo_data.pairs.first_error import StepPairSpec, first_low_reward
 from fsdpo_data.pairs.statistics import SIDES
 
-#: What solutions say that pairs must agree with.
+#: Columns of solutions that the checks compare with the pairs.
 _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
 
 
@@ -23,98 +23,117 @@ def find_violations(
     spec: Mapping[str, Any],
     pair_stats: Mapping[str, Any],
 ) -> Iterator[str]:
-    """Yield a line for every invariant of the pairs that is broken.
+    """Yield one line for every broken invariant of the pairs.
 
-    The files are those of ``pairs`` and of ``solutions``; ``spec`` says how the pairs were chosen,
-    ``told`` what the manifest says of them.
+    Args:
+        pairs: Files of pairs.
+        solutions: Files of solutions.
+        spec: Options of the pair selection, from the manifest.
+        pair_stats: Statistics of the pairs, from the manifest.
     """
-    steps = spec.get("style") == "step-dpo"
-    rules = _step_rules() if steps else _solution_rules(spec)
-    broken: dict[str, list[str]] = {rule: [] for rule in rules}
-    sides = SIDES[1:] if steps else SIDES
+    has_step_pairs = spec.get("style") == "step-dpo"
+    violations = _step_pair_violations() if has_step_pairs else _solution_pair_violations(spec)
+    broken_pairs: dict[str, list[str]] = {violation: [] for violation in violations}
+    # The chosen side of a step pair is a continuation, not a solution of the dataset.
+    sides = ("rejected",) if has_step_pairs else SIDES
     for frame in statistics.join_solutions(pairs, solutions, _COLUMNS, sides):
-        for rule, holds in rules.items():
-            rows = frame.filter(holds).select("chosen_id", "rejected_id").iter_rows()
-            broken[rule] += [" > ".join(row) for row in rows]
-    key = ("prompt", "chosen", "rejected") if steps else ("chosen_id", "rejected_id")
-    broken["occur more than once"] = find_duplicates(scan_parquet(pairs), key, "rejected_id")
-    for rule, ids in broken.items():
+        for violation, is_broken in violations.items():
+            rows = frame.filter(is_broken).select("chosen_id", "rejected_id").iter_rows()
+            broken_pairs[violation] += [" > ".join(row) for row in rows]
+    key = ("prompt", "chosen", "rejected") if has_step_pairs else ("chosen_id", "rejected_id")
+    duplicates = find_duplicates(scan_parquet(pairs), key, "rejected_id")
+    broken_pairs["occur more than once"] = duplicates
+    for violation, ids in broken_pairs.items():
         if ids:
-            yield f"{len(ids)} pairs {rule}: {summarize_list(ids)}"
-    if steps:
-        yield from _misplaced_errors(pairs, spec.get("threshold", 0))
-    if not any(broken.values()):
-        yield from _statistics(pairs, solutions, spec, dict(pair_stats))
+            yield f"{len(ids)} pairs {violation}: {summarize_list(ids)}"
+    if has_step_pairs:
+        yield from _find_misplaced_errors(pairs, spec.get("threshold", 0))
+    if not any(broken_pairs.values()):
+        yield from _compare_statistics(pairs, solutions, spec, dict(pair_stats))
 
 
-def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
-    """Return what is broken where both sides are solutions of the dataset."""
-    rules = {
-        "join a solution to itself": pl.col("chosen_id") == pl.col("rejected_id"),
-        **_side_rules("chosen"),
-        **_side_rules("rejected"),
+def _solution_pair_violations(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
+    """Return the violations of pairs whose sides are both solutions of the dataset.
+
+    Each value selects the broken rows, and its key completes the sentence "N pairs …".
+    """
+    violations = {
+        "pair a solution with itself": pl.col("chosen_id") == pl.col("rejected_id"),
+        **_side_violations("chosen"),
+        **_side_violations("rejected"),
     }
-    cut = [pl.col(f"{side}_finish_reason") != "stop" for side in SIDES]
-    wrong = pl.col("chosen_outcome") != "correct", ~pl.col("rejected_outcome").is_in(MODEL_FAILURES)
-    if spec.get("finished"):  # pairs of earlier releases did not ask for it
-        rules["join a solution that stopped on length"] = cut[0] | cut[1]
+    if spec.get("finished"):  # earlier releases allowed truncated solutions
+        chosen_is_truncated = pl.col("chosen_finish_reason") != "stop"
+        rejected_is_truncated = pl.col("rejected_finish_reason") != "stop"
+        violations["contain a truncated solution"] = chosen_is_truncated | rejected_is_truncated
     if spec.get("require_outcome"):
-        told = "prefer a solution that is not correct, or to one that is not incorrect"
-        rules[told] = wrong[0] | wrong[1]
-    return rules
+        chosen_is_not_correct = pl.col("chosen_outcome") != "correct"
+        rejected_is_not_incorrect = ~pl.col("rejected_outcome").is_in(MODEL_FAILURES)
+        violation = "have a chosen solution that is not correct, or a rejected one not incorrect"
+        violations[violation] = chosen_is_not_correct | rejected_is_not_incorrect
+    return violations
 
 
-def _step_rules() -> dict[str, pl.Expr]:
-    """Return what is broken where the chosen side is a continuation of the rejected one."""
-    joined = pl.col("chosen_steps").list.join("")
+def _step_pair_violations() -> dict[str, pl.Expr]:
+    """Return the violations of pairs whose chosen side continues a prefix of the rejected one."""
+    chosen_text = pl.col("chosen_steps").list.join("")
+    is_not_incorrect = ~pl.col("rejected_outcome").is_in(MODEL_FAILURES)
     return {
-        "have a chosen text that its steps do not join to": pl.col("chosen") != joined,
-        **_side_rules("rejected"),
-        "reject a solution that stopped on length": pl.col("rejected_finish_reason") != "stop",
-        "reject a solution that is not incorrect": ~pl.col("rejected_outcome").is_in(
-            MODEL_FAILURES
-        ),
+        "have a chosen text that differs from its steps": pl.col("chosen") != chosen_text,
+        **_side_violations("rejected"),
+        "reject a truncated solution": pl.col("rejected_finish_reason") != "stop",
+        "reject a solution that is not incorrect": is_not_incorrect,
     }
 
 
-def _side_rules(side: str) -> dict[str, pl.Expr]:
-    """Return what is broken if the pair does not say the same as the solution it names."""
-    own, told = pl.col(f"{side}_problem_id"), pl.col("problem_id")
-    steps, own_steps = pl.col(f"{side}_steps"), pl.col(f"{side}_completions")
-    rewards, own_rewards = pl.col(f"{side}_rewards"), pl.col(f"{side}_step_rewards")
+def _side_violations(side: str) -> dict[str, pl.Expr]:
+    """Return the violations of pairs that contradict the solution on one side."""
+    solution_problem = pl.col(f"{side}_problem_id")
+    steps = pl.col(f"{side}_steps")
+    solution_steps = pl.col(f"{side}_completions")
+    rewards = pl.col(f"{side}_rewards")
+    solution_rewards = pl.col(f"{side}_step_rewards")
     return {
-        f"name a {side} solution that is not here": own.is_null(),
-        f"name a {side} solution of another problem": own != told,
-        f"have a {side} text that its steps do not join to": pl.col(side) != steps.list.join(""),
-        f"have {side} steps that are not those of the solution": steps != own_steps,
-        f"have {side} rewards that are not those of the solution": rewards.ne_missing(own_rewards),
+        f"have a {side} solution that is missing in the dataset": solution_problem.is_null(),
+        f"have a {side} solution of another problem": solution_problem != pl.col("problem_id"),
+        f"have a {side} text that differs from its steps": pl.col(side) != steps.list.join(""),
+        f"have {side} steps that differ from the solution": steps != solution_steps,
+        f"have {side} rewards that differ from the solution": rewards.ne_missing(solution_rewards),
     }
 
 
-def _misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[str]:
-    """Yield a line if the sides of pairs do not differ first at the first error."""
+def _find_misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[str]:
+    """Yield a line if the sides of some pairs do not differ first at the first error."""
     ids = []
     for row in statistics.read_pair_steps(pairs):
-        rewards = row["rejected_rewards"] or []
-        error = next((k for k, reward in enumerate(rewards) if reward < threshold), None)
-        if statistics.find_first_difference(row)[0] != error:
+        first_error = first_low_reward(row["rejected_rewards"] or [], threshold)
+        if statistics.find_first_difference(row).step != first_error:
             ids.append(row["rejected_id"])
     if ids:
-        where = f"elsewhere than at the first step below {threshold}"
-        yield f"{len(ids)} pairs differ {where}: {', '.join(ids[:3])}"
+        yield (
+            f"{len(ids)} pairs do not differ first at the first step below {threshold}: "
+            f"{', '.join(ids[:3])}"
+        )
 
 
-def _statistics(
-    pairs: Sequence[Path], solutions: Sequence[Path], spec: Mapping[str, Any], told: dict[str, Any]
+def _compare_statistics(
+    pairs: Sequence[Path],
+    solutions: Sequence[Path],
+    spec: Mapping[str, Any],
+    pair_stats: dict[str, Any],
 ) -> Iterator[str]:
+    """Yield a line if the statistics in the manifest differ from the statistics of the files."""
     if spec.get("style") == "step-dpo":
-        # Counted from the continuations, which stay where they were made.
-        told.pop("resampled", None)
-        choice = StepPairSpec(spec.get("threshold", 0.5), spec.get("max_pairs"))
-        counted = statistics.step_pair_statistics(pairs, solutions, choice)
+        # These statistics need the continuations, which are not part of the dataset.
+        pair_stats.pop("resampled", None)
+        step_pair_spec = StepPairSpec(
+            threshold=spec.get("threshold", 0.5), max_pairs=spec.get("max_pairs")
+        )
+        computed = statistics.step_pair_statistics(pairs, solutions, step_pair_spec)
     else:
-        counted = statistics.pair_statistics(pairs, solutions, spec.get("aggregate", "mean"))
+        aggregate = spec.get("aggregate", "mean")
+        computed = statistics.pair_statistics(pairs, solutions, aggregate)
         if not spec.get("finished"):
-            del counted["solutions"]["truncated"]
-    if counted != told:
-        yield f"the pairs are {counted}, the manifest says {told}"
+            del computed["solutions"]["truncated"]
+    if computed != pair_stats:
+        yield f"the statistics of the pairs are {computed}, but the manifest has {pair_stats}"

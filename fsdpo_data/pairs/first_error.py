@@ -1,7 +1,7 @@
-"""The first error of a solution: the first step whose reward falls below a threshold."""
+"""Selection of first errors: in each incorrect solution, the first step with a low reward."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,17 +10,18 @@ from fsdpo_data.core.entities import MODEL_FAILURES, Solution
 from fsdpo_data.core.lazy import pq
 from fsdpo_data.core.options import Option, Options
 
-#: What becomes of incorrect solutions; see :func:`first_errors`.
+#: Keys of the counts of incorrect solutions; :func:`find_first_errors` explains them.
 DROP_REASONS = ("incorrect", "truncated", "unscored", "no_error", "repeated", "over_limit")
 
 
 @dataclass(frozen=True, slots=True)
 class StepPairSpec(Options):
-    """How pairs of steps are chosen.
+    """Options of the selection of Step-DPO pairs.
 
     Attributes:
-        threshold: A step whose reward is below it is an error.
-        max_pairs: Pairs per problem at most, those of the lowest rewards; None for all.
+        threshold: Reward below which a step counts as an error.
+        max_pairs: Maximum pairs per problem; the errors with the lowest rewards have priority. None
+            sets no limit.
     """
 
     threshold: Annotated[float, Option(exclusive_min=0, max=1)] = 0.5
@@ -29,10 +30,10 @@ class StepPairSpec(Options):
 
 @dataclass(frozen=True, slots=True)
 class FirstError:
-    """A wrong step to be put right."""
+    """The first wrong step of an incorrect solution."""
 
-    solution: Solution
-    step: int
+    solution: Solution  #: The incorrect solution.
+    step: int  #: Index of the wrong step, from 0.
 
     @property
     def prefix(self) -> str:
@@ -41,7 +42,7 @@ class FirstError:
 
     @property
     def reward(self) -> float:
-        """The reward of the error."""
+        """The reward of the wrong step."""
         assert self.solution.step_rewards is not None
         return self.solution.step_rewards[self.step]
 
@@ -49,35 +50,57 @@ class FirstError:
 def find_first_errors(
     file: Path, spec: StepPairSpec, counts: Counter[str] | None = None
 ) -> Iterator[FirstError]:
-    """Yield the different first errors in a file of solutions, problem by problem.
+    """Yield the distinct first errors in a file of solutions, problem by problem.
 
-    ``counts`` gets ``incorrect`` solutions, and of them those that are ``truncated`` (a step may
-    have been cut), ``unscored`` or without an error (``no_error``), and those whose error is
-    another's too (``repeated``) or beyond the limit (``over_limit``).
+    Args:
+        file: A parquet file with all solutions of its problems.
+        spec: Threshold and maximum number of pairs.
+        counts: Counter that receives the number of incorrect solutions. Its keys are:
+
+            - ``incorrect``: all incorrect solutions;
+            - ``truncated``: the last step may be incomplete;
+            - ``unscored``: the solution has no step rewards;
+            - ``no_error``: no reward is below the threshold;
+            - ``repeated``: another solution has the same error;
+            - ``over_limit``: the problem has more than ``max_pairs`` errors.
     """
-    found = counts if counts is not None else Counter[str]()
-    problems: dict[str, list[FirstError]] = {}
+    if counts is None:
+        counts = Counter[str]()
+    for errors in _errors_by_problem(file, spec.threshold, counts).values():
+        distinct_errors: dict[str, FirstError] = {}
+        for error in sorted(errors, key=lambda error: error.reward):
+            wrong_step = error.solution.completions[error.step]
+            distinct_errors.setdefault(error.prefix + wrong_step, error)
+        selected_errors = list(distinct_errors.values())[: spec.max_pairs]
+        counts["repeated"] += len(errors) - len(distinct_errors)
+        counts["over_limit"] += len(distinct_errors) - len(selected_errors)
+        yield from selected_errors
+
+
+def _errors_by_problem(
+    file: Path, threshold: float, counts: Counter[str]
+) -> dict[str, list[FirstError]]:
+    """Return the first errors of the incorrect solutions in a file, by problem id."""
+    errors: dict[str, list[FirstError]] = {}
     for row in pq.read_table(file).to_pylist():
         solution = Solution(**row)
         if solution.outcome not in MODEL_FAILURES:
             continue
-        found["incorrect"] += 1
+        counts["incorrect"] += 1
         if solution.finish_reason != "stop":
-            found["truncated"] += 1
-        elif solution.step_rewards is None:
-            found["unscored"] += 1
-        else:
-            low = (k for k, reward in enumerate(solution.step_rewards) if reward < spec.threshold)
-            if (step := next(low, None)) is None:
-                found["no_error"] += 1
-            else:
-                errors = problems.setdefault(solution.problem_id, [])
-                errors.append(FirstError(solution, step))
-    for errors in problems.values():
-        different: dict[str, FirstError] = {}
-        for error in sorted(errors, key=lambda each: each.reward):
-            different.setdefault(error.prefix + error.solution.completions[error.step], error)
-        kept = list(different.values())[: spec.max_pairs]
-        found["repeated"] += len(errors) - len(different)
-        found["over_limit"] += len(different) - len(kept)
-        yield from kept
+            counts["truncated"] += 1
+            continue
+        if solution.step_rewards is None:
+            counts["unscored"] += 1
+            continue
+        step = first_low_reward(solution.step_rewards, threshold)
+        if step is None:
+            counts["no_error"] += 1
+            continue
+        errors.setdefault(solution.problem_id, []).append(FirstError(solution, step))
+    return errors
+
+
+def first_low_reward(rewards: Sequence[float], threshold: float) -> int | None:
+    """Return the index of the first reward below ``threshold``; None if there is none."""
+    return next((index for index, reward in enumerate(rewards) if reward < threshold), None)

@@ -1,7 +1,7 @@
-"""What a set of pairs is like: problems used, margins, and the lengths of both sides.
+"""Statistics of preference pairs: used problems, margins, and the lengths of both sides.
 
-Length is the classic trap of preference data: where the chosen side is longer on average, a policy
-learns to be long. So both sides' lengths are always shown beside each other.
+Length is a known trap of preference data: if chosen solutions are longer on average, the policy
+learns to write long texts. The statistics therefore always give the lengths of both sides.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from operator import gt, lt
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
@@ -18,129 +18,190 @@ from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSpec, find_first_errors
 from fsdpo_data.steps.rewards import aggregate_expr
 
+#: The two sides of a pair, as prefixes of column names.
+SIDES = ("chosen", "rejected")
+
 
 def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
-    """Count problems by what their solutions' outcomes allow.
+    """Count problems by the outcomes of their solutions.
 
     Returns:
-        ``problems``, ``too_easy`` (no incorrect solution), ``too_hard`` (no correct one). A
-        problem with neither, because its gold cannot be read, is too hard.
+        ``problems``, ``too_easy`` (no incorrect solution) and ``too_hard`` (no correct solution).
+        A problem with neither, because its gold answer is unreadable, counts as too hard.
     """
     outcome = pl.col("outcome")
     by_problem = solutions.group_by("problem_id").agg(
-        right=(outcome == "correct").sum(), wrong=outcome.is_in(MODEL_FAILURES).sum()
+        correct=(outcome == "correct").sum(), incorrect=outcome.is_in(MODEL_FAILURES).sum()
     )
-    right, wrong = pl.col("right"), pl.col("wrong")
-    counted = by_problem.select(
-        problems=pl.len(), too_easy=((right > 0) & (wrong == 0)).sum(), too_hard=(right == 0).sum()
+    has_correct = pl.col("correct") > 0
+    has_incorrect = pl.col("incorrect") > 0
+    counts = by_problem.select(
+        problems=pl.len(),
+        too_easy=(has_correct & ~has_incorrect).sum(),
+        too_hard=(~has_correct).sum(),
     )
-    return counted.collect(engine="streaming").row(0, named=True)
+    return counts.collect(engine="streaming").row(0, named=True)
 
 
 def pair_statistics(
     pairs: Sequence[Path], solutions: Sequence[Path], aggregate: str
 ) -> dict[str, Any]:
-    """Describe pairs from the files they and their solutions are in.
+    """Compute the statistics of pairs of complete solutions.
+
+    Args:
+        pairs: Files of pairs.
+        solutions: Files of the solutions in the pairs.
+        aggregate: Aggregate of step rewards for the margins.
 
     Returns:
-        Plain values for the manifest; margins and lengths are over pairs: of texts in tokens, or
-        in characters where the tokens of some are unknown. ``truncated`` solutions stopped on
-        length and stand in no pair.
+        Plain values for the manifest. Margins and lengths are averages over pairs. Lengths are in
+        tokens, or in characters if some token counts are unknown. ``truncated`` counts the
+        truncated solutions, which are in no pair.
     """
-    numbers = pl.concat(
-        [
-            frame.select(
-                problem=pl.col("problem_id").hash(),
-                chosen=pl.col("chosen_id").hash(),
-                rejected=pl.col("rejected_id").hash(),
-                margin=aggregate_expr("chosen_rewards", aggregate)
-                - aggregate_expr("rejected_rewards", aggregate),
-                **{f"{side}_tokens": pl.col(f"{side}_n_tokens") for side in SIDES},
-                **{f"{side}_characters": pl.col(side).str.len_chars() for side in SIDES},
-                **{f"{side}_steps": pl.col(f"{side}_steps").list.len() for side in SIDES},
-            )
-            for frame in join_solutions(pairs, solutions, ["n_tokens"])
-        ]
-    )
+    table = _measure_pairs(pairs, solutions, aggregate)
+    has_token_counts = not any(table[f"{side}_tokens"].null_count() for side in SIDES)
+    unit = "tokens" if has_token_counts else "characters"
     truncated = scan_parquet(solutions).select((pl.col("finish_reason") == "length").sum())
-    counted = not any(numbers[f"{side}_tokens"].null_count() for side in SIDES)
-    size = "tokens" if counted else "characters"
-    chosen, rejected = (numbers[f"{side}_{size}"] for side in SIDES)
     return {
-        "pairs": numbers.height,
+        "pairs": table.height,
         "problems": {
-            "used": numbers["problem"].n_unique(),
+            "used": table["problem"].n_unique(),
             **problem_counts(scan_parquet(solutions)),
         },
         "solutions": {
-            **{side: numbers[side].n_unique() for side in SIDES},
+            "chosen": table["chosen"].n_unique(),
+            "rejected": table["rejected"].n_unique(),
             "truncated": int(truncated.collect(engine="streaming").item()),
         },
-        "margin": {
-            **{
-                name: _round(getattr(numbers["margin"], name)())
-                for name in ("mean", "min", "median", "max")
-            },
-            "negative": int((numbers["margin"] < 0).sum()),
-        },
-        "length": {
-            **{
-                f"{side}_{unit}": _round(numbers[f"{side}_{unit}"].mean())
-                for unit in (size, "steps")
-                for side in SIDES
-            },
-            "chosen_longer": int((chosen > rejected).sum()),
-            "chosen_shorter": int((chosen < rejected).sum()),
-        },
+        "margin": _margin_statistics(table["margin"]),
+        "length": _length_statistics(table, unit),
+    }
+
+
+def _measure_pairs(
+    pairs: Sequence[Path], solutions: Sequence[Path], aggregate: str
+) -> pl.DataFrame:
+    """Return margin and lengths of every pair, with hashes of the ids instead of the ids."""
+    chosen_reward = aggregate_expr("chosen_rewards", aggregate)
+    rejected_reward = aggregate_expr("rejected_rewards", aggregate)
+    columns = [
+        pl.col("problem_id").hash().alias("problem"),
+        pl.col("chosen_id").hash().alias("chosen"),
+        pl.col("rejected_id").hash().alias("rejected"),
+        (chosen_reward - rejected_reward).alias("margin"),
+    ]
+    for side in SIDES:
+        columns += [
+            pl.col(f"{side}_n_tokens").alias(f"{side}_tokens"),
+            pl.col(side).str.len_chars().alias(f"{side}_characters"),
+            pl.col(f"{side}_steps").list.len().alias(f"{side}_steps"),
+        ]
+    frames = join_solutions(pairs, solutions, ["n_tokens"])
+    return pl.concat([frame.select(columns) for frame in frames])
+
+
+def _margin_statistics(margins: pl.Series) -> dict[str, Any]:
+    return {
+        "mean": _round(margins.mean()),
+        "min": _round(margins.min()),
+        "median": _round(margins.median()),
+        "max": _round(margins.max()),
+        "negative": int((margins < 0).sum()),
+    }
+
+
+def _length_statistics(table: pl.DataFrame, unit: str) -> dict[str, Any]:
+    """Return mean lengths of both sides in ``unit`` and in steps, and counts of comparisons."""
+    chosen_lengths = table[f"chosen_{unit}"]
+    rejected_lengths = table[f"rejected_{unit}"]
+    return {
+        f"chosen_{unit}": _round(chosen_lengths.mean()),
+        f"rejected_{unit}": _round(rejected_lengths.mean()),
+        "chosen_steps": _round(table["chosen_steps"].mean()),
+        "rejected_steps": _round(table["rejected_steps"].mean()),
+        "chosen_longer": int((chosen_lengths > rejected_lengths).sum()),
+        "chosen_shorter": int((chosen_lengths < rejected_lengths).sum()),
     }
 
 
 def step_pair_statistics(
     pairs: Sequence[Path], solutions: Sequence[Path], spec: StepPairSpec
 ) -> dict[str, Any]:
-    """Describe pairs from the files they and their solutions are in.
+    """Compute the statistics of Step-DPO pairs, whose sides differ in one step.
+
+    Args:
+        pairs: Files of pairs.
+        solutions: Files of the solutions from which the pairs come.
+        spec: The options of the selection.
 
     Returns:
-        Plain values for the manifest: ``pairs``, ``problems``, ``solutions`` (incorrect ones by
-        what became of them; ``not_corrected`` had no right continuation), ``first_error`` (mean
-        number of the wrong step, from 1), and ``length``: characters of the two steps in which
-        the sides differ.
+        Plain values for the manifest: ``pairs``, ``problems``, ``solutions``, ``first_error`` and
+        ``length``. ``solutions`` counts incorrect solutions by :data:`DROP_REASONS`;
+        ``not_corrected`` ones have no correct continuation. ``first_error`` is the mean number of
+        the wrong step, from 1. ``length`` compares the first steps that differ, in characters.
     """
-    fates = Counter[str]()
-    asked = sum(1 for file in solutions for _ in find_first_errors(file, spec, fates))
-    used, places, chosen, rejected = set(), [], [], []
+    drop_counts = Counter[str]()
+    n_errors = sum(1 for file in solutions for _ in find_first_errors(file, spec, drop_counts))
+    problem_ids = set()
+    step_numbers = []
+    chosen_lengths = []
+    rejected_lengths = []
     for row in read_pair_steps(pairs):
-        place, right, wrong = find_first_difference(row)
-        used.add(row["problem_id"])
-        places.append(place + 1)
-        chosen.append(len(right))
-        rejected.append(len(wrong))
+        difference = find_first_difference(row)
+        problem_ids.add(row["problem_id"])
+        step_numbers.append(difference.step + 1)
+        chosen_lengths.append(len(difference.chosen_step))
+        rejected_lengths.append(len(difference.rejected_step))
+    n_pairs = len(step_numbers)
     return {
-        "pairs": len(places),
-        "problems": {"used": len(used), **problem_counts(scan_parquet(solutions))},
-        "solutions": {**{f: fates[f] for f in DROP_REASONS}, "not_corrected": asked - len(places)},
-        "first_error": _rounded_mean(places),
-        "length": {
-            "chosen_characters": _rounded_mean(chosen),
-            "rejected_characters": _rounded_mean(rejected),
-            "chosen_longer": sum(map(gt, chosen, rejected)),
-            "chosen_shorter": sum(map(lt, chosen, rejected)),
+        "pairs": n_pairs,
+        "problems": {"used": len(problem_ids), **problem_counts(scan_parquet(solutions))},
+        "solutions": {
+            **{reason: drop_counts[reason] for reason in DROP_REASONS},
+            "not_corrected": n_errors - n_pairs,
         },
+        "first_error": _rounded_mean(step_numbers),
+        "length": _step_length_statistics(chosen_lengths, rejected_lengths),
     }
 
 
-def find_first_difference(row: Mapping[str, Any]) -> tuple[int, str, str]:
-    """Return where the sides of a pair differ first, and the steps there; empty where one ends."""
-    chosen, rejected = row["chosen_steps"], row["rejected_steps"]
-    place = 0
-    while place < min(len(chosen), len(rejected)) and chosen[place] == rejected[place]:
-        place += 1
-    at = ["".join(steps[place : place + 1]) for steps in (chosen, rejected)]
-    return place, at[0], at[1]
+def _step_length_statistics(
+    chosen_lengths: Sequence[int], rejected_lengths: Sequence[int]
+) -> dict[str, Any]:
+    """Return mean step lengths of both sides in characters, and counts of comparisons."""
+    return {
+        "chosen_characters": _rounded_mean(chosen_lengths),
+        "rejected_characters": _rounded_mean(rejected_lengths),
+        "chosen_longer": sum(map(gt, chosen_lengths, rejected_lengths)),
+        "chosen_shorter": sum(map(lt, chosen_lengths, rejected_lengths)),
+    }
+
+
+class FirstDifference(NamedTuple):
+    """The first step in which the sides of a pair differ."""
+
+    step: int  #: Index of the step, from 0.
+    chosen_step: str  #: The chosen step; empty if the chosen side ends before it.
+    rejected_step: str  #: The rejected step; empty if the rejected side ends before it.
+
+
+def find_first_difference(row: Mapping[str, Any]) -> FirstDifference:
+    """Find the first step in which the sides of a pair differ."""
+    chosen_steps = row["chosen_steps"]
+    rejected_steps = row["rejected_steps"]
+    index = 0
+    common_length = min(len(chosen_steps), len(rejected_steps))
+    while index < common_length and chosen_steps[index] == rejected_steps[index]:
+        index += 1
+    return FirstDifference(
+        step=index,
+        chosen_step=chosen_steps[index] if index < len(chosen_steps) else "",
+        rejected_step=rejected_steps[index] if index < len(rejected_steps) else "",
+    )
 
 
 def read_pair_steps(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """Yield of each pair the steps of both sides, and the rewards of the rejected one."""
+    """Yield the steps of both sides of each pair, and the rewards of the rejected side."""
     columns = ("problem_id", "rejected_id", "chosen_steps", "rejected_steps", "rejected_rewards")
     for file in files:
         yield from scan_parquet([file]).select(columns).collect().iter_rows(named=True)
@@ -154,36 +215,38 @@ def _round(value: Any) -> float | None:
     return None if value is None else round(float(value), 4)
 
 
-SIDES = ("chosen", "rejected")
-
-
 def join_solutions(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
     columns: Sequence[str],
     sides: Sequence[str] = SIDES,
 ) -> Iterator[pl.DataFrame]:
-    """Yield the pairs of each file with columns of the solutions they name, in their order.
+    """Yield the pairs of each file, in their order, with columns of their solutions.
 
-    Column ``answer`` comes as ``chosen_answer`` and so on, null where there is no such solution.
+    Column ``answer`` becomes ``chosen_answer`` and ``rejected_answer``. The values are null if the
+    solution does not exist.
 
-    The solutions of a file of pairs are in the file of the same place, where stages put them, so
-    that one is looked into first; the rest of the dataset only for what is not there.
+    The stages write the solutions of a file of pairs to the file with the same index. The search
+    starts there, and only missing solutions are read from the other files.
+
+    Args:
+        pairs: Files of pairs.
+        solutions: Files of solutions.
+        columns: Columns of the solutions to add.
+        sides: The sides to join.
     """
-    aligned = len(pairs) == len(solutions)
-    for place, file in enumerate(pairs):
+    has_same_shards = len(pairs) == len(solutions)
+    for index, file in enumerate(pairs):
         frame = scan_parquet([file]).collect()
-        wanted = pl.concat([frame[f"{side}_id"] for side in sides]).unique()
-        found = _select_by_id(
-            solutions[place : place + 1] if aligned else solutions, columns, wanted
-        )
-        absent = wanted.filter(~wanted.is_in(found["solution_id"].implode()))
-        if aligned and len(absent):
-            found = pl.concat([found, _select_by_id(solutions, columns, absent)])
+        ids = pl.concat([frame[f"{side}_id"] for side in sides]).unique()
+        first_files = solutions[index : index + 1] if has_same_shards else solutions
+        matches = _select_by_id(first_files, columns, ids)
+        missing_ids = ids.filter(~ids.is_in(matches["solution_id"].implode()))
+        if has_same_shards and len(missing_ids):
+            matches = pl.concat([matches, _select_by_id(solutions, columns, missing_ids)])
         for side in sides:
-            named = found.select(pl.all().name.prefix(f"{side}_"))
             frame = frame.join(
-                named,
+                matches.select(pl.all().name.prefix(f"{side}_")),
                 left_on=f"{side}_id",
                 right_on=f"{side}_solution_id",
                 how="left",
@@ -193,5 +256,6 @@ def join_solutions(
 
 
 def _select_by_id(files: Sequence[Path], columns: Sequence[str], ids: pl.Series) -> pl.DataFrame:
+    """Read ``columns`` of the solutions with these ids."""
     rows = scan_parquet(files).filter(pl.col("solution_id").is_in(ids.implode()))
-    return rows.select("solution_id", *columns).collect()
+    return rows.select(["solution_id", *columns]).collect()

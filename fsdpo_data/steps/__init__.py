@@ -1,1 +1,1 @@
-"""Steps: where they are cut, what they are labelled, what their rewards come to."""
+"""Steps of solutions: their boundaries, their labels, and the aggregates of their rewards."""

@@ -1,12 +1,12 @@
-r"""Segmentation: cut a solution into steps that tile it exactly.
+r"""Segmenters, which split a solution into steps.
 
-For every segmenter, ``"".join(steps) == text`` and no step is blank, so a step's span is known
-from the lengths alone and no text is lost or invented. A text with no visible character has no
-steps. Separators stay at the end of the step before them; blank text at the start belongs to the
-first step.
+For every segmenter, ``"".join(steps) == text``, and no step is blank. The step lengths therefore
+give the position of each step. A text without visible characters has no steps. Separators stay at
+the end of the preceding step, and blank text at the start belongs to the first step.
 
-Where a solution begins with thinking, that is the first step, and what a segmenter cuts is the
-answer behind it; ``thinking`` cuts the thinking and leaves the answer whole, ``both`` cuts both.
+Thinking at the start of a solution is the first step, and segmenters split only the answer after
+it. Two segmenters differ: ``thinking`` splits the thinking and keeps the answer as one step, and
+``both`` splits both parts.
 """
 
 import re
@@ -14,121 +14,154 @@ from collections.abc import Callable, Iterable, Iterator
 
 from fsdpo_data.core.errors import InputError
 
+#: A function that splits a text into steps.
 Segmenter = Callable[[str], list[str]]
 
-#: "Step 1:" at the start of a line, bold or as a heading too ("**Step 1:**", "### Step 1:").
-#: Only a line start counts: "as in Step 2: …" within a sentence is prose.
-_MARKER = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+)?(?:\*{1,2})?Step[ \t]+\d+(?:\*{1,2})?[ \t]*:", re.M)
-# The indentation of a line stays with the line; blank lines stay with the step before them.
+#: "Step 1:" at the start of a line, also in bold or as a heading ("**Step 1:**", "### Step 1:").
+#: Only the start of a line counts, because "as in Step 2: …" inside a sentence is not a marker.
+_STEP_MARKER = re.compile(
+    r"^[ \t]*(?:#{1,6}[ \t]+)?(?:\*{1,2})?Step[ \t]+\d+(?:\*{1,2})?[ \t]*:", re.M
+)
+# The indentation of a line stays with the line; blank lines stay with the preceding step.
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _LINE_END = re.compile(r"\n(?:[^\S\n]*\n)*")
 
-#: Bytes under which a paragraph is no step: a Chinese character says as much as three letters.
+#: Minimum size of a paragraph step in UTF-8 bytes. Bytes suit all scripts: a Chinese character has
+#: three bytes, and carries about as much meaning as three letters.
 MIN_PARAGRAPH_BYTES = 20
-#: Characters of the longest formula or fence: what is not closed by then holds nothing together.
+#: Maximum length of a formula or code fence; a longer one counts as not closed.
 MAX_BLOCK_CHARS = 5_000
-_CLOSES = {"$$": "$$", "\\[": "\\]", "\\begin{": "\\end{", "```": "\n```", "~~~": "\n~~~"}
-_OPENS = re.compile(rf"{_BLANK_LINES.pattern}|\$\$|\\\[|\\begin\{{|^[ \t]*(?:```|~~~)", re.M)
-_MARK = r"(?:[-*+•]|\d{1,3}[.)])[ \t]|\d{1,3}[、．]|[（(]\d{1,3}[）)]"
-_ITEM = re.compile(rf"^[ \t]*(?:{_MARK})", re.M)
-_GOES_ON = re.compile(rf"[ \t]{{2,}}|(?:{_MARK})")
+#: End of a formula or code fence, by its start.
+_BLOCK_ENDS = {"$$": "$$", "\\[": "\\]", "\\begin{": "\\end{", "```": "\n```", "~~~": "\n~~~"}
+#: Blank lines, or the start of a formula or code fence.
+_BLANK_LINES_OR_BLOCK_START = re.compile(
+    rf"{_BLANK_LINES.pattern}|\$\$|\\\[|\\begin\{{|^[ \t]*(?:```|~~~)", re.M
+)
+_LIST_BULLET = r"(?:[-*+•]|\d{1,3}[.)])[ \t]|\d{1,3}[、．]|[（(]\d{1,3}[）)]"
+_LIST_ITEM = re.compile(rf"^[ \t]*(?:{_LIST_BULLET})", re.M)
+#: Start of a paragraph that continues a list: indented, or a new item.
+_LIST_CONTINUATION = re.compile(rf"[ \t]{{2,}}|(?:{_LIST_BULLET})")
 
 
 def split_at_step_markers(text: str) -> list[str]:
-    """Cut before each "Step k:" at a line start; text before the first belongs to step 1."""
-    starts = [match.start() for match in _MARKER.finditer(text)]
-    return _tile(text, starts[1:])
+    """Split before each "Step k:" at a line start; text before the first one belongs to step 1."""
+    starts = [match.start() for match in _STEP_MARKER.finditer(text)]
+    return _split_at_offsets(text, starts[1:])
 
 
 def split_at_newlines(text: str) -> list[str]:
-    """Cut after each line that holds text."""
-    return _tile(text, (match.end() for match in _LINE_END.finditer(text)))
+    """Split after each line with visible text."""
+    return _split_at_offsets(text, (match.end() for match in _LINE_END.finditer(text)))
 
 
 def split_at_blank_lines(text: str) -> list[str]:
-    """Cut after each run of blank lines."""
-    return _tile(text, (match.end() for match in _BLANK_LINES.finditer(text)))
+    """Split after each group of blank lines."""
+    return _split_at_offsets(text, (match.end() for match in _BLANK_LINES.finditer(text)))
 
 
 def split_auto(text: str) -> list[str]:
-    """Cut by marker if there is one, else by blank line if there is one, else by line."""
+    """Split at step markers if the text has any, else at blank lines, else at line breaks."""
     return SEGMENTERS[choose_segmenter(text)](text)
 
 
 def choose_segmenter(text: str) -> str:
     """Return the name of the segmenter that ``auto`` uses for ``text``."""
-    if _MARKER.search(text):
+    if _STEP_MARKER.search(text):
         return "step-marker@1"
     return "blank-line@1" if _BLANK_LINES.search(text.strip()) else "newline@1"
 
 
 def keep_as_one_step(text: str) -> list[str]:
-    """Cut nothing."""
-    return _tile(text, ())
+    """Return the text as one step."""
+    return _split_at_offsets(text, ())
 
 
 def split_at_paragraphs(text: str) -> list[str]:
-    """Cut after blank lines outside of formulas, fences and lists.
+    """Split after blank lines outside formulas, code fences and lists.
 
-    A short piece begins the next step, and the last one ends the step before it.
+    A short paragraph joins the next step; a short last paragraph joins the step before it.
     """
-    cuts: list[int] = []
-    start, size, listed = 0, 0, False
-    for blank in _outside(text):
-        piece, start = text[start : blank.start()], blank.end()
-        size += len(piece.strip().encode(errors="surrogatepass"))
-        # An indented paragraph goes on with the item before it.
-        listed = bool(_ITEM.search(piece)) or (listed and piece[:1] in " \t")
-        if size >= MIN_PARAGRAPH_BYTES and not (listed and _GOES_ON.match(text, start)):
-            cuts.append(start)
-            size = 0
-    if cuts and len(text[cuts[-1] :].strip().encode(errors="surrogatepass")) < MIN_PARAGRAPH_BYTES:
-        cuts.pop()
-    return _tile(text, cuts)
+    offsets: list[int] = []
+    start = 0
+    step_bytes = 0
+    is_in_list = False
+    for blank_lines in _find_paragraph_breaks(text):
+        paragraph = text[start : blank_lines.start()]
+        start = blank_lines.end()
+        step_bytes += _count_visible_bytes(paragraph)
+        # An indented paragraph continues the preceding list item.
+        is_in_list = bool(_LIST_ITEM.search(paragraph)) or (is_in_list and paragraph[:1] in " \t")
+        continues_list = is_in_list and _LIST_CONTINUATION.match(text, start) is not None
+        if step_bytes >= MIN_PARAGRAPH_BYTES and not continues_list:
+            offsets.append(start)
+            step_bytes = 0
+    if offsets and _count_visible_bytes(text[offsets[-1] :]) < MIN_PARAGRAPH_BYTES:
+        offsets.pop()
+    return _split_at_offsets(text, offsets)
 
 
-def _outside(text: str) -> Iterator[re.Match[str]]:
-    """Yield the blank lines that are not within a formula or a fence."""
-    at = 0
-    while found := _OPENS.search(text, at):
-        at = found.end()
-        closes = _CLOSES.get(found[0].strip())
-        if closes is None:
-            yield found
-        elif (end := text.find(closes, at, at + MAX_BLOCK_CHARS)) >= 0:
-            at = end + len(closes)
+def _count_visible_bytes(text: str) -> int:
+    """Return the UTF-8 length of a text without the white space around it."""
+    return len(text.strip().encode(errors="surrogatepass"))
+
+
+def _find_paragraph_breaks(text: str) -> Iterator[re.Match[str]]:
+    """Yield the groups of blank lines outside formulas and code fences."""
+    position = 0
+    while match := _BLANK_LINES_OR_BLOCK_START.search(text, position):
+        position = match.end()
+        block_end = _BLOCK_ENDS.get(match[0].strip())
+        if block_end is None:
+            yield match
+            continue
+        end = text.find(block_end, position, position + MAX_BLOCK_CHARS)
+        if end >= 0:
+            position = end + len(block_end)
 
 
 def split_steps(text: str, thinking_chars: int, segmenter: str) -> list[str]:
-    """Cut a solution of which the first ``thought`` characters are thinking.
+    """Split a solution that may start with thinking.
 
-    ``segmenter`` is a full name, e.g. ``auto@1``.
+    Args:
+        text: The solution.
+        thinking_chars: Length of the thinking at the start of ``text``, in characters.
+        segmenter: Full name of the segmenter, e.g. ``auto@1``.
     """
-    thinking, answer = text[:thinking_chars], text[thinking_chars:]
-    steps = _OF_THINKING.get(segmenter, keep_as_one_step)(thinking)
-    rest = SEGMENTERS[segmenter](answer)
-    if rest:
-        return [*steps, *rest]
-    return [*steps[:-1], steps[-1] + answer] if steps else []
+    thinking = text[:thinking_chars]
+    answer = text[thinking_chars:]
+    split_thinking = _THINKING_SEGMENTERS.get(segmenter, keep_as_one_step)
+    thinking_steps = split_thinking(thinking)
+    answer_steps = SEGMENTERS[segmenter](answer)
+    if answer_steps:
+        return [*thinking_steps, *answer_steps]
+    if not thinking_steps:
+        return []
+    # A blank answer belongs to the last step.
+    return [*thinking_steps[:-1], thinking_steps[-1] + answer]
 
 
-def _tile(text: str, cuts: Iterable[int]) -> list[str]:
-    """Split ``text`` at ``cuts`` (ascending), joining a blank piece to the step before it."""
+def _split_at_offsets(text: str, offsets: Iterable[int]) -> list[str]:
+    """Split ``text`` at ascending offsets.
+
+    A blank part at the start joins the first step, and one at the end joins the last step. Other
+    blank parts join the next step.
+    """
     if not text.strip():
         return []
     steps: list[str] = []
     start = 0
-    for cut in (*cuts, len(text)):
-        piece = text[start:cut]
-        if piece.strip():
-            steps.append(piece)
-            start = cut
-    # What is left after the last step with text is white space: the end of that step.
+    for offset in (*offsets, len(text)):
+        step = text[start:offset]
+        if step.strip():
+            steps.append(step)
+            start = offset
+    # Only white space remains after the last step.
     if start < len(text):
         steps[-1] += text[start:]
     return steps
 
 
+#: Segmenters of the answer, by full name.
 SEGMENTERS: dict[str, Segmenter] = {
     "auto@1": split_auto,
     "step-marker@1": split_at_step_markers,
@@ -137,49 +170,57 @@ SEGMENTERS: dict[str, Segmenter] = {
     "thinking@1": keep_as_one_step,
     "both@1": split_at_paragraphs,
 }
-#: How the thinking before an answer is cut; for others it is one step.
-_OF_THINKING: dict[str, Segmenter] = {
+#: Segmenters of the thinking, by full name; with other names the thinking is one step.
+_THINKING_SEGMENTERS: dict[str, Segmenter] = {
     "thinking@1": split_at_paragraphs,
     "both@1": split_at_paragraphs,
 }
 
 
 def segmenter_name(name: str) -> str:
-    """Return the full name for ``auto`` or ``auto@1``; InputError if there is none."""
-    full = name if "@" in name else f"{name}@1"
-    if full not in SEGMENTERS:
+    """Return the full name of a segmenter: ``auto@1`` for ``auto`` or ``auto@1``.
+
+    Raises:
+        InputError: if there is no such segmenter.
+    """
+    full_name = name if "@" in name else f"{name}@1"
+    if full_name not in SEGMENTERS:
         raise InputError(f"expected one of {', '.join(SEGMENTERS)}.", field="segmenter", value=name)
-    return full
+    return full_name
 
 
-# Where generation pauses so that a step can be scored. Every segmenter cuts at line ends, and
-# leaves the line end with the step before it; stop strings say "a step may be over". They are
-# hints: what the steps are is for the segmenter to say, of the whole text so far.
+# Beam search generates one step at a time, so it stops generation at stop strings. Every segmenter
+# splits at line ends, and a line end belongs to the preceding step. A stop string only means that a
+# step may be complete; the segmenter then splits the text so far.
 
-#: The beginnings of the next step, by segmenter.
-_STOPS = {
+#: Stop strings by segmenter: a line end, or a line end and the start of the next step.
+_STOP_STRINGS = {
     "newline@1": ("\n",),
     "blank-line@1": ("\n\n",),
     "both@1": ("\n\n",),
     "thinking@1": (),
     "step-marker@1": ("\nStep ", "\n**Step ", "\n# Step ", "\n## Step ", "\n### Step "),
 }
-#: What ``auto`` will cut by shows with the first step. One whose steps are lines shows only at
-#: the end, so its first step costs a whole solution.
-_FIRST = ("\n\n", *_STOPS["step-marker@1"])
+#: Stop strings of ``auto`` for the first step, when its segmenter is still unknown. If the steps
+#: turn out to be lines, generation of the first step continues to the end of the solution.
+_FIRST_STEP_STOP_STRINGS = ("\n\n", *_STOP_STRINGS["step-marker@1"])
 
 
 def step_stops(segmenter: str, text: str) -> tuple[str, ...]:
-    """Return the strings at which the step after ``text`` may be over.
+    """Return the stop strings for the generation of the step after ``text``.
 
-    ``segmenter`` is a full name, e.g. ``auto@1``.
+    Args:
+        segmenter: Full name of the segmenter, e.g. ``auto@1``.
+        text: The solution so far.
     """
     if segmenter != "auto@1":
-        return _STOPS[segmenter]
-    # The separator at the end counts only if something follows it; something will.
-    return _STOPS[choose_segmenter(text + "…")] if text.strip() else _FIRST
+        return _STOP_STRINGS[segmenter]
+    if not text.strip():
+        return _FIRST_STEP_STOP_STRINGS
+    # A separator at the end of a text has no effect, so add a character after it.
+    return _STOP_STRINGS[choose_segmenter(text + "…")]
 
 
 def line_ends_of_stop(stop: str) -> str:
-    """Return the part of a stop string that belongs to the step before it: its line ends."""
+    """Return the line ends of a stop string, which belong to the preceding step."""
     return stop[: stop.rindex("\n") + 1]

@@ -180,7 +180,7 @@ def test_a_solution_that_stopped_on_length_is_in_no_pair(tmp_path: Path) -> None
         chosen_steps=cut["completions"],
         chosen="".join(cut["completions"]),
     )
-    with pytest.raises(SchemaError, match="1 pairs join a solution that stopped on length"):
+    with pytest.raises(SchemaError, match="1 pairs contain a truncated solution"):
         validate(tmp_path / "pairs")
 
 
@@ -311,15 +311,15 @@ def test_broken_pairs_are_found(scored: Scored) -> None:
     rows = pq.read_table(root / "pairs/train-00000-of-00001.parquet").to_pylist()
     one, other = rows[0], rows[-1]
     breaks: list[tuple[dict[str, Any], str]] = [
-        ({"rejected_id": one["chosen_id"]}, "join a solution to itself"),
+        ({"rejected_id": one["chosen_id"]}, "pair a solution with itself"),
         ({"rejected_id": rows[1]["rejected_id"]}, "occur more than once"),
-        ({"chosen_id": "0" * 20}, "name a chosen solution that is not here"),
-        ({"rejected_id": other["rejected_id"]}, "name a rejected solution of another problem"),
-        ({"chosen": "other"}, "have a chosen text that its steps do not join to"),
-        ({"rejected_steps": ["other"]}, "rejected steps that are not those of the solution"),
-        ({"chosen_rewards": [0.0, 0.0]}, "chosen rewards that are not those of the solution"),
-        ({"chosen_rewards": None}, "chosen rewards that are not those of the solution"),
-        ({"chosen_id": one["rejected_id"]}, "prefer a solution that is not correct"),
+        ({"chosen_id": "0" * 20}, "have a chosen solution that is missing"),
+        ({"rejected_id": other["rejected_id"]}, "have a rejected solution of another problem"),
+        ({"chosen": "other"}, "have a chosen text that differs from its steps"),
+        ({"rejected_steps": ["other"]}, "rejected steps that differ from the solution"),
+        ({"chosen_rewards": [0.0, 0.0]}, "chosen rewards that differ from the solution"),
+        ({"chosen_rewards": None}, "chosen rewards that differ from the solution"),
+        ({"chosen_id": one["rejected_id"]}, "have a chosen solution that is not correct"),
     ]
     for fields, message in breaks:
         rewrite(root, **{**one, **fields})
@@ -330,7 +330,7 @@ def test_broken_pairs_are_found(scored: Scored) -> None:
     assert manifest.pairs and manifest.pairs.margin
     manifest.pairs.margin["mean"] += 0.1
     (root / "manifest.json").write_text(manifest.to_json())
-    with pytest.raises(SchemaError, match="the manifest says"):
+    with pytest.raises(SchemaError, match="but the manifest has"):
         validate(root)
 
 

@@ -212,9 +212,9 @@ def test_broken_step_pairs_are_found(scored: Callable[..., Path]) -> None:
     late = rows[0]
     steps = ["Step 1: So.\n", late["chosen_steps"][1]]
     breaks: list[tuple[dict[str, Any], str]] = [
-        ({"rejected_id": "0" * 20}, "name a rejected solution that is not here"),
-        ({"chosen": "other"}, "have a chosen text that its steps do not join to"),
-        ({"chosen": "".join(steps), "chosen_steps": steps}, "differ elsewhere than at the first"),
+        ({"rejected_id": "0" * 20}, "have a rejected solution that is missing"),
+        ({"chosen": "other"}, "have a chosen text that differs from its steps"),
+        ({"chosen": "".join(steps), "chosen_steps": steps}, "do not differ first at the first"),
         ({name: rows[1][name] for name in rows[1]}, "occur more than once"),
     ]
     for fields, message in breaks:
