@@ -1,1 +1,1 @@
-"""From two trees to a verdict."""
+"""Comparison of two parsed answers."""

@@ -1,4 +1,4 @@
-"""Whether two answers agree: equal text, then plain numbers, then all that can be read."""
+"""Comparison of a gold with an answer: text first, then plain numbers, then parsed values."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from itertools import islice, product
 from fsdpo_data.answers import Verdict, tree
 from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
 from fsdpo_data.answers.comparison.expressions import within_tolerance
-from fsdpo_data.answers.comparison.numeric import symbols
+from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.numbers import numbers_agree
 from fsdpo_data.answers.lexicon.units import are_opposites
@@ -19,99 +19,134 @@ from fsdpo_data.answers.parsing.read import MAX_READ, read
 from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, Words, is_node
 from fsdpo_data.core.entities import Outcome
 
-#: Operations modulo a prime that one pair may take; about 30 ms.
-BUDGET = 60_000
+#: Budget of one pair, in operations modulo a prime; they take about 30 ms.
+MAX_OPERATIONS = 60_000
 
 
 def compare_answers(
     gold: ParsedAnswer | str, answer: ParsedAnswer | str, tolerance: float | None = None
 ) -> Verdict:
-    """Compare two bare answers; never raises on text.
+    """Compare two bare answers and return the verdict; no text raises an exception.
 
-    With a ``tolerance``, a prediction also agrees with a number if it rounds to it at the digits
-    that the gold shows, or has at most this relative error; 0 allows for digits only.
+    With a ``tolerance``, an answer may also differ from a number in two ways. It may round to the
+    gold at the digits that the gold shows, or have at most this relative error. A tolerance of 0
+    allows only the first.
     """
-    left = read_answer(gold) if isinstance(gold, str) else gold
-    right = read_answer(answer) if isinstance(answer, str) else answer
-    if not left.text.strip():
-        return Verdict("gold_unparsed", right.text, "empty-gold")
-    if not right.text.strip():
-        return Verdict("no_answer", right.text, "empty-answer")
-    quick = _quick(left, right, tolerance)
-    if quick is not None:
-        return quick
-    if left.key == right.key:
-        return Verdict("correct", right.text, "text", left.key, left.key)
+    gold_answer = read_answer(gold) if isinstance(gold, str) else gold
+    response_answer = read_answer(answer) if isinstance(answer, str) else answer
+    if not gold_answer.text.strip():
+        return Verdict("gold_unparsed", response_answer.text, "empty-gold")
+    if not response_answer.text.strip():
+        return Verdict("no_answer", response_answer.text, "empty-answer")
+    verdict = _compare_numbers(gold_answer, response_answer, tolerance)
+    if verdict is not None:
+        return verdict
+    if gold_answer.key == response_answer.key:
+        return Verdict(
+            status="correct",
+            answer=response_answer.text,
+            rule="text",
+            gold_form=gold_answer.key,
+            answer_form=gold_answer.key,
+        )
+    status: Outcome
     try:
-        same, rule = _compare(left, right, tolerance)
-        status: Outcome = "correct" if same else "incorrect"
+        is_equal, rule = _compare_parsed(gold_answer, response_answer, tolerance)
+        status = "correct" if is_equal else "incorrect"
     except (BudgetExceededError, NumberTooLargeError):
-        status, rule = "timed_out", "budget"
-    return Verdict(status, right.text, rule, left.form, right.form)
+        status = "timed_out"
+        rule = "budget"
+    return Verdict(
+        status=status,
+        answer=response_answer.text,
+        rule=rule,
+        gold_form=gold_answer.form,
+        answer_form=response_answer.form,
+    )
 
 
-def _quick(gold: ParsedAnswer, answer: ParsedAnswer, tolerance: float | None) -> Verdict | None:
-    """Decide pairs of plain numbers."""
-    left, right = gold.number, answer.number
+def _compare_numbers(
+    gold: ParsedAnswer, answer: ParsedAnswer, tolerance: float | None
+) -> Verdict | None:
+    """Return the verdict for a pair of plain numbers, None for other pairs."""
+    left = gold.number
+    right = answer.number
     if not isinstance(left, Num) or not isinstance(right, Num):
         return None
-    same = left is right or numbers_agree(left, right)
-    if not same and tolerance is not None:
-        same = within_tolerance(left, right, Fraction(tolerance), Budget(BUDGET))
-    if not same and "," in gold.text and "," in answer.text:
-        return None  # "70,110" may be a list, but a list is no single number
-    status: Outcome = "correct" if same else "incorrect"
-    return Verdict(status, answer.text, "number", gold.form, answer.form)
+    is_equal = left is right or numbers_agree(left, right)
+    if not is_equal and tolerance is not None:
+        is_equal = within_tolerance(left, right, Fraction(tolerance), Budget(MAX_OPERATIONS))
+    if not is_equal and "," in gold.text and "," in answer.text:
+        return None  # both may be lists, such as "70,110"
+    return Verdict(
+        status="correct" if is_equal else "incorrect",
+        answer=answer.text,
+        rule="number",
+        gold_form=gold.form,
+        answer_form=answer.form,
+    )
 
 
-def _compare(gold: ParsedAnswer, answer: ParsedAnswer, tolerance: float | None) -> tuple[bool, str]:
-    are_text = isinstance(gold.value, Words), isinstance(answer.value, Words)
-    if same_words(gold.plain, answer.plain, *are_text):
+def _compare_parsed(
+    gold: ParsedAnswer, answer: ParsedAnswer, tolerance: float | None
+) -> tuple[bool, str]:
+    """Return whether two answers are equal, and the rule that decided."""
+    is_gold_words = isinstance(gold.value, Words)
+    is_answer_words = isinstance(answer.value, Words)
+    if same_words(gold.plain, answer.plain, is_gold_words, is_answer_words):
         return True, "words"
     if gold.value == answer.value == UNDEFINED:
         return True, "words"
     if gold.label and are_opposites(gold.label, answer.label):
         return False, "words"
-    comparison = AnswerComparer(Budget(BUDGET), tolerance)
-    if are_text[0] and same_statement(gold.cleaned, answer.cleaned, comparison):
+    comparer = AnswerComparer(Budget(MAX_OPERATIONS), tolerance)
+    if is_gold_words and have_equal_words_and_formulas(gold.cleaned, answer.cleaned, comparer):
         return True, "words"
-    if all(are_text):
-        return same_spelling(gold.cleaned, answer.cleaned), "words"
-    for left, right in _readings(gold, answer):
-        if comparison.same(left, right):
-            tier = comparison.budget.decided_by
-            return True, comparison_rule(left) + (f"+{tier}" if tier else "")
-    if _with_units(gold, answer, comparison):
+    if is_gold_words and is_answer_words:
+        return have_equal_tokens(gold.cleaned, answer.cleaned), "words"
+    for gold_value, answer_value in _value_pairs(gold, answer):
+        if comparer.is_equal(gold_value, answer_value):
+            tier = comparer.budget.decided_by
+            rule = comparison_rule(gold_value)
+            return True, f"{rule}+{tier}" if tier else rule
+    if _are_equal_with_letter_units(gold, answer, comparer):
         return True, "unit"
     if isinstance(gold.value, Num) and answer.with_decimal_comma is not None:
-        return comparison.same(gold.value, answer.with_decimal_comma), "decimal-comma"
+        return comparer.is_equal(gold.value, answer.with_decimal_comma), "decimal-comma"
     return False, comparison_rule(gold.value)
 
 
-def _readings(gold: ParsedAnswer, answer: ParsedAnswer) -> Iterator[tuple[Value, Value]]:
-    """Yield the values of both sides, then what else their texts may mean."""
+def _value_pairs(gold: ParsedAnswer, answer: ParsedAnswer) -> Iterator[tuple[Value, Value]]:
+    """Yield the values of both sides, then all pairs of their alternative readings."""
     yield gold.value, answer.value
+    # The first pair of alternatives consists of the values themselves.
     yield from islice(product(gold.alternatives, answer.alternatives), 1, None)
 
 
-def _with_units(gold: ParsedAnswer, answer: ParsedAnswer, comparison: AnswerComparer) -> bool:
-    """Read letters as units where they cannot be variables.
+def _are_equal_with_letter_units(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> bool:
+    """Whether two answers are equal if letters that cannot be variables are units.
 
-    They cannot if the other side is a number without letters; a gold such as ``37/4 m`` is a
-    quantity only for answers that spell out a unit.
+    Letters cannot be variables if the other side is a number without letters. A gold such as
+    ``37/4 m`` is a quantity only if the answer spells out a unit.
     """
-    left, right = gold.value, answer.value
-    if isinstance(right, Relation):
-        right = right.parts[-1]
-    if _has_letters(right) and not _has_letters(left):
-        return answer.with_letter_units != right and comparison.same(left, answer.with_letter_units)
-    if isinstance(right, Quantity) and right.unit.dims and _has_letters(left):
-        return gold.with_letter_units != left and comparison.same(gold.with_letter_units, right)
+    gold_value = gold.value
+    answer_value = answer.value
+    if isinstance(answer_value, Relation):
+        answer_value = answer_value.parts[-1]
+    if _has_letters(answer_value) and not _has_letters(gold_value):
+        quantity = answer.with_letter_units
+        return quantity != answer_value and comparer.is_equal(gold_value, quantity)
+    is_quantity = isinstance(answer_value, Quantity) and bool(answer_value.unit.dims)
+    if is_quantity and _has_letters(gold_value):
+        quantity = gold.with_letter_units
+        return quantity != gold_value and comparer.is_equal(quantity, answer_value)
     return False
 
 
-def same_spelling(gold: str, answer: str) -> bool:
-    """Whether two cleaned texts that cannot be read are written with the same signs."""
+def have_equal_tokens(gold: str, answer: str) -> bool:
+    """Whether two cleaned texts that cannot be parsed consist of the same tokens."""
     if max(len(gold), len(answer)) > MAX_READ:
         return False
     try:
@@ -120,57 +155,71 @@ def same_spelling(gold: str, answer: str) -> bool:
         return False
 
 
-#: Words between formulas, not the letters of one.
+#: Words between formulas; products of letters and commands do not match.
 _WORDS = re.compile(r"((?<![\\A-Za-z^_])(?!(?:and|or)\b)[A-Za-z]{2,}(?![A-Za-z^_={(]))")
 _TEXT = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*)\}")
+#: Sign that takes the place of a formula between words.
+_FORMULA_SIGN = "#"
 
 
-def same_statement(gold: str, answer: str, comparison: AnswerComparer) -> bool:
-    """Whether two cleaned texts of words and formulas say the same: "max at 1", "maximum at 1"."""
-    said = [_WORDS.split(_TEXT.sub(r" \1 ", text[:MAX_READ])) for text in (gold, answer)]
-    formulas = [[part.strip(" ,;.:") for part in parts[::2]] for parts in said]
-    for parts, maths in zip(said, formulas, strict=True):
-        parts[::2] = ["#" if part else "" for part in maths]
-    counts = [parts.count("#") for parts in said]
-    if not 0 < counts[0] == counts[1] or len(said[0]) < 2:
+def have_equal_words_and_formulas(gold: str, answer: str, comparer: AnswerComparer) -> bool:
+    """Whether two cleaned texts agree in words and formulas: "max at 1", "maximum at 1"."""
+    gold_words, gold_formulas = _split_words_and_formulas(gold)
+    answer_words, answer_formulas = _split_words_and_formulas(answer)
+    if not 0 < len(gold_formulas) == len(answer_formulas) or len(gold_words) < 2:
         return False
-    words = [normalize_words(plain_words(" ".join(parts))) for parts in said]
-    if words[0] != words[1] or not any(map(str.isalpha, words[0])):
+    gold_normal = normalize_words(plain_words(" ".join(gold_words)))
+    answer_normal = normalize_words(plain_words(" ".join(answer_words)))
+    if gold_normal != answer_normal or not any(map(str.isalpha, gold_normal)):
         return False
-    values = ([read(part) for part in maths if part] for maths in formulas)
-    return all(map(comparison.same, *values))
+    gold_values = [read(formula) for formula in gold_formulas]
+    answer_values = [read(formula) for formula in answer_formulas]
+    return all(map(comparer.is_equal, gold_values, answer_values))
+
+
+def _split_words_and_formulas(text: str) -> tuple[list[str], list[str]]:
+    """Return the words of a text with a sign for each formula, and the formulas."""
+    parts = _WORDS.split(_TEXT.sub(r" \1 ", text[:MAX_READ]))
+    # re.split with one group returns the text between the words at even positions.
+    texts = [part.strip(" ,;.:") for part in parts[::2]]
+    parts[::2] = [_FORMULA_SIGN if formula else "" for formula in texts]
+    return parts, [formula for formula in texts if formula]
 
 
 def is_words(answer: str) -> bool:
-    """Whether ``answer`` is plain words, not a value that can be calculated with."""
+    """Whether ``answer`` consists of words and is not a mathematical value."""
     return isinstance(read_answer(answer).value, Words)
 
 
 def _has_letters(value: Value) -> bool:
+    """Whether letters in ``value`` may be variables or units."""
     match value:
         case Quantity():
-            return bool(symbols(value.node))
+            return bool(free_symbols(value.node))
         case ValueList():
             return any(map(_has_letters, value.items))
         case Relation():
             return _has_letters(value.parts[-1])
         case Words():
             return True
-    return is_node(value) and bool(symbols(value))
+    return is_node(value) and bool(free_symbols(value))
 
 
 def comparison_rule(gold: Value) -> str:
-    """Name the comparison that a gold of this type asks for."""
+    """Return the name of the comparison rule for a gold of this type."""
     match gold:
         case ValueList():
-            return {"": "list", "{}": "set"}.get(gold.brackets, "tuple")
+            return _LIST_RULES.get(gold.brackets, "tuple")
         case Relation():
             return "equation" if gold.ops == ("=",) else "inequality"
     return _RULES.get(type(gold), "expression")
 
 
+#: Rules for lists, by their brackets.
+_LIST_RULES = {"": "list", "{}": "set"}
+#: Rules for other values, by type.
 _RULES: dict[type, str] = {
     Num: "number", Quantity: "quantity", tree.Ratio: "ratio", tree.NumberInBase: "base",
-    tree.Matrix: "matrix", tree.SetMembership: "set", tree.SetBuilder: "set", tree.Connective: "set",
-    tree.DateOrTime: "time", Words: "words",
+    tree.Matrix: "matrix", tree.SetMembership: "set", tree.SetBuilder: "set",
+    tree.Connective: "set", tree.DateOrTime: "time", Words: "words",
 }  # fmt: skip

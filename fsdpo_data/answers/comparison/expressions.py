@@ -1,28 +1,27 @@
-"""Whether two expressions are equal: structure, then residues, then 60 digits."""
+"""Comparison of expressions: by structure, by residues, in 60 digits, and last by sympy."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
+from typing import NamedTuple
 
 from fsdpo_data.answers.budget import Budget, NumberTooLargeError
 from fsdpo_data.answers.comparison import symbolic
-from fsdpo_data.answers.comparison.modular import (
-    PRIMES,
-    Residues,
-    UndefinedValueError,
-    rational_value,
-)
+from fsdpo_data.answers.comparison.exact_values import rational_value
+from fsdpo_data.answers.comparison.modular import PRIMES, ResidueEvaluator, UndefinedValueError
 from fsdpo_data.answers.comparison.numeric import (
     Evaluator,
-    Real,
-    context,
-    counters,
-    has_bars,
-    has_imaginary,
-    symbols,
-    tenth,
+    MpNumber,
+    mpmath_context,
+    ten_to_minus,
+)
+from fsdpo_data.answers.comparison.symbols import (
+    free_symbols,
+    has_absolute_value,
+    has_imaginary_unit,
+    integer_symbols,
 )
 from fsdpo_data.answers.lexicon.numbers import (
     MIN_DIGITS_OTHER,
@@ -32,37 +31,51 @@ from fsdpo_data.answers.lexicon.numbers import (
 )
 from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, substitute
 
-#: Points tried for expressions with symbols, and how many must agree.
+#: Fixed points at which expressions with symbols are compared, in this order.
 POINTS = (0, 7, 2, 4, 3, 1, 8, 5, 6)
+#: Number of points that are used in the complex plane, where evaluation costs more.
+_COMPLEX_POINTS = 4
+#: Number of agreeing points after which further points are skipped.
 EARLY_STOP_POINTS = 4
+#: Fewest points at which both expressions need a value.
 MIN_COMPARED_POINTS = 2
-MAX_PARAMETERS = 6  #: Most parameters that an equation may have been multiplied by.
-_RELATIVE = 45  # digits in which two values must agree
-_CANCELLED = 53  # digits below the largest term at which a difference is rounding
+MAX_PARAMETERS = 6  #: Most parameters by which an equation may be multiplied.
+MAX_PARAMETER_POWER = 4  #: Largest power of a parameter by which an equation may be multiplied.
+_RELATIVE_DIGITS = 45  #: Leading digits in which two equal values agree.
+#: Digits below the largest term at which a difference is a rounding error.
+_CANCELLATION_DIGITS = 53
+_RATIO_DIGITS = 30  #: Leading digits in which two equal ratios agree.
+#: Operations that evaluating one constant may take.
+_MAX_CONSTANT_OPERATIONS = 100_000
+#: A value with a larger binary exponent counts as zero, because its fraction would be huge.
+_MAX_BINARY_EXPONENT = 100_000
+#: First letters of unknowns; dividing an equation by an unknown would change its solutions.
+_UNKNOWNS = frozenset("xyztuvwnk")
 
 
-def same_node(left: Node, right: Node, budget: Budget) -> bool:
-    """Whether two expressions have the same value wherever both have one.
+def are_equal_expressions(left: Node, right: Node, budget: Budget) -> bool:
+    """Whether two expressions have the same value at all points where both are defined.
 
     Raises:
-        BudgetExceededError: Deciding takes more operations than are granted.
-        NumberTooLargeError: Both are too large to be evaluated.
+        BudgetExceededError: The decision takes more operations than the budget allows.
+        NumberTooLargeError: Both expressions are too large to be evaluated.
     """
     if left == right:
         return True
     if isinstance(left, Num) and isinstance(right, Num):
         return numbers_agree(left, right)
-    ends = infinity_sign(left), infinity_sign(right)
-    if ends != (0, 0):
-        return ends[0] == ends[1]
-    known = _by_residues(left, right, budget)
-    if known is True:
+    left_infinity = infinity_sign(left)
+    right_infinity = infinity_sign(right)
+    if left_infinity or right_infinity:
+        return left_infinity == right_infinity
+    equal_by_residues = _compare_by_residues(left, right, budget)
+    if equal_by_residues is True:
         return True
-    if _is_shown(left, right) or _is_shown(right, left):
-        return _to_shown_digits(left, right, budget)
-    if known is not None:
-        return known
-    return _by_digits(left, right, budget) or symbolic.equal(left, right, budget)
+    if _is_decimal_for(left, right) or _is_decimal_for(right, left):
+        return _compare_to_shown_digits(left, right, budget)
+    if equal_by_residues is not None:
+        return equal_by_residues
+    return _compare_by_digits(left, right, budget) or symbolic.are_equal(left, right, budget)
 
 
 def infinity_sign(node: Node) -> int:
@@ -76,217 +89,269 @@ def infinity_sign(node: Node) -> int:
     return 0
 
 
-def _by_residues(left: Node, right: Node, budget: Budget) -> bool | None:
-    """Compare modulo primes: True if equal, False if unequal, None if that is not known."""
-    exact = True
+def _compare_by_residues(left: Node, right: Node, budget: Budget) -> bool | None:
+    """Return whether residues modulo all primes are equal, None if they decide nothing."""
+    is_exact = True
     for point, prime in enumerate(PRIMES):
-        sides = Residues(prime, point, budget), Residues(prime, point, budget)
+        left_evaluator = ResidueEvaluator(prime, point, budget)
+        right_evaluator = ResidueEvaluator(prime, point, budget)
         try:
-            values = sides[0].value(left), sides[1].value(right)
+            left_residue = left_evaluator.value(left)
+            right_residue = right_evaluator.value(right)
         except (UndefinedValueError, NumberTooLargeError):
             return None
-        exact = exact and sides[0].exact and sides[1].exact
-        if values[0] != values[1]:
-            return False if exact else None
+        is_exact = is_exact and left_evaluator.is_exact and right_evaluator.is_exact
+        if left_residue != right_residue:
+            return False if is_exact else None
     return True
 
 
-def _is_shown(number: Node, other: Node) -> bool:
-    """Whether ``number`` is a decimal that may stand for the constant ``other``."""
-    return isinstance(number, Num) and number.decimal_places is not None and not symbols(other)
+def _is_decimal_for(number: Node, constant: Node) -> bool:
+    """Whether ``number`` is a decimal that may be a rounded form of ``constant``."""
+    return (
+        isinstance(number, Num) and number.decimal_places is not None and not free_symbols(constant)
+    )
 
 
-def _to_shown_digits(left: Node, right: Node, budget: Budget) -> bool:
-    shown, other = (left, right) if _is_shown(left, right) else (right, left)
-    if not isinstance(shown, Num) or shown.significant_digits < MIN_DIGITS_OTHER:
+def _compare_to_shown_digits(left: Node, right: Node, budget: Budget) -> bool:
+    """Compare a decimal with a constant at the digits that the decimal shows."""
+    decimal, constant = (left, right) if _is_decimal_for(left, right) else (right, left)
+    if not isinstance(decimal, Num) or decimal.significant_digits < MIN_DIGITS_OTHER:
         return False
-    exact = rational_value(other)
-    if exact is not None:
-        return numbers_agree(shown, Num(exact))
-    value = _real(other, budget)
-    return value is not None and matches_shown_digits(shown, value, is_exact=False)
+    exact_value = rational_value(constant)
+    if exact_value is not None:
+        return numbers_agree(decimal, Num(exact_value))
+    value = _real_value(constant, budget)
+    return value is not None and matches_shown_digits(decimal, value, is_exact=False)
 
 
 def within_tolerance(gold: Num, answer: Node, relative: Fraction, budget: Budget) -> bool:
-    """The tolerant rule for a constant ``answer``; see ``rounds_to``."""
+    """Whether a constant ``answer`` is close to ``gold``; see ``is_close_to_gold``."""
     if isinstance(answer, Num):
         return is_close_to_gold(answer.value, gold, relative)
-    value = _real(answer, budget)
+    value = _real_value(answer, budget)
     return value is not None and is_close_to_gold(value, gold, relative)
 
 
-def _real(node: Node, budget: Budget) -> Fraction | None:
-    """Return a constant as a fraction good to 60 digits; None if it is no real number."""
-    found = None if symbols(node) else _constant(node)
-    if found is None or context().im(found[0]) != 0:
+def _real_value(node: Node, budget: Budget) -> Fraction | None:
+    """Return a real constant as a fraction with 60 correct digits; None if it is not real."""
+    constant = None if free_symbols(node) else _constant_value(node)
+    if constant is None:
         return None
-    budget.spend(found[2])
-    man, exp = context().re(found[0]).man_exp
-    return Fraction(int(man)) * Fraction(2) ** int(exp) if abs(exp) < 100_000 else Fraction(0)
+    mp = mpmath_context()
+    if mp.im(constant.value) != 0:
+        return None
+    budget.spend(constant.cost)
+    mantissa, exponent = mp.re(constant.value).man_exp
+    if abs(exponent) >= _MAX_BINARY_EXPONENT:
+        return Fraction(0)
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+class ConstantValue(NamedTuple):
+    """Value of an expression without symbols.
+
+    Attributes:
+        value: The value, in 60 digits.
+        scale: The largest term of all sums in the expression.
+        cost: The operations that the evaluation took.
+    """
+
+    value: MpNumber
+    scale: MpNumber
+    cost: int
 
 
 @lru_cache(maxsize=2_048)
-def _constant(node: Node) -> tuple[Real, Real, int] | None:
-    """Return value, scale and cost of an expression without symbols, None if it has no value."""
-    budget = Budget(100_000)
-    for complex_plane in (has_imaginary(node), True):
-        evaluator = Evaluator(0, budget, complex_plane)
+def _constant_value(node: Node) -> ConstantValue | None:
+    """Evaluate an expression without symbols; return None if it has no value."""
+    budget = Budget(_MAX_CONSTANT_OPERATIONS)
+    for complex_plane in (has_imaginary_unit(node), True):
+        evaluator = Evaluator(0, budget, complex_plane=complex_plane)
         try:
             value = evaluator.value(node)
         except UndefinedValueError:
             continue
-        return value, evaluator.scale, 100_000 - budget.left
+        return ConstantValue(value, evaluator.scale, _MAX_CONSTANT_OPERATIONS - budget.left)
     return None
 
 
-def _by_digits(left: Node, right: Node, budget: Budget) -> bool:
-    if not symbols(left) and not symbols(right):
-        return _same_constant(left, right, budget)
-    imaginary = has_imaginary(left) or has_imaginary(right)
-    for complex_plane in (imaginary, True):
-        checked = _at_points(left, right, budget, complex_plane)
-        if checked is not None:
-            return checked
+def _compare_by_digits(left: Node, right: Node, budget: Budget) -> bool:
+    """Compare in 60 digits: on the real line first, then in the complex plane."""
+    if not free_symbols(left) and not free_symbols(right):
+        return _compare_constants(left, right, budget)
+    is_complex = has_imaginary_unit(left) or has_imaginary_unit(right)
+    for complex_plane in (is_complex, True):
+        are_equal = _compare_at_points(left, right, budget, complex_plane=complex_plane)
+        if are_equal is not None:
+            return are_equal
     return False
 
 
-def _at_points(left: Node, right: Node, budget: Budget, complex_plane: bool) -> bool | None:
-    """Compare at points; None if too few lie in both domains."""
-    agreed = 0
-    points = POINTS[:4] if complex_plane else POINTS
-    for values in _values(left, right, budget, complex_plane, points):
-        if not nearly_equal(*values):
+def _compare_at_points(
+    left: Node, right: Node, budget: Budget, *, complex_plane: bool
+) -> bool | None:
+    """Compare at fixed points; return None if both are defined at too few of them."""
+    agreeing_points = 0
+    points = POINTS[:_COMPLEX_POINTS] if complex_plane else POINTS
+    values = _values_at_points(left, right, budget, complex_plane=complex_plane, points=points)
+    for left_value, right_value, scale in values:
+        if not nearly_equal(left_value, right_value, scale):
             return False
-        agreed += 1
-        if agreed == EARLY_STOP_POINTS + 1 and not has_bars(left, right):
-            break  # with bars, all points are asked, also those at which symbols are negative
-    return True if agreed >= MIN_COMPARED_POINTS else None
+        agreeing_points += 1
+        # An absolute value may show only where symbols are negative, so it needs all points.
+        if agreeing_points == EARLY_STOP_POINTS + 1 and not has_absolute_value(left, right):
+            break
+    return True if agreeing_points >= MIN_COMPARED_POINTS else None
 
 
-def _values(
+def _values_at_points(
     left: Node,
     right: Node,
     budget: Budget,
+    *,
     complex_plane: bool = False,
     points: Sequence[int] = POINTS,
-) -> Iterator[tuple[Real, Real, Real]]:
-    """Yield both values and the scale of their terms, at points where both have one."""
-    whole = counters(left) | counters(right)
+) -> Iterator[tuple[MpNumber, MpNumber, MpNumber]]:
+    """Yield both values and the scale of their terms, at the points where both are defined."""
+    integer_names = integer_symbols(left) | integer_symbols(right)
+    new_evaluator = partial(
+        Evaluator, budget=budget, complex_plane=complex_plane, integer_symbols=integer_names
+    )
     for point in points:
-        sides = [Evaluator(point, budget, complex_plane, whole) for _ in range(2)]
+        left_evaluator = new_evaluator(point)
+        right_evaluator = new_evaluator(point)
         with suppress(UndefinedValueError, NumberTooLargeError):
-            values = sides[0].value(left), sides[1].value(right)
-            yield *values, max(sides[0].scale, sides[1].scale)
+            left_value = left_evaluator.value(left)
+            right_value = right_evaluator.value(right)
+            yield left_value, right_value, max(left_evaluator.scale, right_evaluator.scale)
 
 
-def nearly_equal(left: Real, right: Real, scale: Real) -> bool:
-    """Whether two values agree in all digits that can be trusted."""
+def nearly_equal(left: MpNumber, right: MpNumber, scale: MpNumber) -> bool:
+    """Whether two values agree in all digits that rounding errors leave.
+
+    ``scale`` is the largest term that went into the values: rounding errors are proportional to it.
+    """
     difference = abs(left - right)
-    if difference <= tenth(_RELATIVE) * max(abs(left), abs(right)):
+    if difference <= ten_to_minus(_RELATIVE_DIGITS) * max(abs(left), abs(right)):
         return True
-    return bool(difference <= tenth(_CANCELLED) * scale)
+    return bool(difference <= ten_to_minus(_CANCELLATION_DIGITS) * scale)
 
 
-def _same_constant(left: Node, right: Node, budget: Budget) -> bool:
-    found = []
+def _compare_constants(left: Node, right: Node, budget: Budget) -> bool:
+    """Compare two constants; NumberTooLargeError only if both are too large."""
+    constants: list[ConstantValue | None] = []
     for node in (left, right):
         with suppress(NumberTooLargeError):
-            found.append(_constant(node))
-    if not found:
+            constants.append(_constant_value(node))
+    if not constants:
         raise NumberTooLargeError("both sides")
-    if len(found) < 2 or found[0] is None or found[1] is None:
+    if len(constants) < 2 or constants[0] is None or constants[1] is None:
         return False
-    (value, scale, cost), (other, other_scale, other_cost) = found[0], found[1]
-    budget.spend(cost + other_cost)
-    return nearly_equal(value, other, max(scale, other_scale))
+    first = constants[0]
+    second = constants[1]
+    budget.spend(first.cost + second.cost)
+    return nearly_equal(first.value, second.value, max(first.scale, second.scale))
 
 
-def constant_difference(left: Node, right: Node, budget: Budget) -> bool:
+def has_constant_difference(left: Node, right: Node, budget: Budget) -> bool:
     """Whether ``left - right`` is the same at all points."""
-    gaps = [
-        (value - other, max(scale, 1))
-        for value, other, scale in islice(_values(left, right, budget), EARLY_STOP_POINTS)
+    values = islice(_values_at_points(left, right, budget), EARLY_STOP_POINTS)
+    differences = [
+        (left_value - right_value, max(scale, 1)) for left_value, right_value, scale in values
     ]
-    return len(gaps) > MIN_COMPARED_POINTS and all(
-        nearly_equal(gap, gaps[0][0], scale) for gap, scale in gaps
+    return len(differences) > MIN_COMPARED_POINTS and all(
+        nearly_equal(difference, differences[0][0], scale) for difference, scale in differences
     )
 
 
-def constant_ratio(left: Node, right: Node, budget: Budget) -> int:
-    """Return the sign of ``left / right`` if that is the same constant everywhere, else 0.
+def constant_ratio_sign(left: Node, right: Node, budget: Budget) -> int:
+    """Return the sign of ``left / right`` if the ratio is the same constant everywhere, else 0.
 
-    The sign is 2 if the ratio is not real. Numbers have a ratio, but it says nothing.
+    The sign is 2 if the ratio is not real. Two numbers always have a constant ratio, so for them
+    the result is 1 if they are equal, else 0.
     """
-    if not symbols(left) and not symbols(right):
-        return int(same_node(left, right, budget))
-    if not _same_ratio_of_residues(left, right, budget):
+    if not free_symbols(left) and not free_symbols(right):
+        return int(are_equal_expressions(left, right, budget))
+    if not _may_have_constant_ratio(left, right, budget):
         return 0
-    return _ratio_of_digits(left, right, budget)
+    return _ratio_sign_by_digits(left, right, budget)
 
 
-_UNKNOWNS = frozenset("xyztuvwnk")  #: Names of unknowns; an equation is not divided by them.
+def has_parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:
+    """Whether ``left / right`` is a product of powers of parameters, such as ``L C``.
 
-
-def parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:
-    """Whether ``left / right`` is a product of powers of parameters, as ``L C`` is."""
-    names = sorted(symbols(left) | symbols(right))
-    names = [name for name in names if name[0] not in _UNKNOWNS and "'" not in name]
-    if not 0 < len(names) <= MAX_PARAMETERS:
+    Doubling one parameter multiplies such a ratio by a power of two, which gives its exponent.
+    """
+    names = sorted(free_symbols(left) | free_symbols(right))
+    parameters = [name for name in names if name[0] not in _UNKNOWNS and "'" not in name]
+    if not 0 < len(parameters) <= MAX_PARAMETERS:
         return False
-    start = _ratios(left, right, budget, False)[:1]
-    factor: list[Node] = []
-    for name in names if start else ():
+    ratios = _ratios(left, right, budget, complex_plane=False)
+    if not ratios:
+        return False
+    powers: list[Node] = []
+    for name in parameters:
         doubled = {name: multiply([Num(Fraction(2)), Sym(name)])}
-        moved = substitute(left, doubled), substitute(right, doubled)
-        ratios = _ratios(*moved, budget, False)[:1]
-        power = _power_of_two(ratios[0] / start[0]) if ratios else None
-        if power is None:
+        new_left = substitute(left, doubled)
+        new_right = substitute(right, doubled)
+        new_ratios = _ratios(new_left, new_right, budget, complex_plane=False)
+        exponent = _log_two(new_ratios[0] / ratios[0]) if new_ratios else None
+        if exponent is None:
             return False
-        factor.append(Pow(Sym(name), Num(Fraction(power))))
-    return bool(factor) and constant_ratio(left, multiply([right, *factor]), budget) != 0
+        powers.append(Pow(Sym(name), Num(Fraction(exponent))))
+    return constant_ratio_sign(left, multiply([right, *powers]), budget) != 0
 
 
-def _power_of_two(ratio: Real) -> int | None:
-    mp = context()
+def _log_two(ratio: MpNumber) -> int | None:
+    """Return k if ``ratio`` is the k-th power of two and k is small, else None."""
+    mp = mpmath_context()
     if mp.im(ratio) != 0 or mp.re(ratio) <= 0:
         return None
-    power = int(mp.nint(mp.log(ratio, 2)))
-    close_enough = abs(ratio - mp.mpf(2) ** power) < tenth(30) * abs(ratio)
-    return power if close_enough and abs(power) <= 4 else None
+    exponent = int(mp.nint(mp.log(ratio, 2)))
+    is_power = abs(ratio - mp.mpf(2) ** exponent) < ten_to_minus(_RATIO_DIGITS) * abs(ratio)
+    return exponent if is_power and abs(exponent) <= MAX_PARAMETER_POWER else None
 
 
-def _same_ratio_of_residues(left: Node, right: Node, budget: Budget) -> bool:
-    """Cheap refusal: the ratios of residues at two points differ."""
+def _may_have_constant_ratio(left: Node, right: Node, budget: Budget) -> bool:
+    """Return False if the ratios of residues at two points differ: a cheap refusal."""
+    prime = PRIMES[0]
     ratios = []
     for point in (0, 1):
-        sides = Residues(PRIMES[0], point, budget), Residues(PRIMES[0], point, budget)
+        left_evaluator = ResidueEvaluator(prime, point, budget)
+        right_evaluator = ResidueEvaluator(prime, point, budget)
         try:
-            top, bottom = sides[0].value(left), sides[1].value(right)
+            top = left_evaluator.value(left)
+            bottom = right_evaluator.value(right)
         except (UndefinedValueError, NumberTooLargeError):
             return True
-        if not (sides[0].exact and sides[1].exact) or not bottom:
+        if not (left_evaluator.is_exact and right_evaluator.is_exact) or not bottom:
             return True
-        ratios.append(top * pow(bottom, -1, PRIMES[0]) % PRIMES[0])
+        ratios.append(top * pow(bottom, -1, prime) % prime)
     return ratios[0] == ratios[1]
 
 
-def _ratio_of_digits(left: Node, right: Node, budget: Budget) -> int:
-    mp = context()
-    imaginary = has_imaginary(left) or has_imaginary(right)
-    ratios = _ratios(left, right, budget, imaginary)
-    if len(ratios) < MIN_COMPARED_POINTS:  # hardly any point lies in the real domain of √sin x + √x
-        ratios = _ratios(left, right, budget, True)
+def _ratio_sign_by_digits(left: Node, right: Node, budget: Budget) -> int:
+    """Return the sign of ``left / right`` as :func:`constant_ratio_sign` does, by 60 digits."""
+    mp = mpmath_context()
+    is_complex = has_imaginary_unit(left) or has_imaginary_unit(right)
+    ratios = _ratios(left, right, budget, complex_plane=is_complex)
+    # Expressions such as √sin x + √x are real at too few of the points.
+    if len(ratios) < MIN_COMPARED_POINTS:
+        ratios = _ratios(left, right, budget, complex_plane=True)
     if len(ratios) < MIN_COMPARED_POINTS or ratios[0] == 0:
         return 0
-    if any(abs(ratio - ratios[0]) > tenth(30) * abs(ratios[0]) for ratio in ratios):
+    max_difference = ten_to_minus(_RATIO_DIGITS) * abs(ratios[0])
+    if any(abs(ratio - ratios[0]) > max_difference for ratio in ratios):
         return 0
     if mp.im(ratios[0]) != 0:
         return 2
     return 1 if mp.re(ratios[0]) > 0 else -1
 
 
-def _ratios(left: Node, right: Node, budget: Budget, complex_plane: bool) -> list[Real]:
-    """Return ``left / right`` at the first points where both have values."""
-    values = _values(left, right, budget, complex_plane)
+def _ratios(left: Node, right: Node, budget: Budget, *, complex_plane: bool) -> list[MpNumber]:
+    """Return ``left / right`` at the first points where both are defined."""
+    values = _values_at_points(left, right, budget, complex_plane=complex_plane)
     ratios = (top / bottom for top, bottom, _ in values if bottom != 0)
-    return list(islice(ratios, len(POINTS) if has_bars(left, right) else EARLY_STOP_POINTS))
+    n_points = len(POINTS) if has_absolute_value(left, right) else EARLY_STOP_POINTS
+    return list(islice(ratios, n_points))

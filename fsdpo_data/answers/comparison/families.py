@@ -1,4 +1,4 @@
-"""Families: values over a parameter, classes modulo a number, functions up to a constant."""
+"""Families of values: over a parameter, modulo a number, or up to an arbitrary constant."""
 
 import re
 from collections.abc import Iterator
@@ -8,44 +8,60 @@ from itertools import permutations
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.comparison.expressions import constant_difference, same_node
-from fsdpo_data.answers.comparison.modular import rational_value
-from fsdpo_data.answers.comparison.numeric import symbols
-from fsdpo_data.answers.comparison.reals import linear
-from fsdpo_data.answers.comparison.relations import Same, same_members
+from fsdpo_data.answers.comparison.exact_values import linear_coefficients, rational_value
+from fsdpo_data.answers.comparison.expressions import (
+    are_equal_expressions,
+    has_constant_difference,
+)
+from fsdpo_data.answers.comparison.statements import ValueComparison, have_same_members
+from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.tree import Node, Value
 
+#: Shifts of an integer parameter that are tried.
 _SHIFTS = range(-3, 4)
-_PARAMETERS = frozenset("knmlj")  #: Names of whole numbers, where nothing says what they are.
-_NUMBERS = frozenset(("ZZ", "NN", "NN+", "RR", "QQ"))
-#: Domains on which a parameter may be moved, and on which it may change its sign.
-_MOVABLE, _SIGNED = frozenset(("ZZ", "")), frozenset(("ZZ", "RR", "QQ", ""))
-_ARBITRARY = re.compile(r"[CcKkABD](?:_\w+)?")
-#: Constants that nobody takes for anything else, and the variables of what they stand in.
-_SURELY = re.compile(r"C|[Cc]_\w+")
-_ADDED = re.compile(r"[CcK](?:_\w+)?")
+#: Names that denote an integer parameter when the answer states no domain.
+_PARAMETERS = frozenset("knmlj")
+_DOMAINS = frozenset(("ZZ", "NN", "NN+", "RR", "QQ"))
+#: Domains in which a parameter may be shifted; "" means an unstated domain.
+_SHIFTABLE_DOMAINS = frozenset(("ZZ", ""))
+#: Domains in which a parameter may change its sign.
+_SIGNED_DOMAINS = frozenset(("ZZ", "RR", "QQ", ""))
+#: Names that may denote an arbitrary constant.
+_ARBITRARY_CONSTANT = re.compile(r"[CcKkABD](?:_\w+)?")
+#: Names that always denote an arbitrary constant.
+_CERTAIN_CONSTANT = re.compile(r"C|[Cc]_\w+")
+#: Names that may denote the constant of integration.
+_ADDED_CONSTANT = re.compile(r"[CcK](?:_\w+)?")
+#: Most constants that are matched in every order, exclusive.
+_MAX_CONSTANTS = 5
+#: Variables of functions that may contain arbitrary constants.
 _VARIABLES = frozenset(("x", "t", "y", "s", "u", "theta", "r"))
 
 
 @dataclass(frozen=True, slots=True)
 class ParametricFamily:
-    """Values over a parameter."""
+    """Values that depend on one parameter, such as ``x = 2k`` for all integers k."""
 
-    head: Value | None  #: What takes the values, if it is named: the x of ``x = 2k``.
-    bodies: tuple[Value, ...]  #: The values.
-    parameter: str  #: Its name.
-    domain: str  #: The set that it runs over, "" if that is not said.
+    head: Value | None  #: Left side of the equation, such as the x of ``x = 2k``; None without one.
+    bodies: tuple[Value, ...]  #: Expressions in the parameter.
+    parameter: str  #: Name of the parameter.
+    domain: str  #: Name of the set of parameter values, "" if not stated.
 
 
 def parse_family(value: Value) -> ParametricFamily | None:
-    """Read ``{3k | k in Z}``, ``x = pi k`` or ``x = a + 2 pi k, x = b + 2 pi k, k in Z``."""
-    parts = _parts(value)
+    """Read a family of values over one parameter; return None if ``value`` is another value.
+
+    Examples are ``{3k | k in Z}``, ``x = pi k`` and ``x = a + 2 pi k, x = b + 2 pi k, k in Z``.
+    """
+    parts = _statements_and_values(value)
     domains = [part for part in parts if _is_domain(part)]
     if len(domains) > 1:
         return None
-    name, domain = "", ""
-    for member in domains:
-        name, domain = member.left.name, member.right.name  # type: ignore[union-attr]
+    parameter = ""
+    domain = ""
+    for membership in domains:
+        parameter = membership.left.name  # type: ignore[union-attr]
+        domain = membership.right.name  # type: ignore[union-attr]
     bodies: list[Value] = []
     heads: list[Value] = []
     for part in parts:
@@ -56,66 +72,91 @@ def parse_family(value: Value) -> ParametricFamily | None:
             heads.append(part.parts[0])
             body = part.parts[1]
         bodies.extend(tree.plus_minus_values(body))
-    names = frozenset().union(*map(symbols, bodies))
+    names = _all_symbols(bodies)
     if not domains:
-        free = names & _PARAMETERS
-        name = next(iter(free)) if len(free) == 1 else ""
-    if not bodies or name not in names or any(head != heads[0] for head in heads):
+        candidates = names & _PARAMETERS
+        parameter = next(iter(candidates)) if len(candidates) == 1 else ""
+    if not bodies or parameter not in names or any(head != heads[0] for head in heads):
         return None
-    return ParametricFamily(heads[0] if heads else None, tuple(bodies), name, domain)
+    return ParametricFamily(
+        head=heads[0] if heads else None,
+        bodies=tuple(bodies),
+        parameter=parameter,
+        domain=domain,
+    )
 
 
-def _parts(value: Value) -> tuple[Value, ...]:
+def _all_symbols(values: list[Value]) -> frozenset[str]:
+    """Return the free symbols of all values."""
+    return frozenset(name for value in values for name in free_symbols(value))
+
+
+def _statements_and_values(value: Value) -> tuple[Value, ...]:
+    """Return the parts of a set-builder, of a list or of joined statements."""
     if isinstance(value, tree.SetBuilder):
-        named = any(
-            isinstance(each, tree.Relation) and each.parts[0] == value.head
-            for each in value.conditions
+        defines_head = any(
+            isinstance(condition, tree.Relation) and condition.parts[0] == value.head
+            for condition in value.conditions
         )
-        return value.conditions if named else (value.head, *value.conditions)
+        return value.conditions if defines_head else (value.head, *value.conditions)
     if isinstance(value, tree.Connective) and value.op in ("and", "or"):
         return value.parts
     if isinstance(value, tree.ValueList) and value.brackets in ("", "{}"):
-        listed = (tree.list_values(item) for item in value.items)
-        return tuple(part for items in listed for part in items)
+        return tuple(part for item in value.items for part in tree.list_values(item))
     return (value,)
 
 
 def _is_domain(part: Value) -> bool:
+    """Whether ``part`` is the domain of a parameter, such as ``k in Z``."""
     return (
         isinstance(part, tree.SetMembership)
         and not part.negated
         and isinstance(part.left, tree.Sym)
         and isinstance(part.right, tree.Sym)
-        and part.right.name in _NUMBERS
+        and part.right.name in _DOMAINS
     )
 
 
-def same_family(gold: Value, answer: Value, same: Same, budget: Budget) -> bool:
-    """Whether two families have the same values, whatever their parameters are called."""
+def are_equal_families(
+    gold: Value, answer: Value, is_equal: ValueComparison, budget: Budget
+) -> bool:
+    """Whether two families have the same values; the names of their parameters may differ."""
     left = parse_family(gold)
     right = parse_family(answer) if left else None
     if left is None or right is None or len(left.bodies) != len(right.bodies):
         return False
     if tree.is_node(gold) and tree.is_node(answer) and left.parameter == right.parameter:
-        return False  # as expressions they were compared before
-    # "4k + 1" is meant as the numbers that leave 1, and an angle with a parameter as all of them.
-    progression = left.parameter == "k" and all(isinstance(body, tree.Add) for body in left.bodies)
-    if not (left.domain or right.domain or progression or any(map(_mentions_angle, left.bodies))):
+        return False  # already compared as expressions
+    if not _is_surely_family(left, right):
         return False
     if left.domain and right.domain and left.domain != right.domain:
         return False
     if left.head is not None and right.head is not None and left.head != right.head:
         return False
 
-    def same_values(body: Value, other: Value) -> bool:
+    def is_equal_body(left_body: Value, right_body: Value) -> bool:
+        """Whether two bodies agree after some change of the parameter."""
         return any(
-            same_node(body, each, budget)
-            if tree.is_node(body) and tree.is_node(each)
-            else same(body, each)
-            for each in _shift_parameter(other, left, right)
+            are_equal_expressions(left_body, candidate, budget)
+            if tree.is_node(left_body) and tree.is_node(candidate)
+            else is_equal(left_body, candidate)
+            for candidate in _shift_parameter(right_body, left, right)
         )
 
-    return same_members(left.bodies, right.bodies, same_values)
+    return have_same_members(left.bodies, right.bodies, is_equal_body)
+
+
+def _is_surely_family(left: ParametricFamily, right: ParametricFamily) -> bool:
+    """Whether a pair denotes all values of its bodies, not one value for a given parameter.
+
+    This holds if one side states the domain. It also holds if the left side is an arithmetic
+    progression such as ``4k + 1``, or an angle with a parameter.
+    """
+    is_progression = left.parameter == "k" and all(
+        isinstance(body, tree.Add) for body in left.bodies
+    )
+    has_domain = bool(left.domain or right.domain)
+    return has_domain or is_progression or any(map(_mentions_angle, left.bodies))
 
 
 def _mentions_angle(value: Value) -> bool:
@@ -128,110 +169,132 @@ def _mentions_angle(value: Value) -> bool:
 
 
 def _shift_parameter(
-    other: Value, left: ParametricFamily, right: ParametricFamily
+    body: Value, left: ParametricFamily, right: ParametricFamily
 ) -> Iterator[Value]:
-    """Yield a body of the right family in the left one's parameter, moved as its domain allows."""
+    """Yield a body of the right family in the left family's parameter, with signs and shifts.
+
+    The domain of the parameter decides which signs and shifts leave the family unchanged.
+    """
     domain = left.domain or right.domain
-    for sign in (1, -1) if domain in _SIGNED else (1,):
-        for shift in _SHIFTS if domain in _MOVABLE else (0,):
-            turned = tree.scale(tree.Sym(left.parameter), Fraction(sign))
-            moved = tree.add([turned, tree.Num(Fraction(shift))])
-            yield _substitute_values(other, {right.parameter: moved})
+    for sign in (1, -1) if domain in _SIGNED_DOMAINS else (1,):
+        for shift in _SHIFTS if domain in _SHIFTABLE_DOMAINS else (0,):
+            signed_parameter = tree.scale(tree.Sym(left.parameter), Fraction(sign))
+            new_parameter = tree.add([signed_parameter, tree.Num(Fraction(shift))])
+            yield _substitute_values(body, {right.parameter: new_parameter})
 
 
-def _substitute_values(value: Value, values: dict[str, Node]) -> Value:
+def _substitute_values(value: Value, replacements: dict[str, Node]) -> Value:
+    """Replace symbols in an expression, a quantity or a list; leave other values unchanged."""
     if isinstance(value, tree.ValueList):
-        return tree.ValueList(
-            value.brackets, tuple(_substitute_values(item, values) for item in value.items)
-        )
+        items = tuple(_substitute_values(item, replacements) for item in value.items)
+        return tree.ValueList(value.brackets, items)
     if isinstance(value, tree.Quantity):
-        return tree.Quantity(tree.substitute(value.node, values), value.unit)
-    return tree.substitute(value, values) if tree.is_node(value) else value
+        return tree.Quantity(tree.substitute(value.node, replacements), value.unit)
+    return tree.substitute(value, replacements) if tree.is_node(value) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Congruence:
-    """A class modulo a number: ``x = 2 (mod 5)``, or the values of ``5k + 2``."""
+    """A residue class: ``x = 2 (mod 5)``, or the values of ``5k + 2``."""
 
-    left: Value | None
-    residue: Fraction
-    modulus: Fraction
+    head: Value | None  #: Left side, such as the x of ``x = 2 (mod 5)``; None without one.
+    residue: Fraction  #: The residue, at least 0 and less than the modulus.
+    modulus: Fraction  #: The modulus.
 
 
 def residue_with_modulus(value: Value) -> tree.Quantity | None:
-    """Return the residue of a congruence as it is written with its modulus, a unit, or None."""
-    right = value.parts[-1] if isinstance(value, tree.Relation) and value.ops == ("==",) else None
-    return (
-        right if isinstance(right, tree.Quantity) and right.unit.label.startswith("mod ") else None
-    )
+    """Return the right side of a congruence, or None. The modulus is its unit."""
+    if not isinstance(value, tree.Relation) or value.ops != ("==",):
+        return None
+    right = value.parts[-1]
+    if isinstance(right, tree.Quantity) and right.unit.label.startswith("mod "):
+        return right
+    return None
 
 
 def parse_congruence(value: Value) -> Congruence | None:
-    """Read a class of numbers; None if ``value`` is none."""
-    written = residue_with_modulus(value)
-    if written is not None and isinstance(value, tree.Relation):
-        modulus, residue = Fraction(written.unit.label[4:]), rational_value(written.node)
+    """Read a residue class; return None if ``value`` is another value."""
+    right = residue_with_modulus(value)
+    if right is not None and isinstance(value, tree.Relation):
+        modulus = Fraction(right.unit.label.removeprefix("mod "))
+        residue = rational_value(right.node)
         return None if residue is None else Congruence(value.parts[0], residue % modulus, modulus)
-    found = parse_family(value)
-    if found is None or found.domain not in _MOVABLE or len(found.bodies) > 1:
+    family = parse_family(value)
+    if family is None or family.domain not in _SHIFTABLE_DOMAINS or len(family.bodies) > 1:
         return None
-    (body,) = found.bodies
-    line = linear(body, found.parameter) if tree.is_node(body) else None
-    if line is None:
+    body = family.bodies[0]
+    coefficients = linear_coefficients(body, family.parameter) if tree.is_node(body) else None
+    if coefficients is None:
         return None
-    start, step = line
-    return Congruence(found.head, start % abs(step), abs(step))
+    intercept, slope = coefficients
+    return Congruence(family.head, intercept % abs(slope), abs(slope))
 
 
-def same_congruence(gold: Value, answer: Value, same: Same) -> bool:
-    """Compare two classes of numbers, at least one of which names its modulus."""
-    left, right = parse_congruence(gold), parse_congruence(answer)
+def are_equal_congruences(gold: Value, answer: Value, is_equal: ValueComparison) -> bool:
+    """Whether two values are the same residue class."""
+    left = parse_congruence(gold)
+    right = parse_congruence(answer)
     if left is None or right is None:
         return False
     if (left.residue, left.modulus) != (right.residue, right.modulus):
         return False
-    return left.left is None or right.left is None or same(left.left, right.left)
+    return left.head is None or right.head is None or is_equal(left.head, right.head)
 
 
-def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
-    """Whether two functions agree but for constants that are arbitrary: ``+ C``, ``A e^x``."""
-    constants = sorted(filter(_ARBITRARY.fullmatch, symbols(answer)))
-    names = symbols(gold) if constants else frozenset[str]()
-    if not names & _VARIABLES:
+def are_equal_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
+    """Whether two functions agree up to arbitrary constants, as in ``+ C`` or ``A e^x``."""
+    constants = sorted(filter(_ARBITRARY_CONSTANT.fullmatch, free_symbols(answer)))
+    gold_names = free_symbols(gold) if constants else frozenset[str]()
+    if not gold_names & _VARIABLES:
         return False
-    letters = [tree.Sym(name) for name in sorted(names) if _ARBITRARY.fullmatch(name)]
-    tail, other_tail = _without_constant(gold), _without_constant(answer)
-    if tail is not None and other_tail is not None:
-        if constant_difference(tail, other_tail, budget):
+    gold_constants = [name for name in sorted(gold_names) if _ARBITRARY_CONSTANT.fullmatch(name)]
+    gold_remainder = _without_constant(gold)
+    answer_remainder = _without_constant(answer)
+    if gold_remainder is not None and answer_remainder is not None:
+        if has_constant_difference(gold_remainder, answer_remainder, budget):
             return True
-    elif other_tail is not None and not letters:
-        return "C" in constants and same_node(gold, other_tail, budget)  # the gold leaves it out
-    named = (*constants, *(letter.name for letter in letters))
-    # With one letter for all of them no order matters: where that differs, every order does.
-    alike = dict.fromkeys(named, tree.Sym("C"))
-    return (
-        len(letters) == len(constants) < 5
-        and any(map(_SURELY.fullmatch, named))
-        and same_node(tree.substitute(gold, alike), tree.substitute(answer, alike), budget)
-        and any(
-            same_node(gold, tree.substitute(answer, dict(zip(order, letters, strict=True))), budget)
-            for order in permutations(constants)
-        )
+    elif answer_remainder is not None and not gold_constants:
+        # The gold omits the constant of integration.
+        return "C" in constants and are_equal_expressions(gold, answer_remainder, budget)
+    if not len(gold_constants) == len(constants) < _MAX_CONSTANTS:
+        return False
+    all_constants = (*constants, *gold_constants)
+    if not any(map(_CERTAIN_CONSTANT.fullmatch, all_constants)):
+        return False
+    # A cheap refusal: functions that differ with all constants equal differ in every order.
+    merged = dict.fromkeys(all_constants, tree.Sym("C"))
+    merged_gold = tree.substitute(gold, merged)
+    merged_answer = tree.substitute(answer, merged)
+    if not are_equal_expressions(merged_gold, merged_answer, budget):
+        return False
+    gold_symbols = [tree.Sym(name) for name in gold_constants]
+    renamings = (dict(zip(order, gold_symbols, strict=True)) for order in permutations(constants))
+    return any(
+        are_equal_expressions(gold, tree.substitute(answer, renaming), budget)
+        for renaming in renamings
     )
 
 
 def _without_constant(node: Node) -> Node | None:
-    """Return what is left of ``F(x) + C`` without its constant; None if it has none."""
+    """Return ``F(x)`` for ``F(x) + C``, None if ``node`` has another form."""
     terms = tuple(_terms(node))
-    dropped = [term for term in terms if isinstance(term, tree.Sym) and _ADDED.fullmatch(term.name)]
-    kept = [term for term in terms if term not in dropped]
-    if len(dropped) != 1 or not kept or dropped[0].name in frozenset().union(*map(symbols, kept)):
+    constants = [
+        term
+        for term in terms
+        if isinstance(term, tree.Sym) and _ADDED_CONSTANT.fullmatch(term.name)
+    ]
+    other_terms = [term for term in terms if term not in constants]
+    if len(constants) != 1 or not other_terms:
         return None
-    return tree.add(kept)
+    if any(constants[0].name in free_symbols(term) for term in other_terms):
+        return None
+    return tree.add(other_terms)
 
 
 def _terms(node: Node) -> Iterator[Node]:
-    for term in node.terms if isinstance(node, tree.Add) else ():
-        yield from _terms(term)
+    """Yield the terms of a sum, also of sums inside it."""
     if not isinstance(node, tree.Add):
         yield node
+        return
+    for term in node.terms:
+        yield from _terms(term)

@@ -1,55 +1,55 @@
-"""Evaluation modulo two large primes: exact for rational functions, whatever their size.
+"""Evaluation of expressions modulo two large primes, exact for rational functions.
 
-Symbols, ``e`` and ``pi`` get fixed pseudo-random residues, ``i`` a root of -1. A root, a logarithm
-or a sine of something gets a residue made from the residues of its arguments, so two trees that
-agree here agree as expressions in those; that they differ here says nothing about them
-(``Residue.exact`` is False).
+The cost does not depend on the size of the numbers. Symbols, ``e`` and ``pi`` get fixed
+pseudo-random residues; ``i`` gets a root of -1. A root, a logarithm or a sine gets a residue that
+is a hash of the residues of its arguments. Equal residues show that two expressions are equal;
+an error would need a collision modulo both primes. Different residues show a difference only
+between rational functions (``ResidueEvaluator.is_exact``).
 """
 
-from fractions import Fraction
 from functools import lru_cache
 from hashlib import blake2b
-from math import factorial, prod
 
 from fsdpo_data.answers.budget import Budget, NumberTooLargeError
+from fsdpo_data.answers.comparison.exact_values import integer_value
 from fsdpo_data.answers.tree import Add, Call, Const, Div, Mul, Node, Num, PlusMinus, Pow, Sym
 
 #: Primes that are 1 modulo 4, so that -1 has a square root.
 PRIMES = (2305843009213693921, 2305843009213693693)
-#: Longest product that a factorial or a binomial coefficient is multiplied out to.
+#: Most factors that are multiplied for a factorial or a binomial coefficient.
 MAX_FACTORS = 20_000
-MAX_FACTORIAL = 1_000  #: Largest factorial that is written out as an exponent.
-MAX_PARTS = 50  #: Most terms or factors of a number that is worked out.
-MAX_EXPONENT_BITS = 20_000  #: Largest exponent, in bits.
 
 
 class UndefinedValueError(ArithmeticError):
     """The expression has no value at this point."""
 
 
-class Residues:
-    """Evaluates trees modulo one prime, with symbols at one of the fixed points.
+class ResidueEvaluator:
+    """Evaluator of expressions modulo one prime, with symbols at one fixed point.
 
     Attributes:
-        exact: Whether everything so far was a rational function.
+        is_exact: Whether all expressions so far were rational functions.
     """
 
     def __init__(self, prime: int, point: int, budget: Budget) -> None:
-        self.prime, self.point, self.budget = prime, point, budget
-        self.exact = True
+        self.prime = prime
+        self.point = point
+        self.budget = budget
+        self.is_exact = True
 
     def value(self, node: Node) -> int:
         """Return the residue of ``node``.
 
         Raises:
-            Undefined: A denominator vanishes.
+            UndefinedValueError: A denominator is zero.
             NumberTooLargeError: An exponent or a factorial is out of bounds.
-            BudgetExceededError: Too many operations.
+            BudgetExceededError: The evaluation takes too many operations.
         """
         self.budget.spend(1)
         match node:
             case Num():
-                top, bottom = node.value.numerator, node.value.denominator
+                top = node.value.numerator
+                bottom = node.value.denominator
                 return (top if bottom == 1 else top * self._inverse(bottom)) % self.prime
             case Add():
                 return sum(map(self.value, node.terms)) % self.prime
@@ -61,7 +61,7 @@ class Residues:
             case Div():
                 return self.value(node.top) * self._inverse(self.value(node.bottom)) % self.prime
             case Pow():
-                return self._power(node)
+                return self._power_residue(node)
             case Sym():
                 return _residue(f"{node.name} {self.point}", self.prime)
             case Const("i"):
@@ -69,7 +69,7 @@ class Residues:
             case Const():
                 return _residue(f"constant {node.name}", self.prime)
             case Call():
-                return self._call(node)
+                return self._call_residue(node)
             case PlusMinus():
                 raise UndefinedValueError("two values")
 
@@ -78,97 +78,54 @@ class Residues:
             raise UndefinedValueError("division by zero")
         return pow(residue, -1, self.prime)
 
-    def _power(self, node: Pow) -> int:
+    def _power_residue(self, node: Pow) -> int:
         exponent = integer_value(node.exponent)
         if exponent is None:
-            return self._opaque("^", self.value(node.base), self.value(node.exponent))
+            return self._hashed_residue("^", (self.value(node.base), self.value(node.exponent)))
         base = self.value(node.base)
         if exponent < 0:
             return pow(self._inverse(base), -exponent, self.prime)
         return pow(base, exponent, self.prime)
 
-    def _call(self, node: Call) -> int:
+    def _call_residue(self, node: Call) -> int:
         if node.name == "deg":
             degree = self.value(Const("pi")) * self._inverse(180)
             return self.value(node.args[0]) * degree % self.prime
         if node.name in ("factorial", "binom", "perm"):
             counts = [integer_value(arg) for arg in node.args]
-            known = [count for count in counts if count is not None]
-            if len(known) == len(counts):
-                return self._combinatorial(node.name, known)
-        return self._opaque(node.name, *map(self.value, node.args))
+            integers = [count for count in counts if count is not None]
+            if len(integers) == len(counts):
+                return self._combinatorial_residue(node.name, integers)
+        return self._hashed_residue(node.name, tuple(map(self.value, node.args)))
 
-    def _combinatorial(self, name: str, counts: list[int]) -> int:
+    def _combinatorial_residue(self, name: str, counts: list[int]) -> int:
+        """Return the residue of a factorial, a binomial coefficient or a k-permutation count."""
         n = counts[0]
         if n < 0:
             raise UndefinedValueError("negative count")
         if name == "factorial":
-            return _product(1, n, self.prime, self.budget)
+            return _range_product(1, n, self.prime, self.budget)
         k = counts[1]
         if not 0 <= k <= n:
             return 0
         if name == "binom":
             k = min(k, n - k)
-        top = _product(n - k + 1, n, self.prime, self.budget)
+        top = _range_product(n - k + 1, n, self.prime, self.budget)
         if name == "perm":
             return top
-        return top * self._inverse(_product(1, k, self.prime, self.budget)) % self.prime
+        return top * self._inverse(_range_product(1, k, self.prime, self.budget)) % self.prime
 
-    def _opaque(self, name: str, *residues: int) -> int:
-        self.exact = False
+    def _hashed_residue(self, name: str, residues: tuple[int, ...]) -> int:
+        """Return a residue for a function that has no value modulo a prime."""
+        self.is_exact = False
         return _residue(f"{name} {residues}", self.prime)
 
 
-def integer_value(node: Node) -> int | None:
-    """Return the integer that a constant ``node`` is; NumberTooLargeError if it is out of bounds."""
-    match node:
-        case Num() if node.value.denominator == 1:
-            return int(node.value)
-        case Mul():
-            factors = [integer_value(factor) for factor in node.factors]
-            known = [factor for factor in factors if factor is not None]
-            return prod(known) if len(known) == len(factors) else None
-        case Pow():
-            base, exponent = integer_value(node.base), integer_value(node.exponent)
-            if base is None or exponent is None or exponent < 0:
-                return None
-            if abs(base) > 1 and base.bit_length() * exponent > MAX_EXPONENT_BITS:
-                raise NumberTooLargeError("exponent")
-            return int(base**exponent)
-        case Call("factorial", (inner,)):
-            n = integer_value(inner)
-            if n is not None and n > MAX_FACTORIAL:
-                raise NumberTooLargeError("factorial")
-            return None if n is None or n < 0 else factorial(n)
-    return None
-
-
-def rational_value(node: Node) -> Fraction | None:
-    """Return the rational number that ``node`` is, if it can be written out shortly."""
-    match node:
-        case Num():
-            return node.value
-        case Add() | Mul():
-            parts = node.terms if isinstance(node, Add) else node.factors
-            values = [rational_value(part) for part in parts[:MAX_PARTS]]
-            known = [value for value in values if value is not None]
-            if len(known) < len(parts):
-                return None
-            whole = sum if isinstance(node, Add) else prod
-            return whole(known, start=Fraction(isinstance(node, Mul)))
-        case Div():
-            top, bottom = rational_value(node.top), rational_value(node.bottom)
-            return None if top is None or not bottom else top / bottom
-        case Pow():
-            base, exponent = rational_value(node.base), rational_value(node.exponent)
-            if base and exponent is not None and exponent.denominator == 1 and abs(exponent) < 200:
-                return base ** int(exponent)
-    return None
-
-
-def _product(first: int, last: int, prime: int, budget: Budget) -> int:
+def _range_product(first: int, last: int, prime: int, budget: Budget) -> int:
+    """Return the product of the integers from ``first`` to ``last``, modulo ``prime``."""
     if last - first > MAX_FACTORS:
         raise NumberTooLargeError("factorial")
+    # A multiplication modulo a prime costs a fraction of the evaluation of a node.
     budget.spend(max(last - first, 0) // 16)
     result = 1
     for factor in range(first, last + 1):
@@ -178,12 +135,14 @@ def _product(first: int, last: int, prime: int, budget: Budget) -> int:
 
 @lru_cache(maxsize=16_384)
 def _residue(key: str, prime: int) -> int:
+    """Return a pseudo-random residue, which is a hash of ``key``."""
     return int.from_bytes(blake2b(key.encode("utf-8", "replace"), digest_size=16).digest()) % prime
 
 
 @lru_cache(maxsize=8)
 def _root_of_minus_one(prime: int) -> int:
     base = 2
+    # If base is not a square modulo the prime, its ((prime - 1) / 4)-th power is a root of -1.
     while pow(base, (prime - 1) // 2, prime) == 1:
         base += 1
     return pow(base, (prime - 1) // 4, prime)

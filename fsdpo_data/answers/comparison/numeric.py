@@ -1,4 +1,7 @@
-"""Evaluation in 60 digits: roots, powers, logarithms, trigonometry at fixed points."""
+"""Numeric evaluation of expressions with mpmath, in 60 digits and at fixed points.
+
+Unlike residues, these values also decide roots, powers, logarithms and trigonometric functions.
+"""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -9,6 +12,7 @@ from typing import Any, TypeAlias
 
 from fsdpo_data.answers.budget import Budget, NumberTooLargeError
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
+from fsdpo_data.answers.comparison.symbols import BINDING_OPERATORS, DISCRETE_OPERATORS
 from fsdpo_data.answers.tree import (
     Add,
     Call,
@@ -20,82 +24,96 @@ from fsdpo_data.answers.tree import (
     PlusMinus,
     Pow,
     Sym,
-    Value,
-    walk,
 )
 
 DIGITS = 60
-#: Operators with a bound variable; most terms of a sum, and pieces of an integral, that are added.
-LISTED = frozenset(("sum", "prod"))
-OPERATORS = LISTED | {"int", "lim"}
-TERMS, SLICES = 200, 24
+#: Most terms of a sum or factors of a product that are evaluated.
+MAX_TERMS = 200
+#: Number of pieces into which an integral is cut for an approximate value.
+INTEGRAL_SLICES = 24
 MAX_LOG = 10**15  #: Largest logarithm of a power that is evaluated.
 MAX_ARGUMENT = 10**12  #: Largest argument of a trigonometric function or a factorial.
-COST = 8  #: What one operation in 60 digits costs, in operations modulo a prime.
+#: Budget that one operation in 60 digits costs; one operation modulo a prime costs 1.
+OPERATION_COST = 8
 
-Real: TypeAlias = Any  # mpmath's mpf and mpc carry no types
+#: A real or complex number of mpmath (``mpf`` or ``mpc``), which has no type annotations.
+MpNumber: TypeAlias = Any
 
 
 @cache
-def context() -> Any:
-    """Return mpmath's arithmetic in 60 digits, apart from its global one."""
+def mpmath_context() -> Any:
+    """Return a private mpmath context with 60 digits; mpmath's global context stays unchanged."""
     from mpmath import MPContext  # type: ignore[import-untyped]
 
-    arithmetic = MPContext()
-    arithmetic.dps = DIGITS
-    return arithmetic
+    mp = MPContext()
+    mp.dps = DIGITS
+    return mp
 
 
 @cache
-def tenth(places: int) -> Real:
-    """Return ten to the power of ``-places``: a power in 60 digits costs more than a comparison."""
-    return context().mpf(10) ** -places
+def ten_to_minus(digits: int) -> MpNumber:
+    """Return ten to the power of ``-digits``.
+
+    The cache matters: a power in 60 digits costs more than the comparison that needs it.
+    """
+    return mpmath_context().mpf(10) ** -digits
 
 
 class Evaluator:
-    """Evaluates trees at one point.
+    """Evaluator of expressions at one fixed point, which gives every symbol a value.
 
     Args:
-        point: Which of the fixed points the symbols take.
-        budget: Counts operations.
-        complex_plane: Whether roots and logarithms of negative numbers have values.
-        counters: Names that stand for whole numbers, such as the last index of a sum.
-        rough: Whether limits, integrals and endless sums have values, good to some percent.
+        point: Index of the fixed point.
+        budget: Budget that every operation is charged to.
+        complex_plane: Whether roots and logarithms of negative numbers have (complex) values.
+        integer_symbols: Symbols that get small integers, such as the last index of a sum.
+        approximate: Whether to evaluate limits, integrals and infinite sums, with an error of
+            some percent. Without it they are opaque functions of their arguments.
 
     Attributes:
-        scale: The largest term of any sum so far; what cancelled is known to this scale only.
+        scale: The largest absolute term of all sums so far. Cancellation leaves rounding errors
+            in proportion to it.
     """
 
     def __init__(
         self,
         point: int,
         budget: Budget,
+        *,
         complex_plane: bool = False,
-        counters: frozenset[str] = frozenset(),
-        rough: bool = False,
+        integer_symbols: frozenset[str] = frozenset(),
+        approximate: bool = False,
     ) -> None:
-        self.point, self.budget, self.complex_plane = point, budget, complex_plane
-        self.rough = rough
-        self.mp = context()
-        self.scale: Real = 0
-        self._bound = {name: self.mp.mpf(1 + (ord(name[0]) + point) % 7) for name in counters}
+        self.point = point
+        self.budget = budget
+        self.complex_plane = complex_plane
+        self.approximate = approximate
+        self.mp = mpmath_context()
+        self.scale: MpNumber = 0
+        #: Values of bound variables and of integer symbols, by name.
+        self._bound_values = {
+            name: self.mp.mpf(1 + (ord(name[0]) + point) % 7) for name in integer_symbols
+        }
 
-    def value(self, node: Node) -> Real:
+    def value(self, node: Node) -> MpNumber:
         """Return the value of ``node``.
 
         Raises:
-            Undefined: It has none at this point.
+            UndefinedValueError: The expression has no value at this point.
             NumberTooLargeError: A power, factorial or argument is out of bounds.
-            BudgetExceededError: Too many operations.
+            BudgetExceededError: The evaluation takes too many operations.
         """
-        self.budget.spend(COST)
+        self.budget.spend(OPERATION_COST)
         match node:
             case Num():
-                whole = node.value.denominator == 1
-                return self.mp.mpf(node.value.numerator) if whole else _rational(node.value)
+                is_integer = node.value.denominator == 1
+                return self.mp.mpf(node.value.numerator) if is_integer else _rational(node.value)
             case Add():
                 terms = [self.value(term) for term in node.terms]
-                self.scale = max(self.scale, *(abs(term) for term in terms))
+                scale = self.scale
+                for term in terms:
+                    scale = max(scale, abs(term))
+                self.scale = scale
                 return reduce(add, terms)
             case Mul():
                 return reduce(mul, [self.value(factor) for factor in node.factors])
@@ -107,8 +125,8 @@ class Evaluator:
             case Pow():
                 return self.power(self.value(node.base), self.value(node.exponent))
             case Sym():
-                bound = self._bound.get(node.name)
-                return _symbol(node.name, self.point) if bound is None else bound
+                bound_value = self._bound_values.get(node.name)
+                return _symbol_value(node.name, self.point) if bound_value is None else bound_value
             case Const("i"):
                 return self.mp.mpc(0, 1)
             case Const("inf"):
@@ -116,108 +134,128 @@ class Evaluator:
             case Const():
                 return +(self.mp.pi if node.name == "pi" else self.mp.e)
             case Call():
-                return self._call(node)
+                return self._call_value(node)
             case PlusMinus():
                 raise UndefinedValueError("two values")
 
-    def power(self, base: Real, exponent: Real) -> Real:
-        """Return ``base`` to ``exponent``; odd roots of negative numbers are real."""
+    def power(self, base: MpNumber, exponent: MpNumber) -> MpNumber:
+        """Return ``base`` to the power of ``exponent``; odd roots of negative numbers are real."""
         mp = self.mp
         if base == 0:
             if mp.re(exponent) <= 0:
                 raise UndefinedValueError("power of zero")
             return mp.mpf(0)
-        # The binary exponent bounds the logarithm, which costs more than most powers.
+        # The binary exponent is a cheap bound for the logarithm, which costs more than most powers.
         if abs(exponent) * (abs(mp.mag(base)) + 2) > MAX_LOG and (
             abs(exponent) * (abs(mp.log(abs(base))) + 1) > MAX_LOG
         ):
             raise NumberTooLargeError("power")
         if mp.im(exponent) == 0 and mp.isint(mp.re(exponent)):
             return base ** int(mp.re(exponent))
-        negative = mp.im(base) == 0 and mp.re(base) < 0
-        if negative and not self.complex_plane:
-            return self._odd_root(base, exponent)
+        is_negative = mp.im(base) == 0 and mp.re(base) < 0
+        if is_negative and not self.complex_plane:
+            return self._odd_root_power(base, exponent)
         return mp.power(base, exponent)
 
-    def _odd_root(self, base: Real, exponent: Real) -> Real:
+    def _odd_root_power(self, base: MpNumber, exponent: MpNumber) -> MpNumber:
         """Return a negative number to a power with a small odd denominator."""
         if self.mp.im(exponent) != 0:
             raise UndefinedValueError("complex power of a negative number")
-        base, exponent = self.mp.re(base), self.mp.re(exponent)
+        base = self.mp.re(base)
+        exponent = self.mp.re(exponent)
         for denominator in (3, 5, 7, 9, 11):
-            top = exponent * denominator
-            nearest = self.mp.nint(top)
-            if abs(top - nearest) < tenth(DIGITS - 5) * max(1, abs(top)):
+            numerator = exponent * denominator
+            nearest = self.mp.nint(numerator)
+            if abs(numerator - nearest) < ten_to_minus(DIGITS - 5) * max(1, abs(numerator)):
                 root = -(self.mp.root(-base, denominator))
                 return root ** int(nearest)
         raise UndefinedValueError("power of a negative number")
 
-    def _call(self, node: Call) -> Real:
-        if node.name in OPERATORS and (found := self._operator(node)) is not None:
-            return found
+    def _call_value(self, node: Call) -> MpNumber:
+        if node.name in BINDING_OPERATORS:
+            operator_value = self._operator_value(node)
+            if operator_value is not None:
+                return operator_value
         args = [self.value(arg) for arg in node.args]
         if node.name in _FUNCTIONS:
             return _FUNCTIONS[node.name](self, *args)
-        if node.name in _library():
-            return self._library_call(node.name, args)
-        return _symbol(f"{node.name} {[self.mp.nstr(arg, 40) for arg in args]}", 0)
+        if node.name in _mpmath_functions():
+            return self._mpmath_value(node.name, args)
+        # An unknown function gets a value that depends only on its name and its arguments.
+        return _symbol_value(f"{node.name} {[self.mp.nstr(arg, 40) for arg in args]}", 0)
 
-    def _operator(self, node: Call) -> Real | None:
-        """Return the value of a sum, product, limit or integral; None if it cannot be told."""
-        ends = node.args[1:-1]
-        if len(ends) != (1 if node.name == "lim" else 2) or not isinstance(node.args[0], Sym):
+    def _operator_value(self, node: Call) -> MpNumber | None:
+        """Return the value of a sum, product, limit or integral; None if this cannot compute it."""
+        bounds = node.args[1:-1]
+        is_limit = node.name == "lim"
+        if len(bounds) != (1 if is_limit else 2) or not isinstance(node.args[0], Sym):
             return None
-        endless = ends[-1] == Const("inf")
-        low = self.mp.mpf(1) if node.name == "lim" else self.value(ends[0])
-        high = low + TERMS if endless else self.value(ends[-1])
-        whole = self.mp.isint(low) and self.mp.isint(high)
+        is_infinite = bounds[-1] == Const("inf")
+        low = self.mp.mpf(1) if is_limit else self.value(bounds[0])
+        high = low + MAX_TERMS if is_infinite else self.value(bounds[-1])
+        has_integer_bounds = self.mp.isint(low) and self.mp.isint(high)
         if self.mp.im(low) != 0 or self.mp.im(high) != 0:
             return None
-        if node.name in LISTED and whole and -2 < high - low <= TERMS:
-            if endless and not self.rough:
+        is_discrete = node.name in DISCRETE_OPERATORS
+        if is_discrete and has_integer_bounds and -2 < high - low <= MAX_TERMS:
+            if is_infinite and not self.approximate:
                 return None
-            terms: list[Real] = []
-            for step in range(int(high - low) + 1):
-                terms.append(self._at(node, low + step))
-                looks = endless and node.name == "sum" and step % 16 == 15
-                if looks and max(map(abs, terms[-4:])) < abs(self.mp.fsum(terms)) / 10**4:
-                    break  # what follows adds next to nothing
-            return self.mp.fsum(terms) if node.name == "sum" else self.mp.fprod(terms)
-        if not self.rough or (endless and node.name == "int"):
+            return self._sum_or_product(node, low, high, is_infinite=is_infinite)
+        if not self.approximate or (is_infinite and node.name == "int"):
             return None
-        if node.name == "lim":
-            return self._at(node, self.mp.mpf(10) ** 4 if endless else high + self.mp.mpf(10) ** -4)
-        width = (high - low) / SLICES
+        if is_limit:
+            near_limit = self.mp.mpf(10) ** 4 if is_infinite else high + self.mp.mpf(10) ** -4
+            return self._operand_value(node, near_limit)
+        return self._approximate_integral(node, low, high)
+
+    def _sum_or_product(
+        self, node: Call, low: MpNumber, high: MpNumber, *, is_infinite: bool
+    ) -> MpNumber:
+        """Return the sum or product of the operand at all integers from ``low`` to ``high``."""
+        can_stop_early = is_infinite and node.name == "sum"
+        terms: list[MpNumber] = []
+        for step in range(int(high - low) + 1):
+            terms.append(self._operand_value(node, low + step))
+            checks_convergence = can_stop_early and step % 16 == 15
+            if checks_convergence and max(map(abs, terms[-4:])) < abs(self.mp.fsum(terms)) / 10**4:
+                break
+        return self.mp.fsum(terms) if node.name == "sum" else self.mp.fprod(terms)
+
+    def _approximate_integral(self, node: Call, low: MpNumber, high: MpNumber) -> MpNumber:
+        """Return the integral of the operand by the midpoint rule."""
+        width = (high - low) / INTEGRAL_SLICES
         return width * self.mp.fsum(
-            self._at(node, low + width * (step + self.mp.mpf(1) / 2)) for step in range(SLICES)
+            self._operand_value(node, low + width * (step + self.mp.mpf(1) / 2))
+            for step in range(INTEGRAL_SLICES)
         )
 
-    def _at(self, node: Call, place: Real) -> Real:
-        """Return the value of what an operator is applied to, with its variable at a place."""
+    def _operand_value(self, node: Call, variable_value: MpNumber) -> MpNumber:
+        """Return the value of an operator's operand for one value of the bound variable."""
         name = node.args[0].name  # type: ignore[union-attr]
-        self._bound[name] = place
+        self._bound_values[name] = variable_value
         value = self.value(node.args[-1])
-        del self._bound[name]
+        del self._bound_values[name]
         return value
 
-    def _library_call(self, name: str, args: list[Real]) -> Real:
+    def _mpmath_value(self, name: str, args: list[MpNumber]) -> MpNumber:
+        """Return the value of an mpmath function of one argument."""
         if len(args) != 1:
             raise UndefinedValueError("arguments")
         if abs(args[0]) > MAX_ARGUMENT:
             raise NumberTooLargeError("argument")
         try:
-            result = _library()[name](args[0])
+            result = _mpmath_functions()[name](args[0])
         except (ZeroDivisionError, ValueError):
             raise UndefinedValueError(name) from None
         if not self.mp.isfinite(result):
             raise UndefinedValueError(name)
-        left_the_line = self.mp.im(result) != 0 and self.mp.im(args[0]) == 0
-        if left_the_line and not self.complex_plane:
+        left_real_line = self.mp.im(result) != 0 and self.mp.im(args[0]) == 0
+        if left_real_line and not self.complex_plane:
             raise UndefinedValueError(name)
         return result
 
-    def root(self, base: Real, degree: Real) -> Real:
-        """Return the real root where there is one."""
+    def root(self, base: MpNumber, degree: MpNumber) -> MpNumber:
+        """Return the root of ``base``; the real root if ``base`` has one."""
         mp = self.mp
         if degree == 0 or mp.im(degree) != 0 or not mp.isint(mp.re(degree)):
             return self.power(base, 1 / degree) if degree != 0 else _raise_undefined()
@@ -231,25 +269,25 @@ class Evaluator:
             return self.power(base, 1 / degree)
         return mp.root(base, n) if base != 0 else mp.mpf(0)
 
-    def log(self, argument: Real, base: Real | None = None) -> Real:
-        """Return the logarithm; without a base, the natural one."""
+    def log(self, argument: MpNumber, base: MpNumber | None = None) -> MpNumber:
+        """Return the logarithm of ``argument``; without a base, the natural logarithm."""
         if argument == 0 or (not self.complex_plane and self.mp.re(argument) < 0):
             raise UndefinedValueError("logarithm")
         result = self.mp.log(argument)
         if base is None:
             return result
-        below = self.log(base)
-        return result / below if below != 0 else _raise_undefined()
+        base_log = self.log(base)
+        return result / base_log if base_log != 0 else _raise_undefined()
 
 
-def _raise_undefined() -> Real:
+def _raise_undefined() -> MpNumber:
     raise UndefinedValueError("no value")
 
 
 @cache
-def _library() -> dict[str, Callable[[Real], Real]]:
-    """Return the functions of one argument that mpmath has."""
-    mp = context()
+def _mpmath_functions() -> dict[str, Callable[[MpNumber], MpNumber]]:
+    """Return the functions of one argument that mpmath computes, by name."""
+    mp = mpmath_context()
     return {
         "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "cot": mp.cot, "sec": mp.sec, "csc": mp.csc,
         "sinh": mp.sinh, "cosh": mp.cosh, "tanh": mp.tanh, "coth": mp.coth,
@@ -260,7 +298,7 @@ def _library() -> dict[str, Callable[[Real], Real]]:
     }  # fmt: skip
 
 
-def _binomial(evaluator: Evaluator, n: Real, k: Real) -> Real:
+def _binomial(evaluator: Evaluator, n: MpNumber, k: MpNumber) -> MpNumber:
     if max(abs(n), abs(k)) > MAX_ARGUMENT:
         raise NumberTooLargeError("binomial")
     try:
@@ -270,8 +308,11 @@ def _binomial(evaluator: Evaluator, n: Real, k: Real) -> Real:
     return result if evaluator.mp.isfinite(result) else _raise_undefined()
 
 
-def _real_part(choose: Callable[..., Real]) -> Callable[..., Real]:
-    def call(evaluator: Evaluator, *args: Real) -> Real:
+def _choose_real(choose: Callable[..., MpNumber]) -> Callable[..., MpNumber]:
+    """Wrap ``min`` or ``max`` as a function of an evaluator and real arguments."""
+
+    def call(evaluator: Evaluator, *args: MpNumber) -> MpNumber:
+        """Choose one of the arguments; UndefinedValueError if one of them is complex."""
         if any(evaluator.mp.im(arg) != 0 for arg in args):
             raise UndefinedValueError("order of complex numbers")
         return choose([evaluator.mp.re(arg) for arg in args])
@@ -279,7 +320,8 @@ def _real_part(choose: Callable[..., Real]) -> Callable[..., Real]:
     return call
 
 
-_FUNCTIONS: dict[str, Callable[..., Real]] = {
+#: Functions of an evaluator and the values of the arguments, by name.
+_FUNCTIONS: dict[str, Callable[..., MpNumber]] = {
     "root": Evaluator.root,
     "ln": Evaluator.log,
     "log": lambda e, x, base=None: e.log(x, e.mp.mpf(10) if base is None else base),
@@ -289,61 +331,42 @@ _FUNCTIONS: dict[str, Callable[..., Real]] = {
     "ordinal": lambda e, x: x,
     "binom": _binomial,
     "perm": lambda e, n, k: _binomial(e, n, k) * e.mp.factorial(k),
-    "max": _real_part(max),
-    "min": _real_part(min),
+    "max": _choose_real(max),
+    "min": _choose_real(min),
     "sgn": lambda e, x: e.mp.sign(x),
 }
 
 
-def is_unknown(name: str) -> bool:
-    """Whether ``name`` is no function that can be evaluated."""
-    return name not in _FUNCTIONS and name not in _library()
+def is_unknown_function(name: str) -> bool:
+    """Whether no function with this name can be evaluated."""
+    return name not in _FUNCTIONS and name not in _mpmath_functions()
 
 
 @lru_cache(maxsize=8_192)
-def _rational(value: Fraction) -> Real:
-    return context().mpf(value.numerator) / value.denominator
+def _rational(value: Fraction) -> MpNumber:
+    return mpmath_context().mpf(value.numerator) / value.denominator
 
 
-#: Points at which symbols may be negative; at the others all are positive.
-_SIGNED = frozenset((1, 3, 6))
-ORDERED = -1  #: The point at which symbols are positive and grow in alphabetic order.
-#: Where the points lie that are not in (0.2, 2.5).
+#: Points at which symbols may be negative; at all other points they are positive.
+_SIGNED_POINTS = frozenset((1, 3, 6))
+#: The point at which symbols are positive and grow in alphabetic order.
+ALPHABETIC_POINT = -1
+#: Lower bound and width of the range of absolute symbol values, by point; the others use
+#: ``_DEFAULT_RANGE``.
 _RANGES = {2: (0.05, 0.9), 5: (0.05, 0.9), 3: (3, 40), 7: (3, 40)}
+_DEFAULT_RANGE = (0.2, 2.3)
 
 
 @lru_cache(maxsize=8_192)
-def _symbol(name: str, point: int) -> Real:
-    """Return the value of a symbol: up to 2.5, below 1 or signed at some points."""
-    if point == ORDERED:
-        return context().mpf(sum(map(ord, name))) / 37
+def _symbol_value(name: str, point: int) -> MpNumber:
+    """Return the pseudo-random value of a symbol at a point, from a hash of its name."""
+    if point == ALPHABETIC_POINT:
+        return mpmath_context().mpf(sum(map(ord, name))) / 37
     digest = blake2b(f"{name} {point}".encode("utf-8", "replace"), digest_size=9).digest()
-    mp = context()
+    mp = mpmath_context()
     value = mp.mpf(int.from_bytes(digest[:8])) / 2**64
-    low, width = _RANGES.get(point, (0.2, 2.3))
+    low, width = _RANGES.get(point, _DEFAULT_RANGE)
     value = value * width + low
-    # What is not negative at 3 is at 1, so that signs show.
-    negative = _symbol(name, 3) > 0 if point == 1 else digest[8] % 2
-    return -value if point in _SIGNED and negative else value
-
-
-def counters(node: Node) -> frozenset[str]:
-    """Return the symbols that stand for whole numbers: those in the ends of sums and products."""
-    listed = (each for each in walk(node) if isinstance(each, Call) and each.name in LISTED)
-    return frozenset().union(*(symbols(end) for call in listed for end in call.args[1:-1]))
-
-
-def has_imaginary(node: Node) -> bool:
-    """Whether ``i`` occurs in ``node``."""
-    return any(type(part) is Const and part.name == "i" for part in walk(node))
-
-
-def has_bars(*nodes: Node) -> bool:
-    """Whether a part of ``nodes`` stands in bars."""
-    parts = (part for node in nodes for part in walk(node))
-    return any(isinstance(part, Call) and part.name == "abs" for part in parts)
-
-
-def symbols(value: Value) -> frozenset[str]:
-    """Return the names of all symbols in ``value`` that no operator binds."""
-    return frozenset([x.name for x in walk(value) if type(x) is Sym and x.name[:1] != "#"])
+    # A symbol that is positive at point 3 is negative at point 1, so that signs always show.
+    is_negative = _symbol_value(name, 3) > 0 if point == 1 else digest[8] % 2
+    return -value if point in _SIGNED_POINTS and is_negative else value

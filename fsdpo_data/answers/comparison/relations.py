@@ -1,12 +1,12 @@
-"""Equations, inequalities, function definitions and sets given by a parameter."""
+"""Equations, inequalities, assignments and function definitions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TypeVar
 
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
-from fsdpo_data.answers.comparison.numeric import OPERATORS, Evaluator, is_unknown, symbols
+from fsdpo_data.answers.comparison.numeric import Evaluator, is_unknown_function
+from fsdpo_data.answers.comparison.symbols import BINDING_OPERATORS, free_symbols
 from fsdpo_data.answers.lexicon.units import unit_ratio
 from fsdpo_data.answers.lexicon.vocabulary import TRIG_FUNCTIONS
 from fsdpo_data.answers.show import format_value
@@ -34,63 +34,62 @@ from fsdpo_data.answers.tree import (
     walk,
 )
 
-Each = TypeVar("Each")
-#: Whether a part of an answer deserves the mark for one of the gold.
-Same = Callable[[Value, Value], bool]
-
-FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "->": "<-",
-           "sub": "sup", "sup": "sub", "sub=": "sup=", "sup=": "sub="}  # fmt: skip
-#: Relations that hold between a difference and zero as between their sides.
-ORDER = frozenset(("<", ">", "<=", ">=", "!="))
-MAX_STATEMENTS = 20  #: Most statements that are compared in any order.
+#: Inequalities: ``a < b`` if and only if ``a - b < 0``.
+INEQUALITY_OPS = frozenset(("<", ">", "<=", ">=", "!="))
+#: Names of operations, which a problem does not define as functions.
 _OPERATIONS = frozenset(("cross", "mod", "gcd", "lcm", "det", "not"))
 
 
 def assigned_values(value: Value) -> tuple[Value, ...] | None:
-    """Return the values that ``x = 2 + 3 = 5`` gives to a name, None if it is no such thing."""
+    """Return the values that a chain such as ``x = 2 + 3 = 5`` assigns to a name.
+
+    The result is None if ``value`` assigns nothing.
+    """
     if isinstance(value, SetMembership | SetBuilder):
-        return _finite(value)
+        return _finite_set(value)
     if not isinstance(value, Relation) or not set(value.ops) <= {"=", "~", "=="}:
         return None
-    first, rest = value.parts[0], value.parts[1:]
+    first = value.parts[0]
+    other_parts = value.parts[1:]
     if all(
-        isinstance(part, Connective | ValueList) and not _is_point(part) for part in value.parts
+        isinstance(part, Connective | ValueList) and not _is_composite_name(part)
+        for part in value.parts
     ):
-        return value.parts  # one set, written in several ways
-    if _is_head(first) or _is_name(first) or _is_point(first):
-        while len(rest) > 1 and isinstance(rest[0], Sym):  # x = y = 5
-            rest = rest[1:]
-        return rest
-    if isinstance(rest[-1], Sym) and len(rest) == 1 and not _letters(first):
+        return value.parts  # one set in several notations
+    if _is_variable(first) or _is_geometric_name(first) or _is_composite_name(first):
+        while len(other_parts) > 1 and isinstance(other_parts[0], Sym):  # x = y = 5
+            other_parts = other_parts[1:]
+        return other_parts
+    if isinstance(other_parts[-1], Sym) and len(other_parts) == 1 and not _letters(first):
         return (first,)
     if not _letters(first):
         return value.parts
-    if is_node(first) and _letters(first) == _letters(rest[-1]):
-        return (first, rest[-1])  # an identity, if both are the answer
-    # The result of a calculation follows it, as in "a + b + c = 5".
-    return rest if is_node(first) and len(_letters(first)) > 1 else None
+    if is_node(first) and _letters(first) == _letters(other_parts[-1]):
+        return (first, other_parts[-1])  # an identity, if both sides are the answer
+    # In "a + b + c = 5", the result follows the calculation.
+    return other_parts if is_node(first) and len(_letters(first)) > 1 else None
 
 
 def chain_result(answer: Value, gold: Value) -> Sequence[Value] | None:
-    """Return what a chain ``x = 2 · 3 = 6`` comes to, all of which must be the gold.
+    """Return the results of a chain ``x = 2 · 3 = 6``; each of them must equal the gold.
 
-    That is its end, and the plain values before it: "19 + 7 = 26 + 4 = 30" is 30, sloppy as it
-    is. Against a gold with letters it is the last part in the same letters; one that stands
-    before rounded values is what was asked for.
+    The results are the last part and all plain values before it. For a gold with letters, the
+    result is the last part with the same letters, because rounded values may follow it.
     """
     chain = assigned_values(answer)
     if chain is None or (isinstance(answer, Relation) and "~" in answer.ops):
         return chain
-    if is_node(gold) and symbols(gold) and _letters(chain[-1]):
-        return [each for each in chain if _letters(each) == symbols(gold)][-1:] or chain
+    if is_node(gold) and free_symbols(gold) and _letters(chain[-1]):
+        parts = [part for part in chain if _letters(part) == free_symbols(gold)]
+        return parts[-1:] or chain
     return (
         *(part for part in chain[:-1] if isinstance(part, Num | ValueList | Connective)),
         chain[-1],
     )
 
 
-def _is_head(value: Value) -> bool:
-    """Whether ``value`` is ``x``, ``f(2)``, ``sin A`` or ``|AB|``: a name for a number.
+def _is_variable(value: Value) -> bool:
+    """Whether ``value`` is a name for a number: ``x``, ``f(2)``, ``sin A`` or ``|AB|``.
 
     ``sqrt(y) = 3`` and ``log_2 x = 3`` are equations still to be solved.
     """
@@ -99,59 +98,66 @@ def _is_head(value: Value) -> bool:
     if isinstance(value, Call):
         return (
             value.name == "int"
-            or is_function(value.name)
-            or (value.name in TRIG_FUNCTIONS and bool(symbols(value)))
+            or is_function_name(value.name)
+            or (value.name in TRIG_FUNCTIONS and bool(free_symbols(value)))
         )
     return isinstance(value, Sym)
 
 
-def is_function(name: str) -> bool:
-    """Whether ``name`` is one that a problem gives to a function, such as f."""
-    return is_unknown(name) and name not in OPERATORS and name not in _OPERATIONS
+def is_function_name(name: str) -> bool:
+    """Whether a problem may define a function with this name, such as ``f``."""
+    return is_unknown_function(name) and name not in BINDING_OPERATORS and name not in _OPERATIONS
 
 
-def _finite(value: SetMembership | SetBuilder) -> tuple[Value, ...] | None:
-    """Return the set that ``x in {1, 2}`` or ``{x : x = 1 or x = 2}`` lists."""
+def _finite_set(value: SetMembership | SetBuilder) -> tuple[Value, ...] | None:
+    """Return the set in ``x in {1, 2}`` or ``{x : x = 1 or x = 2}``, None for other sets."""
     if isinstance(value, SetMembership):
-        listed = isinstance(value.right, ValueList) and value.right.brackets == "{}"
-        return (value.right,) if listed and not value.negated else None
-    given = tuple(
-        part.parts[1]
-        for part in value.conditions
-        if isinstance(part, Relation) and part.ops == ("=",) and part.parts[0] == value.head
+        is_finite = isinstance(value.right, ValueList) and value.right.brackets == "{}"
+        return (value.right,) if is_finite and not value.negated else None
+    members = tuple(
+        condition.parts[1]
+        for condition in value.conditions
+        if isinstance(condition, Relation)
+        and condition.ops == ("=",)
+        and condition.parts[0] == value.head
     )
-    return (ValueList("{}", given),) if len(given) == len(value.conditions) > 0 else None
+    if len(members) == len(value.conditions) > 0:
+        return (ValueList("{}", members),)
+    return None
 
 
 def is_assignment(value: Value) -> bool:
-    """Whether ``value`` is ``x = ...`` or ``f(x) = ...``, or gives a number to a longer name."""
+    """Whether ``value`` is ``x = ...``, ``f(x) = ...``, or a geometric name with its number."""
     if not isinstance(value, Relation):
         return False
     first = value.parts[0]
     return isinstance(first, Sym | Call | ValueList) or (
-        _is_name(first) and not _letters(value.parts[-1])
+        _is_geometric_name(first) and not _letters(value.parts[-1])
     )
 
 
-def assignments(value: ValueList) -> dict[str, Value]:
-    """Return the values of ``a = 2, f(1) = 3`` by name; empty unless all names are different."""
-    named = {
+def assignments_by_name(value: ValueList) -> dict[str, Value]:
+    """Return the values of ``a = 2, f(1) = 3`` by name.
+
+    The result is empty unless all items are assignments to different names.
+    """
+    values = {
         format_value(item.parts[0]): item.parts[-1]
         for item in value.items
         if isinstance(item, Relation)
         and isinstance(item.parts[0], Sym | Call)
         and item.ops in (("=",), ("~",))
     }
-    return named if len(named) == len(value.items) > 1 else {}
+    return values if len(values) == len(value.items) > 1 else {}
 
 
 def _letters(value: Value) -> frozenset[str]:
-    """Return the symbols of an expression or a quantity; of anything else, one of ours."""
-    named = is_node(value) or isinstance(value, Quantity)
-    return symbols(value) - {"ldots"} if named else frozenset("?")
+    """Return the symbols of an expression or a quantity; other values have the symbol ``?``."""
+    is_expression = is_node(value) or isinstance(value, Quantity)
+    return free_symbols(value) - {"ldots"} if is_expression else frozenset("?")
 
 
-def _is_name(value: Value) -> bool:
+def _is_geometric_name(value: Value) -> bool:
     """Whether ``value`` is the name of a segment or an angle: ``AB``, ``angle ABC``."""
     return isinstance(value, Mul) and all(
         isinstance(factor, Sym)
@@ -160,12 +166,12 @@ def _is_name(value: Value) -> bool:
     )
 
 
-def _is_point(value: Value) -> bool:
-    """Whether ``value`` is ``(x, y)``, ``x:y`` or ``M \u2229 N``: names, no values."""
+def _is_composite_name(value: Value) -> bool:
+    """Whether ``value`` consists of names: ``(x, y)``, ``x:y`` or ``M \u2229 N``."""
     if isinstance(value, Connective):
-        return all(_is_point(part) or isinstance(part, Sym) for part in value.parts)
+        return all(_is_composite_name(part) or isinstance(part, Sym) for part in value.parts)
     if isinstance(value, Ratio):
-        return all(isinstance(part, Sym) or _is_name(part) for part in value.parts)
+        return all(isinstance(part, Sym) or _is_geometric_name(part) for part in value.parts)
     return isinstance(value, ValueList) and all(isinstance(item, Sym) for item in value.items)
 
 
@@ -174,192 +180,161 @@ def is_constant_assignment(relation: Relation) -> bool:
     return isinstance(relation.parts[0], Sym) and not _letters(relation.parts[-1])
 
 
-def same_definition(gold: Relation, answer: Relation) -> tuple[Value, Value] | None:
-    """Return the right sides of ``f(x) = ...`` and ``y = ...`` to compare, or None."""
+def definition_bodies(gold: Relation, answer: Relation) -> tuple[Value, Value] | None:
+    """Return the right sides of two definitions of a function, in the same variable.
+
+    One side must be ``f(x) = ...``; the other may be ``y = ...``. The result is None if the
+    relations are not definitions of the same function.
+    """
     if gold.ops != ("=",) or answer.ops != ("=",):
         return None
-    left, right = gold.parts[0], answer.parts[0]
+    left = gold.parts[0]
+    right = answer.parts[0]
     if not isinstance(left, Call) and not isinstance(right, Call):
         return None
     if not isinstance(left, Call | Sym) or not isinstance(right, Call | Sym):
         return None
     if left.name != right.name and "y" not in (left.name, right.name):
         return None
-    if any(isinstance(head, Call) and not is_function(head.name) for head in (left, right)):
+    if any(isinstance(head, Call) and not is_function_name(head.name) for head in (left, right)):
         return None
     if left != right and not all(
-        isinstance(head, Sym) or _argument(head) for head in (left, right)
+        isinstance(head, Sym) or _argument_name(head) for head in (left, right)
     ):
         return None  # f(2) is not f(3)
     body = answer.parts[1]
-    variables = [_argument(left), _argument(right)]
-    if all(variables) and variables[0] != variables[1] and is_node(body):
-        body = substitute(body, {variables[1]: Sym(variables[0])})
+    gold_variable = _argument_name(left)
+    answer_variable = _argument_name(right)
+    needs_renaming = gold_variable and answer_variable and gold_variable != answer_variable
+    if needs_renaming and is_node(body):
+        body = substitute(body, {answer_variable: Sym(gold_variable)})
     return gold.parts[1], body
 
 
-def _argument(head: Value) -> str:
+def _argument_name(head: Value) -> str:
+    """Return the ``x`` of ``f(x)``, or "" if the argument is not one symbol."""
     if isinstance(head, Call) and len(head.args) == 1 and isinstance(head.args[0], Sym):
         return head.args[0].name
     return ""
 
 
 def without_domain_condition(value: Value) -> Value:
-    """Return the 1/x of ``1/x, x != 0``: where it has no value, nobody needs to say so.
+    """Return ``1/x`` for ``1/x, x != 0``: the condition only repeats the natural domain.
 
     Any other condition belongs to the answer: ``y = 2x, x > 0`` is half of the line ``y = 2x``.
     """
     if not (isinstance(value, ValueList) and value.brackets == "" and len(value.items) > 1):
         return value
-    said, *conditions = value.items
-    head, body = None, said
-    if isinstance(said, Relation) and said.ops == ("=",):
-        head, body = said.parts[0], said.parts[-1]
-    return (
-        said
-        if is_node(body) and all(_says_nothing(head, body, each) for each in conditions)
-        else value
-    )
+    statement, *conditions = value.items
+    head: Value | None = None
+    body = statement
+    if isinstance(statement, Relation) and statement.ops == ("=",):
+        head = statement.parts[0]
+        body = statement.parts[-1]
+    if is_node(body) and all(_is_natural_domain(head, body, item) for item in conditions):
+        return statement
+    return value
 
 
-#: How far from its end a half-line that is left out is looked at.
-_BEYOND = (Fraction(-1, 2), Fraction(-1), Fraction(-7, 3))
+#: Distances from the bound of an excluded half-line at which the body must have no value.
+_EXCLUDED_DISTANCES = (Fraction(-1, 2), Fraction(-1), Fraction(-7, 3))
 
 
-def _says_nothing(head: Value | None, body: Node, condition: Value) -> bool:
-    """Whether a condition ``x != 0`` or ``x >= 1`` leaves out only where a body has no value."""
+def _is_natural_domain(head: Value | None, body: Node, condition: Value) -> bool:
+    """Whether a condition excludes only points at which ``body`` has no value.
+
+    Examples are ``x != 0`` for ``1/x`` and ``x >= 1`` for ``sqrt(x - 1)``.
+    """
     if isinstance(condition, SetMembership):
         return condition.right == Sym("RR") and condition.left in walk(body)
     if not isinstance(condition, Relation) or len(condition.ops) != 1:
         return False
-    (name, place), op = condition.parts, condition.ops[0]
-    if not (isinstance(name, Sym) and name.name in symbols(body) and op in ORDER):
+    name, bound = condition.parts
+    op = condition.ops[0]
+    if not (isinstance(name, Sym) and name.name in free_symbols(body) and op in INEQUALITY_OPS):
         return False
-    if op == ">=" and place in (Num(Fraction(0)), Num(Fraction(1))) and isinstance(head, Sym):
-        return head.name.endswith(f"_{name.name}")  # the terms of a sequence begin there
-    left_out = list(plus_minus_values(place)) if op in ("!=", "<", ">") else []
-    if op != "!=" and isinstance(place, Num):
-        away = 1 if op.startswith(">") else -1
-        left_out += [Num(place.value + away * step) for step in _BEYOND]
-    for each in left_out:
+    if op == ">=" and bound in (Num(Fraction(0)), Num(Fraction(1))) and isinstance(head, Sym):
+        return head.name.endswith(f"_{name.name}")  # the first index of a sequence
+    excluded = list(plus_minus_values(bound)) if op in ("!=", "<", ">") else []
+    if op != "!=" and isinstance(bound, Num):
+        direction = 1 if op.startswith(">") else -1
+        excluded += [Num(bound.value + direction * distance) for distance in _EXCLUDED_DISTANCES]
+    for point in excluded:
         try:
-            if is_node(each):
-                Evaluator(0, Budget(10_000)).value(substitute(body, {name.name: each}))
+            if is_node(point):
+                Evaluator(0, Budget(10_000)).value(substitute(body, {name.name: point}))
             return False
         except UndefinedValueError:
             continue
-    return bool(left_out)
+    return bool(excluded)
 
 
-def differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:
-    """Return left side minus right side of both, None where a side or a unit forbids it."""
-    found: list[Node] = []
+def side_differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:
+    """Return left side minus right side of both relations.
+
+    The result is None if a side is not an expression or if the units differ.
+    """
+    differences: list[Node] = []
     units: list[Unit] = []
     for relation in (gold, answer):
-        measured = [part for part in relation.parts if isinstance(part, Quantity)]
-        units.extend(part.unit for part in measured[:1])
+        quantities = [part for part in relation.parts if isinstance(part, Quantity)]
+        units.extend(part.unit for part in quantities[:1])
         left, right = (
             part.node if isinstance(part, Quantity) else part for part in relation.parts[:2]
         )
         if not is_node(left) or not is_node(right):
             return None
-        found.append(add([left, negate(right)]))
-    if len(units) == 2 and unit_ratio(*units) != 1:
+        differences.append(add([left, negate(right)]))
+    if len(units) == 2 and unit_ratio(units[0], units[1]) != 1:
         return None
-    one, other = found
-    segments = _segments(one), _segments(other)
-    return (segments[0], segments[1]) if segments[0] and segments[1] else (one, other)
+    gold_segments = _with_segment_names(differences[0])
+    answer_segments = _with_segment_names(differences[1])
+    if gold_segments and answer_segments:
+        return gold_segments, answer_segments
+    return differences[0], differences[1]
 
 
-def _segments(node: Node) -> Node | None:
-    """Write ``AB`` as one name, if all letters of ``node`` stand in such pairs of capitals."""
+def _with_segment_names(node: Node) -> Node | None:
+    """Replace each ``AB`` by one symbol; return None if other symbols are left."""
 
     def name_segments(part: Node) -> Node:
-        if isinstance(part, Mul) and len(part.factors) == 2 and _is_name(part):
+        """Replace the products of two capital letters in one part."""
+        if isinstance(part, Mul) and len(part.factors) == 2 and _is_geometric_name(part):
             ends = sorted(factor.name for factor in part.factors if isinstance(factor, Sym))
             if all(len(end) == 1 for end in ends):
                 return Sym("segment " + "".join(ends))
         return map_children(part, name_segments)
 
-    found = name_segments(node)
-    names = symbols(found)
-    return found if names and all(name.startswith("segment ") for name in names) else None
+    result = name_segments(node)
+    names = free_symbols(result)
+    return result if names and all(name.startswith("segment ") for name in names) else None
 
 
 def without_arguments(gold: Node, answer: Node) -> tuple[Node, Node] | None:
-    """Write ``y`` for the ``y(t)`` of one side where the other writes ``y``.
+    """Write ``y`` for ``y(t)`` in both nodes if one node has ``y(t)`` and the other ``y``.
 
-    Equations of motion leave the time out as often as not; None if neither side does.
+    Equations of motion often omit the time. The result is None in all other cases.
     """
-    for one, other in ((gold, answer), (answer, gold)):
-        applied = _function_applications(one)
+    for node, other in ((gold, answer), (answer, gold)):
+        applications = _function_applications(node)
         if (
-            applied
-            and {name for name, _ in applied} <= symbols(other)
-            and len({argument for _, argument in applied}) == 1
+            applications
+            and {name for name, _ in applications} <= free_symbols(other)
+            and len({argument for _, argument in applications}) == 1
             and not _function_applications(other)
         ):
-            return _without_arguments(gold), _without_arguments(answer)
+            return _drop_arguments(gold), _drop_arguments(answer)
     return None
 
 
 def _function_applications(node: Node) -> set[tuple[str, Node]]:
-    """Return the unknown functions of ``node`` with their arguments."""
+    """Return the unknown functions of ``node`` with their first arguments."""
     calls = (part for part in walk(node) if isinstance(part, Call))
-    return {(call.name, call.args[0]) for call in calls if is_function(call.name)}
+    return {(call.name, call.args[0]) for call in calls if is_function_name(call.name)}
 
 
-def _without_arguments(node: Node) -> Node:
-    if isinstance(node, Call) and is_function(node.name) and isinstance(node.args[0], Sym):
+def _drop_arguments(node: Node) -> Node:
+    """Replace unknown functions of one symbol by their names."""
+    if isinstance(node, Call) and is_function_name(node.name) and isinstance(node.args[0], Sym):
         return Sym(node.name)
-    return map_children(node, _without_arguments)
-
-
-def same_chain(gold: Relation, answer: Relation, same: Same) -> bool:
-    """Whether ``a < b < c`` and ``c > b > a`` say the same."""
-    turned = tuple(FLIPPED.get(op, op) for op in reversed(answer.ops))
-    return len(gold.parts) == len(answer.parts) and any(
-        gold.ops == ops and all(map(same, gold.parts, parts))
-        for parts, ops in ((answer.parts, answer.ops), (answer.parts[::-1], turned))
-    )
-
-
-def same_structure(gold: Value, answer: Value, same: Same) -> bool:
-    """Compare statements part by part."""
-    match gold, answer:
-        case SetMembership(), SetMembership():
-            return (
-                gold.negated == answer.negated
-                and same(gold.left, answer.left)
-                and same(gold.right, answer.right)
-            )
-        case Connective(), Connective() if gold.op == answer.op == "minus":
-            return all(map(same, gold.parts, answer.parts))
-        case SetBuilder(), SetBuilder():
-            if not same(gold.head, answer.head):
-                return False
-            left, right = gold.conditions, answer.conditions
-        case ((Connective() | ValueList()), (Connective() | ValueList())) if _connective(
-            gold
-        ) == _connective(answer):
-            left, right = _statements(gold), _statements(answer)
-        case _:
-            return False
-    return len(left) == len(right) <= MAX_STATEMENTS and same_members(left, right, same)
-
-
-def _connective(value: Connective | ValueList) -> str:
-    """Return what joins statements; a comma is an "and"."""
-    return value.op if isinstance(value, Connective) else "and"
-
-
-def _statements(value: Connective | ValueList) -> tuple[Value, ...]:
-    return value.parts if isinstance(value, Connective) else value.items
-
-
-def same_members(
-    gold: Sequence[Each], answer: Sequence[Each], same: Callable[[Each, Each], bool]
-) -> bool:
-    """Whether each member of one side is among those of the other; how often does not matter."""
-    met = [[same(one, other) for other in answer] for one in gold]
-    return all(map(any, met)) and all(map(any, zip(*met, strict=True)))
+    return map_children(node, _drop_arguments)

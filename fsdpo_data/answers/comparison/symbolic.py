@@ -1,9 +1,8 @@
-"""The last tier: limits, integrals and endless sums, which no evaluation at points can decide.
+"""Comparison of limits, integrals and infinite sums by sympy, as the last resort.
 
-Asked only where the cheap tiers leave a pair open and rough values do not tell its sides apart.
-Sympy works in a process of its own, on what ``encoded`` makes of our trees: it never sees a text.
-The process may take so many bytes and processor seconds; beyond that it ends, and the pair is timed
-out.
+Sympy runs only if the cheaper comparisons leave a pair open and approximate values are close.
+It runs in a process of its own, with limits on memory and CPU time. If it reaches a limit, the
+process ends and the pair times out. The process receives trees from ``encode_tree``, never text.
 """
 
 import atexit
@@ -16,58 +15,75 @@ from typing import Any
 
 from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
-from fsdpo_data.answers.comparison.numeric import OPERATORS, Evaluator, is_unknown, symbols
+from fsdpo_data.answers.comparison.numeric import Evaluator, is_unknown_function
+from fsdpo_data.answers.comparison.symbols import BINDING_OPERATORS, free_symbols
 from fsdpo_data.answers.tree import Call, Const, Node, Num, Pow, Sym, children, walk
 
-#: Seconds by the clock that sympy may take to start, and for one question on a busy machine.
-START, SECONDS = 30.0, 20.0
-#: Largest expression, in nodes, and largest number in it, that is asked about.
-MAX_NODES, MAX_NUMBER = 60, 10**4
-_ROUGH = 0.1  #: Relative difference of rough values above which two sides differ.
+#: Wall-clock limit for the start of sympy, in seconds.
+START_TIMEOUT_SECONDS = 30.0
+#: Wall-clock limit for one question, in seconds; generous, for busy machines.
+QUESTION_TIMEOUT_SECONDS = 20.0
+#: Size of the largest expression that sympy compares, in nodes.
+MAX_NODES = 60
+#: Largest number in an expression that sympy compares.
+MAX_NUMBER = 10**4
+MAX_EXPONENT = 8  #: Largest numeric exponent in an expression that sympy compares.
+#: Relative difference of approximate values above which two sides are different.
+_MAX_RELATIVE_DIFFERENCE = 0.1
+#: Size of a node that sympy must not compare: more than ``MAX_NODES``.
+_TOO_LARGE = 999
 
 
-def equal(left: Node, right: Node, budget: Budget) -> bool:
-    """Whether sympy finds two sides equal; False without asking where it cannot help.
+def are_equal(left: Node, right: Node, budget: Budget) -> bool:
+    """Whether sympy finds two sides equal; False without a question if sympy cannot help.
 
     Raises:
-        BudgetExceededError: It takes too long.
+        BudgetExceededError: Sympy takes too long.
     """
-    if not (_has_operator(left) or _has_operator(right)) or symbols(left) != symbols(right):
+    if not (_has_operator(left) or _has_operator(right)):
         return False
-    if max(_size(left), _size(right)) > MAX_NODES or _apart(left, right, budget):
+    if free_symbols(left) != free_symbols(right):
+        return False
+    if max(_size(left), _size(right)) > MAX_NODES or _have_distant_values(left, right, budget):
         return False
     budget.decided_by = "symbolic"
     return _ask([encode_tree(left), encode_tree(right)])
 
 
 def _has_operator(node: Node) -> bool:
-    calls = (each for each in walk(node) if isinstance(each, Call))
-    return any(call.name in OPERATORS and len(call.args) > 2 for call in calls)
+    """Whether ``node`` contains a sum, product, integral or limit."""
+    calls = (part for part in walk(node) if isinstance(part, Call))
+    return any(call.name in BINDING_OPERATORS and len(call.args) > 2 for call in calls)
 
 
 def _size(node: Node) -> int:
+    """Return the number of nodes; more than ``MAX_NODES`` for anything too hard for sympy."""
     if isinstance(node, Num):
-        return 1 if max(abs(node.value.numerator), node.value.denominator) <= MAX_NUMBER else 999
-    if isinstance(node, Call) and is_unknown(node.name) and not _has_operator(node):
-        return 999
+        largest = max(abs(node.value.numerator), node.value.denominator)
+        return 1 if largest <= MAX_NUMBER else _TOO_LARGE
+    if isinstance(node, Call) and is_unknown_function(node.name) and not _has_operator(node):
+        return _TOO_LARGE
     if isinstance(node, Pow) and isinstance(node.exponent, Num):
         base = abs(node.base.value) if isinstance(node.base, Num) else 3
-        if abs(node.exponent.value) > 8 or base ** abs(node.exponent.value) > MAX_NUMBER:
-            return 999
+        exponent = abs(node.exponent.value)
+        if exponent > MAX_EXPONENT or base**exponent > MAX_NUMBER:
+            return _TOO_LARGE
     return 1 + sum(map(_size, children(node)))
 
 
-def _apart(left: Node, right: Node, budget: Budget) -> bool:
-    """Whether rough values at one point already tell the sides apart."""
+def _have_distant_values(left: Node, right: Node, budget: Budget) -> bool:
+    """Whether approximate values at one point show that the sides are different."""
     try:
-        values = [Evaluator(0, budget, rough=True).value(side) for side in (left, right)]
+        left_value = Evaluator(0, budget, approximate=True).value(left)
+        right_value = Evaluator(0, budget, approximate=True).value(right)
     except (UndefinedValueError, NumberTooLargeError):
         return False
-    return bool(abs(values[0] - values[1]) > _ROUGH * max(map(abs, values)))
+    max_difference = _MAX_RELATIVE_DIFFERENCE * max(abs(left_value), abs(right_value))
+    return bool(abs(left_value - right_value) > max_difference)
 
 
 def encode_tree(node: Node) -> list[Any]:
-    """Return a tree as nested lists of names and integers, for a process that trusts no text."""
+    """Return an expression as nested lists of names and integers, which need no parser."""
     if isinstance(node, Num):
         return ["Num", node.value.numerator, node.value.denominator]
     if isinstance(node, Sym | Const):
@@ -76,18 +92,18 @@ def encode_tree(node: Node) -> list[Any]:
     return [name, *map(encode_tree, children(node))]
 
 
-class _Process:
-    """One sympy process, started when the first question comes up and again after each kill."""
+class _SympyProcess:
+    """Sympy process that starts with the first question and again after each kill."""
 
     def __init__(self) -> None:
-        self.child: Any = None  # a Popen; its pipes are always there
+        self.child: Any = None  # a Popen or None; Any, because its pipes are never None here
         self.lock = Lock()
 
     def ask(self, question: list[Any]) -> bool:
-        """Return the answer to one question.
+        """Return whether the two encoded expressions of a question are equal.
 
         Raises:
-            BudgetExceededError: There is none in time.
+            BudgetExceededError: The process does not answer in time.
         """
         with self.lock:
             if self.child is None or self.child.poll() is not None:
@@ -96,28 +112,29 @@ class _Process:
                     [sys.executable, "-m", "fsdpo_data.answers.comparison.worker"],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 )  # fmt: skip
-                self._read(START)
+                self._read_byte(START_TIMEOUT_SECONDS)
             self.child.stdin.write(json.dumps(question).encode() + b"\n")
             self.child.stdin.flush()
-            return self._read(SECONDS) == b"1"
+            return self._read_byte(QUESTION_TIMEOUT_SECONDS) == b"1"
 
-    def _read(self, seconds: float) -> bytes:
+    def _read_byte(self, timeout_seconds: float) -> bytes:
+        """Read one byte of output; stop the process if none comes in time."""
         pipe = self.child.stdout
-        ready, _, _ = select.select([pipe], [], [], seconds)
-        said = pipe.read(1) if ready else b""
-        if not said:
+        readable_pipes, _, _ = select.select([pipe], [], [], timeout_seconds)
+        byte = pipe.read(1) if readable_pipes else b""
+        if not byte:
             self.stop()
             raise BudgetExceededError("sympy takes too long")
-        return said
+        return byte
 
     def stop(self) -> None:
-        """End the process."""
+        """Kill the process, if there is one."""
         if self.child is not None:
             self.child.kill()
             self.child.communicate()
             self.child = None
 
 
-_PROCESS = _Process()
+_PROCESS = _SympyProcess()
 _ask = _PROCESS.ask
 atexit.register(_PROCESS.stop)

@@ -1,114 +1,146 @@
-"""Compare two answers by what the gold is: a number, a list, an interval, a relation, words."""
+"""Comparison of two parsed answers by the type of their values."""
 
 from fractions import Fraction
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.comparison import families, reals, relations
+from fsdpo_data.answers.comparison import families, relations
 from fsdpo_data.answers.comparison.expressions import (
-    constant_ratio,
-    parameter_ratio,
-    same_node,
+    are_equal_expressions,
+    constant_ratio_sign,
+    has_parameter_ratio,
     within_tolerance,
 )
-from fsdpo_data.answers.comparison.reals import NotASetError, parse_real_set
+from fsdpo_data.answers.comparison.lists import (
+    assigned_items,
+    brackets_agree,
+    column_as_row,
+    matrix_rows,
+)
+from fsdpo_data.answers.comparison.notations import are_equal_digits, are_equal_times
+from fsdpo_data.answers.comparison.real_set_parser import parse_real_set
+from fsdpo_data.answers.comparison.real_sets import NotASetError, are_equal_sets
+from fsdpo_data.answers.comparison.statements import (
+    SWAPPED_OPS,
+    are_equal_chains,
+    are_equal_statements,
+    have_same_members,
+)
 from fsdpo_data.answers.lexicon import units
-from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import Node, Value
 
-MAX_ITEMS = 200  #: Longest lists that are compared.
-_ORDERED = ("()", "[]", "(]", "[)")
-_HALF_DAY = 12 * 3600
+MAX_ITEMS = 200  #: Most items of a list that is compared item by item.
+#: Most pairs of items of two unordered lists that are compared.
+MAX_ITEM_PAIRS = MAX_ITEMS * MAX_ITEMS // 4
+#: Brackets of lists whose order matters.
+_ORDERED_BRACKETS = ("()", "[]", "(]", "[)")
+#: Prefixes of names that number the roots of an equation, which have no order.
+_ROOT_PREFIXES = ("x_", "t_", "z_")
 _STATEMENTS = (tree.Relation, tree.SetMembership, tree.Connective, tree.SetBuilder)
 
 
 class AnswerComparer:
-    """Compares one gold with one answer within one budget."""
+    """Comparison of one gold with one answer within one budget of operations."""
 
     def __init__(self, budget: Budget, tolerance: float | None = None) -> None:
         self.budget = budget
-        self._listed = False
         self.tolerance = None if tolerance is None else Fraction(tolerance)
+        #: Whether the current values are items of an unordered list.
+        self._in_unordered_list = False
 
-    def same(self, gold: Value, answer: Value) -> bool:
-        """Whether ``answer`` deserves the mark for ``gold``.
+    def is_equal(self, gold: Value, answer: Value) -> bool:
+        """Whether ``answer`` is a correct answer for ``gold``.
 
         Raises:
-            BudgetExceededError: Deciding takes too many operations.
-            NumberTooLargeError: Both sides are too large to be calculated with.
+            BudgetExceededError: The comparison takes too many operations.
+            NumberTooLargeError: Both sides are too large to be evaluated.
         """
         if isinstance(gold, tree.Words) or isinstance(answer, tree.Words):
-            return False  # words were compared as words
+            return False  # equivalence.py compares words
         if gold == answer:
             return True
         if isinstance(gold, tree.DateOrTime) or isinstance(answer, tree.DateOrTime):
-            return _same_moment(gold, answer)
-        gold, answer = (
-            relations.without_domain_condition(gold),
-            relations.without_domain_condition(answer),
-        )
+            return are_equal_times(gold, answer)
+        gold = relations.without_domain_condition(gold)
+        answer = relations.without_domain_condition(answer)
         if _is_statement(gold) or _is_statement(answer):
-            return self._statements(gold, answer)
+            return self._compare_statements(gold, answer)
         if isinstance(gold, tree.Piecewise) or isinstance(answer, tree.Piecewise):
-            return self._cases(gold, answer)
-        gold, answer = _expand(gold), _expand(answer)
-        several = tree.ValueList | tree.Matrix
-        if isinstance(gold, several) or isinstance(answer, several):
-            return self._collections(gold, answer)
-        return self._scalars(gold, answer)
+            return self._compare_piecewise(gold, answer)
+        gold = _expand(gold)
+        answer = _expand(answer)
+        collection = tree.ValueList | tree.Matrix
+        if isinstance(gold, collection) or isinstance(answer, collection):
+            return self._compare_collections(gold, answer)
+        return self._compare_scalars(gold, answer)
 
-    def _cases(self, gold: Value, answer: Value) -> bool:
-        """Compare two functions by cases, whose branches stand in any order.
+    def _compare_piecewise(self, gold: Value, answer: Value) -> bool:
+        """Compare two functions by cases, in any order of the cases.
 
-        "Otherwise" stands for any condition that its own side does not name.
+        "Otherwise" matches any condition that its own side does not state.
         """
         if not (isinstance(gold, tree.Piecewise) and isinstance(answer, tree.Piecewise)):
             return False
-        left, right = ([when for _, when in each.branches if when] for each in (gold, answer))
+        gold_conditions = [condition for _, condition in gold.branches if condition]
+        answer_conditions = [condition for _, condition in answer.branches if condition]
 
-        def same_branch(one: tree.Branch, other: tree.Branch) -> bool:
-            if not self.same(one[0], other[0]):
+        def is_equal_branch(gold_branch: tree.Branch, answer_branch: tree.Branch) -> bool:
+            """Whether two branches have equal values under equal conditions."""
+            gold_value, gold_condition = gold_branch
+            answer_value, answer_condition = answer_branch
+            if not self.is_equal(gold_value, answer_value):
                 return False
-            if one[1] and other[1]:
-                return one[1] == other[1] or self.same(one[1], other[1])
-            named, taken = (one[1], right) if one[1] else (other[1], left)
-            return named is None or not any(x == named or self.same(x, named) for x in taken)
+            if gold_condition and answer_condition:
+                if gold_condition == answer_condition:
+                    return True
+                return self.is_equal(gold_condition, answer_condition)
+            if gold_condition:
+                return not self._contains(answer_conditions, gold_condition)
+            if answer_condition:
+                return not self._contains(gold_conditions, answer_condition)
+            return True
 
-        return len(gold.branches) == len(answer.branches) and relations.same_members(
-            gold.branches, answer.branches, same_branch
+        return len(gold.branches) == len(answer.branches) and have_same_members(
+            gold.branches, answer.branches, is_equal_branch
         )
 
-    def _scalars(self, gold: Value, answer: Value) -> bool:
+    def _contains(self, conditions: list[Value], condition: Value) -> bool:
+        """Whether one of ``conditions`` is equal to ``condition``."""
+        return any(other == condition or self.is_equal(other, condition) for other in conditions)
+
+    def _compare_scalars(self, gold: Value, answer: Value) -> bool:
+        """Compare two single values: numbers in a base, ratios, quantities or expressions."""
         if isinstance(gold, tree.NumberInBase) or isinstance(answer, tree.NumberInBase):
-            return _same_digits(gold, answer)
+            return are_equal_digits(gold, answer)
         if isinstance(gold, tree.Ratio) or isinstance(answer, tree.Ratio):
-            return self._ratios(gold, answer)
+            return self._compare_ratios(gold, answer)
         if isinstance(gold, tree.Quantity) and isinstance(answer, tree.Quantity):
-            return self._quantities(gold, answer)
+            return self._compare_quantities(gold, answer)
         if isinstance(gold, tree.Quantity) or isinstance(answer, tree.Quantity):
             return self._compare_quantity(gold, answer)
-        return tree.is_node(gold) and tree.is_node(answer) and self._nodes(gold, answer)
+        return tree.is_node(gold) and tree.is_node(answer) and self._compare_nodes(gold, answer)
 
-    def _nodes(self, gold: Node, answer: Node) -> bool:
-        if same_node(gold, answer, self.budget):
+    def _compare_nodes(self, gold: Node, answer: Node) -> bool:
+        """Compare two expressions: as values, within the tolerance, then as families."""
+        if are_equal_expressions(gold, answer, self.budget):
             return True
         if isinstance(gold, tree.Num):
             tolerance = self.tolerance
             return tolerance is not None and within_tolerance(gold, answer, tolerance, self.budget)
-        return families.same_up_to_constants(gold, answer, self.budget) or families.same_family(
-            gold, answer, self.same, self.budget
-        )
+        if families.are_equal_up_to_constants(gold, answer, self.budget):
+            return True
+        return families.are_equal_families(gold, answer, self.is_equal, self.budget)
 
-    def _quantities(self, gold: tree.Quantity, answer: tree.Quantity) -> bool:
+    def _compare_quantities(self, gold: tree.Quantity, answer: tree.Quantity) -> bool:
+        """Compare two quantities after a conversion to the unit of the gold."""
         size = units.unit_ratio(answer.unit, gold.unit)
         if size is None or units.are_opposites(gold.unit.words, answer.unit.words):
             return False
-        counted = not (gold.unit.dims or answer.unit.dims)
-        if self._listed and counted and gold.unit.label.lower() != answer.unit.label.lower():
-            return False  # "9 red and 5 blue" are not 5 red and 9 blue
+        if self._in_unordered_list and _are_different_counts(gold.unit, answer.unit):
+            return False  # "9 red and 5 blue" are not "5 red and 9 blue"
         if size == 1:
-            return self._nodes(gold.node, answer.node)
-        return self._nodes(gold.node, tree.scale(answer.node, size))
+            return self._compare_nodes(gold.node, answer.node)
+        return self._compare_nodes(gold.node, tree.scale(answer.node, size))
 
     def _compare_quantity(self, gold: Value, answer: Value) -> bool:
         """Compare a quantity with a value that states no unit."""
@@ -116,188 +148,245 @@ class AnswerComparer:
         if not (isinstance(quantity, tree.Quantity) and tree.is_node(other)):
             return False
         if quantity.unit.dims == units.PERCENT.dims:
-            return self._percentage(quantity, other, quantity is gold)
+            return self._compare_percentage(quantity, other, is_gold=quantity is gold)
         if quantity.unit.dims == units.RANK_DIMS and quantity.unit.label not in units.RANK_WORDS:
-            return False  # "seventh grade" is not 7, "seventh place" is
+            return False  # "seventh grade" is not 7, but "seventh place" is
         if quantity.unit.dims == units.PART_DIMS:
-            return self._nodes(tree.scale(quantity.node, quantity.unit.factor), other)
+            return self._compare_nodes(tree.scale(quantity.node, quantity.unit.factor), other)
         if quantity.unit.dims == units.DEGREE.dims and tree.Const("pi") in tree.walk(other):
-            return self._nodes(tree.Call("deg", (quantity.node,)), other)
-        return self._nodes(quantity.node, other)
+            return self._compare_nodes(tree.Call("deg", (quantity.node,)), other)
+        return self._compare_nodes(quantity.node, other)
 
-    def _percentage(self, percentage: tree.Quantity, other: Node, is_gold: bool) -> bool:
-        """Compare a percentage, which is its value, with a number.
+    def _compare_percentage(self, percentage: tree.Quantity, other: Node, *, is_gold: bool) -> bool:
+        """Compare a percentage with a number: 25 % is 0.25.
 
-        A missing sign is forgiven only where the question was asked in percent: the gold has the
-        sign, or it is 1 or more.
+        25 % also agrees with 25 if the question asks for percent. This holds if the percentage is
+        the gold, or if the number is at least 1.
         """
         value = other.value if isinstance(other, tree.Num) else Fraction(0)
-        asked = is_gold or abs(value) >= 1
-        if asked and self._nodes(percentage.node, other):
+        asks_for_percent = is_gold or abs(value) >= 1
+        if asks_for_percent and self._compare_nodes(percentage.node, other):
             return True
         if abs(value) > 1 and value.denominator == 1:
-            return False  # 18 is a count, or 18 of a hundred; nobody writes it as 1800 %
-        return self._nodes(tree.scale(percentage.node, Fraction(1, 100)), other)
+            return False  # 18 is a count, or 18 of a hundred, but not 1800 %
+        return self._compare_nodes(tree.scale(percentage.node, Fraction(1, 100)), other)
 
-    def _ratios(self, gold: Value, answer: Value) -> bool:
-        first, second = _parts(gold), _parts(answer)
-        if len(first) == len(second) == 1:
-            return self._nodes(first[0], second[0])
-        return len(first) == len(second) > 1 and all(
-            self._nodes(tree.divide(first[0], a), tree.divide(second[0], b))
-            for a, b in zip(first[1:], second[1:], strict=True)
+    def _compare_ratios(self, gold: Value, answer: Value) -> bool:
+        gold_parts = _ratio_parts(gold)
+        answer_parts = _ratio_parts(answer)
+        if len(gold_parts) == len(answer_parts) == 1:
+            return self._compare_nodes(gold_parts[0], answer_parts[0])
+        return len(gold_parts) == len(answer_parts) > 1 and all(
+            self._compare_nodes(
+                tree.divide(gold_parts[0], gold_part), tree.divide(answer_parts[0], answer_part)
+            )
+            for gold_part, answer_part in zip(gold_parts[1:], answer_parts[1:], strict=True)
         )
 
-    def _collections(self, gold: Value, answer: Value) -> bool:
+    def _compare_collections(self, gold: Value, answer: Value) -> bool:
+        """Compare a list or a matrix with another value."""
         if isinstance(gold, tree.Matrix) or isinstance(answer, tree.Matrix):
-            return self._matrices(gold, answer)
+            return self._compare_matrices(gold, answer)
         if not (isinstance(gold, tree.ValueList) and isinstance(answer, tree.ValueList)):
-            return self._one_of_one(gold, answer)
+            return self._compare_list_with_value(gold, answer)
         if max(len(gold.items), len(answer.items)) > MAX_ITEMS:
             return False
-        left, right = gold.brackets, answer.brackets
-        if left in _ORDERED or right in _ORDERED:
-            if not _brackets_agree(left, right, len(gold.items)):
-                return False
-            named = relations.assignments(answer)
-            values = tuple(named[name] for name in sorted(named))  # "y = 2, x = 1" for (1, 2)
-            return self._in_order(gold.items, values or answer.items)
-        names = relations.assignments(gold), relations.assignments(answer)
-        if names[0] and names[1] and names[0].keys() == names[1].keys():
-            return all(self.same(value, names[1][name]) for name, value in names[0].items())
-        # Roots, called x_1 and x_2, come in no order.
-        named = names[0] or (names[1] if gold.brackets == "" else {})
-        if all(name[:2] in ("x_", "t_", "z_") and name[2:].isdigit() for name in named):
-            return self._compare_unordered(_values(gold), _values(answer))
-        if not names[0]:  # "a = 2, b = 1" says which is which
-            orders = named.values(), (named[name] for name in sorted(named))
-            return any(self._in_order(gold.items, tuple(order)) for order in orders)
+        if gold.brackets in _ORDERED_BRACKETS or answer.brackets in _ORDERED_BRACKETS:
+            return self._compare_tuples(gold, answer)
+        return self._compare_lists(gold, answer)
+
+    def _compare_tuples(self, gold: tree.ValueList, answer: tree.ValueList) -> bool:
+        """Compare a tuple or an interval with another list."""
+        if not brackets_agree(gold.brackets, answer.brackets, len(gold.items)):
+            return False
+        assignments = relations.assignments_by_name(answer)
+        # "y = 2, x = 1" is an answer for (1, 2).
+        values = tuple(assignments[name] for name in sorted(assignments))
+        return self._compare_in_order(gold.items, values or answer.items)
+
+    def _compare_lists(self, gold: tree.ValueList, answer: tree.ValueList) -> bool:
+        """Compare two lists by name if their items are assignments, else in any order."""
+        gold_assignments = relations.assignments_by_name(gold)
+        answer_assignments = relations.assignments_by_name(answer)
+        if gold_assignments and gold_assignments.keys() == answer_assignments.keys():
+            return all(
+                self.is_equal(value, answer_assignments[name])
+                for name, value in gold_assignments.items()
+            )
+        assignments = gold_assignments
+        if not assignments and gold.brackets == "":
+            assignments = answer_assignments
+        # Numbered roots, such as x_1 and x_2, have no order. This also covers plain lists.
+        if all(name[:2] in _ROOT_PREFIXES and name[2:].isdigit() for name in assignments):
+            return self._compare_unordered(assigned_items(gold), assigned_items(answer))
+        if not gold_assignments:
+            # The gold lists bare values, in the order of the assignments or of their names.
+            orders = (assignments.values(), (assignments[name] for name in sorted(assignments)))
+            return any(self._compare_in_order(gold.items, tuple(order)) for order in orders)
         if any(isinstance(item, tree.Relation) for item in answer.items):
             return False
-        return self._in_order(tuple(names[0].values()), answer.items)
+        return self._compare_in_order(tuple(gold_assignments.values()), answer.items)
 
-    def _one_of_one(self, gold: Value, answer: Value) -> bool:
-        """Compare a list of one, or one value in several forms, with a value that stands alone."""
+    def _compare_list_with_value(self, gold: Value, answer: Value) -> bool:
+        """Compare a list with a single value.
+
+        The list may have one item, or it may be an answer with one value in several forms.
+        """
         if isinstance(answer, tree.ValueList) and answer.brackets == "" and answer.items:
-            values = _values(answer)
-            same_number = len({value.value for value in values if isinstance(value, tree.Num)}) < 2
-            return same_number and all(self.same(gold, value) for value in values)
+            values = assigned_items(answer)
+            numbers = {value.value for value in values if isinstance(value, tree.Num)}
+            return len(numbers) < 2 and all(self.is_equal(gold, value) for value in values)
         for items, other in ((gold, answer), (answer, gold)):
             if isinstance(items, tree.ValueList) and len(items.items) == 1:
-                # Among the members of a set, the set of one is another member than the one.
-                member = self._listed and items.brackets == "{}"
-                return not member and self.same(items.items[0], other)
+                # As members of a set, {1} and 1 are different.
+                is_set_member = self._in_unordered_list and items.brackets == "{}"
+                return not is_set_member and self.is_equal(items.items[0], other)
         return False
 
-    def _in_order(self, gold: tuple[Value, ...], answer: tuple[Value, ...]) -> bool:
-        return len(gold) == len(answer) and all(map(self.same, gold, answer))
+    def _compare_in_order(self, gold: tuple[Value, ...], answer: tuple[Value, ...]) -> bool:
+        return len(gold) == len(answer) and all(map(self.is_equal, gold, answer))
 
     def _compare_unordered(self, gold: tuple[Value, ...], answer: tuple[Value, ...]) -> bool:
-        """Every value of one side occurs on the other; how often does not matter."""
+        """Whether each value of one side occurs on the other side; repetitions do not matter."""
         if not gold or not answer:
             return not gold and not answer
-        if len(gold) * len(answer) > MAX_ITEMS * MAX_ITEMS // 4:
+        if len(gold) * len(answer) > MAX_ITEM_PAIRS:
             return set(gold) == set(answer)
-        self._listed = True
-        same = relations.same_members(gold, answer, self.same)
-        self._listed = False
-        return same
+        self._in_unordered_list = True
+        is_equal = have_same_members(gold, answer, self.is_equal)
+        self._in_unordered_list = False
+        return is_equal
 
-    def _matrices(self, gold: Value, answer: Value) -> bool:
-        first, second = _rows(gold), _rows(answer)
-        if first is None or second is None:
+    def _compare_matrices(self, gold: Value, answer: Value) -> bool:
+        gold_rows = matrix_rows(gold)
+        answer_rows = matrix_rows(answer)
+        if gold_rows is None or answer_rows is None:
             return False
         if not (isinstance(gold, tree.Matrix) and isinstance(answer, tree.Matrix)):
-            # A tuple may be meant as a row or as a column.
-            first, second = _flat(first), _flat(second)
-        return len(first) == len(second) and all(
-            self._in_order(a, b) for a, b in zip(first, second, strict=True)
+            # A tuple may denote a row or a column.
+            gold_rows = column_as_row(gold_rows)
+            answer_rows = column_as_row(answer_rows)
+        return len(gold_rows) == len(answer_rows) and all(
+            self._compare_in_order(gold_row, answer_row)
+            for gold_row, answer_row in zip(gold_rows, answer_rows, strict=True)
         )
 
-    def _statements(self, gold: Value, answer: Value) -> bool:
-        for one, other in ((gold, answer), (answer, gold)):
-            if families.residue_with_modulus(one) and (
-                _is_statement(other) or families.parse_family(other)
-            ):
-                return families.same_congruence(gold, answer, self.same)
-        if self._as_sets(gold, answer):
+    def _compare_statements(self, gold: Value, answer: Value) -> bool:
+        """Compare a statement or a set with another value."""
+        if _has_residue_class(gold, answer) or _has_residue_class(answer, gold):
+            return families.are_equal_congruences(gold, answer, self.is_equal)
+        if self._compare_sets(gold, answer):
             return True
         if isinstance(gold, tree.Relation) and isinstance(answer, tree.Relation):
-            return self._relations(gold, answer)
+            return self._compare_relations(gold, answer)
         if not _is_statement(gold):
-            said = relations.chain_result(answer, gold)
-            rounded = isinstance(answer, tree.Relation) and "~" in answer.ops
-            return said is not None and (any if rounded else all)(self.same(gold, x) for x in said)
+            return self._compare_with_chain(gold, answer)
         if not _is_statement(answer):
-            named = isinstance(gold, tree.SetMembership) or relations.is_assignment(gold)
-            said = relations.assigned_values(gold) if named else None
-            return said is not None and self.same(said[-1], answer)
-        for said, other in (
-            (relations.assigned_values(answer), gold),
-            (relations.assigned_values(gold), answer),
-        ):
-            if said is not None and self.same(other, said[-1]):
-                return True
-        return relations.same_structure(gold, answer, self.same)
+            defines_value = isinstance(gold, tree.SetMembership) or relations.is_assignment(gold)
+            values = relations.assigned_values(gold) if defines_value else None
+            return values is not None and self.is_equal(values[-1], answer)
+        values = relations.assigned_values(answer)
+        if values is not None and self.is_equal(gold, values[-1]):
+            return True
+        values = relations.assigned_values(gold)
+        if values is not None and self.is_equal(answer, values[-1]):
+            return True
+        return are_equal_statements(gold, answer, self.is_equal)
 
-    def _as_sets(self, gold: Value, answer: Value) -> bool:
-        try:
-            first, second = parse_real_set(gold, self.budget), parse_real_set(answer, self.budget)
-        except NotASetError:
-            return families.same_family(gold, answer, self.same, self.budget)
-        if first.variable and second.variable and first.variable != second.variable:
+    def _compare_with_chain(self, gold: Value, answer: Value) -> bool:
+        """Compare a plain gold with an answer such as ``x = 2 · 3 = 6``."""
+        results = relations.chain_result(answer, gold)
+        if results is None:
             return False
-        return reals.same_set(first, second, self.budget)
+        if isinstance(answer, tree.Relation) and "~" in answer.ops:
+            return any(self.is_equal(gold, result) for result in results)
+        return all(self.is_equal(gold, result) for result in results)
 
-    def _relations(self, gold: tree.Relation, answer: tree.Relation) -> bool:
-        definitions = relations.same_definition(gold, answer)
-        if definitions is not None:
-            return self.same(*definitions)
-        if set(gold.ops) == set(answer.ops) == {"="} and len(gold.parts) == len(answer.parts) == 2:
-            return self._equations(gold, answer)
-        if len(gold.parts) == len(answer.parts) == 2:
-            return self._inequalities(gold, answer)
-        return relations.same_chain(gold, answer, self.same)
+    def _compare_sets(self, gold: Value, answer: Value) -> bool:
+        """Compare two values as sets of reals; as families if one is not a set of reals."""
+        try:
+            gold_set = parse_real_set(gold, self.budget)
+            answer_set = parse_real_set(answer, self.budget)
+        except NotASetError:
+            return families.are_equal_families(gold, answer, self.is_equal, self.budget)
+        has_both_variables = gold_set.variable and answer_set.variable
+        if has_both_variables and gold_set.variable != answer_set.variable:
+            return False
+        return are_equal_sets(gold_set, answer_set, self.budget)
 
-    def _equations(self, gold: tree.Relation, answer: tree.Relation) -> bool:
-        if all(self.same(a, b) for a, b in zip(gold.parts, answer.parts, strict=True)):
+    def _compare_relations(self, gold: tree.Relation, answer: tree.Relation) -> bool:
+        bodies = relations.definition_bodies(gold, answer)
+        if bodies is not None:
+            gold_body, answer_body = bodies
+            return self.is_equal(gold_body, answer_body)
+        have_two_sides = len(gold.parts) == len(answer.parts) == 2
+        if set(gold.ops) == set(answer.ops) == {"="} and have_two_sides:
+            return self._compare_equations(gold, answer)
+        if have_two_sides:
+            return self._compare_inequalities(gold, answer)
+        return are_equal_chains(gold, answer, self.is_equal)
+
+    def _compare_equations(self, gold: tree.Relation, answer: tree.Relation) -> bool:
+        """Whether the sides are equal, or their differences have a constant ratio."""
+        if self._compare_in_order(gold.parts, answer.parts):
             return True
         if relations.is_constant_assignment(gold) and relations.is_constant_assignment(answer):
             return False
-        sides = relations.differences(gold, answer)
-        if sides is None:
+        differences = relations.side_differences(gold, answer)
+        if differences is None:
             return False
-        if constant_ratio(*sides, self.budget) or parameter_ratio(*sides, self.budget):
+        left, right = differences
+        if constant_ratio_sign(left, right, self.budget):
             return True
-        bare = relations.without_arguments(*sides)
-        return bare is not None and constant_ratio(*bare, self.budget) != 0
+        if has_parameter_ratio(left, right, self.budget):
+            return True
+        differences = relations.without_arguments(left, right)
+        if differences is None:
+            return False
+        left, right = differences
+        return constant_ratio_sign(left, right, self.budget) != 0
 
-    def _inequalities(self, gold: tree.Relation, answer: tree.Relation) -> bool:
-        if relations.same_chain(gold, answer, self.same):
+    def _compare_inequalities(self, gold: tree.Relation, answer: tree.Relation) -> bool:
+        """Whether the chains are equal, or the ratio of the differences has the right sign."""
+        if are_equal_chains(gold, answer, self.is_equal):
             return True
-        sides = relations.differences(gold, answer)
-        if sides is None or not relations.ORDER.issuperset((*gold.ops, *answer.ops)):
+        differences = relations.side_differences(gold, answer)
+        if differences is None or not relations.INEQUALITY_OPS.issuperset(gold.ops + answer.ops):
             return False
-        sign = constant_ratio(*sides, self.budget)
+        left, right = differences
+        sign = constant_ratio_sign(left, right, self.budget)
         if gold.ops == answer.ops:
             return sign == 1 or (sign != 0 and gold.ops[0] == "!=")
-        return sign == -1 and relations.FLIPPED.get(gold.ops[0]) == answer.ops[0]
+        return sign == -1 and SWAPPED_OPS.get(gold.ops[0]) == answer.ops[0]
+
+
+def _are_different_counts(left: tree.Unit, right: tree.Unit) -> bool:
+    """Whether two units are names of different things that were counted."""
+    has_dimensions = left.dims or right.dims
+    return not has_dimensions and left.label.lower() != right.label.lower()
 
 
 def _expand(value: Value) -> Value:
+    r"""Return the list of both values of ``1 \pm x``; other values are unchanged."""
     values = tree.plus_minus_values(value)
     return value if len(values) == 1 else tree.ValueList("", values)
 
 
-def _parts(value: Value) -> tuple[Node, ...]:
-    """Return the parts of a ratio; a ratio of two is its quotient."""
+def _ratio_parts(value: Value) -> tuple[Node, ...]:
+    """Return the parts of a ratio; a ratio of two parts becomes its quotient."""
     if isinstance(value, tree.Ratio):
-        return (tree.divide(*value.parts),) if len(value.parts) == 2 else value.parts
+        if len(value.parts) != 2:
+            return value.parts
+        return (tree.divide(value.parts[0], value.parts[1]),)
     node = value.node if isinstance(value, tree.Quantity) else value
     return (node,) if tree.is_node(node) else ()
 
 
 def _is_statement(value: Value) -> bool:
+    """Whether ``value`` is a relation, a set, or a list that contains one.
+
+    A list of equations such as ``a = 2, b = 1`` is a list of values, not a statement.
+    """
     if isinstance(value, tree.ValueList) and value.brackets == "":
         return any(
             isinstance(item, tree.SetMembership)
@@ -307,84 +396,8 @@ def _is_statement(value: Value) -> bool:
     return isinstance(value, _STATEMENTS) or (isinstance(value, tree.Sym) and value.name == "RR")
 
 
-def _brackets_agree(left: str, right: str, length: int) -> bool:
-    if left == right:
-        return True
-    pair = {left, right}
-    if pair == {"()", "[]"}:
-        return length > 2
-    return "" in pair and bool(pair & {"()", "[]"}) and (length != 2 or pair == {"", "()"})
-
-
-def _rows(value: Value) -> tuple[tuple[Value, ...], ...] | None:
-    if isinstance(value, tree.Matrix):
-        return value.rows
-    if not isinstance(value, tree.ValueList) or value.brackets not in ("()", "[]", ""):
-        return None
-    tuples = [item for item in value.items if isinstance(item, tree.ValueList)]
-    if len(tuples) < len(value.items) or any(row.brackets not in ("()", "[]") for row in tuples):
-        return (value.items,)
-    return tuple(row.items for row in tuples)
-
-
-def _flat(rows: tuple[tuple[Value, ...], ...]) -> tuple[tuple[Value, ...], ...]:
-    """Return a column as a row."""
-    return rows if any(len(row) > 1 for row in rows) else (tuple(row[0] for row in rows),)
-
-
-def _values(items: tree.ValueList) -> tuple[Value, ...]:
-    """Return the values of a list: assignments give theirs, ``±`` gives two."""
-    found: list[Value] = []
-    for item in items.items:
-        said = relations.assigned_values(item)
-        found.extend(tree.plus_minus_values(item if said is None else said[-1]))
-    return tuple(found)
-
-
-def _same_moment(gold: Value, answer: Value) -> bool:
-    """Whether two clock times or dates agree in everything both state."""
-    if isinstance(answer, tree.Num) and isinstance(gold, tree.DateOrTime):
-        if gold.seconds is None or gold.day is not None or gold.half_of_day not in ("am", "pm"):
-            return False
-        return gold.seconds % 3600 == 0 and answer.value % 12 == gold.seconds // 3600 % 12
-    if not (isinstance(gold, tree.DateOrTime) and isinstance(answer, tree.DateOrTime)):
+def _has_residue_class(value: Value, other: Value) -> bool:
+    """Whether ``value`` is a congruence and ``other`` may be one."""
+    if not families.residue_with_modulus(value):
         return False
-    for left, right in ((gold.day, answer.day), (gold.month, answer.month)):
-        if left != right and (gold.seconds is None or (left is not None and right is not None)):
-            return False
-    if gold.year is not None and answer.year is not None and gold.year != answer.year:
-        return False
-    if gold.seconds is None or answer.seconds is None:
-        return gold.seconds == answer.seconds
-    if gold.seconds == answer.seconds:
-        return True
-    # "3:30" without a.m. or p.m. may be either.
-    return abs(gold.seconds - answer.seconds) == _HALF_DAY and (
-        (
-            gold.half_of_day == ""
-            and gold.seconds < _HALF_DAY + 3600
-            and answer.half_of_day in ("am", "pm")
-        )
-        or (
-            answer.half_of_day == ""
-            and answer.seconds < _HALF_DAY + 3600
-            and gold.half_of_day in ("am", "pm")
-        )
-    )
-
-
-def _same_digits(gold: Value, answer: Value) -> bool:
-    """Compare numbers in a base; the answer may leave out the gold's base."""
-    if isinstance(gold, tree.NumberInBase) and isinstance(answer, tree.NumberInBase):
-        written = [each.digits.lstrip("0") for each in (gold, answer)]
-        return gold.base == answer.base and written[0] == written[1]
-    for based, other in ((gold, answer), (answer, gold)):
-        if (
-            isinstance(based, tree.NumberInBase)
-            and based.base == 10
-            and isinstance(other, tree.Num)
-        ):
-            return Fraction(based.digits) == other.value
-    if isinstance(gold, tree.NumberInBase) and isinstance(answer, tree.Num):
-        return gold.digits.lstrip("0") == format_value(answer).lstrip("0")
-    return False
+    return _is_statement(other) or families.parse_family(other) is not None

@@ -1,7 +1,7 @@
-"""The sympy process: reads questions as nested lists, says whether their two sides are equal.
+"""Sympy process: reads pairs of encoded expressions and prints whether they are equal.
 
-Started by ``symbolic`` as ``python -m``; the only file that imports sympy. Lists are built into
-expressions name by name, from the names below: nothing is parsed, and an unknown name is refused.
+``symbolic`` starts it with ``python -m``. It is the only module that imports sympy. It builds
+expressions from nested lists with the names below: it parses no text and refuses unknown names.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ from typing import Any
 
 import sympy
 
-#: Bytes of memory it may have, and processor seconds for each question: not seconds by the clock,
-#: so that a busy machine changes no verdict.
-MEMORY, SECONDS = 1 << 30, 2.0
+MAX_MEMORY_BYTES = 1 << 30
+#: CPU time per question, in seconds. Wall-clock time would change verdicts on a busy machine.
+MAX_CPU_SECONDS = 2.0
 
-_CIRCULAR = ("sin", "cos", "tan", "cot", "sec", "csc")
+_CIRCULAR_FUNCTIONS = ("sin", "cos", "tan", "cot", "sec", "csc")
 
 
-_TRIG = tuple(a + name + h for a in ("", "a") for name in _CIRCULAR for h in ("", "h"))
-#: What each function of ours makes.
-_MAKERS: dict[str, Any] = {name: getattr(sympy, name) for name in _TRIG} | {
+def _trigonometric_names() -> list[str]:
+    """Return the circular and hyperbolic functions and their inverses."""
+    names = [name + ending for name in _CIRCULAR_FUNCTIONS for ending in ("", "h")]
+    return names + ["a" + name for name in names]
+
+
+#: Builders of sympy expressions, by the name of the function or node type.
+_BUILDERS: dict[str, Any] = {name: getattr(sympy, name) for name in _trigonometric_names()} | {
     "Add": sympy.Add, "Mul": sympy.Mul, "Div": lambda a, b: a / b, "Pow": sympy.Pow,
     "root": lambda a, b: a ** (1 / b), "abs": sympy.Abs, "ln": sympy.log,
     "log": lambda a, base=10: sympy.log(a, base), "lg": lambda a: sympy.log(a, 10),
@@ -35,10 +40,10 @@ _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}
 _OPERATORS = {"sum": sympy.Sum, "prod": sympy.Product, "int": sympy.Integral, "lim": sympy.Limit}
 
 
-def equal(left: list[Any], right: list[Any]) -> bool:
-    """Whether two encoded expressions are equal, by everything that sympy knows."""
-    difference = (built(left) - built(right)).doit()
-    # An endless sum comes as its value where it converges, and as itself elsewhere.
+def are_equal(left: list[Any], right: list[Any]) -> bool:
+    """Whether sympy finds two encoded expressions equal."""
+    difference = (build_expression(left) - build_expression(right)).doit()
+    # Sympy returns an infinite sum by cases: its value if it converges, else the sum itself.
     difference = difference.replace(
         lambda part: isinstance(part, sympy.Piecewise) and part.args[-1][0].has(sympy.Sum),
         lambda part: part.args[0][0],
@@ -48,43 +53,48 @@ def equal(left: list[Any], right: list[Any]) -> bool:
     return bool(difference == 0 or sympy.simplify(difference) == 0)
 
 
-def built(node: list[Any]) -> Any:
-    """Build the sympy expression of an encoded one."""
+def build_expression(node: list[Any]) -> Any:
+    """Return the sympy expression of an encoded expression; KeyError for an unknown name."""
     name, *parts = node
     if name == "Num":
-        return sympy.Rational(*parts)
+        numerator, denominator = parts
+        return sympy.Rational(numerator, denominator)
     if name == "Sym":
-        whole = parts[0] in ("n", "m", "k") or parts[0].startswith("#")
-        return sympy.Symbol(parts[0], positive=True, integer=whole or None)
+        is_integer = parts[0] in ("n", "m", "k") or parts[0].startswith("#")
+        return sympy.Symbol(parts[0], positive=True, integer=is_integer or None)
     if name == "Const":
         return _CONSTANTS[parts[0]]
     if name in _OPERATORS:
-        return _operator(name, parts)
-    return _MAKERS[name](*map(built, parts))
+        return _build_operator(name, parts)
+    return _BUILDERS[name](*map(build_expression, parts))
 
 
-def _operator(name: str, parts: list[Any]) -> Any:
-    """Build a sum, product, integral or limit over its bound variable."""
-    *ends, body = map(built, parts[1:])
-    listed = name in ("sum", "prod")
-    variable = sympy.Dummy(integer=True) if listed else sympy.Dummy(real=True)
-    body = body.xreplace({built(parts[0]): variable})
+def _build_operator(name: str, parts: list[Any]) -> Any:
+    """Return a sum, product, integral or limit over its bound variable."""
+    *bounds, body = map(build_expression, parts[1:])
+    is_discrete = name in ("sum", "prod")
+    variable = sympy.Dummy(integer=True) if is_discrete else sympy.Dummy(real=True)
+    body = body.xreplace({build_expression(parts[0]): variable})
     if name == "lim":
-        return sympy.Limit(body, variable, ends[0])
-    return _OPERATORS[name](body, (variable, *ends))
+        return sympy.Limit(body, variable, bounds[0])
+    return _OPERATORS[name](body, (variable, *bounds))
 
 
 def main() -> None:
-    """Answer questions, one a line, until there are no more."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    """Answer one question per input line with one byte, ``0`` or ``1``.
+
+    The first byte is a ``0`` without a question, as a sign that sympy has started.
+    """
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     print(end="0", flush=True)
     for line in sys.stdin:
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # ends the process
+        signal.setitimer(signal.ITIMER_PROF, MAX_CPU_SECONDS)  # its signal ends the process
         try:
-            answer = equal(*json.loads(line))
-        except Exception:  # whatever sympy trips over is not shown to be equal
-            answer = False
-        print(end=str(int(answer)), flush=True)
+            left, right = json.loads(line)
+            is_equal = are_equal(left, right)
+        except Exception:  # an error in sympy leaves equality unproven
+            is_equal = False
+        print(end=str(int(is_equal)), flush=True)
 
 
 if __name__ == "__main__":

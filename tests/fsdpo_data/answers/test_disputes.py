@@ -100,9 +100,9 @@ def same(left: Any, right: Any) -> bool | None:
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
-        if worker.equal(symbolic.encode_tree(left), symbolic.encode_tree(right)):
+        if worker.are_equal(symbolic.encode_tree(left), symbolic.encode_tree(right)):
             return True
-        difference = worker.built(symbolic.encode_tree(left)) - worker.built(
+        difference = worker.build_expression(symbolic.encode_tree(left)) - worker.build_expression(
             symbolic.encode_tree(right)
         )
         return difference.equals(0)

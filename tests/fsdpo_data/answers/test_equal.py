@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsdpo_data.answers.comparison.equivalence import BUDGET, compare_answers
+from fsdpo_data.answers.comparison.equivalence import MAX_OPERATIONS, compare_answers
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.parsing.answer import read_answer
 from fsdpo_data.core.entities import OUTCOMES
@@ -160,7 +160,7 @@ def test_a_comparison_stops_when_its_operations_are_spent():
     terms = "+".join(f"\\sqrt{{x+{k}}}" for k in range(150))
     other = "+".join(f"\\sqrt{{x+{k}}}" for k in reversed(range(150)))
     assert compare_answers(terms, other).status in ("correct", "timed_out")
-    assert BUDGET < 10**6
+    assert MAX_OPERATIONS < 10**6
 
 
 def test_equal_keys_are_equivalent_answers():

@@ -58,10 +58,10 @@ def test_only_trees_reach_sympy() -> None:
     assert symbolic.encode_tree(tree)[0] == "int"  # type: ignore[arg-type]
     for question in (["__import__('os')"], ["Sym", "x"], ["getattr", ["Num", 1, 1]]):
         if question[0] == "Sym":
-            assert worker.built(question).name == "x"
+            assert worker.build_expression(question).name == "x"
             continue
         with pytest.raises(KeyError):
-            worker.built(question)
+            worker.build_expression(question)
 
 
 def test_the_process_parses_no_text() -> None:
@@ -90,18 +90,18 @@ def test_it_is_asked_only_where_rough_values_do_not_tell(monkeypatch: pytest.Mon
 
 def test_a_question_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compare_answers(*EQUAL[2]).status == "correct"  # the process has started
-    monkeypatch.setattr(symbolic, "SECONDS", 0.0)
+    monkeypatch.setattr(symbolic, "QUESTION_TIMEOUT_SECONDS", 0.0)
     started = time.monotonic()
     assert compare_answers("\\int_0^1 x^2 e^{x} dx", "e - 2").status == "timed_out"
-    assert time.monotonic() - started < symbolic.START
+    assert time.monotonic() - started < symbolic.START_TIMEOUT_SECONDS
     monkeypatch.undo()
     assert compare_answers("\\int_0^1 x^2 e^{x} dx", "e - 2").status == "correct"
 
 
 def test_the_process_ends_where_a_question_takes_too_many_processor_seconds() -> None:
     code = (
-        "from fsdpo_data.answers.comparison import worker; worker.SECONDS = 0.05;"
-        "worker.equal = lambda *_: sum(iter(int, 1)); worker.main()"
+        "from fsdpo_data.answers.comparison import worker; worker.MAX_CPU_SECONDS = 0.05;"
+        "worker.are_equal = lambda *_: sum(iter(int, 1)); worker.main()"
     )
     child = subprocess.run(
         [sys.executable, "-c", code], input="[[],[]]\n", capture_output=True, text=True, timeout=60
@@ -127,13 +127,13 @@ def test_the_process_ends_with_its_questions() -> None:
 
 
 def test_no_answer_in_time_is_out_of_budget() -> None:
-    process = symbolic._Process()
+    process = symbolic._SympyProcess()
     x = ["Sym", "x"]
     slow = ["int", x, ["Num", 0, 1], ["Num", 1, 1], ["sin", ["Pow", ["Const", "e"], x]]]
     with pytest.raises(BudgetExceededError):
-        symbolic.SECONDS, kept = 0.0, symbolic.SECONDS
+        symbolic.QUESTION_TIMEOUT_SECONDS, kept = 0.0, symbolic.QUESTION_TIMEOUT_SECONDS
         try:
             process.ask([slow, ["Num", 1, 1]])
         finally:
-            symbolic.SECONDS = kept
+            symbolic.QUESTION_TIMEOUT_SECONDS = kept
             process.stop()

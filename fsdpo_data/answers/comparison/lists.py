@@ -1,0 +1,44 @@
+"""Structure of lists, tuples and matrices."""
+
+from fsdpo_data.answers import tree
+from fsdpo_data.answers.comparison import relations
+from fsdpo_data.answers.tree import Value
+
+
+def brackets_agree(gold: str, answer: str, length: int) -> bool:
+    """Whether two lists with these brackets may be equal; ``length`` is the gold's."""
+    if gold == answer:
+        return True
+    pair = {gold, answer}
+    # (1, 2) and [1, 2] may be intervals, but longer lists cannot.
+    if pair == {"()", "[]"}:
+        return length > 2
+    has_plain_list = "" in pair
+    has_tuple = "()" in pair or "[]" in pair
+    return has_plain_list and has_tuple and (length != 2 or "()" in pair)
+
+
+def matrix_rows(value: Value) -> tuple[tuple[Value, ...], ...] | None:
+    """Return the rows of a matrix, or of a list of tuples; None for other values."""
+    if isinstance(value, tree.Matrix):
+        return value.rows
+    if not isinstance(value, tree.ValueList) or value.brackets not in ("()", "[]", ""):
+        return None
+    tuples = [item for item in value.items if isinstance(item, tree.ValueList)]
+    if len(tuples) < len(value.items) or any(row.brackets not in ("()", "[]") for row in tuples):
+        return (value.items,)
+    return tuple(row.items for row in tuples)
+
+
+def column_as_row(rows: tuple[tuple[Value, ...], ...]) -> tuple[tuple[Value, ...], ...]:
+    """Return a single column as a row; other rows are unchanged."""
+    return rows if any(len(row) > 1 for row in rows) else (tuple(row[0] for row in rows),)
+
+
+def assigned_items(value_list: tree.ValueList) -> tuple[Value, ...]:
+    r"""Return the values of a list: of an assignment its right side, of ``\pm`` both values."""
+    values: list[Value] = []
+    for item in value_list.items:
+        assigned = relations.assigned_values(item)
+        values.extend(tree.plus_minus_values(item if assigned is None else assigned[-1]))
+    return tuple(values)

@@ -1,0 +1,37 @@
+"""Facts about expressions that need no evaluation: symbols, operators, imaginary units."""
+
+from fsdpo_data.answers.tree import Call, Const, Node, Sym, Value, walk
+
+#: Operators whose bound variable runs over integers.
+DISCRETE_OPERATORS = frozenset(("sum", "prod"))
+#: All operators with a bound variable.
+BINDING_OPERATORS = DISCRETE_OPERATORS | {"int", "lim"}
+
+
+def free_symbols(value: Value) -> frozenset[str]:
+    """Return the names of all symbols in ``value`` that no operator binds.
+
+    The parser gives bound variables names that start with ``#``.
+    """
+    return frozenset([x.name for x in walk(value) if type(x) is Sym and x.name[:1] != "#"])
+
+
+def integer_symbols(node: Node) -> frozenset[str]:
+    """Return the symbols in the bounds of sums and products, which must be integers."""
+    names: set[str] = set()
+    for part in walk(node):
+        if isinstance(part, Call) and part.name in DISCRETE_OPERATORS:
+            for bound in part.args[1:-1]:
+                names |= free_symbols(bound)
+    return frozenset(names)
+
+
+def has_imaginary_unit(node: Node) -> bool:
+    """Whether ``i`` occurs in ``node``."""
+    return any(type(part) is Const and part.name == "i" for part in walk(node))
+
+
+def has_absolute_value(*nodes: Node) -> bool:
+    """Whether one of ``nodes`` contains an absolute value."""
+    parts = (part for node in nodes for part in walk(node))
+    return any(isinstance(part, Call) and part.name == "abs" for part in parts)
