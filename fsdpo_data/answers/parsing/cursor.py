@@ -1,4 +1,4 @@
-"""A position in a list of tokens, with the bounds that keep parsing short."""
+"""A position in a list of tokens, with limits on nesting and length that bound the parse time."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -6,14 +6,26 @@ from typing import TYPE_CHECKING
 from fsdpo_data.answers.parsing.lex import EOF, Token, UnparsableAnswerError
 from fsdpo_data.answers.tree import Node, Value
 
-MAX_DEPTH = 40  #: Deepest nesting that is read; every level may cost seventeen stack frames.
-_COMPARES = frozenset(("<", ">", "le", "ge", "=", "ne", "in"))
-_ENDS = frozenset(("+", ",", ";", ")", "=", "}", "<", ">", "le", "ge"))
-MAX_OPERANDS = 2_000  #: Most operands of one answer.
+#: Maximum nesting depth of an answer. One level can need seventeen stack frames.
+MAX_DEPTH = 40
+MAX_OPERANDS = 2_000  #: Maximum number of operands in one answer.
+_COMPARISON_SIGNS = frozenset(("<", ">", "le", "ge", "=", "ne", "in"))
+_PRODUCT_END_SIGNS = frozenset(("+", ",", ";", ")", "=", "}", "<", ">", "le", "ge"))
 
 
 class Cursor:
-    """Walks over tokens; with ``letter_units``, an m after a number is a unit."""
+    """A position in a list of tokens; the base class of the parser.
+
+    The methods have the usual names of recursive-descent parsers. ``peek`` methods look at a token,
+    ``accept`` methods step over an optional token, and ``expect`` methods step over a required one.
+
+    Attributes:
+        tokens: The tokens of the answer. The parser may split a token in place.
+        letter_units: Whether a letter after a number is a unit: ``5m`` is five metres.
+        position: Index of the next token.
+        depth: Current nesting depth.
+        operand_count: Number of operands read so far.
+    """
 
     def __init__(self, tokens: list[Token], letter_units: bool = False) -> None:
         self.tokens = tokens
@@ -22,7 +34,7 @@ class Cursor:
         self.depth = 0
         self.operand_count = 0
 
-    if TYPE_CHECKING:  # a grammar goes round in circles: what the classes below this one read
+    if TYPE_CHECKING:  # Grammar rules are recursive, so base classes call methods of subclasses.
         parse_value: Callable[[], Value]
         parse_product: Callable[[], Value]
         parse_factor: Callable[[], Value]
@@ -37,7 +49,7 @@ class Cursor:
         is_factor_next: Callable[[], bool]
 
     def peek(self, ahead: int = 0) -> Token:
-        """Return the token ``ahead`` of the position."""
+        """Return the token that is ``ahead`` tokens after the next one, or ``EOF``."""
         index = self.position + ahead
         return self.tokens[index] if 0 <= index < len(self.tokens) else EOF
 
@@ -49,65 +61,78 @@ class Cursor:
 
     def peek_sign(self, ahead: int = 0) -> str:
         """Return the next sign or command, or "" if the next token is neither."""
-        index = self.position + ahead  # asked most of all: without a call of peek
+        # This is the most frequent call of the parser, so it does not call ``peek``.
+        index = self.position + ahead
         return self.tokens[index].sign if 0 <= index < len(self.tokens) else ""
 
     def accept(self, *signs: str) -> str:
-        """Step over the next token if it is one of ``signs``; return it or ""."""
-        found = self.tokens[self.position].sign if self.position < len(self.tokens) else ""
-        if found not in signs:
+        """Step over the next token if it is one of ``signs``; return the sign or ""."""
+        sign = self.tokens[self.position].sign if self.position < len(self.tokens) else ""
+        if sign not in signs:
             return ""
         self.position += 1
-        return found
+        return sign
 
     def expect(self, *signs: str) -> str:
-        """Step over one of ``signs``; if something else follows, it is Unreadable."""
-        found = self.accept(*signs)
-        if not found:
-            raise UnparsableAnswerError(f"expected {signs[0]}")
-        return found
+        """Step over one of ``signs`` and return it.
+
+        Raises:
+            UnparsableAnswerError: Another token follows.
+        """
+        sign = self.accept(*signs)
+        if not sign:
+            raise UnparsableAnswerError(f"the sign {signs[0]} is missing")
+        return sign
 
     def peek_word(self, ahead: int = 0) -> str:
-        """Return the next word or letter, lower-case, or ""."""
+        """Return the next word or letter in lower case, or "" if the next token is neither."""
         token = self.peek(ahead)
         return token.text.lower() if token.kind in ("word", "let") else ""
 
     def accept_word(self, *words: str) -> str:
-        """Step over the next token if it is one of ``words``; return it or ""."""
-        found = self.peek_word()
-        if found not in words:
+        """Step over the next token if it is one of ``words``; return the word or ""."""
+        word = self.peek_word()
+        if word not in words:
             return ""
         self.position += 1
-        return found
+        return word
 
     def is_at_end(self) -> bool:
         """Whether all tokens are read."""
         return self.position >= len(self.tokens)
 
     def is_product_end(self) -> bool:
-        """Whether a sign follows that ends a product with its unit, or nothing at all."""
-        return self.is_at_end() or self.peek_sign() in _ENDS
+        """Whether the tokens end here, or a sign follows that ends a product and its unit."""
+        return self.is_at_end() or self.peek_sign() in _PRODUCT_END_SIGNS
 
     def is_condition_next(self) -> bool:
         """Whether "otherwise" follows, or "if" with a comparison."""
         word = self.peek_word()
         return word in ("otherwise", "else") or (
             word in ("if", "for", "when", "where")
-            and any(self.peek_sign(ahead) in _COMPARES for ahead in range(2, 5))
+            and any(self.peek_sign(ahead) in _COMPARISON_SIGNS for ahead in range(2, 5))
         )
 
     def count_operand(self) -> None:
-        """Count one operand; with too many it is Unreadable."""
+        """Count one operand.
+
+        Raises:
+            UnparsableAnswerError: The answer has more than ``MAX_OPERANDS`` operands.
+        """
         self.operand_count += 1
         if self.operand_count > MAX_OPERANDS:
-            raise UnparsableAnswerError("too long")
+            raise UnparsableAnswerError(f"the answer has more than {MAX_OPERANDS} operands")
 
     def enter_level(self) -> None:
-        """Go one level of nesting down; too deep, it is Unreadable."""
+        """Enter one level of nesting.
+
+        Raises:
+            UnparsableAnswerError: The answer nests deeper than ``MAX_DEPTH`` levels.
+        """
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise UnparsableAnswerError("nested too deep")
+            raise UnparsableAnswerError(f"the answer nests deeper than {MAX_DEPTH} levels")
 
     def leave_level(self) -> None:
-        """Come back up."""
+        """Leave one level of nesting."""
         self.depth -= 1

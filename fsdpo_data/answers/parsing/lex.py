@@ -1,7 +1,7 @@
-r"""Cut an answer into tokens: numbers, letters, words, commands and signs, in one linear pass.
+r"""Split an answer into tokens (numbers, letters, words, commands and signs) in one linear pass.
 
-Styling leaves no token: ``\left``, ``\displaystyle``, spacing commands. ``\text{...}`` and
-``\mathrm{...}`` are opened up; their letters are marked as upright.
+Styling commands such as ``\left``, ``\displaystyle`` and spacing give no token. The argument of
+``\text{...}`` and ``\mathrm{...}`` is split like other text, and its letters are marked as upright.
 """
 
 import re
@@ -13,245 +13,301 @@ from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.tree import Num
 from fsdpo_data.core.toml_tables import read_toml
 
-MAX_TOKENS = 1_500  #: More tokens than this is not an answer.
+MAX_TOKENS = 1_500  #: Maximum number of tokens in an answer.
 
 
 class UnparsableAnswerError(ValueError):
-    """The text is not an answer this grammar knows."""
+    """Error for a text that is not an answer of this grammar."""
 
 
 @dataclass(slots=True)
 class Token:
-    r"""One token."""
+    """The smallest unit of an answer: a number, a letter, a word, a command or a sign."""
 
-    #: ``num``, ``let`` (a letter), ``word`` (several), ``cmd`` (a backslash command), ``op`` (a
-    #: sign), ``begin``, ``end`` (of an environment) or ``eof``.
+    #: ``num`` (number), ``let`` (one letter), ``word`` (several letters), ``cmd`` (backslash
+    #: command), ``op`` (sign), ``begin`` or ``end`` (of an environment) or ``eof``.
     kind: str
-    text: str  #: The letters, the command without its backslash, or the sign.
-    space: int = 0  #: 0 right after the last token, 1 after white space, 2 after a spacing command.
-    upright: bool = False  #: In ``\text`` or ``\mathrm``.
-    number: Num | None = None  #: The value of a ``num``.
-    sign: str = ""  #: Its text if it is a sign or a command.
+    #: The letters, the sign, the digits, or the command without its backslash.
+    text: str
+    #: 0 directly after the previous token, 1 after white space, 2 after a spacing command.
+    space: int = 0
+    #: Whether the token is part of the argument of ``\text`` or ``\mathrm``.
+    upright: bool = False
+    #: The value of a ``num`` token, None for other tokens.
+    number: Num | None = None
+    #: The same as ``text`` for signs and commands, "" for other tokens.
+    sign: str = ""
 
 
 EOF = Token("eof", "")
-_SIGNS = frozenset(("op", "cmd"))
+_SIGN_KINDS = frozenset(("op", "cmd"))
 
 _GROUPED = r"\d{1,3}(?:(?:,\s?\\!\s?|\{,\}\s?|\\[,;:! ]\s?|,)\d{3})+(?![\d]|\{,\})"
 _SPACED = r"\d{1,3}(?: \d{3})+(?!\d)"
 _REPEAT = r"(?:\\(?:overline|bar|dot)\s*(?:\{\s*(?P<cycle>\d+)\s*\}|(?P<cycle1>\d)))"
-_TOKEN = re.compile(
+_TOKEN_PATTERN = re.compile(
     rf"(?P<space>[\s~]+)"
     rf"|(?P<thin>\\[,;: !>]|\\(?:q?quad|thinspace|enspace|enskip|negthinspace)(?![A-Za-z]))"
-    rf"|(?P<num>(?P<whole>{_GROUPED}|{_SPACED}|\d+)?(?:\.(?P<places>\d*)|(?<=\d)){_REPEAT}"
-    rf"|(?P<whole2>{_GROUPED}|{_SPACED}|\d+)(?:(?P<point>\.)(?P<places2>\d*))?"
+    rf"|(?P<num>(?P<integer>{_GROUPED}|{_SPACED}|\d+)?(?:\.(?P<decimals>\d*)|(?<=\d)){_REPEAT}"
+    rf"|(?P<integer2>{_GROUPED}|{_SPACED}|\d+)(?:(?P<point>\.)(?P<decimals2>\d*))?"
     rf"(?P<power>[eE][-+]?\d{{1,6}}(?![\d.A-Za-z\\]))?(?P<dots>\s?\\[lc]?dots(?![A-Za-z])|\.\.+)?"
-    rf"|\.(?P<places3>\d+)(?P<power3>[eE][-+]?\d{{1,6}})?(?P<dots3>\s?\\[lc]?dots|\.\.+)?)"
+    rf"|\.(?P<decimals3>\d+)(?P<power3>[eE][-+]?\d{{1,6}})?(?P<dots3>\s?\\[lc]?dots|\.\.+)?)"
     rf"|\\begin\s*\{{(?P<begin>\w+)\*?\}}(?:\s*\{{[lcr|\s@]*\}})?|\\end\s*\{{(?P<end>\w+)\*?\}}"
     rf"|\\(?P<cmd>[A-Za-z]+|[\s\S])"
     rf"|(?P<word>[A-Za-z]+)"
     rf"|(?P<dots4>\.\.+)"
     rf"|(?P<op><=|>=|!=|==|<>|\*\*|->|[\s\S])"
 )
-_GROUPED_PLAIN = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)")
+_COMMA_GROUPS = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)")
 _SPACED_COMMA = re.compile(r"(?<!\\),(?:\s|\\[,;: ]|~)*\s")
 _SEPARATORS = re.compile(r"[,{}\\!;: ]")
 
 _TABLE = read_toml(__file__)
-_STYLE = word_set(_TABLE["style"])  #: Commands that only style what follows.
-#: Commands whose argument is opened up; True where letters in it stand upright.
-_WRAPPERS = dict.fromkeys(word_set(_TABLE["upright"]), True) | dict.fromkeys(
-    word_set(_TABLE["slanted"]), False
-)
-_SAME: dict[str, str] = _TABLE["same"]  #: Spellings of one sign.
+#: Commands without meaning that only style the text after them.
+_STYLE_COMMANDS = word_set(_TABLE["style"])
+#: Commands whose argument is part of the answer. The value says whether its letters are upright.
+_WRAPPERS: dict[str, bool] = {
+    **{name: True for name in word_set(_TABLE["upright"])},
+    **{name: False for name in word_set(_TABLE["slanted"])},
+}
+#: The one spelling that the parser uses for every sign and command with several spellings.
+_CANONICAL_SIGNS: dict[str, str] = _TABLE["canonical_signs"]
 _DROPPED_ARGUMENT = re.compile(r"\s*\{[^{}]{0,40}\}")
 
 
 def tokenize(text: str) -> list[Token]:
-    """Cut cleaned ``text`` into tokens.
+    """Split a text into tokens; call ``clean`` on the text first.
 
     Raises:
-        Unreadable: Too many tokens, a number beyond bounds, or unbalanced braces of a wrapper.
+        UnparsableAnswerError: The text has too many tokens, or a number is too long.
     """
-    return _Lexer(text).run()
+    return _Lexer(text).read_tokens()
 
 
 def token_texts(text: str) -> tuple[str, ...]:
-    """Return the tokens of ``text`` as written, without spaces and braces around single tokens.
+    """Return the texts of all tokens, without braces around single tokens.
 
     Raises:
-        Unreadable: See ``tokenize``.
+        UnparsableAnswerError: See ``tokenize``.
     """
     tokens = [token.text for token in tokenize(text)]
-    spelled: list[str] = []
+    texts: list[str] = []
     for index, token in enumerate(tokens):
         opens = token == "{" and tokens[index + 2 : index + 3] == ["}"]
         closes = token == "}" and index > 1 and tokens[index - 2] == "{"
         if not opens and not closes:
-            spelled.append(token)
-    return tuple(spelled)
+            texts.append(token)
+    return tuple(texts)
 
 
 class _Lexer:
+    """The state of one pass over a text.
+
+    Attributes:
+        text: The text to split.
+        tokens: The tokens read so far.
+        space: The ``space`` value of the next token.
+        open_braces: For every open brace: whether it is a token, and whether its content is
+            upright. The braces of wrapper commands are not tokens.
+        pending_wrapper: Set between a wrapper command and its brace: whether its letters are
+            upright. None elsewhere.
+        bracket_depth: Number of open brackets other than plain braces.
+        has_spaced_commas: Whether the text has a comma with white space after it.
+    """
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: list[Token] = []
         self.space = 0
-        self.braces: list[tuple[bool, bool]] = []  # (emitted, upright) of every open brace
-        self.wrap: bool | None = None  # a wrapper waits for its brace; its letters are upright
-        self.depth = 0  # of brackets other than braces
-        self.spaced_commas = _SPACED_COMMA.search(text) is not None
+        self.open_braces: list[tuple[bool, bool]] = []
+        self.pending_wrapper: bool | None = None
+        self.bracket_depth = 0
+        self.has_spaced_commas = _SPACED_COMMA.search(text) is not None
 
-    def run(self) -> list[Token]:
-        at, text = 0, self.text
-        while at < len(text):
-            match = _TOKEN.match(text, at)
+    def read_tokens(self) -> list[Token]:
+        """Split the text."""
+        position = 0
+        text = self.text
+        while position < len(text):
+            match = _TOKEN_PATTERN.match(text, position)
             if match is None or len(self.tokens) > MAX_TOKENS:
-                raise UnparsableAnswerError("too long")
-            at = self._take(match)
+                raise UnparsableAnswerError(
+                    f"the answer is too long: it has more than {MAX_TOKENS} tokens"
+                )
+            position = self._read_match(match)
         return self.tokens
 
-    def _take(self, match: re.Match[str]) -> int:
-        kind = match.lastgroup or ""  # of groups in one another, the outermost
+    def _read_match(self, match: re.Match[str]) -> int:
+        """Append the tokens of one match; return the position after the text they cover."""
+        kind = match.lastgroup or ""  # For nested groups, ``lastgroup`` is the outermost one.
         if kind == "op":
-            self._sign(match.group())
+            self._read_sign(match.group())
         elif kind == "num":
-            return self._number(match)
+            return self._read_number(match)
         elif kind == "cmd":
-            return self._command(match)
+            return self._read_command(match)
         elif kind == "space":
             self.space = max(self.space, 1)
         elif kind == "word":
             word = match.group()
-            self._emit("let" if len(word) == 1 else "word", word)
+            self._append_token("let" if len(word) == 1 else "word", word)
         elif kind == "thin":
             if match.group() != "\\!":
                 self.space = 2
         elif kind == "dots4":
-            self._emit("cmd", "ldots")
+            self._append_token("cmd", "ldots")
         else:
-            self._emit(kind, match[kind])
+            self._append_token(kind, match[kind])
         return match.end()
 
-    def _emit(self, kind: str, text: str, number: Num | None = None) -> None:
-        upright = bool(self.braces) and self.braces[-1][1]
-        sign = text if kind in _SIGNS else ""
-        self.tokens.append(Token(kind, text, self.space, upright, number, sign))
-        self.space, self.wrap = 0, None
+    def _append_token(self, kind: str, text: str, number: Num | None = None) -> None:
+        upright = bool(self.open_braces) and self.open_braces[-1][1]
+        sign = text if kind in _SIGN_KINDS else ""
+        self.tokens.append(Token(kind, text, self.space, upright, number=number, sign=sign))
+        self.space = 0
+        self.pending_wrapper = None
 
-    def _sign(self, sign: str) -> None:
+    def _read_sign(self, sign: str) -> None:
         if sign == "{":
-            upright = bool(self.braces) and self.braces[-1][1]
-            wrapper, self.wrap = self.wrap, None
-            self.braces.append((wrapper is None, upright if wrapper is None else wrapper))
-            if wrapper is None:
-                self._emit("op", "{")
-            else:
-                self.space = max(self.space, int(wrapper))
+            self._open_brace()
             return
-        if sign == "}" and self.braces:
-            emitted, upright = self.braces[-1]
-            if emitted:
-                self._emit("op", "}")
+        if sign == "}" and self.open_braces:
+            is_token, upright = self.open_braces[-1]
+            if is_token:
+                self._append_token("op", "}")
             elif upright:
                 self.space = max(self.space, 1)
-            self.braces.pop()
+            self.open_braces.pop()
             return
         if sign in "([":
-            self.depth += 1
+            self.bracket_depth += 1
         elif sign in ")]":
-            self.depth = max(self.depth - 1, 0)
-        self._emit("op", _SAME.get(sign, sign))
+            self.bracket_depth = max(self.bracket_depth - 1, 0)
+        self._append_token("op", _CANONICAL_SIGNS.get(sign, sign))
 
-    def _command(self, match: re.Match[str]) -> int:
-        name, end = match["cmd"], match.end()
+    def _open_brace(self) -> None:
+        """Open the brace of a wrapper command, or append a token for another brace."""
+        wrapper = self.pending_wrapper
+        self.pending_wrapper = None
+        if wrapper is None:
+            upright = bool(self.open_braces) and self.open_braces[-1][1]
+            self.open_braces.append((True, upright))
+            self._append_token("op", "{")
+        else:
+            self.open_braces.append((False, wrapper))
+            self.space = max(self.space, int(wrapper))
+
+    def _read_command(self, match: re.Match[str]) -> int:
+        """Read a backslash command; return the position after it and its dropped argument."""
+        name = match["cmd"]
+        end = match.end()
         if name in _WRAPPERS:
             if name == "textcolor":
                 end = _skip_argument(self.text, end)
-            self.wrap = _WRAPPERS[name]
-            self.space = max(self.space, int(self.wrap))
+            self.pending_wrapper = _WRAPPERS[name]
+            self.space = max(self.space, int(self.pending_wrapper))
         elif name in ("color", "hspace", "vspace", "phantom", "label", "tag"):
             end = _skip_argument(self.text, end)
-        elif name in _STYLE:
+        elif name in _STYLE_COMMANDS:
             if name in ("left", "right") and self.text[end : end + 1] == ".":
                 end += 1
         elif name in "()[]\n":
             self.space = max(self.space, 1)
         elif name in ("{", "lbrace"):
-            self.depth += 1
-            self._emit("cmd", "lset")
+            self.bracket_depth += 1
+            self._append_token("cmd", "lset")
         elif name in ("}", "rbrace"):
-            self.depth = max(self.depth - 1, 0)
-            self._emit("cmd", "rset")
+            self.bracket_depth = max(self.bracket_depth - 1, 0)
+            self._append_token("cmd", "rset")
         elif name == "%":
-            self._emit("op", "%")
+            self._append_token("op", "%")
         elif name in ("lbrack", "rbrack"):
-            self._sign("[" if name == "lbrack" else "]")
+            self._read_sign("[" if name == "lbrack" else "]")
         else:
-            self._emit("cmd", _SAME.get(name, name))
+            self._append_token("cmd", _CANONICAL_SIGNS.get(name, name))
         return end
 
-    def _number(self, match: re.Match[str]) -> int:
-        whole = match["whole"] or match["whole2"] or ""
-        beside = self.text[max(match.start() - 1, 0) : match.start()] == ","
-        if "," in whole and self.depth and (beside or not self.spaced_commas):
-            plain = _GROUPED_PLAIN.match(whole)
-            if plain:  # "(12,102)" holds two numbers
-                first = whole.split(",", 1)[0]
-                self._emit("num", first, parse_integer(first))
+    def _read_number(self, match: re.Match[str]) -> int:
+        """Read a number; return the position after it."""
+        integer_part = match["integer"] or match["integer2"] or ""
+        if integer_part and not integer_part.isdigit():
+            first = self._first_of_several(integer_part, match.start())
+            if first:
+                self._append_token("num", first, parse_integer(first))
                 return match.start() + len(first)
-        if " " in whole and "," not in whole and self.tokens and self.tokens[-1].text in "_^":
-            first = whole.split(" ", 1)[0]  # "\log_2 256" is not the logarithm to base 2256
-            self._emit("num", first, parse_integer(first))
-            return match.start() + len(first)
-        places = match["places"] or match["places2"] or match["places3"] or ""
+        decimals = match["decimals"] or match["decimals2"] or match["decimals3"] or ""
         power = match["power"] or match["power3"]
         cycle = match["cycle"] or match["cycle1"]
-        digits = _SEPARATORS.sub("", whole)
-        if len(digits) + len(places) + len(cycle or "") > MAX_DIGITS:
-            raise UnparsableAnswerError("number too long")
+        digits = _SEPARATORS.sub("", integer_part)
+        if len(digits) + len(decimals) + len(cycle or "") > MAX_DIGITS:
+            raise UnparsableAnswerError(f"a number has more than {MAX_DIGITS} digits")
         if cycle is not None:
-            number = make_repeating_decimal(digits, places, cycle)
+            number = make_repeating_decimal(digits, decimals, cycle)
         elif match["dots"] or match["dots3"]:
-            if not places:  # "1, 2, 3, \ldots": the dots are not part of the number
-                number, dots = parse_integer(digits), match["dots"] or match["dots3"]
-                self._emit("num", digits, number)
-                self._emit("cmd", "ldots")
+            if not decimals:  # "1, 2, 3, \ldots": the dots are not part of the number
+                number = parse_integer(digits)
+                dots = match["dots"] or match["dots3"]
+                self._append_token("num", digits, number)
+                self._append_token("cmd", "ldots")
                 return match.start() + match.group().index(dots) + len(dots)
-            number = _parse_repeating_decimal(digits, places)
-        elif places or power:
-            number = _check_size(make_decimal(digits, places, int(power[1:]) if power else 0))
+            number = _parse_repeating_decimal(digits, decimals)
+        elif decimals or power:
+            number = _check_size(make_decimal(digits, decimals, int(power[1:]) if power else 0))
         else:
             number = parse_integer(digits)
-        self._emit("num", match.group(), number)
+        self._append_token("num", match.group(), number)
         return match.end()
 
+    def _first_of_several(self, integer_part: str, start: int) -> str:
+        r"""Return the first number if the matched digit groups are several numbers, else "".
 
-def _skip_argument(text: str, at: int) -> int:
-    match = _DROPPED_ARGUMENT.match(text, at)
-    return match.end() if match else at
+        "(12,102)" has two numbers: a comma in brackets separates values, unless another comma of
+        the text has a space. The base in "\log_2 256" is 2.
+        """
+        if "," in integer_part and self.bracket_depth:
+            follows_comma = self.text[max(start - 1, 0) : start] == ","
+            is_list = follows_comma or not self.has_spaced_commas
+            if is_list and _COMMA_GROUPS.match(integer_part):
+                return integer_part.split(",", 1)[0]
+        if " " in integer_part and "," not in integer_part:
+            is_script = bool(self.tokens) and self.tokens[-1].text in "_^"
+            if is_script:
+                return integer_part.split(" ", 1)[0]
+        return ""
+
+
+def _skip_argument(text: str, position: int) -> int:
+    """Return the position after a braced argument, or ``position`` if there is no argument."""
+    match = _DROPPED_ARGUMENT.match(text, position)
+    return match.end() if match else position
 
 
 def parse_integer(digits: str) -> Num:
-    """Return the integer ``digits``."""
+    """Return the integer with these digits.
+
+    Raises:
+        UnparsableAnswerError: The number has more than ``MAX_DIGITS`` digits.
+    """
     if len(digits) > MAX_DIGITS:
-        raise UnparsableAnswerError("number too long")
+        raise UnparsableAnswerError(f"a number has more than {MAX_DIGITS} digits")
     return Num(Fraction(int(digits)))
 
 
-def _parse_repeating_decimal(whole: str, places: str) -> Num:
-    """Read ``0.1666...``: if its digits end in a cycle seen twice, that goes on for ever."""
-    for length in range(1, len(places) // 2 + 1):
-        cycle = places[-length:]
-        seen = 1
-        while places[: len(places) - seen * length].endswith(cycle):
-            seen += 1
-        if seen >= 2:
-            return make_repeating_decimal(whole, places[: len(places) - seen * length], cycle)
-    return _check_size(make_decimal(whole, places))
+def _parse_repeating_decimal(integer_part: str, decimals: str) -> Num:
+    """Read the digits of ``0.1666...``; a cycle that occurs twice at the end repeats for ever."""
+    for length in range(1, len(decimals) // 2 + 1):
+        cycle = decimals[-length:]
+        repetitions = 1
+        while decimals[: len(decimals) - repetitions * length].endswith(cycle):
+            repetitions += 1
+        if repetitions >= 2:
+            prefix = decimals[: len(decimals) - repetitions * length]
+            return make_repeating_decimal(integer_part, prefix, cycle)
+    return _check_size(make_decimal(integer_part, decimals))
 
 
 def _check_size(number: Num | None) -> Num:
+    """Return ``number``; None is a number out of bounds and raises an error."""
     if number is None:
-        raise UnparsableAnswerError("exponent too large")
+        raise UnparsableAnswerError("the exponent of a number is too large")
     return number
