@@ -1,4 +1,4 @@
-"""Training problems held against benchmarks: a report, and the problems that are left."""
+"""Compare training problems with benchmark questions, and remove the problems that overlap."""
 
 from __future__ import annotations
 
@@ -26,53 +26,70 @@ from fsdpo_data.problems.load import files_revision, load_problems
 from fsdpo_data.problems.overlap import MIN_OVERLAP, NGRAM_SIZE, LocatedQuestion, overlaps
 from fsdpo_data.problems.row_formats import PROBLEM_FORMATS
 
-#: Fields that make up a question; also those of SVAMP and AddSub as first published.
-_QUESTIONS = (("Body", "Question"), ("sQuestion",), *(form.question for form in PROBLEM_FORMATS))
-_ANSWERS = ("answer", "gold_answer", "ground_truth_answer", "Answer", "lSolutions", "target")
+log = logging.getLogger(__name__)
+
+#: Fields that form a question, also in the original files of SVAMP and AddSub.
+_QUESTION_FIELDS = (
+    ("Body", "Question"),
+    ("sQuestion",),
+    *(problem_format.question for problem_format in PROBLEM_FORMATS),
+)
+_ANSWER_FIELDS = (
+    "answer",
+    "gold_answer",
+    "ground_truth_answer",
+    "Answer",
+    "lSolutions",
+    "target",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkQuestions:
-    """What training problems are held against."""
+    """The questions of one benchmark."""
 
-    name: str
+    name: str  #: Name of the benchmark.
     revision: str  #: ``sha256:…`` of its files.
-    questions: Sequence[LocatedQuestion]
+    questions: Sequence[LocatedQuestion]  #: All questions, with their gold answers.
 
 
 @dataclass(frozen=True, slots=True)
 class OverlapReport:
-    """What was found."""
+    """The overlaps of training problems with benchmark questions."""
 
-    problems: Sequence[Problem]
-    benchmarks: Sequence[BenchmarkQuestions]
+    problems: Sequence[Problem]  #: The training problems.
+    benchmarks: Sequence[BenchmarkQuestions]  #: The benchmarks, in the order of the options.
     pairs: pl.DataFrame  #: Result of :func:`~.problems.overlap.overlaps`, over all benchmarks.
     ngram: int  #: Words per n-gram.
-    overlap: float  #: Smallest overlap at which a pair counts.
+    overlap: float  #: Minimum overlap of a contaminated problem.
 
     @property
     def clean_problems(self) -> list[Problem]:
-        """Return the problems that occur in no benchmark."""
-        hit = set(self.pairs["training"])
-        return [problem for i, problem in enumerate(self.problems) if i not in hit]
+        """The problems that do not overlap with any benchmark."""
+        contaminated = set(self.pairs["training"])
+        return [problem for index, problem in enumerate(self.problems) if index not in contaminated]
 
     def counts(self) -> list[dict[str, Any]]:
-        """Return of each benchmark how many questions are hit, and by how many problems."""
-        told = []
-        for each in self.benchmarks:
-            rows = [row for row in self._rows() if row["benchmark"] == each.name]
-            counts = {
-                "matched_questions": len({row["row"] for row in rows}),
-                "problems": len({row["problem_id"] for row in rows}),
-                "exact_questions": len({row["row"] for row in rows if row["same"]}),
-                "same_answer": len({row["row"] for row in rows if row["same_answer"]}),
-            }
-            what = {"name": each.name, "revision": each.revision, "questions": len(each.questions)}
-            told.append(what | counts)
-        return told
+        """Return for each benchmark the numbers of overlapping questions and problems."""
+        benchmark_counts = []
+        rows = list(self._rows())
+        for benchmark in self.benchmarks:
+            own_rows = [row for row in rows if row["benchmark"] == benchmark.name]
+            benchmark_counts.append(
+                {
+                    "name": benchmark.name,
+                    "revision": benchmark.revision,
+                    "questions": len(benchmark.questions),
+                    "matched_questions": len({row["row"] for row in own_rows}),
+                    "problems": len({row["problem_id"] for row in own_rows}),
+                    "exact_questions": len({row["row"] for row in own_rows if row["same"]}),
+                    "same_answer": len({row["row"] for row in own_rows if row["same_answer"]}),
+                }
+            )
+        return benchmark_counts
 
     def summary(self) -> dict[str, Any]:
-        """Return what the manifest of a dataset says of its problems, as JSON values."""
+        """Return the section of a dataset's manifest, as JSON values."""
         return {
             "ngram": self.ngram,
             "overlap": self.overlap,
@@ -82,42 +99,54 @@ class OverlapReport:
         }
 
     def to_json_values(self) -> dict[str, Any]:
-        """Return the summary, then every pair with both questions, as JSON values."""
+        """Return the summary and all pairs with both questions, as JSON values."""
         return {**self.summary(), "pairs": list(self._rows())}
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        texts = [text for each in self.benchmarks for text in each.questions]
+        """Yield the pairs as JSON values."""
+        questions = _all_questions(self.benchmarks)
         for pair in self.pairs.iter_rows(named=True):
-            problem, text = self.problems[pair["training"]], texts[pair["benchmark"]]
+            problem = self.problems[pair["training"]]
+            question = questions[pair["benchmark"]]
             yield {
                 "problem_id": problem.id,
-                "benchmark": text.where,
-                "row": text.row,
+                "benchmark": question.where,
+                "row": question.row,
                 "same": pair["same"],
                 "overlap": round(pair["share"], 4),
                 "same_answer": pair["same_answer"],
                 "question": problem.question,
-                "benchmark_question": text.question,
+                "benchmark_question": question.question,
             }
+
+
+def _all_questions(benchmarks: Sequence[BenchmarkQuestions]) -> list[LocatedQuestion]:
+    """Return the questions of all benchmarks; pairs refer to their positions in this list."""
+    return [question for benchmark in benchmarks for question in benchmark.questions]
 
 
 @dataclass(frozen=True)
 class DecontaminateStage(Stage):
-    """Writes into a dataset's manifest and card which of its problems occur in benchmarks."""
+    """Writes the overlaps of a dataset's problems with benchmarks into its manifest and card."""
 
     spec_key = "decontaminate"
 
-    report: OverlapReport
+    report: OverlapReport  #: The overlaps of the dataset's problems.
 
     def spec(self) -> Mapping[str, Any]:
-        """Return what the problems were held against, and how."""
-        against = [
-            {"name": each.name, "revision": each.revision} for each in self.report.benchmarks
+        """Return the benchmarks and the parameters of the comparison."""
+        benchmarks = [
+            {"name": benchmark.name, "revision": benchmark.revision}
+            for benchmark in self.report.benchmarks
         ]
-        return {"ngram": self.report.ngram, "overlap": self.report.overlap, "benchmarks": against}
+        return {
+            "ngram": self.report.ngram,
+            "overlap": self.report.overlap,
+            "benchmarks": benchmarks,
+        }
 
     def run(self, draft: DatasetDraft) -> None:
-        """Record the result; no row changes."""
+        """Record the overlaps in the manifest; the rows do not change."""
         draft.manifest.contamination = manifest_sections.ContaminationStats.model_validate(
             self.report.summary()
         )
@@ -127,7 +156,7 @@ def read_sealed_problems(root: Path) -> list[Problem]:
     """Return the problems of a sealed dataset.
 
     Raises:
-        SchemaError: if there is none in ``root``, or its problems are not what was sealed.
+        SchemaError: if ``root`` is not a sealed dataset, or its problems were changed.
     """
     manifest = read_manifest(root)
     check_files(root, manifest.config_files("problems"))
@@ -145,84 +174,117 @@ def find_overlaps(
 ) -> OverlapReport:
     """Compare problems with the questions of benchmarks.
 
-    ``names`` are ``FILE`` or ``NAME=FILE``, a file or directory, read whole whatever split it is
-    of; ``n`` the words of a run, ``share`` the overlap from which a problem counts as contaminated.
+    Args:
+        problems: The training problems.
+        against: Benchmarks as ``FILE`` or ``NAME=FILE``. A file or directory is read completely,
+            with all its splits.
+        ngram: Words per n-gram.
+        overlap: Minimum fraction of common n-grams of a contaminated problem.
 
     Raises:
-        InputError: if a number makes no sense, a file has no question, or two benchmarks have one
-            name.
+        InputError: if ``ngram`` or ``overlap`` is out of range, a file has no question, or two
+            benchmarks have the same name.
     """
     if ngram < 2 or not 0 < overlap <= 1:
-        raise InputError(f"n = {ngram}, share = {overlap}: expected 2 or more, and at most 1.")
+        raise InputError(
+            f"ngram = {ngram}, overlap = {overlap}: expected 2 or more words, and an overlap above "
+            "0 and at most 1."
+        )
     benchmarks = [read_benchmark(name) for name in against]
-    taken = [each.name for each in benchmarks]
-    twice = next((name for name in taken if taken.count(name) > 1), None)
-    if twice is not None:
-        raise InputError("two benchmarks have that name.", field="against", value=twice)
-    training = [LocatedQuestion(each.source, 0, each.question, each.answer) for each in problems]
-    texts = [text for each in benchmarks for text in each.questions]
-    found = overlaps(training, texts, ngram=ngram, min_overlap=overlap)
-    return OverlapReport(problems, benchmarks, found, ngram, overlap)
+    _check_unique_names(benchmarks)
+    training = [
+        LocatedQuestion(problem.source, 0, problem.question, problem.answer) for problem in problems
+    ]
+    questions = _all_questions(benchmarks)
+    pairs = overlaps(training, questions, ngram=ngram, min_overlap=overlap)
+    return OverlapReport(
+        problems=problems, benchmarks=benchmarks, pairs=pairs, ngram=ngram, overlap=overlap
+    )
+
+
+def _check_unique_names(benchmarks: Sequence[BenchmarkQuestions]) -> None:
+    """Raise an InputError if two benchmarks have the same name."""
+    names = [benchmark.name for benchmark in benchmarks]
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise InputError(
+            "two benchmarks have that name. Give one of them another name with `NAME=FILE`.",
+            field="against",
+            value=duplicate,
+        )
 
 
 def read_benchmark(text: str) -> BenchmarkQuestions:
-    """Read the questions of ``FILE`` or ``NAME=FILE``; rows without one are passed over.
+    """Read the questions of ``FILE`` or ``NAME=FILE``; rows without a question are ignored.
 
-    Without a name, it is the file's; for ``test.jsonl`` and the like, that of its folder. Folders
-    above are this machine's business.
+    The default name is the name of the file, or of its folder for ``test.jsonl`` and other splits.
+    The names of folders above belong to this machine and are not used.
 
     Raises:
-        InputError: if there is no question at all.
+        InputError: if no row has a question.
     """
     name, equals, path = text.partition("=")
-    unnamed = not equals or "/" in name  # a path may hold the sign too
-    files = data_files(text if unnamed else path, "test")
-    if unnamed:
-        path, whole = text, Path(text).expanduser().resolve()
-        of_folder = whole.stem in SPLITS and whole.parent != Path.home()
-        name = whole.parent.name if of_folder else whole.stem
-    texts = [found for file in files for found in _texts(file, name)]
-    if not texts:
+    is_unnamed = not equals or "/" in name  # a path may contain "=" too
+    if is_unnamed:
+        path = text
+    files = data_files(path, "test")
+    if is_unnamed:
+        absolute_path = Path(text).expanduser().resolve()
+        is_split = absolute_path.stem in SPLITS and absolute_path.parent != Path.home()
+        name = absolute_path.parent.name if is_split else absolute_path.stem
+    questions = [question for file in files for question in _read_questions(file, name)]
+    if not questions:
         raise InputError(f"{path}: no row has a question. Expected fields such as `question`.")
-    return BenchmarkQuestions(name, files_revision(files), texts)
+    return BenchmarkQuestions(name, files_revision(files), questions)
 
 
-def _texts(file: Path, name: str) -> Iterator[LocatedQuestion]:
+def _read_questions(file: Path, name: str) -> Iterator[LocatedQuestion]:
+    """Yield the questions of a file of the benchmark ``name``."""
     for record in read_records(file):
         fields = record.fields
         if isinstance(fields.get("question"), dict):  # PRM800K
             fields = fields["question"]
-        texts: Iterator[list[Any]] = ([fields.get(each) for each in some] for some in _QUESTIONS)
-        asked = (some for some in texts if all(isinstance(each, str) for each in some))
-        if question := " ".join(next(asked, [])):
+        question = _question(fields)
+        if question:
             yield LocatedQuestion(name, record.row_number, question, _answer(fields))
 
 
+def _question(fields: Mapping[str, Any]) -> str:
+    """Return the question of a row; or an empty string."""
+    for field_names in _QUESTION_FIELDS:
+        values = [fields.get(field_name) for field_name in field_names]
+        texts = [value for value in values if isinstance(value, str)]
+        if len(texts) == len(values):
+            return " ".join(texts)
+    return ""
+
+
 def _answer(fields: Mapping[str, Any]) -> str:
-    """Return the gold answer, out of its solution if it stands there; empty if there is none."""
-    value = next((fields[key] for key in _ANSWERS if fields.get(key) not in (None, "", [])), None)
-    if value is None:
-        return last_box_content(str(fields.get("solution", ""))) or ""
-    return str(value).rpartition("####")[2].strip()
+    """Return the gold answer of a row or of its solution, or an empty string."""
+    for field_name in _ANSWER_FIELDS:
+        value = fields.get(field_name)
+        if value not in (None, "", []):
+            return str(value).rpartition("####")[2].strip()
+    return last_box_content(str(fields.get("solution", ""))) or ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecontaminateOptions(Options):
-    """Find training problems that occur in benchmarks, and leave them out.
+    """Find training problems that overlap with benchmark questions, and remove them.
 
-    A question is the same if only white space or case differs; else it overlaps by its common
-    runs of words. Whether the gold answers agree is told beside it.
+    Questions are identical if they differ only in white space and case. Otherwise the overlap is
+    the fraction of common n-grams. The report also compares the gold answers.
 
     Attributes:
-        problems: Training problems, as `build --problems` takes them, or a sealed dataset.
+        problems: Training problems, as for `build --problems`, or a sealed dataset.
         against: File or directory of a benchmark; may be given several times.
-        report: Write every pair here, as JSON.
-        write_clean: Write the problems that are left here, as JSON lines.
-        out: Write the dataset here, with the result in its manifest and card.
-        resume: Go on with the run in `out`.
+        report: JSON file for all overlapping pairs.
+        write_clean: JSON-lines file for the problems without overlap.
+        out: Directory of a new dataset, with the overlaps in its manifest and card.
+        resume: Continue the run in `out`.
         split: Split of the training problems.
-        ngram: Words of a run.
-        overlap: Share of common runs that counts.
+        ngram: Number of consecutive words in an n-gram.
+        overlap: Minimum fraction of common n-grams of a contaminated problem.
     """
 
     problems: Annotated[Sequence[str], Option(positional=True)] = field(kw_only=False)
@@ -237,40 +299,62 @@ class DecontaminateOptions(Options):
 
 
 def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> OverlapReport:
-    """Hold problems against benchmarks, and write what was asked for.
+    """Compare problems with benchmarks, and write the files that the options name.
 
     Raises:
-        InputError: if there are several datasets to write to one directory, or no question.
+        InputError: if ``out`` is given for several sources, an output is also an input, or a
+            benchmark has no question.
         StoreError: if the disk fails.
     """
-    named = (*options.problems, *options.against)
-    read = {Path(p).resolve() for each in named for p in (each, each.partition("=")[2] or each)}
-    for name in ("report", "write_clean"):
-        file = Path(getattr(options, name) or "").resolve()
-        if file.is_file() and read & {file, *file.parents}:
-            raise options.field_error(name, "it is among what is read. Choose a new file.")
-    if options.out is None:
-        loaded = load_problems(options.problems, split=options.split)
-        training, aside = loaded.problems, loaded.quarantined
-        left_out = [f"{len(aside):,} rows are left out; first, {aside[0].reason}"] if aside else []
-        for warning in (*loaded.warnings, *left_out):
-            logging.getLogger(__name__).warning(warning)
-    elif len(options.problems) == 1:
-        training = read_sealed_problems(Path(options.problems[0]))
-    else:
-        told = f"one sealed dataset is written there, got {len(options.problems)} sources."
-        raise options.field_error("out", told)
-    found = find_overlaps(training, options.against, ngram=options.ngram, overlap=options.overlap)
+    _check_outputs(options)
+    problems = _training_problems(options)
+    report = find_overlaps(problems, options.against, ngram=options.ngram, overlap=options.overlap)
     if options.report is not None:
-        write_text(
-            Path(options.report),
-            json.dumps(found.to_json_values(), indent=2, ensure_ascii=False) + "\n",
-        )
+        text = json.dumps(report.to_json_values(), indent=2, ensure_ascii=False)
+        write_text(Path(options.report), text + "\n")
     if options.write_clean is not None:
-        rows = (json.dumps(each.to_row(), ensure_ascii=False) for each in found.clean_problems)
-        write_text(Path(options.write_clean), "".join(row + "\n" for row in rows))
+        lines = [
+            json.dumps(problem.to_row(), ensure_ascii=False) + "\n"
+            for problem in report.clean_problems
+        ]
+        write_text(Path(options.write_clean), "".join(lines))
     if options.out is not None:
-        stages = [DecontaminateStage(found)]
-        source, out = Path(options.problems[0]), Path(options.out)
-        derive_dataset(source, out, stages, resume=options.resume, progress=progress)
-    return found
+        derive_dataset(
+            Path(options.problems[0]),
+            Path(options.out),
+            [DecontaminateStage(report)],
+            resume=options.resume,
+            progress=progress,
+        )
+    return report
+
+
+def _check_outputs(options: DecontaminateOptions) -> None:
+    """Raise an InputError for an output file that is also an input."""
+    inputs = set()
+    for name in (*options.problems, *options.against):
+        path = name.partition("=")[2] or name  # `NAME=FILE`, or a path that contains "="
+        inputs |= {Path(name).resolve(), Path(path).resolve()}
+    for option in ("report", "write_clean"):
+        file = Path(getattr(options, option) or "").resolve()
+        if file.is_file() and inputs & {file, *file.parents}:
+            raise options.field_error(option, "the file is also an input. Choose a new file.")
+
+
+def _training_problems(options: DecontaminateOptions) -> Sequence[Problem]:
+    """Return the problems to compare; with ``out`` they come from one sealed dataset."""
+    if options.out is not None:
+        if len(options.problems) != 1:
+            raise options.field_error(
+                "out",
+                f"the new dataset needs one sealed dataset as its source, got "
+                f"{len(options.problems)} sources. Give one, or remove `out`.",
+            )
+        return read_sealed_problems(Path(options.problems[0]))
+    source = load_problems(options.problems, split=options.split)
+    for warning in source.warnings:
+        log.warning(warning)
+    if source.quarantined:
+        first_reason = source.quarantined[0].reason
+        log.warning(f"{len(source.quarantined):,} rows are not used; first, {first_reason}")
+    return source.problems

@@ -130,7 +130,13 @@ class GradeStage(Stage):
         make_grader = partial(get_grader, self.grader)
         with open_grader(make_grader, manifest.rows.solutions, self.workers) as grader:
             grade = partial(grade_responses, grader, grade_thinking=self.grade_thinking)
-            regrade = partial(regrade_table, golds, grade, tally, outcome_changes)
+            regrade = partial(
+                regrade_table,
+                golds=golds,
+                grade=grade,
+                tally=tally,
+                outcome_changes=outcome_changes,
+            )
             draft.rewrite_config("solutions", "grade", regrade)
         draft.drop_pairs()
         manifest.spec.grader = self.grader
@@ -158,11 +164,12 @@ def gold_answers(files: list[Path]) -> dict[str, str]:
 
 
 def regrade_table(
+    table: pa.Table,
+    *,
     golds: Mapping[str, str],
     grade: Callable[[Sequence[GradingInput]], list[Verdict]],
     tally: Tally,
     outcome_changes: Counter[tuple[str, str]],
-    table: pa.Table,
 ) -> pa.Table:
     """Return the solutions of a file with new verdicts and labels.
 
@@ -170,19 +177,7 @@ def regrade_table(
     ``outcome_changes``.
     """
     solutions = [Solution(**row) for row in table.to_pylist()]
-    responses = []
-    for solution in solutions:
-        text = solution.text
-        has_thinking = solution.thinking_closed is not None
-        responses.append(
-            GradingInput(
-                gold=golds[solution.problem_id],
-                thinking=find_thinking(solution.prompt, text, has_separate_reasoning=has_thinking),
-                text=text,
-                finish_reason=solution.finish_reason,
-            )
-        )
-    verdicts = grade(responses)
+    verdicts = grade([_stored_response(solution, golds) for solution in solutions])
     graded_solutions = list(zip(solutions, verdicts, strict=True))
     outcome_changes.update(
         (solution.outcome, verdict.status) for solution, verdict in graded_solutions
@@ -203,6 +198,18 @@ def regrade_table(
         for solution, verdict in graded_solutions
     ]
     return to_table("solutions", regraded)
+
+
+def _stored_response(solution: Solution, golds: Mapping[str, str]) -> GradingInput:
+    """Return the grader's input for a solution of a sealed dataset."""
+    text = solution.text
+    has_thinking = solution.thinking_closed is not None
+    return GradingInput(
+        gold=golds[solution.problem_id],
+        thinking=find_thinking(solution.prompt, text, has_separate_reasoning=has_thinking),
+        text=text,
+        finish_reason=solution.finish_reason,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
-"""Other people's outputs as a sealed dataset: nothing is sampled, all else is as in a build.
+"""Turn responses that another program recorded into a sealed dataset.
 
-A file is read once, row by row. What it says goes to a file that has no name and that nobody sees,
-one line for each response, so samples of a problem may stand anywhere, and none stays in memory.
+Nothing is sampled; all other stages are the same as in a build. Files are read once, row by row.
+Responses go to an unnamed temporary file, one per line. Samples of a problem may therefore be
+anywhere in the input, and memory holds only their positions.
 """
 
 import tempfile
@@ -9,7 +10,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, NamedTuple
 
 import orjson
 
@@ -38,253 +39,314 @@ from fsdpo_data.problems.row_formats import UnusableRowError, check_encodable
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build
 from fsdpo_data.steps.segment import segmenter_name
 
-_OUTPUTS = "Outputs"
+_OUTPUTS_PANEL = "Outputs"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOutputsOptions(DeclaredSampling, Options):
-    """Make a sealed dataset of what a model has written elsewhere.
+    """Turn responses that another program recorded into a sealed dataset.
 
     Attributes:
-        file: JSON lines, JSON, parquet or CSV; of outputs a directory or pattern, too.
-        out: A new directory.
-        template: Prompt template of the problems, in place of what the rows say.
-        problems: Where the rows have no gold answers: problems as `build` takes them, matched by
-            their question, or by a prompt that ends on it.
-        requests: What a batch was asked, matched by `custom_id`.
-        series: Which of several models in the file.
-        model_name: Who wrote the outputs, in your words.
+        file: JSON lines, JSON, parquet or CSV file. For outputs also a directory or a pattern.
+        out: Directory of the new dataset.
+        template: Prompt template of the problems. It replaces the prompts in the rows.
+        problems: Problems with gold answers, as for `build`, for rows without them. A row matches
+            by its question, or by a prompt that ends with the question.
+        requests: File with the requests of a batch, matched by `custom_id`.
+        series: The model to import, if the file contains several models.
+        model_name: Name of the model that wrote the outputs.
         split: Split of the problems.
-        temperature: That of the sampling.
-        top_p: Nucleus mass of the sampling.
-        max_tokens: Tokens per solution that the sampling allowed.
-        segmenter: How solutions are cut into steps, as for `build`.
-        grade_thinking: Thinking that never ends holds the answer that it marks.
-        workers: Processes that grade.
-        resume: Go on with the run in `out`.
+        temperature: Sampling temperature of the outputs.
+        top_p: Probability mass of nucleus sampling of the outputs.
+        max_tokens: Maximum number of tokens per solution in the sampling of the outputs.
+        segmenter: Rule that splits solutions into steps, as for `build`.
+        grade_thinking: If a solution has no text after its thinking, grade the answer that the
+            thinking marks, for example in a box. By default such a solution has no answer.
+        workers: Number of processes that grade.
+        resume: Continue the run in `out`.
     """
 
     file: Annotated[str | Path, Option(positional=True)]
     out: str | Path
-    template: Annotated[str | None, Option(default_text="as asked, else the question")] = None
-    problems: Annotated[Sequence[str], Option(panel=_OUTPUTS)] = ()
-    requests: Annotated[Path | None, Option(panel=_OUTPUTS)] = None
-    series: Annotated[str | None, Option(panel=_OUTPUTS)] = None
-    model_name: Annotated[str | None, Option(panel=_OUTPUTS, default_text="as stated")] = None
-    split: Annotated[str, Option(panel=_OUTPUTS)] = "train"
-    temperature: Annotated[float | None, Option(panel=_OUTPUTS, default_text=UNKNOWN)] = None
-    top_p: Annotated[float | None, Option(panel=_OUTPUTS, default_text=UNKNOWN)] = None
-    max_tokens: Annotated[int | None, Option(panel=_OUTPUTS, default_text=UNKNOWN)] = None
-    segmenter: Annotated[str, Option(panel=_OUTPUTS)] = "auto"
-    grade_thinking: Annotated[bool, Option(panel=_OUTPUTS)] = False
+    template: Annotated[
+        str | None, Option(default_text="the recorded prompt, or the question alone")
+    ] = None
+    problems: Annotated[Sequence[str], Option(panel=_OUTPUTS_PANEL)] = ()
+    requests: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL)] = None
+    series: Annotated[str | None, Option(panel=_OUTPUTS_PANEL)] = None
+    model_name: Annotated[
+        str | None, Option(panel=_OUTPUTS_PANEL, default_text="the name in the file")
+    ] = None
+    split: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = "train"
+    temperature: Annotated[float | None, Option(panel=_OUTPUTS_PANEL, default_text=UNKNOWN)] = None
+    top_p: Annotated[float | None, Option(panel=_OUTPUTS_PANEL, default_text=UNKNOWN)] = None
+    max_tokens: Annotated[int | None, Option(panel=_OUTPUTS_PANEL, default_text=UNKNOWN)] = None
+    segmenter: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = "auto"
+    grade_thinking: Annotated[bool, Option(panel=_OUTPUTS_PANEL)] = False
     workers: Workers = None
     resume: Resume = False
 
 
 def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path, Manifest]:
-    """Read outputs of a known form, then segment, grade, label and seal them.
+    """Read recorded outputs, then segment, grade, label and seal them.
 
-    Problems have as many samples as the file has of each; the manifest's ``n`` is the most.
+    A problem has as many samples as the file has responses to it. The manifest's ``n`` is the
+    maximum over the problems.
 
     Returns:
         The directory of the dataset, and its manifest.
 
     Raises:
-        InputError: if nothing can be read, or the file holds several models and none is named.
-        RunMismatchError: if ``out`` holds another run.
+        InputError: if no row is readable, or the file has several models and ``series`` is missing.
+        RunMismatchError: if ``out`` contains another run.
         StoreError: if the disk fails.
     """
-    files, out = data_files(str(options.file), options.split), Path(options.out)
+    files = data_files(str(options.file), options.split)
+    out = Path(options.out)
     segmenter = segmenter_name(options.segmenter)
     with store_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
     with store_errors(out.parent), tempfile.TemporaryFile(dir=out.parent) as spool:
-        reading = _OutputReader(options, spool)
+        reader = _OutputReader(options, spool)
         for file in files:
-            reading.add(file)
-        if not reading.problems:
-            first = f" First: {reading.aside[0].reason}." if reading.aside else ""
-            of = f" of {options.series}" if options.series else ""
-            raise InputError(f"{options.file}: no outputs{of} in it.{first}")
-        revision = files_revision(files)
-        spec = BuildSpec(
-            model=ModelRef(options.model_name or reading.model(), revision),
-            sources=tuple(reading.known.refs)
-            or (SourceRef(Path(options.file).name, revision, options.split),),
-            template=reading.template,
-            sampling=SamplingSpec(n=reading.replay.most, **options.declared_sampling),
-            engine={"name": "outputs", "dtype": UNKNOWN},
-            segmenter=segmenter,
-            grader=get_grader().version,
-            unknown_fields=options.undeclared_fields,
-            grade_thinking=options.grade_thinking,
-        )
-        source = ProblemSet(reading.problems, list(spec.sources), reading.aside)
+            reader.add(file)
+        if not reader.problems:
+            raise InputError(_no_outputs_message(options, reader))
+        spec = _build_spec(options, reader, files, segmenter)
+        source = ProblemSet(reader.problems, list(spec.sources), reader.quarantined)
         job = BuildJob(
-            spec,
-            source,
-            lambda: reading.replay,
+            spec=spec,
+            source=source,
+            make_sampler=lambda: reader.sampler,
             workers=options.workers,
-            render_prompt=reading.prompt,
+            render_prompt=reader.recorded_prompt,
         )
         return out, build(job, out, resume=options.resume, progress=progress)
 
 
+def _no_outputs_message(options: ImportOutputsOptions, reader: "_OutputReader") -> str:
+    """Return the error message for files without a usable response."""
+    series = f" of {options.series}" if options.series else ""
+    message = f"{options.file}: the file contains no outputs{series}."
+    if reader.quarantined:
+        message += f" First problem: {reader.quarantined[0].reason}."
+    return message
+
+
+def _build_spec(
+    options: ImportOutputsOptions, reader: "_OutputReader", files: Sequence[Path], segmenter: str
+) -> BuildSpec:
+    """Return the spec of the dataset, after all files are read."""
+    revision = files_revision(files)
+    outputs_source = SourceRef(Path(options.file).name, revision, options.split)
+    return BuildSpec(
+        model=ModelRef(options.model_name or reader.model_name(), revision),
+        sources=tuple(reader.gold_problems.refs) or (outputs_source,),
+        template=reader.template,
+        sampling=SamplingSpec(n=reader.sampler.max_samples, **options.declared_sampling),
+        engine={"name": "outputs", "dtype": UNKNOWN},
+        segmenter=segmenter,
+        grader=get_grader().version,
+        unknown_fields=options.undeclared_fields,
+        grade_thinking=options.grade_thinking,
+    )
+
+
 class _SpooledSampler(BaseReplaySampler):
-    """Completions by prompt, in the order in which they came."""
+    """Replays completions from a temporary file, by prompt, in the order of the input."""
 
     model = ModelRef("outputs", "")
 
     def __init__(self, spool: IO[bytes]) -> None:
         self._spool = spool
-        self._places: dict[bytes, array[int]] = {}
+        self._offsets: dict[bytes, array[int]] = {}  # of the completions, by prompt
 
     @property
-    def most(self) -> int:
-        """The most completions of one prompt; 1 if there is none."""
-        return max(map(len, self._places.values()), default=1)
+    def max_samples(self) -> int:
+        """The maximum number of completions of one prompt; 1 if there are no completions."""
+        return max(map(len, self._offsets.values()), default=1)
 
     def add(self, prompt: str, completion: Completion) -> None:
-        place = self.write(asdict(completion))
-        self._places.setdefault(text_key(prompt), array("Q")).append(place)
+        """Store a completion of a prompt."""
+        offset = self.write(asdict(completion))
+        self._offsets.setdefault(text_key(prompt), array("Q")).append(offset)
 
     def _replay(self, prompt: str, n: int) -> list[Completion]:
-        return [Completion(**self.read(each)) for each in self._places[text_key(prompt)][:n]]
+        offsets = self._offsets[text_key(prompt)][:n]
+        return [Completion(**self.read(offset)) for offset in offsets]
 
     def write(self, record: Mapping[str, Any]) -> int:
-        """Put a record away; return where."""
-        place = self._spool.seek(0, 2)
+        """Append a record to the file; return its offset."""
+        offset = self._spool.seek(0, 2)
         self._spool.write(encode_line(record))
-        return place
+        return offset
 
-    def read(self, place: int) -> Any:
-        """Return the record that was put there."""
-        self._spool.seek(place)
+    def read(self, offset: int) -> Any:
+        """Return the record at an offset."""
+        self._spool.seek(offset)
         return orjson.loads(self._spool.readline())
 
 
+class _SpooledPrompt(NamedTuple):
+    """The prompt of a problem, which is in the temporary file."""
+
+    key: bytes  #: Digest of the prompt.
+    offset: int  #: Offset of its record.
+
+
 class _OutputReader:
-    """What files of outputs hold, as far as it is read."""
+    """Reads files of outputs into problems, prompts and completions."""
 
     def __init__(self, options: ImportOutputsOptions, spool: IO[bytes]) -> None:
-        self.options, self.replay = options, _SpooledSampler(spool)
+        self.options = options
+        self.sampler = _SpooledSampler(spool)
         self.template = get_template(options.template) if options.template else RECORDED_TEMPLATE
-        named, split = options.problems, options.split
-        #: Problems with golds, where the rows have none.
-        self.known = load_problems(named, split=split) if named else ProblemSet()
+        #: Problems with gold answers, for rows without them.
+        self.gold_problems = ProblemSet()
+        if options.problems:
+            self.gold_problems = load_problems(options.problems, split=options.split)
         self.problems: list[Problem] = []
-        self.aside = [*self.known.quarantined]
-        golds: dict[str, dict[str, Problem]] = {}
-        for each in self.known.problems:
-            golds.setdefault(question_key(each.question), {})[each.answer] = each
-        # Of problems that differ in their golds alone nobody can say which was asked.
-        self._golds = {key: found.popitem()[1] for key, found in golds.items() if len(found) == 1}
-        self._problem_of_prompt: dict[bytes, Problem] = {}  # by prompt
-        self._prompt_of_problem: dict[
-            str, tuple[bytes, int]
-        ] = {}  # prompt of a problem, and where it stands
-        self._models: dict[str, None] = {}
+        self.quarantined = [*self.gold_problems.quarantined]
+        self._problem_of_question = _unambiguous_problems(self.gold_problems.problems)
+        self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
+        self._prompt_of_problem: dict[str, _SpooledPrompt] = {}  # by problem id
+        self._models: dict[str, None] = {}  # a set that keeps the order
         self._documents: set[str] = set()
-        self._requests = self._read_requests(options.requests) if options.requests else {}
+        self._request_offsets = self._read_requests(options.requests) if options.requests else {}
 
     def _read_requests(self, file: Path) -> dict[str, int]:
-        """Put away what was asked, by the name of the request."""
-        found: dict[str, int] = {}
+        """Store the prompts of requests; return their offsets by ``custom_id``."""
+        offsets: dict[str, int] = {}
         for record in read_records(file):
             name = str(record.fields.get("custom_id"))
             try:
-                if name in found:
+                if name in offsets:
                     raise KeyError(name)
-                found[name] = self.replay.write({"prompt": _prompt_of(record.fields["body"])})
+                prompt = _request_prompt(record.fields["body"])
             except (KeyError, TypeError, AttributeError, IndexError):
-                told = (
-                    f"row {record.row_number} is no request of a batch, or the second of its name. "
-                )
-                told += "Expected `custom_id` and `body`."
-                raise self.options.field_error("requests", told) from None
-        return found
+                raise self.options.field_error(
+                    "requests",
+                    f"row {record.row_number} is not a request of a batch, or repeats the name of "
+                    "another request. Expected a unique `custom_id`, and a `body`.",
+                ) from None
+            offsets[name] = self.sampler.write({"prompt": prompt})
+        return offsets
 
     def add(self, file: Path) -> None:
-        """Read a file; rows that are no outputs are set aside."""
+        """Read a file; rows that are not outputs are quarantined."""
         for record in read_records(file):
-            form = find_format(record.fields)
+            response_format = find_format(record.fields)
             try:
-                if record.error or form is None:
+                if record.error or response_format is None:
                     raise UnusableRowError(record.error or unknown_format_message(record.fields))
-                if (document := form.key(record.fields)) not in self._documents:
-                    for each in form.read(record):
-                        self._keep(file, each)
+                document = response_format.key(record.fields)
+                if document not in self._documents:
+                    for response in response_format.read(record):
+                        self._add_response(file, response)
                 if document:
                     self._documents.add(document)
             except UnusableRowError as reason:
-                self.aside.append(quarantine_row(str(file), record, str(reason)))
+                self.quarantined.append(quarantine_row(str(file), record, str(reason)))
 
-    def _keep(self, file: Path, each: RecordedResponse) -> None:
-        if self.options.series not in (None, each.model):
+    def _add_response(self, file: Path, response: RecordedResponse) -> None:
+        """Store a response, its problem and its prompt; UnusableRowError if they do not match."""
+        if self.options.series not in (None, response.model):
             return
-        prompt = each.prompt
-        if each.request:
-            if each.request not in self._requests:
-                raise UnusableRowError(
-                    f"no request {each.request!r}: name their file by `requests`"
-                )
-            prompt = self.replay.read(self._requests[each.request])["prompt"]
-        problem = self._problem(file, each, prompt)
+        prompt = self._request_prompt(response) if response.request else response.prompt
+        problem = self._find_problem(file, response, prompt)
         if self.options.template or not prompt:
             prompt = self.template.render(problem.question)
         prompt = replace_surrogates(prompt)
         key = text_key(prompt)
         if self._problem_of_prompt.setdefault(key, problem).id != problem.id:
-            raise UnusableRowError("another problem was asked in the same words")
+            raise UnusableRowError("another problem has the same prompt")
         if problem.id not in self._prompt_of_problem:
-            self._prompt_of_problem[problem.id] = key, self.replay.write({"prompt": prompt})
+            offset = self.sampler.write({"prompt": prompt})
+            self._prompt_of_problem[problem.id] = _SpooledPrompt(key, offset)
             self.problems.append(problem)
-        elif self._prompt_of_problem[problem.id][0] != key:
-            raise UnusableRowError("asked in other words than in a row before")
-        self._models[each.model] = None
-        told = Completion(
-            each.response, each.finish_reason, each.n_tokens, reasoning=each.reasoning
+        elif self._prompt_of_problem[problem.id].key != key:
+            raise UnusableRowError("the problem has another prompt in an earlier row")
+        self._models[response.model] = None
+        completion = Completion(
+            response.response,
+            response.finish_reason,
+            response.n_tokens,
+            reasoning=response.reasoning,
         )
-        self.replay.add(prompt, told)
+        self.sampler.add(prompt, completion)
 
-    def _problem(self, file: Path, each: RecordedResponse, prompt: str) -> Problem:
-        if self._golds:
-            return self._golds.get(question_key(each.question)) or self._ends_on(prompt)
-        for name, value in (("question", each.question or prompt), ("gold", each.gold)):
+    def _request_prompt(self, response: RecordedResponse) -> str:
+        """Return the prompt of the request that a response answers."""
+        if response.request not in self._request_offsets:
+            raise UnusableRowError(
+                f"no request {response.request!r}: give the file of requests with `requests`"
+            )
+        return str(self.sampler.read(self._request_offsets[response.request])["prompt"])
+
+    def _find_problem(self, file: Path, response: RecordedResponse, prompt: str) -> Problem:
+        """Return the problem of a response, from the given problems or from the row itself."""
+        if self._problem_of_question:
+            problem = self._problem_of_question.get(question_key(response.question))
+            return problem or self._find_problem_by_prompt(prompt)
+        question = response.question or prompt
+        for name, value in (("question", question), ("gold", response.gold)):
             if not value.strip():
-                raise UnusableRowError(f"the {name} is missing: name the problems by `problems`")
-        source, split = file.stem, self.options.split
-        return check_encodable(Problem(each.question or prompt, each.gold, source, split))
+                raise UnusableRowError(f"the {name} is missing: give the problems with `problems`")
+        return check_encodable(
+            Problem(question, response.gold, source=file.stem, split=self.options.split)
+        )
 
-    def _ends_on(self, prompt: str) -> Problem:
-        """Return the problem whose question is the last in a prompt; examples stand before it."""
-        if found := self._problem_of_prompt.get(text_key(prompt)):
-            return found
-        asked = question_key(prompt)
-        ends = [
-            (asked.rfind(question) + len(question), len(question), question)
-            for question in self._golds
-            if question in asked
+    def _find_problem_by_prompt(self, prompt: str) -> Problem:
+        """Return the problem whose question is last in a prompt; few-shot examples come first."""
+        problem = self._problem_of_prompt.get(text_key(prompt))
+        if problem is not None:
+            return problem
+        prompt_key = question_key(prompt)
+        matches = [
+            (prompt_key.rfind(question) + len(question), len(question), question)
+            for question in self._problem_of_question
+            if question in prompt_key
         ]
-        if not ends:
-            raise UnusableRowError("its question is that of no problem, or of several")
-        return self._golds[max(ends)[2]]
+        if not matches:
+            raise UnusableRowError("the question matches no problem, or several")
+        # The match that ends last, and the longest of the matches that end there.
+        _, _, question = max(matches)
+        return self._problem_of_question[question]
 
-    def prompt(self, problem: Problem) -> str:
-        """Return what a problem was asked as."""
-        return str(self.replay.read(self._prompt_of_problem[problem.id][1])["prompt"])
+    def recorded_prompt(self, problem: Problem) -> str:
+        """Return the prompt of a problem."""
+        offset = self._prompt_of_problem[problem.id].offset
+        return str(self.sampler.read(offset)["prompt"])
 
-    def model(self) -> str:
-        """Return the model that the rows name; InputError if they name several."""
+    def model_name(self) -> str:
+        """Return the name of the model in the rows; InputError if they name several."""
         if len(self._models) > 1:
-            told = f"several models: choose one by `series={next(filter(None, self._models))}`."
-            raise self.options.field_error("file", told)
+            first_model = next(filter(None, self._models))
+            raise self.options.field_error(
+                "file", f"the file has several models: choose one with `series={first_model}`."
+            )
         return next(iter(self._models)) or UNKNOWN
 
 
-def _prompt_of(body: Mapping[str, Any]) -> str:
+def _unambiguous_problems(problems: Sequence[Problem]) -> dict[str, Problem]:
+    """Return problems by question, without questions that have several gold answers.
+
+    A response to such a question does not show which of the problems it answers.
+    """
+    problems_by_question: dict[str, dict[str, Problem]] = {}
+    for problem in problems:
+        problems_by_gold = problems_by_question.setdefault(question_key(problem.question), {})
+        problems_by_gold[problem.answer] = problem
+    return {
+        question: next(iter(problems_by_gold.values()))
+        for question, problems_by_gold in problems_by_question.items()
+        if len(problems_by_gold) == 1
+    }
+
+
+def _request_prompt(body: Mapping[str, Any]) -> str:
     """Return the prompt of a request, or the last turn of its conversation."""
-    asked = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
-    if isinstance(asked, str):
-        return asked
-    return "".join(part.get("text", "") for part in asked)  # parts of a turn
+    prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
+    if isinstance(prompt, str):
+        return prompt
+    return "".join(part.get("text", "") for part in prompt)  # a turn in several parts

@@ -44,7 +44,7 @@ class _JudgePrompt(NamedTuple):
     prompt: str  #: The prompt; empty if the judge does not read this solution.
 
 
-class _JudgedSolution(NamedTuple):
+class _SolutionVotes(NamedTuple):
     """A solution with the judge's votes."""
 
     row: dict[str, Any]  #: Columns of the solution.
@@ -116,20 +116,20 @@ class JudgeStage(Stage):
 
     def _read_votes(
         self, draft: DatasetDraft, run: RunDir, table: pa.Table
-    ) -> Iterator[_JudgedSolution]:
+    ) -> Iterator[_SolutionVotes]:
         """Yield the solutions of a file, each with its votes."""
         prompts = list(self._prompts(draft, table))
         records = run.read_records(prefix_id(prompt) for _, prompt in prompts if prompt)
         for row, prompt in prompts:
             if not prompt:
-                yield _JudgedSolution(row, votes=None)
+                yield _SolutionVotes(row, votes=None)
                 continue
             critiques = [
                 (critique["text"], critique["finish_reason"])
                 for critique in next(records)["completions"]
             ]
             votes = read_votes(self.critique_format, critiques, len(row["completions"]))
-            yield _JudgedSolution(row, votes)
+            yield _SolutionVotes(row, votes)
 
     def _count_steps(self, draft: DatasetDraft, run: RunDir, table: pa.Table) -> pa.Table:
         """Return the solutions of a file with the counts of their steps."""

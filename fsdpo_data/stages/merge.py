@@ -1,8 +1,8 @@
-"""Shards of a stage put together: the dataset is, to the byte, that of a run without shards.
+"""Merge the shards of a stage into the dataset that one job without shards would write.
 
-A shard holds what is dear, the samples or the rewards, and no dataset. Merging brings the shards'
-files into one run directory and lets the command that made them go on there: it finds nothing owed,
-so no model is loaded, and it grades, counts and seals as it always does.
+A shard contains only the expensive part, samples or rewards, and no dataset. Merging copies the
+files of all shards into one run directory and resumes the original command there. The command finds
+no missing samples, so it loads no model; it grades, counts and seals as usual.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import store_errors, write_text
@@ -28,11 +28,11 @@ from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build, run_build_shard
 from fsdpo_data.stages.score import ScoreOptions
 
-SHARD_FILE = "shard.json"  #: What a finished shard says about itself.
-LINES_PER_WRITE = 256  #: Lines appended at once.
-_PER_JOB_OPTIONS = {"out", "shard", "resume"}  #: Options that say nothing of the whole.
-ShardedOptions = BuildOptions | LabelOptions | ScoreOptions  #: The commands that have shards.
-_KINDS: Mapping[str, type[ShardedOptions]] = {
+SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its directory.
+LINES_PER_WRITE = 256  #: Lines of completions per write.
+_PER_JOB_OPTIONS = {"out", "shard", "resume"}  #: Options that may differ between shards.
+ShardedOptions: TypeAlias = BuildOptions | LabelOptions | ScoreOptions  #: Commands with shards.
+_COMMANDS: Mapping[str, type[ShardedOptions]] = {
     "build": BuildOptions,
     "label": LabelOptions,
     "score": ScoreOptions,
@@ -41,15 +41,15 @@ _KINDS: Mapping[str, type[ShardedOptions]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOptions(Options):
-    """Seal the dataset of which `--shard i/N` of build, label or score has made all parts.
+    """Merge the shards that `--shard i/N` of build, label or score has written, and seal the dataset.
 
-    It is the dataset of the same command without shards, to the byte. No model is loaded.
-    Stopped at any moment, the same command goes on.
+    The result is identical to the dataset of the same command without shards. No model is loaded.
+    If the merge is interrupted, run the same command again.
 
     Attributes:
-        shards: The directories of all shards, in any order.
-        out: Directory of the dataset.
-        workers: Processes that grade.
+        shards: Directories of all shards, in any order.
+        out: Directory of the new dataset.
+        workers: Number of processes that grade.
     """
 
     shards: Annotated[Sequence[str | Path], Option(positional=True)]
@@ -59,13 +59,13 @@ class MergeOptions(Options):
 
 @dataclass(frozen=True, slots=True)
 class _ShardInfo:
-    """A finished shard on disk: which one, what made it, and what it is a shard of."""
+    """A finished shard on disk."""
 
-    path: Path
-    job: JobShard
-    command: str
-    options: dict[str, Any]
-    config: dict[str, Any]
+    path: Path  #: Directory of the shard.
+    job: JobShard  #: Index of the shard, and the number of shards.
+    command: str  #: The command that wrote the shard.
+    options: dict[str, Any]  #: Options of the command, without those in ``_PER_JOB_OPTIONS``.
+    config: dict[str, Any]  #: Config of the complete run.
 
 
 def run_shard(options: ShardedOptions, progress: Progress) -> Path:
@@ -75,106 +75,144 @@ def run_shard(options: ShardedOptions, progress: Progress) -> Path:
         out = run_build_shard(options, job, progress)
     else:
         out = Path(options.out)
-        source, stage = Path(options.data), options.stage()
-        derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
-    command = next(name for name, kind in _KINDS.items() if kind is type(options))
-    given = {name: value for name, value in asdict(options).items() if name not in _PER_JOB_OPTIONS}
-    told = json.loads(json.dumps({"command": command, "options": given}, default=str))
-    told = {"shard": str(job), **told}
-    write_text(out / SHARD_FILE, json.dumps({**told, "digest": digest(told)}, indent=2) + "\n")
+        source = Path(options.data)
+        derive_shard(source, out, options.stage(), job, resume=options.resume, progress=progress)
+    _write_shard_file(options, job, out)
     return out
 
 
+def _write_shard_file(options: ShardedOptions, job: JobShard, out: Path) -> None:
+    """Describe a finished shard in its directory."""
+    command = next(name for name, kind in _COMMANDS.items() if kind is type(options))
+    shared_options = {
+        name: value for name, value in asdict(options).items() if name not in _PER_JOB_OPTIONS
+    }
+    entry = {"shard": str(job), "command": command, "options": shared_options}
+    entry = json.loads(json.dumps(entry, default=str))
+    text = json.dumps({**entry, "digest": digest(entry)}, indent=2)
+    write_text(out / SHARD_FILE, text + "\n")
+
+
 def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
-    """Put shards together and let the command that made them end the work.
+    """Merge shards, and finish the command that wrote them.
 
     Raises:
-        InputError: if a shard is missing, not finished, or of another run than the others.
-        RunMismatchError: if ``options.out`` holds another run, or what the shards were made from has
+        InputError: if a shard is missing, unfinished, or belongs to another run.
+        RunMismatchError: if ``options.out`` contains another run, or the input of the shards has
             changed since.
         StoreError: if the disk fails.
     """
     out = Path(options.out)
-    shards = _complete([_read(Path(path)) for path in options.shards])
-    first = shards[0]
-    known = {each.name for each in fields(_KINDS[first.command])} - _PER_JOB_OPTIONS
-    if other := first.options.keys() ^ known:
-        told = f"its options are not those of this release: {summarize_list(sorted(other))}. "
-        raise _shard_error(first.path, f"{told}Merge with the release that made it.")
-    with lock_run_directory(out, first.config, resume=True):
+    shards = _check_shards([_read_shard(Path(path)) for path in options.shards])
+    first_shard = shards[0]
+    options_class = _COMMANDS[first_shard.command]
+    known_names = {option.name for option in fields(options_class)} - _PER_JOB_OPTIONS
+    differing_names = first_shard.options.keys() ^ known_names
+    if differing_names:
+        raise _shard_error(
+            first_shard.path,
+            f"the options of this shard differ from this release: "
+            f"{summarize_list(sorted(differing_names))}. Merge with the release that wrote it.",
+        )
+    with lock_run_directory(out, first_shard.config, resume=True):
         for shard in shards:
             _copy_shard(shard.path, out)
-    given = first.options | {"out": str(out), "resume": True}
-    if "workers" in given:
-        given["workers"] = options.workers
-    whole = _KINDS[first.command](**given)
-    if isinstance(whole, BuildOptions):
-        return run_build(whole, progress)
-    source, stage = Path(whole.data), whole.stage()
-    return out, derive_dataset(source, out, [stage], resume=True, progress=progress)
+    arguments = first_shard.options | {"out": str(out), "resume": True}
+    if "workers" in arguments:
+        arguments["workers"] = options.workers
+    command_options = options_class(**arguments)
+    if isinstance(command_options, BuildOptions):
+        return run_build(command_options, progress)
+    source = Path(command_options.data)
+    stages = [command_options.stage()]
+    return out, derive_dataset(source, out, stages, resume=True, progress=progress)
 
 
-def _read(path: Path) -> _ShardInfo:
+def _read_shard(path: Path) -> _ShardInfo:
+    """Read the description of a finished shard; InputError if there is none."""
     try:
-        told = json.loads((path / SHARD_FILE).read_bytes())
+        entry = json.loads((path / SHARD_FILE).read_bytes())
         config = json.loads((path / CONFIG_FILE).read_bytes())
-        if told.pop("digest") != digest(told):
-            raise ValueError("it was changed")
-        job = JobShard.parse(told["shard"])
-        if _KINDS.keys() & {told["command"]} and config.pop("shard") == told["shard"]:
+        is_unchanged = entry.pop("digest") == digest(entry)
+        job = JobShard.parse(entry["shard"])
+        is_of_run = config.pop("shard") == entry["shard"]
+        if is_unchanged and is_of_run and entry["command"] in _COMMANDS:
             config.pop("config_digest", None)
-            given = told["options"].items()
-            options = {name: tuple(v) if isinstance(v, list) else v for name, v in given}
-            return _ShardInfo(path, job, told["command"], options, config)
+            shared_options = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in entry["options"].items()
+            }
+            return _ShardInfo(
+                path=path,
+                job=job,
+                command=entry["command"],
+                options=shared_options,
+                config=config,
+            )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
-    told = "expected a finished shard. Finish it with the command that started it and "
-    raise _shard_error(path, f"{told}`resume=True`.")
+    raise _shard_error(
+        path,
+        "expected a finished shard. Finish it with the command that started it and `resume=True`.",
+    )
 
 
-def _shard_error(shard: Path, message: str) -> InputError:
-    return InputError(message, field="MergeOptions.shards", value=str(shard))
+def _shard_error(path: Path, message: str) -> InputError:
+    """Return the error of one shard."""
+    return InputError(message, field="MergeOptions.shards", value=str(path))
 
 
-def _complete(shards: Sequence[_ShardInfo]) -> list[_ShardInfo]:
-    """Return the shards in order; refuse them if they are not all, or not of one run."""
-    first, count = shards[0], shards[0].job.count
+def _check_shards(shards: Sequence[_ShardInfo]) -> list[_ShardInfo]:
+    """Return the shards in order; InputError if one is missing, repeated or of another run."""
+    first_shard = shards[0]
+    count = first_shard.job.count
     for shard in shards:
-        if (shard.command, shard.config, shard.job.count) != (first.command, first.config, count):
-            told = f"it is not of the same run as {first.path}: they were started with other "
-            raise _shard_error(shard.path, f"{told}options.")
-    there = [shard.job.index for shard in shards]
-    missing = [str(i) for i in range(1, count + 1) if i not in there]
-    if missing or len(there) > count:
-        what = f"shard {', '.join(missing)} is missing" if missing else "a shard is given twice"
-        raise InputError(f"{what}; expected each of 1/{count} to {count} once.")
+        if (
+            shard.command != first_shard.command
+            or shard.config != first_shard.config
+            or shard.job.count != count
+        ):
+            raise _shard_error(
+                shard.path,
+                f"the shard is not of the same run as {first_shard.path}: they were started with "
+                "other options.",
+            )
+    indices = [shard.job.index for shard in shards]
+    missing = [str(index) for index in range(1, count + 1) if index not in indices]
+    if missing:
+        raise InputError(
+            f"shard {', '.join(missing)} is missing; expected each of 1/{count} to {count} once."
+        )
+    if len(indices) > count:
+        raise InputError(f"a shard is given twice; expected each of 1/{count} to {count} once.")
     return sorted(shards, key=lambda shard: shard.job.index)
 
 
 def _copy_shard(shard: Path, out: Path) -> None:
-    """Bring a shard's files into ``out``: completions behind those there, others as they are."""
+    """Copy the files of a shard into ``out``; completions are appended to the existing ones."""
     for file in sorted(shard.rglob("*")):
         path = file.relative_to(shard)
         if file.name == COMPLETIONS_FILE:
-            _append(file, out / path)
+            _append_lines(file, out / path)
             continue
-        kept = file.suffix == ".parquet" or (file.name == CONFIG_FILE and path.parent.name)
-        if kept and not (out / path).exists():
+        is_nested_config = file.name == CONFIG_FILE and path.parent.name
+        is_result = file.suffix == ".parquet" or is_nested_config
+        if is_result and not (out / path).exists():
             copy_file(file, out / path)
 
 
-def _append(source: Path, target: Path) -> None:
-    """Append the whole lines of a file that another does not have yet."""
+def _append_lines(source: Path, target: Path) -> None:
+    """Append the complete lines of a file that another file does not have yet."""
     key = itemgetter("problem_id")
     with store_errors(target.parent):
         target.parent.mkdir(exist_ok=True)
-    with JsonlLog.open(target, key) as lines, source.open("rb") as file:
-        block: dict[str, bytes] = {}
+    with JsonlLog.open(target, key) as log, source.open("rb") as file:
+        batch: dict[str, bytes] = {}
         for name, length in scan_lines(source, key):
             line = file.read(length)
-            if name is not None and name not in lines.line_spans:
-                block.setdefault(name, line)
-            if len(block) == LINES_PER_WRITE:
-                lines.append(block)
-                block = {}
-        lines.append(block)
+            if name is not None and name not in log.line_spans:
+                batch.setdefault(name, line)
+            if len(batch) == LINES_PER_WRITE:
+                log.append(batch)
+                batch = {}
+        log.append(batch)

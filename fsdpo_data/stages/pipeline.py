@@ -1,4 +1,4 @@
-"""The whole way in one run: sample, grade, label, score, pair, sealed once at the end."""
+"""The `build` command: sample, grade and label solutions; with a reward model, score and pair."""
 
 import logging
 import re
@@ -29,35 +29,41 @@ from fsdpo_data.steps.segment import segmenter_name
 
 log = logging.getLogger(__name__)
 
+_SAMPLING_PANEL = "Sampling"
+_ENGINE_PANEL = "Engine"
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions(ReplayOptions):
-    """Sample solutions, cut them into steps, grade and label them, seal the dataset.
+    """Sample solutions, split them into steps, grade and label them, and seal the dataset.
 
-    Stopped at any moment, the same command with `--resume` goes on where it was.
+    If a build is interrupted, run the same command with `--resume` to continue.
 
     Attributes:
         model: Short name (`fsdpo-data models`), `org/name[@revision]` on the Hub, or a directory.
         problems: `embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`,
             or a file or directory; may be given several times.
         samples: Solutions per problem (the paper's M).
-        limit: Problems at most; the seed draws them.
-        out: Run directory.
-        prm: Process reward model: score the solutions too, and join pairs.
-        prm_format: Convention of a published one, or a TOML file that says one.
-        top: With a PRM: solutions on each side of the pairs (the paper's T).
+        limit: Maximum number of problems; the seed selects them.
+        out: Directory of the new dataset.
+        prm: Process reward model. With it, the build also scores the solutions and forms pairs.
+        prm_format: PRM format of a published reward model: a name, or a TOML file.
+        top: With `--prm`: best and worst solutions per problem that form pairs (the paper's T).
         split: Split of the problems.
         template: Prompt template (`fsdpo-data templates`).
-        temperature: 0 is greedy.
-        top_p: Nucleus mass.
-        max_tokens: Tokens per solution at most.
-        max_think_tokens: Tokens of thinking, after which it is closed and the answer asked for.
-        segmenter: `auto`, `step-marker`, `newline` or `blank-line`, with thinking as one step;
-            `thinking` cuts that alone, by paragraphs, and `both` the answer too.
-        grade_thinking: Thinking that never ends holds the answer that it marks; else it has none.
-        tensor_parallel_size: GPUs that share one copy of the model (vLLM).
-        data_parallel_size: Copies of the model, each on its own GPUs (vLLM).
-        shard: Sample one of N shares of the problems; `fsdpo-data merge` puts the shards together.
+        temperature: Sampling temperature; 0 is greedy decoding.
+        top_p: Probability mass of nucleus sampling.
+        max_tokens: Maximum number of tokens per solution.
+        max_think_tokens: Maximum number of thinking tokens. Thinking that reaches the limit is
+            closed, and the model continues with the answer.
+        segmenter: Rule that splits the answer into steps: at step markers (`step-marker`), lines
+            (`newline`) or blank lines (`blank-line`); `auto` selects one of them. Thinking is one
+            step. `both` splits thinking and answer into paragraphs, `thinking` only the thinking.
+        grade_thinking: If a solution has no text after its thinking, grade the answer that the
+            thinking marks, for example in a box. By default such a solution has no answer.
+        tensor_parallel_size: GPUs per replica of the model (vLLM).
+        data_parallel_size: Replicas of the model, each on its own GPUs (vLLM).
+        shard: Sample one of N parts of the problems; `fsdpo-data merge` joins the parts.
     """
 
     model: Annotated[str | None, Option(default_text="tiny")] = None
@@ -68,117 +74,145 @@ class BuildOptions(ReplayOptions):
     prm: str | None = None
     prm_format: PrmFormatName = None
     top: Annotated[int | None, Option(min=1, default_text="4")] = None
-    split: Annotated[str, Option(panel="Asking")] = "train"
-    template: Annotated[str | None, Option(panel="Asking", default_text="the model's own")] = None
-    temperature: Annotated[float | None, Option(panel="Asking", default_text="0.8")] = None
-    top_p: Annotated[float | None, Option(panel="Asking", default_text="1.0")] = None
-    max_tokens: Annotated[int | None, Option(panel="Asking", default_text="1024")] = None
-    max_think_tokens: Annotated[int | None, Option(panel="Asking", default_text="no limit")] = None
-    segmenter: Annotated[str, Option(panel="Asking")] = "auto"
-    grade_thinking: Annotated[bool, Option(panel="Asking")] = False
-    tensor_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
-    data_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
+    split: Annotated[str, Option(panel=_SAMPLING_PANEL)] = "train"
+    template: Annotated[
+        str | None, Option(panel=_SAMPLING_PANEL, default_text="the template of the model")
+    ] = None
+    temperature: Annotated[float | None, Option(panel=_SAMPLING_PANEL, default_text="0.8")] = None
+    top_p: Annotated[float | None, Option(panel=_SAMPLING_PANEL, default_text="1.0")] = None
+    max_tokens: Annotated[int | None, Option(panel=_SAMPLING_PANEL, default_text="1024")] = None
+    max_think_tokens: Annotated[
+        int | None, Option(panel=_SAMPLING_PANEL, default_text="no limit")
+    ] = None
+    segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL)] = "auto"
+    grade_thinking: Annotated[bool, Option(panel=_SAMPLING_PANEL)] = False
+    tensor_parallel_size: Annotated[int, Option(min=1, panel=_ENGINE_PANEL)] = 1
+    data_parallel_size: Annotated[int, Option(min=1, panel=_ENGINE_PANEL)] = 1
     shard: Shard = None
 
     @property
     def engine_args(self) -> dict[str, Any]:
-        """Return what vLLM is asked for, short forms included."""
-        names = ("tensor_parallel_size", "data_parallel_size")
-        asked = {name: size for name in names if (size := getattr(self, name)) != 1}
-        return asked | super().engine_args
+        """The arguments of vLLM, including those with an option of their own."""
+        sizes = {
+            "tensor_parallel_size": self.tensor_parallel_size,
+            "data_parallel_size": self.data_parallel_size,
+        }
+        return {name: size for name, size in sizes.items() if size != 1} | super().engine_args
 
     @property
     def sampling(self) -> SamplingSpec:
-        """Return how to sample, but for the model's stop strings."""
-        most = self.max_think_tokens
-        if most is not None and (self.engine == "replay" or self.api == "chat"):
+        """The sampling parameters, without the stop strings of the model's template."""
+        can_close_thinking = self.engine != "replay" and self.api != "chat"
+        if self.max_think_tokens is not None and not can_close_thinking:
             raise self.field_error(
                 "max_think_tokens",
-                "a recording is as long as it is, and a conversation cannot go on in the middle of "
-                "a text. Sample with another engine, or with `api=completions`.",
+                "the limit needs a sampler that continues a text, which replay and chat servers "
+                "cannot do. Use another engine, or `api=completions`.",
             )
         return SamplingSpec(
-            n=self.samples, seed=self.seed, max_think_tokens=most, **self.declared_sampling
+            n=self.samples,
+            seed=self.seed,
+            max_think_tokens=self.max_think_tokens,
+            **self.declared_sampling,
         )
 
     def stages(self) -> list[Stage]:
-        """Return what follows the samples: with a PRM, rewards and pairs."""
-        if self.prm is None and self.top is not None:
-            raise self.field_error(
-                "top", "pairs are chosen by step rewards. Give `prm` too, or leave it out."
-            )
+        """Return the stages after sampling: with a reward model, score and pair."""
         if self.prm is None:
+            if self.top is not None:
+                raise self.field_error(
+                    "top", "pairs are chosen by step rewards. Give `prm` too, or remove `top`."
+                )
             return []
         engine = "auto" if self.engine in ("openai", "replay") else self.engine
-        score = make_score_stage(self.prm, self.scorer_options(engine, self.prm_format))
-        return [score, PairStage(PairSpec() if self.top is None else PairSpec(top=self.top))]
+        score_stage = make_score_stage(self.prm, self.scorer_options(engine, self.prm_format))
+        pair_spec = PairSpec() if self.top is None else PairSpec(top=self.top)
+        return [score_stage, PairStage(pair_spec)]
 
 
 def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest]:
-    """Do what ``options`` ask for, from names of models and problems to a sealed dataset.
+    """Resolve the model and the problems, and build the dataset.
+
+    Returns:
+        The directory of the dataset, and its manifest.
 
     Raises:
-        FsdpoError: if something asked for does not exist, or cannot be done here.
+        FsdpoError: if a model, a file or an engine is missing, or options conflict.
     """
-    job, stages = _make_job(options), options.stages()
+    job = _make_job(options)
+    stages = options.stages()
     out = Path(options.out or _default_out(job, stages))
     return out, build(job, out, stages, resume=options.resume, progress=progress)
 
 
 def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) -> Path:
-    """Sample one job's part of the problems of :func:`run_build`; return its directory.
+    """Sample one shard of the problems of :func:`run_build`; return its directory.
 
     Raises:
-        InputError: with a process reward model, which comes after the merge.
-        RunMismatchError: if the directory holds another run or another shard.
-        FsdpoError: if something asked for does not exist, or cannot be done here.
+        InputError: if a process reward model is given; it scores the merged dataset instead.
+        RunMismatchError: if the directory contains another run or another shard.
+        FsdpoError: if a model, a file or an engine is missing, or options conflict.
     """
     if options.prm is not None:
         raise options.field_error(
             "prm",
-            "shards of a build hold samples alone. Leave it out; score and pair what "
-            "`fsdpo-data merge` makes of them.",
+            "a shard of a build contains only samples. Remove `prm`; score and pair the dataset "
+            "that `fsdpo-data merge` writes.",
         )
     job = _make_job(options)
     out = Path(options.out or f"{_default_out(job)}-{shard.index}-of-{shard.count}")
-    with RunDir.open(out, {**job.config, "shard": str(shard)}, resume=options.resume) as run:
+    config = {**job.config, "shard": str(shard)}
+    with RunDir.open(out, config, resume=options.resume) as run:
         sample_problems(run, job, shard.select(job.source.problems), progress)
     return out
 
 
 def _make_job(options: BuildOptions) -> BuildJob:
     """Resolve model, problems and engine; the weights are loaded when they are needed."""
-    # What cannot run is refused before anything is fetched.
-    if options.device == "cpu" and options.engine == "vllm":
-        raise options.field_error("device", "vLLM runs on what it was built for. Leave it out.")
-    here = not options.uses_ray and options.replay is None
-    if options.device == "cuda" and here and find_spec("torch"):
-        pick_device("cuda")
-    sampling, segmenter = options.sampling, segmenter_name(options.segmenter)
+    _check_device(options)  # before any download
+    sampling = options.sampling
+    segmenter = segmenter_name(options.segmenter)
     model = resolve_model(options.model or "tiny", options, options.template)
     source = load_problems(
         options.problems, split=options.split, limit=options.limit, seed=options.seed
     )
     for warning in source.warnings:
         log.warning(warning)
-    host = EngineSelection.select(options)
-    named = options.model is not None
+    engine = EngineSelection.select(options)
+    is_named = options.model is not None
     spec = BuildSpec(
-        model=options.author(model.ref, is_model_named=named),
+        model=options.author(model.ref, is_model_named=is_named),
         sources=tuple(source.refs),
         template=model.template,
         sampling=replace(sampling, stop=model.template.stop),
-        engine=host.spec_entry | options.author_entry(is_model_named=named),
+        engine=engine.spec_entry | options.author_entry(is_model_named=is_named),
         segmenter=segmenter,
         grader=get_grader().version,
         unknown_fields=options.unknown_fields,
         grade_thinking=options.grade_thinking,
     )
-    batch = options.batch_size or host.batch_size
-    return BuildJob(spec, source, lambda: host.load("sampler", model), batch, options.workers)
+    return BuildJob(
+        spec=spec,
+        source=source,
+        make_sampler=lambda: engine.load("sampler", model),
+        batch_size=options.batch_size or engine.batch_size,
+        workers=options.workers,
+    )
+
+
+def _check_device(options: BuildOptions) -> None:
+    """Raise an error if the device cannot run the model."""
+    if options.device == "cpu" and options.engine == "vllm":
+        raise options.field_error(
+            "device", "an installed vLLM supports only one kind of device. Remove `device`."
+        )
+    is_local = not options.uses_ray and options.replay is None
+    if options.device == "cuda" and is_local and find_spec("torch"):
+        pick_device("cuda")
 
 
 def _default_out(job: BuildJob, stages: Sequence[Stage] = ()) -> Path:
+    """Return ``runs/MODEL-DIGEST``; the digest covers the config and the stages."""
     name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
-    key = digest(job.config, *([stage_specs(stages)] if stages else []))
+    key = digest(job.config, stage_specs(stages)) if stages else digest(job.config)
     return Path("runs") / f"{name}-{key[:8]}"

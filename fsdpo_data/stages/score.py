@@ -1,4 +1,4 @@
-"""Scoring: a dataset's solutions get one reward per step."""
+"""Score the solutions of a dataset: a process reward model gives each step a reward."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES
 from fsdpo_data.core.errors import InputError
@@ -25,7 +25,7 @@ from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import format_entry
 from fsdpo_data.steps.rewards import aggregate_expr
 
-#: Solutions scored at a time: enough to find many of like length, little enough to see progress.
+#: Solutions per call of the scorer: enough to batch similar lengths, few enough to show progress.
 SCORING_BATCH = 4096
 
 
@@ -34,10 +34,10 @@ class ScoreStage(Stage):
     """Writes ``step_rewards``.
 
     Attributes:
-        prm: The process reward model, as resolved.
-        engine: What runs it, and in which precision; part of the dataset's spec.
-        asked: What is said of a published model's convention; nothing of our own kind.
-        make_scorer: Called only if solutions are owed: loading a model is slow.
+        prm: Name and revision of the process reward model.
+        engine: Name of the engine and precision of the weights, for the spec.
+        make_scorer: Loads the scorer. Called only if rewards are missing, because loading is slow.
+        format_entry: Description of the PRM format, for the spec; empty for models of fsdpo-train.
     """
 
     spec_key = "score"
@@ -46,41 +46,43 @@ class ScoreStage(Stage):
     engine: Mapping[str, str]
     make_scorer: Callable[[], Scorer]
     format_entry: Mapping[str, Any] = field(default_factory=dict)
-    _scorer: Scorer | None = None
+    _scorer: Scorer | None = None  #: The loaded scorer.
 
     def spec(self) -> Mapping[str, Any]:
-        """Return which model scores, and how it is run."""
+        """Return the model and its engine, as plain values."""
         return {"prm": asdict(self.prm), "engine": dict(self.engine), **self.format_entry}
 
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
-        """Score some of the files of solutions; InputError if there are fewer files than shards."""
-        files = len(draft.current_files("solutions"))
-        if shard.count > files:
+        """Score one shard of the files; InputError if there are fewer files than shards."""
+        n_files = len(draft.current_files("solutions"))
+        if shard.count > n_files:
             raise InputError(
-                f"{draft.parent_root} has {files} files of solutions, which shards share: expected "
-                f"{files} shards at most.",
+                f"{draft.parent_root} has {n_files} files of solutions, and each shard needs a "
+                f"file. Use at most {n_files} shards.",
                 field="ScoreOptions.shard",
                 value=str(shard),
             )
-        change = partial(self._add_rewards, draft)
-        draft.rewrite_config("solutions", "score", change, advance=False, shard=shard)
+        draft.rewrite_config(
+            "solutions", "score", partial(self._add_rewards, draft), advance=False, shard=shard
+        )
 
     def run(self, draft: DatasetDraft) -> None:
-        """Score every file of solutions; pairs made of other rewards are left out."""
+        """Score every file of solutions, and remove pairs that other rewards selected."""
         self.run_shard(draft, UNSHARDED)
         draft.drop_pairs()
         rewards = reward_statistics(draft.current_files("solutions"))
         draft.manifest.rewards = rewards
         draft.manifest.cost.prm_calls += rewards.scored
-        self._scorer = None  # gives the memory back before whatever comes next
+        self._scorer = None  # frees the memory for the next stage
 
     def _add_rewards(self, draft: DatasetDraft, table: pa.Table) -> pa.Table:
+        """Return the solutions of a file with their step rewards."""
         self._scorer = self._scorer or self.make_scorer()
         rewards: list[list[float] | None] = []
-        columns = table.select(["problem_id", "prompt", "completions"])
+        solutions = table.select(["problem_id", "prompt", "completions"])
         questions = questions_by_id(draft.current_files("problems"), table["problem_id"])
         for start in range(0, table.num_rows, SCORING_BATCH):
-            rows = columns.slice(start, SCORING_BATCH).to_pylist()
+            rows = solutions.slice(start, SCORING_BATCH).to_pylist()
             items = [
                 ScorerInput(row["prompt"], row["completions"], questions[row["problem_id"]])
                 for row in rows
@@ -90,62 +92,83 @@ class ScoreStage(Stage):
         return replace_column(table, "step_rewards", rewards)
 
 
-def questions_by_id(files: list[Path], problems: pa.ChunkedArray) -> dict[str, str]:
-    """Return the questions of some problems by their ids."""
-    wanted = pl.Series(problems.unique().to_pylist(), dtype=pl.String).implode()
-    rows = scan_parquet(files).filter(pl.col("problem_id").is_in(wanted))
+def questions_by_id(files: list[Path], problem_ids: pa.ChunkedArray) -> dict[str, str]:
+    """Return the questions of some problems, by problem id."""
+    unique_ids = pl.Series(problem_ids.unique().to_pylist(), dtype=pl.String).implode()
+    rows = scan_parquet(files).filter(pl.col("problem_id").is_in(unique_ids))
     return dict(rows.select("problem_id", "question").collect(engine="streaming").iter_rows())
 
 
-def reward_statistics(files: list[Path]) -> RewardStats:
-    """Describe the rewards in files of solutions; unscored ones are longer than the model reads.
+class _RewardSum(NamedTuple):
+    """Sum of the rewards of some solutions."""
 
-    The ranking, by the mean and the min of the steps, is the chance that a correct solution stands
-    above an incorrect one of the same problem.
+    total: float  #: Sum of the mean step rewards.
+    n_solutions: int  #: Number of solutions.
+
+
+def reward_statistics(files: list[Path]) -> RewardStats:
+    """Return statistics of the rewards in files of solutions.
+
+    Solutions are unscored if they are longer than the reward model's context. The ranking AUC uses
+    the mean and the min of the step rewards.
     """
-    scored = unscored = 0
-    sums: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
-    known: dict[str, list[ProblemAuc]] = {"mean": [], "min": []}
-    for file in files:  # which holds all solutions of its problems
-        rows = (
-            scan_parquet([file])
-            .select(
-                "problem_id",
-                "outcome",
-                n_rewards=pl.col("step_rewards").list.len(),
-                mean=aggregate_expr("step_rewards", "mean"),
-                min=aggregate_expr("step_rewards", "min"),
-            )
-            .collect()
-        )
+    scored = 0
+    unscored = 0
+    correct_sums: list[_RewardSum] = []
+    incorrect_sums: list[_RewardSum] = []
+    aucs: dict[str, list[ProblemAuc]] = {"mean": [], "min": []}
+    for file in files:  # a file has all solutions of its problems
+        rows = _read_rewards(file)
         scored += rows["n_rewards"].count()
         unscored += rows["n_rewards"].null_count()
         graded = rows.filter((pl.col("n_rewards") > 0) & pl.col("outcome").is_in(GRADED_OUTCOMES))
-        right = graded["outcome"] == "correct"
-        problems, flags = graded["problem_id"].to_list(), right.to_list()
-        for how, found in known.items():
-            found += problem_aucs(problems, graded[how].to_list(), flags)
-        for kind, found_sums in sums.items():
-            of_kind = graded.filter(right if kind else ~right)["mean"]
-            found_sums.append((float(of_kind.sum()), len(of_kind)))
+        is_correct = graded["outcome"] == "correct"
+        problem_ids = graded["problem_id"].to_list()
+        for aggregate, file_aucs in aucs.items():
+            rewards = graded[aggregate].to_list()
+            file_aucs += problem_aucs(problem_ids, rewards, is_correct.to_list())
+        correct_sums.append(_sum_rewards(graded.filter(is_correct)["mean"]))
+        incorrect_sums.append(_sum_rewards(graded.filter(~is_correct)["mean"]))
     return RewardStats(
         scored=scored,
         unscored=unscored,
-        mean_correct=_mean(sums[True]),
-        mean_incorrect=_mean(sums[False]),
-        ranking_auc={how: _ranking_stats(mean_auc(found)) for how, found in known.items()},
+        mean_correct=_mean_reward(correct_sums),
+        mean_incorrect=_mean_reward(incorrect_sums),
+        ranking_auc={
+            aggregate: _ranking_stats(mean_auc(all_aucs)) for aggregate, all_aucs in aucs.items()
+        },
     )
 
 
-def _mean(sums: Sequence[tuple[float, int]]) -> float | None:
-    count = sum(each for _, each in sums)
-    return round(math.fsum(total for total, _ in sums) / count, 4) if count else None
+def _read_rewards(file: Path) -> pl.DataFrame:
+    """Return the aggregated rewards of the solutions in a file."""
+    rows = scan_parquet([file]).select(
+        "problem_id",
+        "outcome",
+        n_rewards=pl.col("step_rewards").list.len(),
+        mean=aggregate_expr("step_rewards", "mean"),
+        min=aggregate_expr("step_rewards", "min"),
+    )
+    return rows.collect()
 
 
-def _ranking_stats(found: RankingAuc) -> RankingStats:
-    value = None if found.value is None else round(found.value, 4)
-    interval = [round(bound, 4) for bound in found.ci95] if found.ci95 else None
-    return RankingStats(value=value, problems=found.problems, ci95=interval)
+def _sum_rewards(rewards: pl.Series) -> _RewardSum:
+    return _RewardSum(total=float(rewards.sum()), n_solutions=len(rewards))
+
+
+def _mean_reward(sums: Sequence[_RewardSum]) -> float | None:
+    """Return the mean over the files; None without solutions."""
+    count = sum(file_sum.n_solutions for file_sum in sums)
+    if not count:
+        return None
+    return round(math.fsum(file_sum.total for file_sum in sums) / count, 4)
+
+
+def _ranking_stats(auc: RankingAuc) -> RankingStats:
+    """Return the manifest's entry of a ranking AUC."""
+    value = None if auc.value is None else round(auc.value, 4)
+    interval = [round(bound, 4) for bound in auc.ci95] if auc.ci95 else None
+    return RankingStats(value=value, problems=auc.problems, ci95=interval)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +177,8 @@ class ScoreOptions(StageOptions, ScorerOptions):
 
     Attributes:
         prm: Process reward model: a directory or `org/name[@revision]`.
-        policy: Instead: a policy, scored against `reference`.
-        shard: Score one of N shares of the files; `fsdpo-data merge` puts the shards together.
+        policy: Policy that gives implicit rewards relative to `reference`, instead of `prm`.
+        shard: Score one of N parts of the files; `fsdpo-data merge` joins the parts.
     """
 
     prm: str | None = None
@@ -164,19 +187,31 @@ class ScoreOptions(StageOptions, ScorerOptions):
 
     def stage(self) -> ScoreStage:
         """Check the process reward model and the engine."""
-        if (self.prm is None) == (self.policy is None) or (self.policy and not self.reference):
-            raise self.field_error("prm", "expected it, or a `policy` with its `reference`.")
+        if self.prm is None and self.policy is None:
+            raise self.field_error(
+                "prm", "a reward model is missing. Give `prm`, or `policy` with its `reference`."
+            )
+        if self.prm is not None and self.policy is not None:
+            raise self.field_error(
+                "prm", "rewards come from `prm` or from a `policy`. Remove one of them."
+            )
+        if self.policy and not self.reference:
+            raise self.field_error("policy", "the policy needs a reference model. Add `reference`.")
         return make_score_stage(str(self.prm or self.policy), self)
 
 
 def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
-    """Check the process reward model and the engine; the weights are loaded when needed.
+    """Check the process reward model and the engine; the weights are loaded when they are needed.
 
     Raises:
-        InputError: if ``prm`` is no process reward model.
-        Unavailable: if the engine is not installed, or the model cannot be read.
+        InputError: if ``prm`` is not a process reward model.
+        UnavailableError: if the engine is not installed, or the model cannot be read.
     """
     weights = resolve_prm(prm, options)
-    host = EngineSelection.select_for_scorer(options, weights)
-    spec, asked = {"name": host.engine, "dtype": options.dtype}, format_entry(weights)
-    return ScoreStage(weights.ref, spec, lambda: host.load("scorer", weights), asked)
+    engine = EngineSelection.select_for_scorer(options, weights)
+    return ScoreStage(
+        prm=weights.ref,
+        engine={"name": engine.engine, "dtype": options.dtype},
+        make_scorer=lambda: engine.load("scorer", weights),
+        format_entry=format_entry(weights),
+    )

@@ -67,7 +67,7 @@ def test_the_share_decides() -> None:
     words = LONG.split()
     other = " ".join([*words[:12], "x", "y", "z", "u", "v"])  # 5 of 10 runs of 8
     assert pairs([LONG], [other]) == [(0, 0, False, pytest.approx(5 / 9, abs=0.1))]
-    assert pairs([LONG], [other], share=0.8) == []
+    assert pairs([LONG], [other], min_overlap=0.8) == []
     assert pairs([LONG], [other], n=13) == []
 
 
@@ -166,7 +166,7 @@ def test_the_command_drops_and_reports(
     assert "1 of 2 problems are contaminated, 1 are clean" in capsys.readouterr().out
     assert [each.question for each in load_problems([str(clean)]).problems] == ["1 + 1?"]
     (pair,) = json.loads(report.read_text())["pairs"]
-    assert pair["share"] == 1.0 and pair["same_answer"] and pair["row"] == 1
+    assert pair["overlap"] == 1.0 and pair["same_answer"] and pair["row"] == 1
 
 
 def test_a_gold_of_zero_is_one(tmp_path: Path) -> None:
@@ -193,14 +193,14 @@ def test_rows_left_out_are_told_and_nothing_read_is_written_over(
     ):
         for against in (f"b={bench}", bench):
             assert command(monkeypatch, source, "--against", against, flag, file) == 1
-            assert f"{flag} {file}: it is among what is read" in capsys.readouterr().err
+            assert f"{flag} {file}: the file is also an input" in capsys.readouterr().err
     assert train.read_bytes() == before
     assert (
         command(monkeypatch, train, "--against", bench, "--write-clean", tmp_path / "new.jsonl")
         == 0
     )
     told = capsys.readouterr().err
-    assert "warning: 2 rows are left out; first, duplicate: " in told
+    assert "warning: 2 rows are not used; first, duplicate: " in told
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
@@ -294,7 +294,7 @@ def test_refusals(tmp_path: Path) -> None:
         read_benchmark("~nobody-of-that-name/x.jsonl")
     with pytest.raises(SchemaError, match="holds no dataset"):
         read_sealed_problems(tmp_path)
-    for options in ({"n": 1}, {"share": 0.0}, {"share": 1.5}):
+    for options in ({"ngram": 1}, {"overlap": 0.0}, {"overlap": 1.5}):
         with pytest.raises(InputError, match="expected 2 or more"):
             find_overlaps([], [], **options)
 

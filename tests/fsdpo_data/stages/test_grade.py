@@ -134,11 +134,11 @@ def test_stopped_halfway_it_ends_in_the_same_bytes(
     grade(built, tmp_path / "whole")
     calls = []
 
-    def stop(*arguments: Any) -> Any:
+    def stop(*arguments: Any, **counters: Any) -> Any:
         calls.append(arguments)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return original(*arguments)
+        return original(*arguments, **counters)
 
     import fsdpo_data.stages.grade
 

@@ -226,7 +226,7 @@ def test_a_judge_is_asked_in_its_own_words_by_a_server(
     from openai_server import Script, serving
 
     small_build(tmp_path / "run", problem_set(1))
-    (tmp_path / "mine.toml").write_text('like = "processbench"\nprompt = "{question} {steps}"\n')
+    (tmp_path / "mine.toml").write_text('based_on = "processbench"\nprompt = "{question} {steps}"\n')
     script = Script(reply=lambda body, i: "\\boxed{1}")
     with serving(script) as url:
         line = ["label", str(tmp_path / "run"), "--judge", "tiny", "--engine", "openai"]
@@ -281,7 +281,7 @@ def test_mistakes(
     asked: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("mine.toml").write_text('like = "processbench"\ntemplate = "problem"\n')
+    Path("mine.toml").write_text('based_on = "processbench"\ntemplate = "problem"\n')
     small_build(tmp_path / "run", problem_set(1))
     with pytest.raises(InputError, match=message):
         LabelOptions(tmp_path / "run", out="b", engine="transformers", **asked).stage()

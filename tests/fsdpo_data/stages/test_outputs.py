@@ -245,9 +245,9 @@ def test_batches_have_their_questions_and_golds_elsewhere(tmp_path: Path) -> Non
     assert manifest.spec.sources[0].name == "golds.jsonl"
     aside = lines(tmp_path / "run/quarantine.jsonl")
     assert [(each["row"], each["reason"]) for each in aside] == [
-        (4, "its question is that of no problem, or of several"),
+        (4, "the question matches no problem, or several"),
         (5, "not the form of OpenAI and vLLM batches (TypeError('None is no list'))"),
-        (6, "no request 'z': name their file by `requests`"),
+        (6, "no request 'z': give the file of requests with `requests`"),
     ]
     run = lines(tmp_path / "run/completions.jsonl")
     assert run[2]["completions"][0]["reasoning"] == "Hm."
@@ -257,14 +257,14 @@ def test_batches_have_their_questions_and_golds_elsewhere(tmp_path: Path) -> Non
 def test_requests_that_are_none_are_named(tmp_path: Path, body: Any) -> None:
     asked = written(tmp_path / "in.jsonl", [{"custom_id": "a", "body": body}])
     file = written(tmp_path / "out.jsonl", [response("a", RIGHT)])
-    with pytest.raises(InputError, match=r"requests = .*: row 1 is no request of a batch"):
+    with pytest.raises(InputError, match=r"requests = .*: row 1 is not a request of a batch"):
         sealed(file, tmp_path / "run", requests=asked)
 
 
 def test_two_requests_of_one_name_are_refused(tmp_path: Path) -> None:
     asked = written(tmp_path / "in.jsonl", [request("a", prompt="1+1?"), request("a", prompt="q")])
     file = written(tmp_path / "out.jsonl", [response("a", RIGHT)])
-    with pytest.raises(InputError, match="row 2 is no request of a batch, or the second of its"):
+    with pytest.raises(InputError, match="row 2 is not a request of a batch, or repeats the name"):
         sealed(file, tmp_path / "run", requests=asked)
 
 
@@ -276,18 +276,18 @@ def test_of_golds_that_differ_none_is_taken(tmp_path: Path) -> None:
     _, [one] = sealed(file, out, problems=str(golds))
     assert (one["gold"], one["outcome"]) == ("6", "correct")
     (aside,) = [each for each in lines(out / "quarantine.jsonl") if each["source"] == str(file)]
-    assert aside["reason"] == "its question is that of no problem, or of several"
+    assert aside["reason"] == "the question matches no problem, or several"
 
 
 def test_files_without_outputs_do_not_hide_those_of_others(tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     written(tmp_path / "theirs/a.jsonl", [{"note": "x"}, plain("1+1?", "2", "2", model="A")])
     written(tmp_path / "theirs/b.jsonl", [plain("2+2?", "4", RIGHT, model="B")])
-    with pytest.raises(InputError, match="several models: choose one by `series=A`"):
+    with pytest.raises(InputError, match="several models: choose one with `series=A`"):
         sealed(tmp_path / "theirs", tmp_path / "none")
     manifest, [one] = sealed(tmp_path / "theirs", tmp_path / "out", series="B")
     assert (one["question"], manifest.spec.model.name) == ("2+2?", "B")
-    with pytest.raises(InputError, match=r"no outputs of C in it\. First: fields note\. Expected"):
+    with pytest.raises(InputError, match=r"contains no outputs of C\. First problem: fields note\. Expected"):
         sealed(tmp_path / "theirs", tmp_path / "none", series="C")
 
 
@@ -356,13 +356,13 @@ def test_rows_that_cannot_be_used_are_set_aside(tmp_path: Path) -> None:
     assert one["prompt"] == "Q 2+2?"
     aside = lines(tmp_path / "out/quarantine.jsonl")
     assert [each["reason"] for each in aside] == [
-        "asked in other words than in a row before",
-        "another problem was asked in the same words",
-        "the question is missing: name the problems by `problems`",
+        "the problem has another prompt in an earlier row",
+        "another problem has the same prompt",
+        "the question is missing: give the problems with `problems`",
         "the answer is empty",
         "the response is 5, expected text",
         "the text holds half a surrogate pair, which is no character",
-        "the gold is missing: name the problems by `problems`",
+        "the gold is missing: give the problems with `problems`",
         unknown_format_message({"a": 1}),
         "a JSON list, not an object",
     ]
@@ -371,9 +371,9 @@ def test_rows_that_cannot_be_used_are_set_aside(tmp_path: Path) -> None:
 
 def test_a_file_of_several_models_is_of_one(shared: Path, tmp_path: Path) -> None:
     file = shared / "data/outputs/openai_gsm8k/example_model_solutions.jsonl"
-    with pytest.raises(InputError, match="several models: choose one by `series=6b_finetuning`"):
+    with pytest.raises(InputError, match="several models: choose one with `series=6b_finetuning`"):
         sealed(file, tmp_path / "none")
-    with pytest.raises(InputError, match="no outputs of nobody in it"):
+    with pytest.raises(InputError, match="contains no outputs of nobody"):
         sealed(file, tmp_path / "none", series="nobody")
     manifest, found = sealed(file, tmp_path / "out", series="175b_verification")
     assert manifest.spec.model.name == "175b_verification"
@@ -419,6 +419,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     for flag, value in (("--temperature", "0.5"), ("--problems", "gsm8k"), ("--series", "x")):
         with pytest.raises(InputError, match=f"{flag} .*goes with --from outputs"):
             CliRunner().invoke(app, [*line, "prm800k", flag, value], catch_exceptions=False)
-    told = r"no outputs in it\. First: fields a\. Expected .*; plain \(answer"
+    told = r"contains no outputs\. First problem: fields a\. Expected .*; plain \(answer"
     with pytest.raises(InputError, match=told):
         sealed(written(tmp_path / "theirs.jsonl", [{"a": 1}]), tmp_path / "none")
