@@ -68,7 +68,7 @@ def test_the_share_decides() -> None:
     other = " ".join([*words[:12], "x", "y", "z", "u", "v"])  # 5 of 10 runs of 8
     assert pairs([LONG], [other]) == [(0, 0, False, pytest.approx(5 / 9, abs=0.1))]
     assert pairs([LONG], [other], min_overlap=0.8) == []
-    assert pairs([LONG], [other], n=13) == []
+    assert pairs([LONG], [other], ngram=13) == []
 
 
 def test_answers_are_compared_apart() -> None:
@@ -229,7 +229,7 @@ def test_the_result_is_written_into_manifest_and_card(
 
     manifest = validate(out).to_dict()
     found = manifest["contamination"]
-    assert (found["problems"], found["contaminated"], found["n"]) == (3, 1, 8)
+    assert (found["problems"], found["contaminated"], found["ngram"]) == (3, 1, 8)
     assert [each["name"] for each in found["benchmarks"]] == ["near", "far away"]
     assert found["benchmarks"][0]["revision"] == f"sha256:{file_sha256(near)}"
     counts = ("questions", "matched_questions", "exact_questions", "same_answer", "problems")

@@ -78,7 +78,7 @@ def test_another_way_is_refused_before_it_samples(tmp_path: Path) -> None:
     with pytest.raises(RunMismatchError, match=r"stages\.pair\.top: 4 in the run, 2 now"):
         run(tmp_path / "out", stages(top=2), resume=True, make_sampler=lambda: pytest.fail("asked"))
     small_build(tmp_path / "plain")
-    with pytest.raises(RunMismatchError, match="build: None there"):
+    with pytest.raises(RunMismatchError, match="build: None in the run"):
         run(tmp_path / "plain", resume=True, make_sampler=lambda: pytest.fail("asked"))
 
 
