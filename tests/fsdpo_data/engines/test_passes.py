@@ -152,7 +152,10 @@ def test_limits_of_thinking_are_checked(tmp_path: Path) -> None:
         {"engine": "openai", "base_url": "http://localhost/v1", "api": "chat", "model": "m"},
     ):
         options = BuildOptions(max_think_tokens=5, **how)  # type: ignore[arg-type]
-        with pytest.raises(InputError, match="max_think_tokens = 5: the limit needs a sampler that continues a text"):
+        with pytest.raises(
+            InputError,
+            match="max_think_tokens = 5: the limit needs a sampler that continues a text",
+        ):
             run_build(options, NO_PROGRESS)
 
 

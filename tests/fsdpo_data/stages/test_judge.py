@@ -226,7 +226,9 @@ def test_a_judge_is_asked_in_its_own_words_by_a_server(
     from openai_server import Script, serving
 
     small_build(tmp_path / "run", problem_set(1))
-    (tmp_path / "mine.toml").write_text('based_on = "processbench"\nprompt = "{question} {steps}"\n')
+    (tmp_path / "mine.toml").write_text(
+        'based_on = "processbench"\nprompt = "{question} {steps}"\n'
+    )
     script = Script(reply=lambda body, i: "\\boxed{1}")
     with serving(script) as url:
         line = ["label", str(tmp_path / "run"), "--judge", "tiny", "--engine", "openai"]

@@ -126,7 +126,9 @@ def test_shards_that_do_not_make_a_whole_are_refused(
     told.pop("digest")
     file.write_text(json.dumps({**told, "digest": digest(told)}))
     code, _, err = run(capsys, *merge, parts[2], *out)
-    assert code == 1 and "the options of this shard differ from this release: device, deviice" in err
+    assert (
+        code == 1 and "the options of this shard differ from this release: device, deviice" in err
+    )
     file.unlink()
     code, _, err = run(capsys, *merge, *out)
     assert code == 1 and "expected a finished shard" in err and "--resume" in err

@@ -287,7 +287,9 @@ def test_files_without_outputs_do_not_hide_those_of_others(tmp_path: Path) -> No
         sealed(tmp_path / "theirs", tmp_path / "none")
     manifest, [one] = sealed(tmp_path / "theirs", tmp_path / "out", series="B")
     assert (one["question"], manifest.spec.model.name) == ("2+2?", "B")
-    with pytest.raises(InputError, match=r"contains no outputs of C\. First problem: fields note\. Expected"):
+    with pytest.raises(
+        InputError, match=r"contains no outputs of C\. First problem: fields note\. Expected"
+    ):
         sealed(tmp_path / "theirs", tmp_path / "none", series="C")
 
 
