@@ -125,12 +125,12 @@ def _compare_to_shown_digits(left: Node, right: Node, budget: Budget) -> bool:
     return value is not None and matches_shown_digits(decimal, value, is_exact=False)
 
 
-def within_tolerance(gold: Num, answer: Node, relative: Fraction, budget: Budget) -> bool:
+def within_tolerance(gold: Num, answer: Node, relative_tolerance: Fraction, budget: Budget) -> bool:
     """Whether a constant ``answer`` is close to ``gold``; see ``is_close_to_gold``."""
     if isinstance(answer, Num):
-        return is_close_to_gold(answer.value, gold, relative)
+        return is_close_to_gold(answer.value, gold, relative_tolerance)
     value = _real_value(answer, budget)
-    return value is not None and is_close_to_gold(value, gold, relative)
+    return value is not None and is_close_to_gold(value, gold, relative_tolerance)
 
 
 def _real_value(node: Node, budget: Budget) -> Fraction | None:
@@ -166,8 +166,8 @@ class ConstantValue(NamedTuple):
 def _constant_value(node: Node) -> ConstantValue | None:
     """Evaluate an expression without symbols; return None if it has no value."""
     budget = Budget(_MAX_CONSTANT_OPERATIONS)
-    for complex_plane in (has_imaginary_unit(node), True):
-        evaluator = Evaluator(0, budget, complex_plane=complex_plane)
+    for allow_complex in (has_imaginary_unit(node), True):
+        evaluator = Evaluator(0, budget, allow_complex=allow_complex)
         try:
             value = evaluator.value(node)
         except UndefinedValueError:
@@ -181,20 +181,20 @@ def _compare_by_digits(left: Node, right: Node, budget: Budget) -> bool:
     if not free_symbols(left) and not free_symbols(right):
         return _compare_constants(left, right, budget)
     is_complex = has_imaginary_unit(left) or has_imaginary_unit(right)
-    for complex_plane in (is_complex, True):
-        are_equal = _compare_at_points(left, right, budget, complex_plane=complex_plane)
+    for allow_complex in (is_complex, True):
+        are_equal = _compare_at_points(left, right, budget, allow_complex=allow_complex)
         if are_equal is not None:
             return are_equal
     return False
 
 
 def _compare_at_points(
-    left: Node, right: Node, budget: Budget, *, complex_plane: bool
+    left: Node, right: Node, budget: Budget, *, allow_complex: bool
 ) -> bool | None:
     """Compare at fixed points; return None if both are defined at too few of them."""
     agreeing_points = 0
-    points = POINTS[:_COMPLEX_POINTS] if complex_plane else POINTS
-    values = _values_at_points(left, right, budget, complex_plane=complex_plane, points=points)
+    points = POINTS[:_COMPLEX_POINTS] if allow_complex else POINTS
+    values = _values_at_points(left, right, budget, allow_complex=allow_complex, points=points)
     for left_value, right_value, scale in values:
         if not nearly_equal(left_value, right_value, scale):
             return False
@@ -210,13 +210,13 @@ def _values_at_points(
     right: Node,
     budget: Budget,
     *,
-    complex_plane: bool = False,
+    allow_complex: bool = False,
     points: Sequence[int] = POINTS,
 ) -> Iterator[tuple[MpNumber, MpNumber, MpNumber]]:
     """Yield both values and the scale of their terms, at the points where both are defined."""
     integer_names = integer_symbols(left) | integer_symbols(right)
     new_evaluator = partial(
-        Evaluator, budget=budget, complex_plane=complex_plane, integer_symbols=integer_names
+        Evaluator, budget=budget, allow_complex=allow_complex, integer_symbols=integer_names
     )
     for point in points:
         left_evaluator = new_evaluator(point)
@@ -287,7 +287,7 @@ def has_parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:
     parameters = [name for name in names if name[0] not in _UNKNOWNS and "'" not in name]
     if not 0 < len(parameters) <= MAX_PARAMETERS:
         return False
-    ratios = _ratios(left, right, budget, complex_plane=False)
+    ratios = _ratios(left, right, budget, allow_complex=False)
     if not ratios:
         return False
     powers: list[Node] = []
@@ -295,7 +295,7 @@ def has_parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:
         doubled = {name: multiply([Num(Fraction(2)), Sym(name)])}
         new_left = substitute(left, doubled)
         new_right = substitute(right, doubled)
-        new_ratios = _ratios(new_left, new_right, budget, complex_plane=False)
+        new_ratios = _ratios(new_left, new_right, budget, allow_complex=False)
         exponent = _log_two(new_ratios[0] / ratios[0]) if new_ratios else None
         if exponent is None:
             return False
@@ -335,10 +335,10 @@ def _ratio_sign_by_digits(left: Node, right: Node, budget: Budget) -> int:
     """Return the sign of ``left / right`` as :func:`constant_ratio_sign` does, by 60 digits."""
     mp = mpmath_context()
     is_complex = has_imaginary_unit(left) or has_imaginary_unit(right)
-    ratios = _ratios(left, right, budget, complex_plane=is_complex)
+    ratios = _ratios(left, right, budget, allow_complex=is_complex)
     # Expressions such as √sin x + √x are real at too few of the points.
     if len(ratios) < MIN_COMPARED_POINTS:
-        ratios = _ratios(left, right, budget, complex_plane=True)
+        ratios = _ratios(left, right, budget, allow_complex=True)
     if len(ratios) < MIN_COMPARED_POINTS or ratios[0] == 0:
         return 0
     max_difference = ten_to_minus(_RATIO_DIGITS) * abs(ratios[0])
@@ -349,9 +349,9 @@ def _ratio_sign_by_digits(left: Node, right: Node, budget: Budget) -> int:
     return 1 if mp.re(ratios[0]) > 0 else -1
 
 
-def _ratios(left: Node, right: Node, budget: Budget, *, complex_plane: bool) -> list[MpNumber]:
+def _ratios(left: Node, right: Node, budget: Budget, *, allow_complex: bool) -> list[MpNumber]:
     """Return ``left / right`` at the first points where both are defined."""
-    values = _values_at_points(left, right, budget, complex_plane=complex_plane)
+    values = _values_at_points(left, right, budget, allow_complex=allow_complex)
     ratios = (top / bottom for top, bottom, _ in values if bottom != 0)
     n_points = len(POINTS) if has_absolute_value(left, right) else EARLY_STOP_POINTS
     return list(islice(ratios, n_points))

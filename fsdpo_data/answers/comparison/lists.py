@@ -1,4 +1,4 @@
-"""Structure of lists, tuples and matrices."""
+"""Brackets, rows and items of lists, tuples and matrices."""
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.comparison import relations
@@ -42,3 +42,9 @@ def assigned_items(value_list: tree.ValueList) -> tuple[Value, ...]:
         assigned = relations.assigned_values(item)
         values.extend(tree.plus_minus_values(item if assigned is None else assigned[-1]))
     return tuple(values)
+
+
+def expand_plus_minus(value: Value) -> Value:
+    r"""Return the list of both values of ``1 \pm x``; other values are unchanged."""
+    values = tree.plus_minus_values(value)
+    return value if len(values) == 1 else tree.ValueList("", values)

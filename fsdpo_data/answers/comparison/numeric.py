@@ -65,10 +65,10 @@ class Evaluator:
     Args:
         point: Index of the fixed point.
         budget: Budget that every operation is charged to.
-        complex_plane: Whether roots and logarithms of negative numbers have (complex) values.
+        allow_complex: Whether roots and logarithms of negative numbers have (complex) values.
         integer_symbols: Symbols that get small integers, such as the last index of a sum.
-        approximate: Whether to evaluate limits, integrals and infinite sums, with an error of
-            some percent. Without it they are opaque functions of their arguments.
+        allow_approximation: Whether to evaluate limits, integrals and infinite sums, with an error
+            of some percent. Without it they are opaque functions of their arguments.
 
     Attributes:
         scale: The largest absolute term of all sums so far. Cancellation leaves rounding errors
@@ -80,14 +80,14 @@ class Evaluator:
         point: int,
         budget: Budget,
         *,
-        complex_plane: bool = False,
+        allow_complex: bool = False,
         integer_symbols: frozenset[str] = frozenset(),
-        approximate: bool = False,
+        allow_approximation: bool = False,
     ) -> None:
         self.point = point
         self.budget = budget
-        self.complex_plane = complex_plane
-        self.approximate = approximate
+        self.allow_complex = allow_complex
+        self.allow_approximation = allow_approximation
         self.mp = mpmath_context()
         self.scale: MpNumber = 0
         #: Values of bound variables and of integer symbols, by name.
@@ -153,7 +153,7 @@ class Evaluator:
         if mp.im(exponent) == 0 and mp.isint(mp.re(exponent)):
             return base ** int(mp.re(exponent))
         is_negative = mp.im(base) == 0 and mp.re(base) < 0
-        if is_negative and not self.complex_plane:
+        if is_negative and not self.allow_complex:
             return self._odd_root_power(base, exponent)
         return mp.power(base, exponent)
 
@@ -198,10 +198,10 @@ class Evaluator:
             return None
         is_discrete = node.name in DISCRETE_OPERATORS
         if is_discrete and has_integer_bounds and -2 < high - low <= MAX_TERMS:
-            if is_infinite and not self.approximate:
+            if is_infinite and not self.allow_approximation:
                 return None
             return self._sum_or_product(node, low, high, is_infinite=is_infinite)
-        if not self.approximate or (is_infinite and node.name == "int"):
+        if not self.allow_approximation or (is_infinite and node.name == "int"):
             return None
         if is_limit:
             near_limit = self.mp.mpf(10) ** 4 if is_infinite else high + self.mp.mpf(10) ** -4
@@ -250,7 +250,7 @@ class Evaluator:
         if not self.mp.isfinite(result):
             raise UndefinedValueError(name)
         left_real_line = self.mp.im(result) != 0 and self.mp.im(args[0]) == 0
-        if left_real_line and not self.complex_plane:
+        if left_real_line and not self.allow_complex:
             raise UndefinedValueError(name)
         return result
 
@@ -263,7 +263,7 @@ class Evaluator:
         if mp.im(base) == 0 and mp.re(base) < 0:
             if n % 2:
                 return -mp.root(-base, n)
-            if not self.complex_plane:
+            if not self.allow_complex:
                 raise UndefinedValueError("even root of a negative number")
         if not 0 < n <= 1_000:
             return self.power(base, 1 / degree)
@@ -271,7 +271,7 @@ class Evaluator:
 
     def log(self, argument: MpNumber, base: MpNumber | None = None) -> MpNumber:
         """Return the logarithm of ``argument``; without a base, the natural logarithm."""
-        if argument == 0 or (not self.complex_plane and self.mp.re(argument) < 0):
+        if argument == 0 or (not self.allow_complex and self.mp.re(argument) < 0):
             raise UndefinedValueError("logarithm")
         result = self.mp.log(argument)
         if base is None:

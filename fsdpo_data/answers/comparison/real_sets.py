@@ -53,19 +53,19 @@ class RealSet:
 
 def are_equal_sets(left: RealSet, right: RealSet, budget: Budget) -> bool:
     """Whether two sets have the same intervals with the same endpoints, in any unit."""
-    size = unit_ratio(right.unit, left.unit) if left.unit and right.unit else Fraction(1)
-    if size is None or len(left.endpoints) != len(right.endpoints):
+    unit_factor = unit_ratio(right.unit, left.unit) if left.unit and right.unit else Fraction(1)
+    if unit_factor is None or len(left.endpoints) != len(right.endpoints):
         return False
     return all(
         a.is_after_number == b.is_after_number
-        and are_equal_expressions(a.number, _rescale_endpoint(b.number, size), budget)
+        and are_equal_expressions(a.number, _rescale_endpoint(b.number, unit_factor), budget)
         for a, b in zip(left.endpoints, right.endpoints, strict=True)
     )
 
 
-def _rescale_endpoint(number: Node, size: Fraction) -> Node:
-    """Return the number of an endpoint in a unit that is ``1 / size`` times as large."""
-    return number if size == 1 or infinity_sign(number) else tree.scale(number, size)
+def _rescale_endpoint(number: Node, unit_factor: Fraction) -> Node:
+    """Return the number of an endpoint in a unit that is ``1 / unit_factor`` times as large."""
+    return number if unit_factor == 1 or infinity_sign(number) else tree.scale(number, unit_factor)
 
 
 def interval_endpoints(

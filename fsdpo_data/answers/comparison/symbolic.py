@@ -74,8 +74,8 @@ def _size(node: Node) -> int:
 def _have_distant_values(left: Node, right: Node, budget: Budget) -> bool:
     """Whether approximate values at one point show that the sides are different."""
     try:
-        left_value = Evaluator(0, budget, approximate=True).value(left)
-        right_value = Evaluator(0, budget, approximate=True).value(right)
+        left_value = Evaluator(0, budget, allow_approximation=True).value(left)
+        right_value = Evaluator(0, budget, allow_approximation=True).value(right)
     except (UndefinedValueError, NumberTooLargeError):
         return False
     max_difference = _MAX_RELATIVE_DIFFERENCE * max(abs(left_value), abs(right_value))

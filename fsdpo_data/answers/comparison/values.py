@@ -15,6 +15,7 @@ from fsdpo_data.answers.comparison.lists import (
     assigned_items,
     brackets_agree,
     column_as_row,
+    expand_plus_minus,
     matrix_rows,
 )
 from fsdpo_data.answers.comparison.notations import are_equal_digits, are_equal_times
@@ -67,8 +68,8 @@ class AnswerComparer:
             return self._compare_statements(gold, answer)
         if isinstance(gold, tree.Piecewise) or isinstance(answer, tree.Piecewise):
             return self._compare_piecewise(gold, answer)
-        gold = _expand(gold)
-        answer = _expand(answer)
+        gold = expand_plus_minus(gold)
+        answer = expand_plus_minus(answer)
         collection = tree.ValueList | tree.Matrix
         if isinstance(gold, collection) or isinstance(answer, collection):
             return self._compare_collections(gold, answer)
@@ -133,14 +134,14 @@ class AnswerComparer:
 
     def _compare_quantities(self, gold: tree.Quantity, answer: tree.Quantity) -> bool:
         """Compare two quantities after a conversion to the unit of the gold."""
-        size = units.unit_ratio(answer.unit, gold.unit)
-        if size is None or units.are_opposites(gold.unit.words, answer.unit.words):
+        unit_factor = units.unit_ratio(answer.unit, gold.unit)
+        if unit_factor is None or units.are_opposites(gold.unit.words, answer.unit.words):
             return False
         if self._in_unordered_list and _are_different_counts(gold.unit, answer.unit):
             return False  # "9 red and 5 blue" are not "5 red and 9 blue"
-        if size == 1:
+        if unit_factor == 1:
             return self._compare_nodes(gold.node, answer.node)
-        return self._compare_nodes(gold.node, tree.scale(answer.node, size))
+        return self._compare_nodes(gold.node, tree.scale(answer.node, unit_factor))
 
     def _compare_quantity(self, gold: Value, answer: Value) -> bool:
         """Compare a quantity with a value that states no unit."""
@@ -364,12 +365,6 @@ def _are_different_counts(left: tree.Unit, right: tree.Unit) -> bool:
     """Whether two units are names of different things that were counted."""
     has_dimensions = left.dims or right.dims
     return not has_dimensions and left.label.lower() != right.label.lower()
-
-
-def _expand(value: Value) -> Value:
-    r"""Return the list of both values of ``1 \pm x``; other values are unchanged."""
-    values = tree.plus_minus_values(value)
-    return value if len(values) == 1 else tree.ValueList("", values)
 
 
 def _ratio_parts(value: Value) -> tuple[Node, ...]:
