@@ -1,4 +1,4 @@
-"""What a training run is: frozen options, checked before anything heavy is loaded."""
+"""Options of the training stages: frozen, and checked before torch is loaded."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -7,60 +7,66 @@ from typing import Annotated, ClassVar, Literal
 
 from fsdpo_data.core.options import Option, Options
 
-#: Options that say where a run lives or what is watched, not what it computes.
 _LOGGING_OPTIONS = ("report_to", "log_every", "save_every", "save_limit", "eval_every")
+#: Options that do not change the trained weights. A resumed run may change them.
 NON_IDENTITY_OPTIONS = frozenset(("out", "resume", "reference_cache", *_LOGGING_OPTIONS))
-#: DeepSpeed configurations that come with the package.
+#: Names of the DeepSpeed configurations that come with the package.
 DEEPSPEED_PRESETS = ("zero2", "zero3")
 
 Loss = Literal["full-step", "full-step-scaled", "dpo", "step-dpo", "public-code"]
-#: Those that read no step rewards.
+#: Losses that do not use step rewards.
 REWARD_FREE_LOSSES = ("dpo", "step-dpo")
 
-_LOSS, _OPTIMIZER = "Loss", "Optimizer"
-_COMPUTE, _WATCH = "Memory and speed", "Checkpoints and logs"
+# Panels of the help texts.
+_LOSS = "Loss"
+_OPTIMIZER = "Optimizer"
+_COMPUTE = "Memory and speed"
+_LOGGING = "Checkpoints and logs"
 
 
 @dataclass(frozen=True)
 class TrainConfig(Options):
-    """Options that every training stage has.
+    """Options of every training stage.
 
     Attributes:
-        data: What to train on.
-        out: Directory of the trained model.
-        model: Checkpoint to start from: a short name, a directory, or ``org/name[@revision]`` of
+        data: The training data.
+        out: Output directory for the trained model, its checkpoints and its card.
+        model: Checkpoint to start from: a short name, a directory, or ``org/name[@revision]`` on
             the Hub.
-        epochs: Passes over the data.
-        max_steps: Stop after so many optimizer steps; 0: `epochs` decides.
-        batch_size: Sequences per device and pass.
-        batch_tokens: Instead of `batch_size`: tokens per device and pass at most, padding aside;
-            a longer sequence makes a pass of its own. 0: off.
-        grad_accum: Passes per optimizer step.
+        epochs: Number of passes over the data.
+        max_steps: Stop after this number of optimizer steps. With 0, `epochs` decides.
+        batch_size: Sequences per device in one micro-batch.
+        batch_tokens: Maximum number of tokens per device in one micro-batch, without padding. If
+            set, it replaces `batch_size`. A longer sequence is a micro-batch of its own. 0 turns it
+            off.
+        grad_accum: Micro-batches per optimizer step.
         lr: Peak learning rate.
-        lora: Rank of LoRA adapters, merged into the weights at the end; 0 trains all weights.
-        load_in_4bit: Hold the weights that LoRA freezes in four bits (QLoRA: NF4, quantized twice);
-            the adapters are merged into the weights as they were.
-        seed: Of new weights, the order of the data and dropout.
-        resume: Continue the run in `out` from its last checkpoint.
-        schedule: Learning-rate schedule, by its name in transformers.
-        optim: Optimizer, by its name in transformers; those of 8 bits and paged ones need
-            bitsandbytes.
-        warmup: Share of the steps spent warming up (below 1), or their number.
-        weight_decay: AdamW weight decay.
-        adam_beta2: AdamW second-moment decay.
-        max_grad_norm: Gradient clipping.
-        max_length: Tokens of a sequence at most; 0: the model's context length.
-        group_by_length: Batch sequences of like length: less padding, where there is any.
-        dtype: Precision of the computation; weights stay float32, except those that LoRA freezes.
-        gradient_checkpointing: Recompute activations: less memory, more time.
-        deepspeed: ``zero2``, ``zero3`` or a DeepSpeed config file.
-        report_to: Tracker (``wandb``, ``tensorboard``, …) or ``none``.
-        log_every: Optimizer steps between losses logged.
-        save_every: Optimizer steps between checkpoints; 0 keeps none.
-        save_limit: Checkpoints kept.
+        lora: Rank of the LoRA adapters, which are merged into the weights at the end. With 0, all
+            weights are trained.
+        load_in_4bit: Load the frozen weights under LoRA in 4 bits (QLoRA: NF4 with double
+            quantization). At the end, the adapters are merged into the original weights.
+        seed: Random seed for new weights, data order and dropout.
+        resume: Continue the run in `out` from its latest checkpoint.
+        schedule: Name of the learning-rate schedule in transformers.
+        optim: Name of the optimizer in transformers. 8-bit and paged optimizers need bitsandbytes.
+        warmup: Warm-up steps: a number of steps, or a fraction of all steps if below 1.
+        weight_decay: Weight decay of AdamW.
+        adam_beta2: Decay rate of the second moment in AdamW.
+        max_grad_norm: Maximum gradient norm; larger gradients are clipped.
+        max_length: Maximum number of tokens of a sequence. 0 means the context length of the model.
+        group_by_length: Put sequences of similar length into one batch, which needs less padding.
+        dtype: Precision of the computation. Weights stay in float32, except frozen weights under
+            LoRA.
+        gradient_checkpointing: Recompute activations in the backward pass. This needs less memory
+            and more time.
+        deepspeed: DeepSpeed preset ``zero2`` or ``zero3``, or a DeepSpeed configuration file.
+        report_to: Experiment tracker (``wandb``, ``tensorboard``, …), or ``none``.
+        log_every: Optimizer steps between two log entries.
+        save_every: Optimizer steps between two checkpoints. 0 saves no checkpoints.
+        save_limit: Number of checkpoints that are kept. Older checkpoints are deleted.
     """
 
-    #: Name of the stage, in digests and state files.
+    #: Name of the stage in file names and cards.
     stage: ClassVar[str]
 
     data: Annotated[Path, Option(positional=True)]
@@ -87,60 +93,65 @@ class TrainConfig(Options):
     dtype: Annotated[Literal["float32", "bfloat16"], Option(panel=_COMPUTE)] = "float32"
     gradient_checkpointing: Annotated[bool, Option(panel=_COMPUTE)] = False
     deepspeed: Annotated[str | None, Option(panel=_COMPUTE)] = None
-    report_to: Annotated[str, Option(panel=_WATCH)] = "none"
-    log_every: Annotated[int, Option(min=1, panel=_WATCH)] = 10
-    save_every: Annotated[int, Option(min=0, panel=_WATCH)] = 500
-    save_limit: Annotated[int, Option(min=1, panel=_WATCH)] = 1
+    report_to: Annotated[str, Option(panel=_LOGGING)] = "none"
+    log_every: Annotated[int, Option(min=1, panel=_LOGGING)] = 10
+    save_every: Annotated[int, Option(min=0, panel=_LOGGING)] = 500
+    save_limit: Annotated[int, Option(min=1, panel=_LOGGING)] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         preset = self.deepspeed
         if preset is not None and preset not in DEEPSPEED_PRESETS and not Path(preset).is_file():
-            known = ", ".join(DEEPSPEED_PRESETS)
-            raise self.field_error("deepspeed", f"expected {known} or a DeepSpeed config file.")
+            presets = ", ".join(DEEPSPEED_PRESETS)
+            raise self.field_error("deepspeed", f"expected {presets} or a DeepSpeed config file.")
         if self.lora and preset == "zero3":
             raise self.field_error(
                 "lora",
-                "adapters cannot be merged into weights that zero3 spreads over processes. Use "
-                "zero2: LoRA leaves little for zero3 to save.",
+                "adapters cannot be merged into weights that zero3 partitions over processes. Use "
+                "zero2, which needs little more memory with LoRA.",
             )
         if self.load_in_4bit and not (self.lora and self.model):
             raise self.field_error(
                 "load_in_4bit",
-                "weights in four bits are those of a `model`, and frozen. Set `lora` to the rank "
-                "of adapters over them, e.g. `lora=16`.",
+                "4-bit weights need a `model`, and cannot be trained. Set `lora` to the rank of "
+                "trainable adapters, e.g. `lora=16`.",
             )
 
     @property
     def rows_per_micro_batch(self) -> int:
-        """Return how many rows a device takes at a time: one where tokens are counted."""
+        """Rows per device in one micro-batch: 1 with `batch_tokens`, where a row is a pack."""
         return 1 if self.batch_tokens else self.batch_size
 
     @property
     def keeps_prompt_groups(self) -> bool:
-        """Say whether all that has one prompt comes together."""
+        """Whether all rows of a prompt come in the same batch."""
         return getattr(self, "shuffle", None) == "groups"
 
     @property
     def weights_dtype(self) -> str:
-        """Return the precision of the weights that training starts from."""
+        """Precision in which the start model is loaded."""
         return self.dtype if self.lora else "float32"
 
     def identity(self) -> dict[str, str]:
-        """Return the options that decide the trained weights, as text; what resuming compares."""
+        """Return the options that determine the trained weights, as text.
+
+        A resumed run must have the same values.
+        """
         fields = dataclasses.asdict(self)
         return {key: str(value) for key, value in fields.items() if key not in NON_IDENTITY_OPTIONS}
 
 
 @dataclass(frozen=True)
 class SftConfig(TrainConfig):
-    """Fine-tune on prompt/completion rows; the loss covers the completion and its end.
+    """Fine-tune a model on prompt/completion rows.
+
+    The loss covers the completion and the end-of-sequence token.
 
     Attributes:
-        data: JSONL or parquet with the columns ``prompt`` and ``completion``, or
-            ``org/name[@revision]`` of such rows on the Hub.
-        from_config: Start from random weights: ``config.json``, or the directory that holds it
-            and the tokenizer.
+        data: A JSONL or parquet file with the columns ``prompt`` and ``completion``, or
+            ``org/name[@revision]`` of such a dataset on the Hub.
+        from_config: Start from random weights instead of `model`. Give a ``config.json``, or its
+            directory. The directory must also contain the tokenizer.
     """
 
     stage: ClassVar[str] = "sft"
@@ -156,40 +167,45 @@ class SftConfig(TrainConfig):
         if (self.model is None) == (self.from_config is None):
             raise self.field_error(
                 "model",
-                "expected exactly one of it and `from_config`, which starts from random weights.",
+                "expected exactly one of `model` and `from_config`, which starts from random weights.",
             )
 
 
 @dataclass(frozen=True)
 class PrmConfig(TrainConfig):
-    """Train a process reward model: a reward for each step, learnt from labelled solutions.
+    """Train a process reward model (PRM) on solutions with step labels.
 
-    The defaults are the paper's: one epoch, 256 solutions per step on one device, learning rate
-    5e-7. Small models want a much higher one.
+    The defaults are the paper's: one epoch, 256 solutions per optimizer step on one device, and a
+    learning rate of 5e-7. Small models need a much higher learning rate.
 
     Attributes:
-        data: A sealed dataset, ``org/name[@revision]`` of one on the Hub, or JSONL or parquet with
-            the columns ``prompt``, ``completions`` and ``labels`` (booleans, or numbers in [0, 1]).
-        model: Policy to put the head on: a short name, a directory, or ``org/name[@revision]``.
-        labels: ``outcome`` (N=1), ``rollouts`` (N>1: the share of correct continuations, or of a
-            judge's votes), or ``auto``: rollouts where there are any, else outcomes.
-        loss: ``bce``: each step against its label (the paper's). ``pqm``: right steps rank above
-            the wrong ones, and each above those before it (Li and Li 2024). ``implicit``: a policy
-            is trained, whose log-ratio to the model it starts from tells the outcome (Yuan et al.
-            2024); it is scored with ``--policy`` and ``--reference``.
-        beta: For ``implicit``: what the log-ratio is multiplied by.
-        zeta: For ``pqm``: how far wrong steps have to stay below.
-        loss_reduction: Over the label positions of a solution: their ``sum`` (the paper's) or their ``mean``.
-        label_positions: Where labels are learnt: at each ``step``'s end (the paper's), or at every
-            ``token`` of the step, as Cobbe et al. (2021) train verifiers; scores are read at the
-            steps' ends either way.
-        shuffle: ``solutions`` come in random order, as in other trainers; with ``groups`` those of
-            a prompt come in one batch, where it is computed once.
-        samples: Solutions used of each problem, the first ones; 0: all.
-        balance: Weigh steps so that right and wrong ones count the same in total.
-        only_mixed: Use only problems that have right and wrong solutions.
-        held_out: Share of the problems kept out of training, to measure on.
-        eval_every: Optimizer steps between measurements on them; 0: at the end only.
+        data: A sealed dataset, ``org/name[@revision]`` of one on the Hub, or a JSONL or parquet
+            file. A file has the columns ``prompt``, ``completions`` and ``labels`` (booleans, or
+            numbers in [0, 1]).
+        model: Policy whose weights get the reward head: a short name, a directory, or
+            ``org/name[@revision]`` on the Hub.
+        labels: ``outcome``: the outcome of the solution at every step (N=1). ``rollouts``: the
+            fraction of correct continuations of each step, or of a judge's votes (N>1). ``auto``:
+            rollouts if the solution has them, otherwise outcomes.
+        loss: ``bce``: cross-entropy of each step against its label (the paper's). ``pqm``: right
+            steps rank above wrong steps and above earlier right steps (Li and Li 2024).
+            ``implicit``: trains a policy, whose log-ratio to the start model predicts the outcome
+            (Yuan et al. 2024). Score an implicit PRM with ``--policy`` and ``--reference``.
+        beta: Factor β of the log-ratio for the loss ``implicit``.
+        zeta: Margin ζ between right and wrong steps for the loss ``pqm``, in logits.
+        loss_reduction: Reduction over the label positions of a solution: ``sum`` (the paper's) or
+            ``mean``.
+        label_positions: Tokens with a loss: the last token of each ``step`` (the paper's), or every
+            ``token`` of the step, as for the verifiers of Cobbe et al. (2021). In both cases, a
+            trained PRM scores a step at its last token.
+        shuffle: ``solutions`` come in random order, as in other trainers. With ``groups``, all
+            solutions of a prompt come in one batch, and the prompt is computed once.
+        samples: Number of solutions per problem; the first ones are used. 0 uses all solutions.
+        balance: Weight the steps such that right and wrong steps have the same total weight.
+        only_mixed: Use only problems that have both correct and wrong solutions.
+        held_out: Fraction of the problems that is not trained on, but used to evaluate the PRM.
+        eval_every: Optimizer steps between two evaluations on the held-out problems. With 0, the
+            PRM is evaluated only at the end.
     """
 
     stage: ClassVar[str] = "prm"
@@ -208,17 +224,24 @@ class PrmConfig(TrainConfig):
     balance: bool = False
     only_mixed: bool = False
     held_out: Annotated[float, Option(min=0, exclusive_max=1)] = 0.05
-    eval_every: Annotated[int, Option(min=0, panel=_WATCH)] = 0
+    eval_every: Annotated[int, Option(min=0, panel=_LOGGING)] = 0
 
 
 @dataclass(frozen=True)
 class PreferenceSpec(Options):
-    """Which preference loss, and its two temperatures.
+    """The preference loss with its parameters β and γ.
 
     Attributes:
-        loss: The paper's is ``full-step``.
-        beta: Pull towards the reference policy.
-        gamma: Temperature of step rewards; 0 weighs all steps alike.
+        loss: ``full-step``: the paper's step-wise DPO, which weights each step by its reward.
+            ``full-step-scaled``: the same weights times the number of steps, so that γ = 0 gives
+            DPO. ``dpo``: DPO on whole solutions. ``step-dpo``: DPO on solutions that end with
+            the first step in which they differ. ``public-code``: the loss of public code that
+            is presented as the paper's, with token weights and without the factor β. ``dpo`` and
+            ``step-dpo`` need no step rewards.
+        beta: Strength β of the pull towards the reference policy.
+        gamma: Inverse temperature γ of the step weights. 0 gives all steps equal weights, and
+            larger values concentrate the weight on the best steps of chosen solutions and on the
+            worst steps of rejected solutions. ``inf`` keeps only the best or worst step.
     """
 
     loss: Loss = "full-step"
@@ -228,28 +251,30 @@ class PreferenceSpec(Options):
 
 @dataclass(frozen=True)
 class DpoConfig(PreferenceSpec, TrainConfig):
-    """Train a policy on preference pairs: step-wise DPO, DPO and their relatives.
+    """Train a policy on preference pairs with step-wise DPO, DPO or a related loss.
 
-    The defaults are the paper's: one epoch, 4 prompts of 16 pairs per step on one device, learning
-    rate 5e-7, β 0.05, γ 0.5. Small models want a much higher learning rate.
+    The defaults are the paper's: one epoch, 4 prompts with 16 pairs each per optimizer step on one
+    device. The learning rate is 5e-7, β is 0.05 and γ is 0.5. Small models need a much higher
+    learning rate.
 
     Attributes:
-        data: A sealed dataset with pairs, ``org/name[@revision]`` of one on the Hub, or JSONL or
-            parquet with the columns of its ``pairs``.
-        model: Policy to start from, and the reference: a short name, a directory, or
-            ``org/name[@revision]``.
-        batch_size: Prompts per device and pass, each with all its pairs; with `shuffle`
-            ``pairs``, pairs.
-        batch_tokens: Instead of `batch_size`: tokens of prompts and different solutions per
-            device and pass at most; a prompt with more makes a pass of its own. 0: off.
-        shuffle: ``groups`` keeps the pairs of a prompt in one batch, where its solutions are
-            computed once; ``pairs`` scatters them, as other trainers do.
-        share_prompt: Compute a prompt once for its solutions, under a tree mask; otherwise each
-            solution is a row of its own.
-        attention: Over shared prompts: ``flex`` (FlexAttention, GPUs only), ``sdpa``, or ``auto``:
-            flex where it can run.
-        reference_cache: Directory of reference log-probabilities, shared between runs; else
-            ``reference`` in `out`.
+        data: A sealed dataset with pairs, ``org/name[@revision]`` of one on the Hub, or a JSONL or
+            parquet file with the columns of the config ``pairs``.
+        model: Start model, which is also the reference policy: a short name, a directory, or
+            ``org/name[@revision]`` on the Hub.
+        batch_size: Prompts per device in one micro-batch, each with all its pairs. With
+            ``pairs`` as `shuffle`: pairs per device in one micro-batch.
+        batch_tokens: Maximum number of tokens per device in one micro-batch. If set, it replaces
+            `batch_size`. Each prompt and each different solution counts once. A prompt with more
+            tokens is a micro-batch of its own. 0 turns it off.
+        shuffle: ``groups`` keeps the pairs of a prompt in one batch, where each solution is
+            computed once. ``pairs`` shuffles single pairs, as other trainers do.
+        share_prompt: Compute each prompt once for all its solutions, with a tree attention mask.
+            Otherwise, each solution is a row of its own.
+        attention: Attention over shared prompts: ``flex`` (FlexAttention, GPUs only), ``sdpa``, or
+            ``auto``, which uses flex if possible.
+        reference_cache: Directory for reference log-probabilities, which several runs can share.
+            The default is ``reference`` in `out`.
     """
 
     stage: ClassVar[str] = "dpo"

@@ -31,7 +31,7 @@ from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.train import train_sft
 
 EOS, PAD = "<|endoftext|>", "<|pad|>"
-VOCABULARY = 1024
+VOCABULARY_SIZE = 1024
 _RECIPE = read_toml(__file__)
 ARCHITECTURE: dict[str, Any] = _RECIPE["architecture"]
 STAGES: list[dict[str, Any]] = _RECIPE["stages"]
@@ -71,7 +71,7 @@ def make_model(out: Path, seed: int = 0) -> None:
     for name in _SHIPPED:
         shutil.copyfile(work / STAGES[-1]["name"] / name, out / name)
     minutes = (time.monotonic() - started) / 60
-    (out / "README.md").write_text(_card(seed, minutes, measure(out)))
+    (out / "README.md").write_text(_card(seed, minutes, measure_model(out)))
 
 
 def _write_architecture(folder: Path, data: Path) -> None:
@@ -98,7 +98,7 @@ def train_tokenizer(texts: Iterable[str]) -> Any:
 
     raw = transformers.Qwen2Tokenizer().backend_tokenizer
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=VOCABULARY_SIZE,
         special_tokens=[EOS, PAD],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
@@ -115,8 +115,8 @@ def train_tokenizer(texts: Iterable[str]) -> Any:
     )
 
 
-def measure(
-    folder: Path, greedy: int = 1000, sampled: int = 100, n: int = 32
+def measure_model(
+    folder: Path, greedy_problems: int = 1000, sampled_problems: int = 100, samples: int = 32
 ) -> list[dict[str, float]]:
     """Measure a model greedily and at temperatures 0.8 and 1.
 
@@ -124,7 +124,11 @@ def measure(
         For each temperature the numbers that the card shows; ``half_width`` is half the 95 %
         interval of ``accuracy``, in which problems are the independent units.
     """
-    plans = ((0.0, greedy, 1), (0.8, sampled, n), (1.0, sampled, n))
+    plans = (
+        (0.0, greedy_problems, 1),
+        (0.8, sampled_problems, samples),
+        (1.0, sampled_problems, samples),
+    )
     return [_measure(folder, *plan) for plan in plans]
 
 

@@ -23,18 +23,20 @@ app = new_app("fsdpo-train", "Train on step-annotated data.")
 def sft(config: SftConfig) -> None:
     """Fine-tune."""
     report = fsdpo_train.train_sft(config)
-    _tell(f"{report.out}: {report.rows} rows, {report.steps} steps, final loss {report.loss:.4f}")
+    _print_line(
+        f"{report.out}: {report.rows} rows, {report.steps} steps, final loss {report.loss:.4f}"
+    )
 
 
 @command(app, PrmConfig, examples=_EXAMPLES["prm"], launch=TRAIN_SCRIPTS)
 def prm(config: PrmConfig) -> None:
     """Train a process reward model."""
     report = fsdpo_train.train_prm(config)
-    _tell(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
-    _tell(f"held out: {_numbers(report.held_out) or 'nothing'}")
+    _print_line(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
+    _print_line(f"held out: {_format_metrics(report.held_out) or 'nothing'}")
     if report.no_better_than_chance and report.auc_ci95:
         low, high = report.auc_ci95
-        _tell(
+        _print_line(
             f"warning: auc {report.held_out['auc']:.3f} [{low:.3f}, {high:.3f}] on held-out "
             "problems: it tells right steps from wrong ones no better than chance. Train longer, "
             "or on more problems, before its rewards are used."
@@ -45,15 +47,15 @@ def prm(config: PrmConfig) -> None:
 def dpo(config: DpoConfig) -> None:
     """Train a policy on preference pairs."""
     report = fsdpo_train.train_dpo(config)
-    _tell(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
-    _tell(f"over the last steps: {_numbers(report.metrics)}")
+    _print_line(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
+    _print_line(f"over the last steps: {_format_metrics(report.metrics)}")
 
 
-def _numbers(values: Mapping[str, float]) -> str:
+def _format_metrics(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in values.items())
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     """Print a line; one process of a distributed run does."""
     if is_main_process():
         typer.echo(line)

@@ -1,8 +1,11 @@
-"""Prompt groups to tensors: each different solution once, its prompt once for all of them."""
+"""Batching of prompt groups: every different solution is computed once, and so is its prompt.
+
+Name suffixes give the shapes: ``_N`` completion tokens of the batch, ``_S`` solutions, ``_T``
+tokens, ``_K`` steps, ``_P`` pairs.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -16,40 +19,56 @@ from fsdpo_train.trainer.batching import completion_inputs, pad_rows, solution_b
 class PromptGroup:
     """The solutions of one prompt and the pairs between them."""
 
-    solutions: Sequence[EncodedSolution]  #: Different solutions of one prompt, encoded with it.
-    rewards: Sequence[Sequence[float]]
+    solutions: Sequence[EncodedSolution]  #: The different solutions, each encoded with the prompt.
+    rewards: Sequence[Sequence[float]]  #: The step rewards of each solution.
     pairs: Sequence[tuple[int, int]]  #: (chosen, rejected) as indices into ``solutions``.
 
 
 def collate_groups(
-    groups: Sequence[PromptGroup], *, share_prompt: bool, pad: int, eos: int
+    groups: Sequence[PromptGroup], *, share_prompt: bool, pad_id: int, eos_id: int
 ) -> dict[str, Any]:
-    """Batch prompt groups; each solution keeps at least one step.
+    """Collate prompt groups into the tensors of one batch.
 
     Returns:
-        What the model reads, ``read`` (see :func:`.batching.completion_inputs`), the tables of
-        :class:`.loss.SolutionBatch`, but for that of the reference, and the pairs, ``chosen_P`` and
-        ``rejected_P``, which index them.
+        A dict with these entries:
+
+        - ``model_inputs``: see :func:`.batching.completion_inputs`.
+        - ``step_ST``, ``is_eos_ST``, ``reward_SK``: see :class:`.loss.SolutionBatch`.
+        - ``chosen_P``, ``rejected_P``: the pairs, as indices into the solutions of the batch.
     """
-    solutions = [each for group in groups for each in group.solutions]
-    rows = [{"input_ids": each.input_ids, "n_prompt": each.prompt_length} for each in solutions]
-    batch = solution_batch(rows, pad)
-    last_ST = batch["own"] & ~torch.nn.functional.pad(batch["own"][:, 1:], (0, 1))
-    starts = accumulate((len(group.solutions) for group in groups), initial=0)
-    pairs = [
-        [at + i, at + j] for at, group in zip(starts, groups, strict=False) for i, j in group.pairs
+    solutions = [solution for group in groups for solution in group.solutions]
+    rows = [
+        {"input_ids": solution.input_ids, "n_prompt": solution.prompt_length}
+        for solution in solutions
     ]
-    chosen_P, rejected_P = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T.contiguous()
+    batch = solution_batch(rows, pad_id)
+    completion_ST = batch["completion_mask"]
+    next_is_completion_ST = torch.nn.functional.pad(completion_ST[:, 1:], (0, 1))
+    is_last_ST = completion_ST & ~next_is_completion_ST
+    chosen_P, rejected_P = _batch_pairs(groups)
     return {
-        "read": completion_inputs(batch, share_prompt),
-        "step_ST": pad_rows([each.step_ids for each in solutions], PROMPT_STEP_ID),
-        "ends_ST": last_ST & (batch["input_ids"] == eos),
-        "reward_SK": pad_rows([each for group in groups for each in group.rewards], 0.0),
+        "model_inputs": completion_inputs(batch, share_prompt),
+        "step_ST": pad_rows([solution.step_ids for solution in solutions], PROMPT_STEP_ID),
+        "is_eos_ST": is_last_ST & (batch["input_ids"] == eos_id),
+        "reward_SK": pad_rows([rewards for group in groups for rewards in group.rewards], 0.0),
         "chosen_P": chosen_P,
         "rejected_P": rejected_P,
     }
 
 
+def _batch_pairs(groups: Sequence[PromptGroup]) -> tuple[Tensor, Tensor]:
+    """Return the chosen and the rejected solution of each pair, as indices into the batch."""
+    pairs: list[tuple[int, int]] = []
+    first_index = 0
+    for group in groups:
+        pairs.extend(
+            (first_index + chosen, first_index + rejected) for chosen, rejected in group.pairs
+        )
+        first_index += len(group.solutions)
+    chosen_P, rejected_P = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T.contiguous()
+    return chosen_P, rejected_P
+
+
 def scatter_tokens(value_N: Tensor, step_ST: Tensor) -> Tensor:
-    """Return values of the tokens that are in a step as a table, [S, T], zero elsewhere."""
+    """Return a [S, T] tensor with one value per step token and zero elsewhere."""
     return value_N.new_zeros(step_ST.shape).masked_scatter(step_ST > PROMPT_STEP_ID, value_N)

@@ -1,23 +1,25 @@
-r"""Losses as pure functions of tensors.
+r"""Preference losses as pure functions of tensors.
 
-Suffixes: ``_B`` or ``_S`` solutions, ``_T`` tokens, ``_K`` steps, ``_P`` pairs. A pair is two
-indices into the solutions, so T² pairs of a problem cost 2T solutions.
+Name suffixes give the shapes: ``_S`` solutions, ``_T`` tokens, ``_K`` steps, ``_P`` pairs. A pair is
+two indices into the solutions. The T² pairs of a problem therefore cost 2T forward passes.
 
-The gradient of each preference loss is that of −β·E[σ(r̂_l − r̂_w)·(F_w − F_l)], where r̂ is the
-implicit reward of the whole solution (never weighted, held constant) and F = Σ_t w_t log π_t; they
-differ in the weights w:
+All losses share one gradient (section 3.2 of the paper):
+
+.. math:: ∇L = −β · E[ σ(r̂_l − r̂_w) · ( Σ_t w_t ∇log π_t(y_w) − Σ_t w_t ∇log π_t(y_l) ) ]
+
+The implicit reward is r̂ = β Σ_t log(π_t / π_ref,t), over all tokens of a solution. r̂ uses no
+weights, and its gradient is not taken. The losses differ in the token weights w:
 
 =====================  ==========================================================================
-``dpo``                w = 1: the gradient of −log σ(r̂_w − r̂_l) (Rafailov et al. 2023)
-``step-dpo``           the same on solutions that end with the first step in which the sides
-                       differ; the shared steps before it cancel (Lai et al. 2024)
-``full-step``          w = α of the token's step, α = softmax over the K steps of ±γ·reward (the
-                       paper's step-wise DPO loss)
-``full-step-scaled``   w = K·α, whose limit γ → 0 is DPO itself; that of ``full-step`` is DPO's
-                       gradient divided by K of either side
-``public-code``            public code that presents itself as the paper's: softmax over *tokens*, the
-                       end-of-sequence token left out, times σ(∓(log π − log π_ref)) of the token,
-                       and no β in front
+``dpo``                w = 1. This is the gradient of −log σ(r̂_w − r̂_l) (Rafailov et al. 2023).
+``step-dpo``           w = 1. Both solutions end with the first step in which they differ. The
+                       shared steps before it cancel (Lai et al. 2024).
+``full-step``          w = α of the token's step: the step-wise DPO loss of the paper.
+``full-step-scaled``   w = K·α, with K the number of steps. It equals DPO for γ → 0, while
+                       ``full-step`` gives DPO's gradient with each side divided by its K.
+``public-code``        The loss of public code that is presented as the paper's. The softmax runs
+                       over *tokens* without the end-of-sequence token. The weight is multiplied by
+                       σ(∓(log π − log π_ref)) of the token, and the factor β is missing.
 =====================  ==========================================================================
 """
 
@@ -32,12 +34,13 @@ from fsdpo_train.config import REWARD_FREE_LOSSES, PreferenceSpec
 
 @dataclass(frozen=True, slots=True)
 class SolutionBatch:
-    """Different solutions, padded to one shape; what the losses read besides log-probabilities."""
+    """The different solutions of a batch, padded to one shape."""
 
-    reference_ST: Tensor  #: Log-probabilities of the reference policy; anything at padding.
-    step_ST: Tensor  #: Step of each token, -1 at padding.
+    #: Log-probabilities of the tokens under the reference policy. Padding may hold any number.
+    reference_ST: Tensor
+    step_ST: Tensor  #: Step index of each token, -1 at padding.
     is_eos_ST: Tensor  #: Whether the token is the end-of-sequence token.
-    reward_SK: Tensor  #: Step rewards; anything where there is no step.
+    reward_SK: Tensor  #: Step rewards. Entries without a step may hold any number.
 
 
 def preference_loss(
@@ -47,85 +50,118 @@ def preference_loss(
     rejected_P: Tensor,
     spec: PreferenceSpec,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the loss over pairs, and what to log about it.
+    """Return the mean loss over pairs, and metrics for the log.
 
-    ``logp_ST`` are log-probabilities of the policy; finite, and anything at padding. A pair is a
-    place in ``chosen_P`` and ``rejected_P``, which index the solutions.
+    The value of the loss is always the mean of −log σ(r̂_w − r̂_l). Its gradient is the gradient of
+    ``spec.loss``, see the table at the top of this module.
+
+    Args:
+        logp_ST: Log-probabilities of the tokens under the policy. Padding may hold any finite
+            number.
+        solutions: The other tensors of the same solutions.
+        chosen_P: Index of the chosen solution of each pair.
+        rejected_P: Index of the rejected solution of each pair.
+        spec: The loss with its β and γ.
 
     Returns:
-        A scalar whose value is the mean of −log σ(r̂_w − r̂_l) and whose gradient is that of the
-        loss asked for, and detached metrics: ``rewards/chosen``, ``rewards/rejected``,
-        ``rewards/margins``, ``rewards/accuracies`` (ties count half), ``kl`` (nats per solution
-        from the reference to the policy, estimated on these samples of the reference) and
-        ``alpha_entropy`` (of the step weights, 1 where they are uniform; NaN with single steps).
+        A scalar, and these detached scalars:
+
+        - ``rewards/chosen``, ``rewards/rejected``, ``rewards/margins``: mean implicit rewards.
+        - ``rewards/accuracies``: fraction of pairs with a positive margin. A tie counts half.
+        - ``kl``: KL divergence from the reference to the policy, in nats per solution. The estimate
+          assumes that the solutions are samples of the reference.
+        - ``alpha_entropy``: entropy of the step weights, 1 if they are uniform. NaN if every
+          solution has a single step.
     """
     mask_ST = solutions.step_ST >= 0
     logp_ST = logp_ST.masked_fill(~mask_ST, 0)
     ratio_ST = (logp_ST.detach() - solutions.reference_ST).masked_fill(~mask_ST, 0)
-    reward_S = spec.beta * ratio_ST.sum(-1)
-    margin_P = reward_S[chosen_P] - reward_S[rejected_P]
-    up_ST, down_ST = (_token_weights(ratio_ST, solutions, spec, sign) for sign in (1, -1))
-    gain_P = (up_ST * logp_ST).sum(-1)[chosen_P] - (down_ST * logp_ST).sum(-1)[rejected_P]
+    implicit_reward_S = spec.beta * ratio_ST.sum(-1)
+    margin_P = implicit_reward_S[chosen_P] - implicit_reward_S[rejected_P]
+
+    chosen_weight_ST = _token_weights(ratio_ST, solutions, spec, sign=1)
+    rejected_weight_ST = _token_weights(ratio_ST, solutions, spec, sign=-1)
+    chosen_logp_S = (chosen_weight_ST * logp_ST).sum(-1)
+    rejected_logp_S = (rejected_weight_ST * logp_ST).sum(-1)
+    weighted_margin_P = chosen_logp_S[chosen_P] - rejected_logp_S[rejected_P]
     scale = 1.0 if spec.loss == "public-code" else spec.beta
-    surrogate = -scale * (torch.sigmoid(-margin_P) * gain_P).mean()
-    value = -logsigmoid(margin_P).mean()
+    surrogate = -scale * (torch.sigmoid(-margin_P) * weighted_margin_P).mean()
+
+    loss = -logsigmoid(margin_P).mean()
+    reward_SK, mask_SK = _masked_rewards(solutions)
     metrics = {
-        "rewards/chosen": reward_S[chosen_P].mean(),
-        "rewards/rejected": reward_S[rejected_P].mean(),
+        "rewards/chosen": implicit_reward_S[chosen_P].mean(),
+        "rewards/rejected": implicit_reward_S[rejected_P].mean(),
         "rewards/margins": margin_P.mean(),
         "rewards/accuracies": ((margin_P > 0) + 0.5 * (margin_P == 0)).float().mean(),
         "kl": -ratio_ST.sum(-1).mean(),
-        "alpha_entropy": _entropy(step_weights(*_rewards(solutions), spec.gamma, 1)),
+        "alpha_entropy": _relative_entropy(step_weights(reward_SK, mask_SK, spec.gamma, sign=1)),
     }
-    return value + (surrogate - surrogate.detach()), metrics
+    # The surrogate adds its gradient and cancels in the value.
+    return loss + (surrogate - surrogate.detach()), metrics
 
 
 def step_weights(reward_SK: Tensor, mask_SK: Tensor, gamma: float, sign: int) -> Tensor:
-    """Softmax over the steps of ±γ·reward (the paper's α), shape [S, K].
+    """Return the step weights α of section 3.2 of the paper, shape [S, K].
 
-    ``mask_SK`` says whether there is such a step, ``sign`` is 1 for a preferred solution and -1 for
-    a dispreferred one; γ = ∞ puts all weight on the best (worst) step.
+    .. math:: α_i = exp(±γ r_i) / Σ_j exp(±γ r_j)
 
-    Rows sum to one; where there is no step they are zero.
+    Each row sums to one. Entries without a step are zero.
+
+    Args:
+        reward_SK: Step rewards r.
+        mask_SK: Whether the step exists.
+        gamma: Inverse temperature γ. With γ = ∞ the best (worst) step gets all the weight.
+        sign: 1 for a chosen solution, -1 for a rejected solution.
     """
     score_SK = (sign * reward_SK).masked_fill(~mask_SK, -torch.inf)
     if gamma == float("inf"):
-        best_SK = score_SK == score_SK.amax(-1, keepdim=True)
-        return best_SK.to(reward_SK.dtype) / best_SK.sum(-1, keepdim=True)
-    # Where there is no step 0·(-inf) would be NaN, so the mask comes after γ.
+        is_best_SK = score_SK == score_SK.amax(-1, keepdim=True)
+        return is_best_SK.to(reward_SK.dtype) / is_best_SK.sum(-1, keepdim=True)
+    # The mask comes after γ, because γ = 0 times −∞ would be NaN.
     return (gamma * sign * reward_SK).masked_fill(~mask_SK, -torch.inf).softmax(-1)
 
 
 def _token_weights(
-    ratio_ST: Tensor, solutions: SolutionBatch, spec: PreferenceSpec, sign: int
+    ratio_ST: Tensor, solutions: SolutionBatch, spec: PreferenceSpec, *, sign: int
 ) -> Tensor:
-    """Return the weight of each token on one side of a pair, zero at padding."""
+    """Return the weight w of each token, shape [S, T], zero at padding.
+
+    Args:
+        ratio_ST: log π − log π_ref of each token, without gradient.
+        solutions: The solutions, with their step rewards.
+        spec: The loss and its γ.
+        sign: 1 for the weights of chosen solutions, -1 for the weights of rejected solutions.
+    """
     mask_ST = solutions.step_ST >= 0
     if spec.loss in REWARD_FREE_LOSSES:
         return mask_ST.to(ratio_ST.dtype)
-    reward_SK, mask_SK = _rewards(solutions)
-    at_ST = solutions.step_ST.clamp_min(0)
+    reward_SK, mask_SK = _masked_rewards(solutions)
+    step_index_ST = solutions.step_ST.clamp_min(0)
     if spec.loss == "public-code":
         trained_ST = mask_ST & ~solutions.is_eos_ST
-        reward_ST = reward_SK.gather(1, at_ST)
+        reward_ST = reward_SK.gather(1, step_index_ST)
         weight_ST = step_weights(reward_ST, trained_ST, spec.gamma, sign)
         return (weight_ST * torch.sigmoid(-sign * ratio_ST)).masked_fill(~trained_ST, 0)
     alpha_SK = step_weights(reward_SK, mask_SK, spec.gamma, sign)
     if spec.loss == "full-step-scaled":
         alpha_SK = alpha_SK * mask_SK.sum(-1, keepdim=True)
-    return alpha_SK.to(ratio_ST.dtype).gather(1, at_ST).masked_fill(~mask_ST, 0)
+    return alpha_SK.to(ratio_ST.dtype).gather(1, step_index_ST).masked_fill(~mask_ST, 0)
 
 
-def _rewards(solutions: SolutionBatch) -> tuple[Tensor, Tensor]:
-    """Return the rewards, zero where there is no step, and the mask of the steps."""
+def _masked_rewards(solutions: SolutionBatch) -> tuple[Tensor, Tensor]:
+    """Return the step rewards (zero without a step) and the mask of the steps, both [S, K]."""
     n_steps_S = solutions.step_ST.amax(-1) + 1
-    steps_K = torch.arange(solutions.reward_SK.shape[1], device=n_steps_S.device)
-    mask_SK = steps_K < n_steps_S[:, None]
+    step_K = torch.arange(solutions.reward_SK.shape[1], device=n_steps_S.device)
+    mask_SK = step_K < n_steps_S[:, None]
     return solutions.reward_SK.masked_fill(~mask_SK, 0), mask_SK
 
 
-def _entropy(alpha_SK: Tensor) -> Tensor:
-    """Return the mean entropy of the rows over that of uniform weights; one step has none."""
+def _relative_entropy(alpha_SK: Tensor) -> Tensor:
+    """Return the mean entropy of the rows, each divided by the entropy of uniform weights.
+
+    Rows with a single step are skipped, because their entropy is always zero.
+    """
     entropy_S = torch.special.entr(alpha_SK).sum(-1)
-    most_S = (alpha_SK > 0).sum(-1).log()
-    return (entropy_S / most_S)[most_S > 0].mean()
+    max_entropy_S = (alpha_SK > 0).sum(-1).log()
+    return (entropy_S / max_entropy_S)[max_entropy_S > 0].mean()

@@ -1,31 +1,32 @@
-"""Preference pairs read from where they were published, checked, and gathered by prompt."""
+"""Preference pairs: read from a dataset or file, checked, and grouped by prompt."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.pairs.statistics import find_first_difference
 from fsdpo_train.config import REWARD_FREE_LOSSES
 from fsdpo_train.trainer.row_source import LocatedRow, Row, RowSource, open_source
 
-#: What is read of a pair.
+#: Columns of a pair that training reads.
 COLUMNS = ("prompt", "chosen_steps", "rejected_steps", "chosen_rewards", "rejected_rewards")
+
+#: Rewards must be smaller than this in absolute value, because γ multiplies them in float32.
+_MAX_REWARD = 1e30
 
 
 @dataclass(frozen=True, slots=True)
 class PairSide:
-    """One side of a pair."""
+    """The chosen or the rejected solution of a pair."""
 
-    steps: tuple[str, ...]
-    rewards: tuple[float, ...]
-    ends_with_eos: bool = (
-        True  #: Whether the solution ends there, so that an end-of-sequence token follows.
-    )
+    steps: tuple[str, ...]  #: The steps; joined they are the text.
+    rewards: tuple[float, ...]  #: The reward of each step.
+    ends_with_eos: bool = True  #: Whether an end-of-sequence token follows the last step.
 
-    def cut(self, count: int) -> Self:
-        """Return the first ``count`` steps; all of them are the solution itself."""
+    def truncate(self, count: int) -> Self:
+        """Return the first ``count`` steps, without an end-of-sequence token if steps are lost."""
         if count >= len(self.steps):
             return self
         return replace(
@@ -37,47 +38,41 @@ class PairSide:
 class PromptPairs:
     """The pairs of one prompt."""
 
-    prompt: str
-    #: Its different solutions, in the order in which they appear.
+    prompt: str  #: The rendered prompt.
+    #: The different solutions of the prompt, in the order of their first pair.
     solutions: list[PairSide] = field(default_factory=list)
-    #: (chosen, rejected) as indices into ``solutions``, each once.
+    #: The different pairs, as (chosen, rejected) indices into ``solutions``.
     pairs: list[tuple[int, int]] = field(default_factory=list)
-    duplicate_pairs: int = 0  #: Rows that give a pair again: it counts once.
+    duplicate_pairs: int = 0  #: Number of rows whose pair is already in ``pairs``.
 
 
 def open_pairs(data: Path) -> RowSource:
-    """Find the pairs that ``data`` names; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
-    return open_source(data, COLUMNS, "pairs", ("chosen", "rejected"))
+    """Open the pairs in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
+    return open_source(data, COLUMNS, config="pairs", optional_columns=("chosen", "rejected"))
 
 
 def group_by_prompt(rows: Iterable[LocatedRow], loss: str) -> list[PromptPairs]:
-    """Check pairs and gather them by prompt, each different solution once.
+    """Check pairs and group them by prompt, with each different solution once.
 
-    For the loss ``step-dpo`` both sides end with the first step in which they differ; losses that
-    read no rewards do without them.
+    For the loss ``step-dpo``, both sides end with the first step in which they differ. For losses
+    without step rewards, the reward columns may be missing.
 
     Raises:
-        InputError: naming the row that cannot be used, or if there is none.
+        InputError: if a row cannot be used, or there are no rows.
     """
     groups: dict[str, PromptPairs] = {}
-    places: dict[str, dict[PairSide, int]] = {}
-    for place, row in rows:
-        _check(place, row, loss)
-        sides = [_side(place, row, side) for side in ("chosen", "rejected")]
-        if "".join(sides[0].steps) == "".join(sides[1].steps):
-            raise InputError(
-                f"{place}: chosen and rejected are the same text, {sides[0].steps[0]!r} … "
-                "Leave the pair out."
-            )
-        if loss == "step-dpo":  # both end with the first step in which they differ
-            sides = [side.cut(find_first_difference(row)[0] + 1) for side in sides]
+    solution_indices: dict[str, dict[PairSide, int]] = {}
+    for location, row in rows:
+        _check_row(location, row, loss)
+        chosen, rejected = _read_sides(location, row, loss)
         group = groups.setdefault(row["prompt"], PromptPairs(row["prompt"]))
-        known = places.setdefault(row["prompt"], {})
-        for side in sides:
-            if known.setdefault(side, len(group.solutions)) == len(group.solutions):
+        index_of = solution_indices.setdefault(row["prompt"], {})
+        for side in (chosen, rejected):
+            if side not in index_of:
+                index_of[side] = len(group.solutions)
                 group.solutions.append(side)
-        pair = known[sides[0]], known[sides[1]]
-        if pair in group.pairs:  # different continuations may be equal once they are cut
+        pair = (index_of[chosen], index_of[rejected])
+        if pair in group.pairs:  # truncation can make different pairs equal
             group.duplicate_pairs += 1
         else:
             group.pairs.append(pair)
@@ -86,33 +81,66 @@ def group_by_prompt(rows: Iterable[LocatedRow], loss: str) -> list[PromptPairs]:
     return list(groups.values())
 
 
-def _check(place: str, row: Row, loss: str) -> None:
-    """Refuse a row without what the loss reads."""
-    read = [name for name in COLUMNS if loss not in REWARD_FREE_LOSSES or "rewards" not in name]
-    if missing := [name for name in read if row.get(name) is None]:
-        way_out = f", which the loss {loss} reads" * all("rewards" in name for name in missing)
-        raise InputError(f"{place}: no {' and no '.join(missing)}{way_out}.")
-    if not isinstance(row["prompt"], str) or not row["prompt"]:  # which predicts the first token
-        raise InputError(f"{place}: prompt: expected a text, with the chat template filled in.")
+def _check_row(location: str, row: Row, loss: str) -> None:
+    """Raise an InputError if a column that the loss needs is missing, or the prompt is no text."""
+    required = [name for name in COLUMNS if loss not in REWARD_FREE_LOSSES or "rewards" not in name]
+    missing = [name for name in required if row.get(name) is None]
+    if missing:
+        message = f"{location}: the columns {', '.join(missing)} are missing."
+        if all("rewards" in name for name in missing):
+            message += f" The loss {loss} needs them."
+        raise InputError(message)
+    # The prompt must not be empty, because its last token predicts the first completion token.
+    if not isinstance(row["prompt"], str) or not row["prompt"]:
+        raise InputError(f"{location}: prompt: expected a text, with the chat template filled in.")
 
 
-def _side(place: str, row: Row, side: str) -> PairSide:
-    steps, rewards = row[f"{side}_steps"], row.get(f"{side}_rewards")
-    if rewards is None and isinstance(steps, list):  # and the loss reads none
+def _read_sides(location: str, row: Row, loss: str) -> tuple[PairSide, PairSide]:
+    """Return the chosen and the rejected side of a row, truncated for ``step-dpo``."""
+    chosen = _pair_side(location, row, "chosen")
+    rejected = _pair_side(location, row, "rejected")
+    if "".join(chosen.steps) == "".join(rejected.steps):
+        raise InputError(
+            f"{location}: chosen and rejected are the same text, {chosen.steps[0]!r} … "
+            "Leave the pair out."
+        )
+    if loss == "step-dpo":
+        n_steps = find_first_difference(row)[0] + 1
+        return chosen.truncate(n_steps), rejected.truncate(n_steps)
+    return chosen, rejected
+
+
+def _pair_side(location: str, row: Row, side: str) -> PairSide:
+    """Return one side of a row, ``chosen`` or ``rejected``.
+
+    Raises:
+        InputError: if steps, rewards and text do not match.
+    """
+    steps = row[f"{side}_steps"]
+    rewards = row.get(f"{side}_rewards")
+    if rewards is None and isinstance(steps, list):  # the loss does not read rewards
         rewards = [0.0] * len(steps)
     if not (isinstance(steps, list) and isinstance(rewards, list)):
-        raise InputError(f"{place}: {side}_steps and {side}_rewards: expected two lists.")
+        raise InputError(f"{location}: {side}_steps and {side}_rewards: expected two lists.")
     if len(steps) != len(rewards):
         raise InputError(
-            f"{place}: {len(rewards)} {side}_rewards for {len(steps)} {side}_steps. "
+            f"{location}: {len(rewards)} {side}_rewards for {len(steps)} {side}_steps. "
             "Expected one reward per step: score the dataset again."
         )
     if not steps or not all(isinstance(step, str) and step for step in steps):
-        raise InputError(f"{place}: {side}_steps has an empty step, or none at all.")
+        raise InputError(
+            f"{location}: {side}_steps is empty or has an empty step. Expected non-empty texts."
+        )
     if row.get(side) is not None and row[side] != "".join(steps):
-        raise InputError(f"{place}: {side}_steps do not join to the text in {side}.")
+        raise InputError(f"{location}: {side}_steps do not join to the text in {side}.")
     for reward in rewards:
-        # γ multiplies them in float32.
-        if not isinstance(reward, (int, float)) or not abs(reward) < 1e30:
-            raise InputError(f"{place}: reward {reward!r} in {side}_rewards, no usable number.")
-    return PairSide(tuple(steps), tuple(map(float, rewards)))
+        if not _is_usable_reward(reward):
+            raise InputError(
+                f"{location}: reward {reward!r} in {side}_rewards is not a usable number. "
+                "Score the dataset again."
+            )
+    return PairSide(steps=tuple(steps), rewards=tuple(map(float, rewards)))
+
+
+def _is_usable_reward(reward: Any) -> bool:
+    return isinstance(reward, (int, float)) and abs(reward) < _MAX_REWARD

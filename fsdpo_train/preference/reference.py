@@ -1,8 +1,7 @@
-"""Computing the reference log-probabilities that a training run lacks."""
+"""Computation of the reference log-probabilities that the reference store does not have yet."""
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,15 +18,19 @@ from fsdpo_train.trainer.bf16_weights import Bfloat16Weights, uses_bfloat16_weig
 from fsdpo_train.trainer.deepspeed import without_zero3_partitioning
 from fsdpo_train.trainer.models import load_model
 
-SOLUTIONS_PER_FILE = (
-    2048  #: Solutions in one file of the store: what a killed run computes again at most.
-)
+#: Solutions per file of the store. A killed run loses the work on at most this many.
+SOLUTIONS_PER_FILE = 2048
 
-MissingGroup = tuple[PromptGroup, list[ReferenceKey]]
+
+class MissingGroup(NamedTuple):
+    """The solutions of one prompt whose reference log-probabilities are missing."""
+
+    group: PromptGroup  #: The missing solutions, without pairs.
+    keys: list[ReferenceKey]  #: The store key of each missing solution.
 
 
 def reference_fingerprint(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
-    """Return what decides reference log-probabilities, besides prompt and solution."""
+    """Return everything except prompt and solution that determines reference log-probabilities."""
     return {
         "model": model,
         "tokenizer": digest(tokenizer.backend_tokenizer.to_str(), tokenizer.eos_token_id),
@@ -44,60 +47,78 @@ def reference_logprobs(
     *,
     share_prompt: bool,
 ) -> list[list[np.ndarray]]:
-    """Return the reference log-probabilities of every solution, one array of tokens each.
+    """Return the reference log-probabilities of every solution, one array of tokens per solution.
 
-    What is not in the store is computed first, shared out among the processes of the run. The
-    reference is the model that training starts from, loaded for that alone.
+    Missing log-probabilities are computed first, in parallel on all processes of the run. The
+    reference is the model that training starts from. It is loaded only if something is missing.
 
     Raises:
-        RunMismatchError: if the store is of something else.
-        StoreError: if a file of it was changed.
+        RunMismatchError: if the store belongs to other data or another model.
+        StoreError: if a file of the store was changed.
     """
-    wanted = [key for keys in data.keys for key in keys]
-    missing = _missing(data, store.load(wanted), arguments.process_index, arguments.world_size)
-    if missing:
-        _compute(missing, store, config, arguments, share_prompt)
+    keys = [key for group_keys in data.keys for key in group_keys]
+    missing_groups = _missing_groups(
+        data, store.load(keys), arguments.process_index, arguments.world_size
+    )
+    if missing_groups:
+        _compute_missing(missing_groups, store, config, arguments, share_prompt=share_prompt)
     arguments.distributed_state.wait_for_everyone()
-    found = store.load(wanted)
-    for group, keys in zip(data.groups, data.keys, strict=True):
-        for solution, key in zip(group.solutions, keys, strict=True):
-            values, tokens = (
-                len(found[key.solution]),
-                len(solution.input_ids) - solution.prompt_length,
-            )
-            if values != tokens:
+    stored = store.load(keys)
+    _check_lengths(data, stored, store)
+    return [[stored[key.solution] for key in group_keys] for group_keys in data.keys]
+
+
+def _check_lengths(
+    data: PreferenceData, stored: Mapping[str, np.ndarray], store: ReferenceStore
+) -> None:
+    """Raise a StoreError unless every solution has one log-probability per completion token."""
+    for group, group_keys in zip(data.groups, data.keys, strict=True):
+        for solution, key in zip(group.solutions, group_keys, strict=True):
+            n_values = len(stored[key.solution])
+            n_tokens = len(solution.input_ids) - solution.prompt_length
+            if n_values != n_tokens:
                 raise StoreError(
-                    f"{store.folder}: {values} reference log-probabilities for a solution of "
-                    f"{tokens} tokens. Remove the directory; it is computed again."
+                    f"{store.folder}: {n_values} reference log-probabilities for a solution of "
+                    f"{n_tokens} tokens. Remove the directory; it is computed again."
                 )
-    return [[found[key.solution] for key in keys] for keys in data.keys]
 
 
-def _missing(
-    data: PreferenceData, found: Mapping[str, np.ndarray], process: int, processes: int
+def _missing_groups(
+    data: PreferenceData, stored: Mapping[str, np.ndarray], process_index: int, world_size: int
 ) -> list[MissingGroup]:
-    """Return this process's groups of solutions that are not in the store, longest first.
+    """Return this process's groups of solutions that are not stored, longest group first.
 
-    A group belongs to a process by its number, whatever is missing: while one process looks,
-    another may have added to the store already.
+    Groups are assigned to processes by their index among *all* groups. Another process may already
+    have added to the store, so the processes can disagree about the missing groups.
     """
-    missing = []
-    for group, keys in list(zip(data.groups, data.keys, strict=True))[process::processes]:
-        places = [i for i, key in enumerate(keys) if key.solution not in found]
-        if places:
-            solutions = [group.solutions[i] for i in places]
-            rewards = [group.rewards[i] for i in places]
-            missing.append((PromptGroup(solutions, rewards, []), [keys[i] for i in places]))
-    return sorted(missing, key=lambda each: -sum(len(s.input_ids) for s in each[0].solutions))
+    missing_groups = []
+    all_groups = list(zip(data.groups, data.keys, strict=True))
+    for group, keys in all_groups[process_index::world_size]:
+        indices = [index for index, key in enumerate(keys) if key.solution not in stored]
+        if indices:
+            missing_group = PromptGroup(
+                solutions=[group.solutions[index] for index in indices],
+                rewards=[group.rewards[index] for index in indices],
+                pairs=[],
+            )
+            missing_keys = [keys[index] for index in indices]
+            missing_groups.append(MissingGroup(missing_group, missing_keys))
+    return sorted(missing_groups, key=_n_tokens, reverse=True)
 
 
-def _compute(
-    missing: Sequence[MissingGroup],
+def _n_tokens(missing_group: MissingGroup) -> int:
+    return sum(len(solution.input_ids) for solution in missing_group.group.solutions)
+
+
+def _compute_missing(
+    missing_groups: Sequence[MissingGroup],
     store: ReferenceStore,
     config: DpoConfig,
     arguments: Any,
+    *,
     share_prompt: bool,
 ) -> None:
+    """Load the reference model, and add the missing log-probabilities to the store."""
     with without_zero3_partitioning(arguments):
         model, tokenizer = load_model(config, "AutoModelForCausalLM")
     model = model.to(arguments.device).eval()
@@ -105,32 +126,45 @@ def _compute(
     if uses_bfloat16_weights(config, arguments):
         Bfloat16Weights(model).install()
     patch_to_return_logprobs(model, attention=config.attention)
-    rows: list[tuple[ReferenceKey, list[float]]] = []
-    with progress() as shown:
-        shown.phase("reference", sum(len(keys) for _, keys in missing))
-        size = 1 if model.device.type == "cpu" else config.batch_size
-        for start in range(0, len(missing), size):
-            groups, wanted = zip(*missing[start : start + size], strict=True)
-            values = _values(model, groups, tokenizer, config.dtype, share_prompt)
-            rows.extend(zip(chain(*wanted), values, strict=True))
-            if len(rows) >= SOLUTIONS_PER_FILE or start + size >= len(missing):
-                store.save(rows)
-                rows = []
-            shown.advance(len(values), sum(map(len, values)))
+    unsaved: list[tuple[ReferenceKey, list[float]]] = []
+    with progress() as progress_bar:
+        progress_bar.phase("reference", sum(len(missing.keys) for missing in missing_groups))
+        batch_size = 1 if model.device.type == "cpu" else config.batch_size
+        for start in range(0, len(missing_groups), batch_size):
+            batch = missing_groups[start : start + batch_size]
+            logprobs = _solution_logprobs(
+                model,
+                [missing.group for missing in batch],
+                tokenizer,
+                dtype=config.dtype,
+                share_prompt=share_prompt,
+            )
+            batch_keys = [key for missing in batch for key in missing.keys]
+            unsaved.extend(zip(batch_keys, logprobs, strict=True))
+            if len(unsaved) >= SOLUTIONS_PER_FILE or start + batch_size >= len(missing_groups):
+                store.save(unsaved)
+                unsaved = []
+            progress_bar.advance(len(logprobs), sum(map(len, logprobs)))
 
 
-def _values(
-    model: Any, groups: Sequence[PromptGroup], tokenizer: Any, dtype: str, share_prompt: bool
+def _solution_logprobs(
+    model: Any, groups: Sequence[PromptGroup], tokenizer: Any, *, dtype: str, share_prompt: bool
 ) -> list[list[float]]:
-    """Return the log-probabilities of every completion token, a list for each solution."""
-    tokens = {"pad": tokenizer.pad_token_id or 0, "eos": tokenizer.eos_token_id}
-    batch = collate_groups(groups, share_prompt=share_prompt, **tokens)
+    """Return the log-probabilities of the completion tokens, one list per solution."""
+    batch = collate_groups(
+        groups,
+        share_prompt=share_prompt,
+        pad_id=tokenizer.pad_token_id or 0,
+        eos_id=tokenizer.eos_token_id,
+    )
     device = model.device
-    inputs = {name: each.to(device) for name, each in batch["read"].items()}
-    half = dtype == "bfloat16"
-    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=half):
+    inputs = {name: tensor.to(device) for name, tensor in batch["model_inputs"].items()}
+    uses_autocast = dtype == "bfloat16"
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=uses_autocast):
         logp_N = model(**inputs).float().cpu()
     lengths = [
-        len(each.input_ids) - each.prompt_length for group in groups for each in group.solutions
+        len(solution.input_ids) - solution.prompt_length
+        for group in groups
+        for solution in group.solutions
     ]
-    return [each.tolist() for each in logp_N.split(lengths)]
+    return [logp_T.tolist() for logp_T in logp_N.split(lengths)]

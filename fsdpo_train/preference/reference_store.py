@@ -1,11 +1,12 @@
-"""Log-probabilities of the reference policy: computed once, kept on disk, read by key.
+"""A store on disk for the log-probabilities of the reference policy.
 
-They are kept per token, which is what every loss can be made of, and keyed by content: model,
-tokenizer, precision, prompt, steps. Another β, γ, T or pairing of the same solutions finds them
-again. While the policy trains, no reference model is in memory.
+The store keeps one log-probability per token, because every loss can be computed from these. The key
+of a solution depends on its content: model, tokenizer, precision, prompt and steps. Runs with another
+β, γ, T or pairing of the same solutions therefore share a store. No reference model is in memory
+while the policy trains.
 
-A file of the store is named by the SHA-256 of its content, so that several processes may add to a
-store at once, a torn file is never taken for a whole one, and a changed one is found out.
+The name of a file is the SHA-256 of its content. Several processes can therefore add to a store at
+the same time, and incomplete or changed files are detected.
 """
 
 import io
@@ -13,7 +14,7 @@ import json
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
 
@@ -25,112 +26,146 @@ from fsdpo_data.core.identity import digest, file_sha256
 from fsdpo_data.core.lazy import pl
 from fsdpo_train.trainer.run_directory import read_state
 
-HEADER = "reference.json"  #: Name of the file that says whose log-probabilities a store holds.
-_NAME = 32  #: Hex digits of the SHA-256 in a file's name.
+#: Name of the file with the fingerprint of the reference model.
+HEADER_FILE = "reference.json"
+_NAME_DIGITS = 32  #: Hex digits of the SHA-256 in a file's name.
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceKey:
-    """A solution as a store knows it."""
+    """The key of a solution in a store. The fields are also columns of the parquet files."""
 
-    solution: str  #: Digest of everything that decides the log-probabilities.
-    prompt: str  #: Digest of the prompt alone, to say what differs.
-    text: str  #: Digest of the steps alone.
+    solution: str  #: Digest of everything that determines the log-probabilities.
+    prompt: str  #: Digest of the prompt. It serves to explain a mismatch.
+    text: str  #: Digest of the steps. It serves to explain a mismatch.
 
 
 def reference_key(
-    made_by: Mapping[str, str], prompt: str, steps: Sequence[str], end: bool
+    fingerprint: Mapping[str, str], prompt: str, steps: Sequence[str], *, ends_with_eos: bool
 ) -> ReferenceKey:
-    """Return the key of a solution in a store of ``made_by``; ``end``: whether EOS follows."""
-    whole = digest("reference", dict(made_by), prompt, list(steps), end)
-    return ReferenceKey(whole, digest(prompt), digest(list(steps), end))
+    """Return the key of a solution.
+
+    Args:
+        fingerprint: Identifies the reference model.
+        prompt: The rendered prompt.
+        steps: The steps of the solution.
+        ends_with_eos: Whether an end-of-sequence token follows the last step.
+    """
+    return ReferenceKey(
+        solution=digest("reference", dict(fingerprint), prompt, list(steps), ends_with_eos),
+        prompt=digest(prompt),
+        text=digest(list(steps), ends_with_eos),
+    )
 
 
 class ReferenceStore:
-    """A directory of log-probabilities.
+    """A directory of reference log-probabilities.
 
-    ``made_by`` says what computes them, by name: model, tokenizer, precision.
+    Args:
+        folder: The directory. It is created if it is missing.
+        fingerprint: Identifies the reference model: model, tokenizer and precision.
 
     Raises:
-        RunMismatchError: if the directory holds those of something else, naming what differs.
-        StoreError: if it cannot be read or written.
+        RunMismatchError: if the directory belongs to another reference model. The message names
+            the differences.
+        StoreError: if the directory cannot be read or written.
     """
 
-    def __init__(self, folder: Path, made_by: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, fingerprint: Mapping[str, str]) -> None:
         self.folder = folder
         with store_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        header = folder / HEADER
+        header = folder / HEADER_FILE
         if not header.exists():
-            return self._write(HEADER, (json.dumps(dict(made_by), indent=2) + "\n").encode())
-        before = read_state(header, f"remove {folder}; it is computed again")
-        changed = sorted(k for k in before.keys() | made_by if before.get(k) != made_by.get(k))
-        if changed:
-            said = (f"{key} is {before.get(key)} there, {made_by.get(key)} here" for key in changed)
+            content = json.dumps(dict(fingerprint), indent=2) + "\n"
+            self._write_file(HEADER_FILE, content.encode())
+            return
+        stored = read_state(header, f"remove {folder}; it is computed again")
+        changed_keys = sorted(
+            key for key in stored.keys() | fingerprint if stored.get(key) != fingerprint.get(key)
+        )
+        if changed_keys:
+            differences = "; ".join(
+                f"{key} is {stored.get(key)} in the store, {fingerprint.get(key)} in this run"
+                for key in changed_keys
+            )
             raise RunMismatchError(
-                f"{folder} holds reference log-probabilities of something else: {'; '.join(said)}. "
+                f"{folder} contains log-probabilities of another reference model: {differences}. "
                 "Choose another reference_cache, or leave it out."
             )
 
     @property
     def digest(self) -> str:
-        """Return the digest of all files, by their names."""
-        return digest([file.name for file in self._files()])
+        """Digest of all files of the store."""
+        return digest([file.name for file in self._shard_files()])
 
-    def load(self, wanted: Sequence[ReferenceKey]) -> dict[str, np.ndarray]:
-        """Return the log-probabilities that are here, by ``ReferenceKey.solution``.
+    def load(self, keys: Sequence[ReferenceKey]) -> dict[str, np.ndarray]:
+        """Return the stored log-probabilities of ``keys``, by ``ReferenceKey.solution``.
+
+        Solutions that are not stored are left out.
 
         Raises:
             StoreError: if a file was changed.
-            RunMismatchError: if the store is not empty and knows none of the prompts.
+            RunMismatchError: if the store is not empty, and has none of the prompts.
         """
-        solutions = {key.solution for key in wanted}
-        found: dict[str, np.ndarray] = {}
-        prompts: set[str] = set()
-        texts: set[str] = set()
-        for file in self._files():
-            if file_sha256(file)[:_NAME] != file.stem:
+        solutions = {key.solution for key in keys}
+        logprobs: dict[str, np.ndarray] = {}
+        stored_prompts: set[str] = set()
+        stored_texts: set[str] = set()
+        for file in self._shard_files():
+            if file_sha256(file)[:_NAME_DIGITS] != file.stem:
                 raise StoreError(
                     f"{file} was changed since it was written (its SHA-256 is not its name). "
-                    "Remove it; what it held is computed again."
+                    "Remove the file; its log-probabilities are computed again."
                 )
             rows = pl.read_parquet(file, glob=False)
-            prompts.update(rows["prompt"])
-            texts.update(rows["text"])
-            kept = rows.filter(pl.col("solution").is_in(list(solutions)))
-            found |= zip(kept["solution"], (v.to_numpy() for v in kept["logprobs"]), strict=True)
-        if prompts and not any(key.prompt in prompts for key in wanted):
-            what = (
-                "the prompts differ: the same solutions stand under other prompts there. Was "
+            stored_prompts.update(rows["prompt"])
+            stored_texts.update(rows["text"])
+            matches = rows.filter(pl.col("solution").is_in(list(solutions)))
+            arrays = (values.to_numpy() for values in matches["logprobs"])
+            logprobs |= zip(matches["solution"], arrays, strict=True)
+        if stored_prompts and not any(key.prompt in stored_prompts for key in keys):
+            raise self._other_data_error(any(key.text in stored_texts for key in keys))
+        return logprobs
+
+    def _other_data_error(self, has_same_solutions: bool) -> RunMismatchError:
+        """Return the error for a store with none of the prompts."""
+        if has_same_solutions:
+            reason = (
+                "the prompts differ: the store has the same solutions under other prompts. Was "
                 "another template used?"
-                if any(key.text in texts for key in wanted)
-                else "the data differ: neither its prompts nor its solutions are there."
             )
-            raise RunMismatchError(
-                f"{self.folder} holds reference log-probabilities, but none of this data: {what} "
-                "Choose another reference_cache, or leave it out."
-            )
-        return found
+        else:
+            reason = "the data differ: the store has neither its prompts nor its solutions."
+        return RunMismatchError(
+            f"{self.folder} contains reference log-probabilities, but none for this data: {reason} "
+            "Choose another reference_cache, or leave it out."
+        )
 
     def save(self, rows: Iterable[tuple[ReferenceKey, Sequence[float]]]) -> None:
-        """Add log-probabilities in a file of their own, or raise a StoreError if the disk fails."""
-        text = {each.name: pl.String for each in fields(ReferenceKey)}
+        """Write log-probabilities to a new file of the store.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        key_columns = [field.name for field in fields(ReferenceKey)]
         table = pl.DataFrame(
-            [(*astuple(key), values) for key, values in rows],
-            schema={**text, "logprobs": pl.List(pl.Float32)},
+            [(key.solution, key.prompt, key.text, logprobs) for key, logprobs in rows],
+            schema={**dict.fromkeys(key_columns, pl.String), "logprobs": pl.List(pl.Float32)},
             orient="row",
         )
-        body = io.BytesIO()
-        table.write_parquet(body)
-        data = body.getvalue()
-        self._write(f"{sha256(data).hexdigest()[:_NAME]}.parquet", data)
+        buffer = io.BytesIO()
+        table.write_parquet(buffer)
+        content = buffer.getvalue()
+        self._write_file(f"{sha256(content).hexdigest()[:_NAME_DIGITS]}.parquet", content)
 
-    def _write(self, name: str, data: bytes) -> None:
-        """Write under a name of its own first: processes and runs may write the same at once."""
+    def _write_file(self, name: str, content: bytes) -> None:
+        """Write a file of the store atomically."""
+        # Other processes and runs may write the same file. Each writes a file of its own first.
         with store_errors(self.folder):
-            own = self.folder / f"{name}.{socket.gethostname()}.{os.getpid()}"
-            write_atomic(own, data)
-            rename_durably(own, self.folder / name)
+            process_file = self.folder / f"{name}.{socket.gethostname()}.{os.getpid()}"
+            write_atomic(process_file, content)
+            rename_durably(process_file, self.folder / name)
 
-    def _files(self) -> list[Path]:
+    def _shard_files(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))

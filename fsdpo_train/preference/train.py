@@ -1,4 +1,4 @@
-"""Preference training on prompt groups: the paper's step-wise DPO and its relatives."""
+"""Preference training on prompt groups: the paper's step-wise DPO, DPO and related losses."""
 
 import logging
 from collections import Counter
@@ -32,18 +32,24 @@ from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
 
 log = logging.getLogger(__name__)
 
-#: What is logged beside the loss; see :func:`fsdpo_train.preference.loss.preference_loss`.
-_REWARDS = ("chosen", "rejected", "margins", "accuracies")
-METRICS = (*(f"rewards/{name}" for name in _REWARDS), "kl", "alpha_entropy")
+#: Metrics that are logged with the loss; see :func:`fsdpo_train.preference.loss.preference_loss`.
+METRICS = (
+    "rewards/chosen",
+    "rewards/rejected",
+    "rewards/margins",
+    "rewards/accuracies",
+    "kl",
+    "alpha_entropy",
+)
 
 
 @dataclass(frozen=True)
 class DpoReport(TrainingReport):
-    """What a run of preference training did.
+    """The results of a preference training run.
 
     Attributes:
-        counts: What it was trained on; see :class:`~fsdpo_train.preference.data.PreferenceData`.
-        metrics: ``METRICS`` over the same window.
+        counts: Sizes of the data; see :class:`~fsdpo_train.preference.data.PreferenceData`.
+        metrics: Mean of each of ``METRICS`` over the last logging window.
     """
 
     counts: Counter[str]
@@ -51,110 +57,148 @@ class DpoReport(TrainingReport):
 
 
 def train_dpo(config: DpoConfig) -> DpoReport:
-    """Train as ``config`` says and write model, tokenizer and card to ``config.out``.
+    """Train a policy on preference pairs, and write model, tokenizer and card to ``config.out``.
 
     Raises:
-        FsdpoError: as :func:`~fsdpo_train.sft.train.train_sft`, also of the reference cache.
+        FsdpoError: as :func:`~fsdpo_train.sft.train.train_sft`, and if the reference cache cannot
+            be used.
     """
     source = open_pairs(config.data)
     with start_run(config, source) as identity:
-        arguments = _arguments(config)
+        arguments = _preference_arguments(config)
         model, tokenizer = load_model(config, "AutoModelForCausalLM")
-        # The reference has none, and a policy that starts apart from it has margins made of noise.
+        # The reference runs without dropout. Dropout in the policy would add noise to the margins.
         model = disable_dropout(model)
-        maker = reference_fingerprint(config, identity["model"], tokenizer)
+        fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
         prompts = group_by_prompt(source.rows(), config.loss)
-        data = prepare_pairs(prompts, tokenizer, context_length(config, model), maker)
+        data = prepare_pairs(prompts, tokenizer, context_length(config, model), fingerprint)
         with gathered_weights(model):
-            share = config.share_prompt and supports_prefix_sharing(model, data.longest)
-        _tell(data.counts, share)
-        store = ReferenceStore(config.reference_cache or config.out / "reference", maker)
-        reference = reference_logprobs(data, store, config, arguments, share_prompt=share)
-        tokens = {"pad": tokenizer.pad_token_id, "eos": tokenizer.eos_token_id}
+            share_prompt = config.share_prompt and supports_prefix_sharing(
+                model, data.max_sequence_length
+            )
+        _log_counts(data.counts, share_prompt)
+        store = ReferenceStore(config.reference_cache or config.out / "reference", fingerprint)
+        reference = reference_logprobs(data, store, config, arguments, share_prompt=share_prompt)
         model = patch_to_return_logprobs(model, attention=config.attention)
         rows = pack_rows(training_rows(data.groups, config.shuffle), config)
         trainer = PreferenceTrainer(
             config,
-            share,
+            share_prompt,
             model=add_lora_adapters(model, config.lora, "CAUSAL_LM"),
             args=arguments,
             train_dataset=pad_to_world_size(rows, arguments, pairs=[]),
             processing_class=tokenizer,
-            data_collator=PreferenceCollator(data.groups, reference, share, **tokens),
+            data_collator=PreferenceCollator(
+                groups=data.groups,
+                reference_logprobs=reference,
+                share_prompt=share_prompt,
+                pad_id=tokenizer.pad_token_id,
+                eos_id=tokenizer.eos_token_id,
+            ),
         )
         run_trainer(trainer, config, identity)
-        windows = [entry for entry in trainer.state.log_history if "loss" in entry]
-        metrics = {name: windows[-1][name] for name in METRICS if windows and name in windows[-1]}
-        told = {**identity, **source.provenance, "reference": store.digest}
-        return finish_run(DpoReport, trainer, config, told, counts=data.counts, metrics=metrics)
+        return finish_run(
+            DpoReport,
+            trainer,
+            config,
+            {**identity, **source.provenance, "reference": store.digest},
+            counts=data.counts,
+            metrics=_last_metrics(trainer.state.log_history),
+        )
 
 
-def _arguments(config: DpoConfig) -> Any:
+def _preference_arguments(config: DpoConfig) -> Any:
+    """Return the ``TrainingArguments`` of the run.
+
+    Raises:
+        InputError: if one process sees several GPUs, or FlexAttention would run on a CPU.
+    """
     arguments = training_arguments(config)
     if arguments.n_gpu > 1:
         raise InputError(
-            f"{arguments.n_gpu} GPUs and one process: start one process for each with torchrun "
-            "--nproc-per-node, or show only one (CUDA_VISIBLE_DEVICES)."
+            f"{arguments.n_gpu} GPUs but one process: start one process per GPU with torchrun "
+            "--nproc-per-node, or make only one GPU visible (CUDA_VISIBLE_DEVICES)."
         )
     if config.attention == "flex" and not torch.cuda.is_available():
         raise InputError(
-            "FlexAttention has gradients on GPUs alone; expected auto or sdpa.",
+            "FlexAttention has gradients on GPUs only; expected auto or sdpa.",
             field="attention",
             value="flex",
         )
     return arguments
 
 
+def _last_metrics(log_history: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the metrics of the last logging window."""
+    windows = [entry for entry in log_history if "loss" in entry]
+    if not windows:
+        return {}
+    return {name: windows[-1][name] for name in METRICS if name in windows[-1]}
+
+
 class PreferenceTrainer(StageTrainer):
-    """A trainer of preference losses on prompt groups."""
+    """A trainer for preference losses on prompt groups."""
 
     def __init__(self, config: DpoConfig, share_prompt: bool, **options: Any) -> None:
         super().__init__(config, share_prompt, **options)
+        #: For each metric: the sum over pairs since the last log, and the number of pairs.
         self.metric_sums = torch.zeros(len(METRICS), 2)
 
     def count_items(self, batch: Mapping[str, Any]) -> int:
-        """Count the pairs."""
+        """Return the number of pairs."""
         return len(batch["chosen_P"])
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], *_: Any, num_items_in_batch: Any = None
     ) -> Any:
         """Return the loss over the pairs of a batch."""
-        logp_N = model(**inputs["read"])
+        logp_N = model(**inputs["model_inputs"])
         logp_ST = scatter_tokens(logp_N, inputs["step_ST"])
-        chosen_P, rejected_P = inputs["chosen_P"], inputs["rejected_P"]
-        if not len(chosen_P):  # a filler: the other processes wait for its gradients
+        n_pairs = len(inputs["chosen_P"])
+        if not n_pairs:  # a padding row: the other processes wait for its gradients
             return 0 * logp_N.sum()
-        tables = ("reference_ST", "step_ST", "ends_ST", "reward_SK")
-        solutions = SolutionBatch(*(inputs[name] for name in tables))
-        loss, metrics = preference_loss(logp_ST, solutions, chosen_P, rejected_P, self.stage_config)
-        self._count(metrics, len(chosen_P))
-        return self.scale_loss(loss, len(chosen_P), num_items_in_batch)
+        solutions = SolutionBatch(
+            reference_ST=inputs["reference_ST"],
+            step_ST=inputs["step_ST"],
+            is_eos_ST=inputs["is_eos_ST"],
+            reward_SK=inputs["reward_SK"],
+        )
+        loss, metrics = preference_loss(
+            logp_ST,
+            solutions,
+            chosen_P=inputs["chosen_P"],
+            rejected_P=inputs["rejected_P"],
+            spec=self.stage_config,
+        )
+        self._add_metrics(metrics, n_pairs)
+        return self.scale_loss(loss, n_pairs, num_items_in_batch)
 
-    def _count(self, metrics: Mapping[str, torch.Tensor], pairs: int) -> None:
+    def _add_metrics(self, metrics: Mapping[str, torch.Tensor], n_pairs: int) -> None:
+        """Add the metrics of a batch to the sums of the logging window."""
         values = torch.stack([metrics[name].detach().float() for name in METRICS]).cpu()
-        there = values.isfinite()  # single steps have no entropy
-        self.metric_sums[:, 0] += pairs * values.masked_fill(~there, 0)
-        self.metric_sums[:, 1] += pairs * there
+        is_finite = values.isfinite()  # the entropy is NaN for single steps
+        self.metric_sums[:, 0] += n_pairs * values.masked_fill(~is_finite, 0)
+        self.metric_sums[:, 1] += n_pairs * is_finite
 
-    def log(self, logs: dict[str, float], *given: Any) -> None:
-        """Add what was measured since the last time."""
-        sums = self.accelerator.reduce(self.metric_sums.to(self.args.device)).tolist()
-        logs |= {
-            name: total / pairs for name, (total, pairs) in zip(METRICS, sums, strict=True) if pairs
-        }
+    def log(self, logs: dict[str, float], *args: Any) -> None:
+        """Log the metrics since the last log, averaged over the pairs of all processes."""
+        metric_sums = self.accelerator.reduce(self.metric_sums.to(self.args.device)).tolist()
+        for name, (total, n_pairs) in zip(METRICS, metric_sums, strict=True):
+            if n_pairs:
+                logs[name] = total / n_pairs
         self.metric_sums.zero_()
-        super().log(logs, *given)
+        super().log(logs, *args)
 
 
-def _tell(counts: Counter[str], share_prompt: bool) -> None:
+def _log_counts(counts: Counter[str], share_prompt: bool) -> None:
+    """Log the size of the data, and the pairs that were left out."""
     log.info(
         f"{counts['pairs']} pairs of {counts['solutions']} different solutions to "
         f"{counts['prompts']} prompts; prompts computed "
         f"{'once' if share_prompt else 'once per solution'}"
     )
     if counts["repeated_pairs"]:
-        log.info(f"left out {counts['repeated_pairs']} pairs that are there already")
+        log.info(f"left out {counts['repeated_pairs']} duplicate pairs")
     if counts["long_solutions"]:
         log.info(
             f"left out {counts['long_solutions']} solutions beyond the context length, and "

@@ -1,4 +1,4 @@
-"""The data side of the PRM: labelled steps read, tokenised, split by problem and batched."""
+"""Training data of the PRM: labelled steps are read, tokenised, split by problem and batched."""
 
 import math
 from collections import Counter
@@ -17,213 +17,258 @@ from fsdpo_train.config import PrmConfig
 from fsdpo_train.trainer.batching import pad_rows, solution_batch
 from fsdpo_train.trainer.row_source import Row, RowSource, open_source
 
-#: Label of a step that is not there.
+#: Label of padding, which the losses ignore.
 IGNORE_LABEL = -100.0
 
 _COLUMNS = ("prompt", "completions", "labels")
+_OPTIONAL_COLUMNS = ("problem_id", "sample_index", "outcome", "rollouts")
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledRow:
     """A solution with one label per step."""
 
-    problem: str  #: What it solves: solutions of one problem are held out together.
-    prompt: str
-    steps: Sequence[str]
-    labels: Sequence[float]  #: One number in [0, 1] per step.
+    problem: str  #: Id of the problem. All solutions of a problem are on one side of the split.
+    prompt: str  #: The rendered prompt.
+    steps: Sequence[str]  #: The steps of the solution.
+    labels: Sequence[float]  #: The label of each step, in [0, 1].
 
 
 @dataclass(slots=True)
 class PrmData:
-    """Rows ready to train on."""
+    """Tokenised solutions with their labels, split into training and held-out problems."""
 
-    #: Rows of ``input_ids``, ``label_positions``, ``labels``, ``length``, ``problem``, ``group`` (the
-    #: prompt), ``right``, ``n_prompt``.
+    #: Rows with ``input_ids``, ``n_prompt`` (prompt tokens), ``length`` (all tokens),
+    #: ``label_positions`` (token positions), ``labels`` (one per position), ``problem``, ``group``
+    #: (the prompt) and ``is_correct`` (from the label of the last step).
     train: list[dict[str, Any]]
-    held_out: list[
-        dict[str, Any]
-    ]  #: The same of other problems; its label_positions are the steps' ends.
-    #: ``solutions``, ``problems``, ``steps``, ``positive`` (the sum of the labels), ``lost_labels``
-    #: and ``lost_solutions`` (cut off at the context length, in part and whole).
+    #: The same for held-out problems, always with one label position per step.
+    held_out: list[dict[str, Any]]
+    #: Numbers of ``solutions``, ``problems``, ``held_out_problems`` and ``steps``. ``positive`` is
+    #: the sum of the labels. Beyond the context length are ``lost_labels``, and ``lost_solutions``
+    #: without any step left.
     counts: Counter[str]
 
 
 def open_solutions(data: Path) -> RowSource:
-    """Find the solutions that ``data`` names; see :func:`.source.open_source`."""
-    more = ("problem_id", "sample_index", "outcome", "rollouts")
-    return open_source(data, _COLUMNS, "solutions", more)
+    """Open the solutions in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
+    return open_source(data, _COLUMNS, config="solutions", optional_columns=_OPTIONAL_COLUMNS)
 
 
-def step_rows(source: RowSource, config: PrmConfig) -> Iterator[LabelledRow]:
-    """Read the labelled solutions that ``config`` asks for.
+def read_labelled_rows(source: RowSource, config: PrmConfig) -> Iterator[LabelledRow]:
+    """Yield the labelled solutions that ``config`` selects.
 
     Raises:
-        InputError: if the file cannot be read, or labels and steps disagree.
+        InputError: if the file cannot be read, or labels and steps do not match.
     """
-    if not source.dataset:
-        yield from _plain_rows(source, config)
+    if not source.is_dataset:
+        yield from _read_file_rows(source, config)
         return
-    mixed = _mixed_problems(source) if config.only_mixed else None
-    for place, row in source.rows():
-        labels = _labels(row, config.labels)
-        left_out = config.samples and row["sample_index"] >= config.samples
-        if labels is None or not row["completions"] or left_out:
+    mixed_problems = _mixed_problems(source) if config.only_mixed else None
+    for location, row in source.rows():
+        labels = _step_labels(row, config.labels)
+        exceeds_samples = config.samples and row["sample_index"] >= config.samples
+        if labels is None or not row["completions"] or exceeds_samples:
             continue
-        if mixed is None or row["problem_id"] in mixed:
-            yield _step_row(place, {**row, "labels": labels})
+        if mixed_problems is None or row["problem_id"] in mixed_problems:
+            yield _labelled_row(location, {**row, "labels": labels})
 
 
-def _labels(row: Row, kind: str) -> list[float] | None:
-    """Return the labels of a solution of a dataset; None if it has none of the kind."""
-    counts = row["rollouts"]
-    shares = None if counts is None else [each["n_correct"] / each["n"] for each in counts]
-    if kind == "outcome" or (kind == "auto" and shares is None):
+def _step_labels(row: Row, kind: str) -> list[float] | None:
+    """Return the step labels of a dataset row, or None if the row has no labels of this kind."""
+    step_rollouts = row["rollouts"]
+    if kind == "outcome" or (kind == "auto" and step_rollouts is None):
         return row["labels"]  # type: ignore[no-any-return]
-    return shares
+    if step_rollouts is None:
+        return None
+    return [rollouts["n_correct"] / rollouts["n"] for rollouts in step_rollouts]
 
 
 def _mixed_problems(source: RowSource) -> set[str]:
-    """Return the problems that have right and wrong solutions."""
-    outcomes = [(row["problem_id"], row["outcome"]) for _, row in source.rows()]
-    right = {problem for problem, outcome in outcomes if outcome == "correct"}
-    return {
-        problem for problem, outcome in outcomes if problem in right and outcome in MODEL_FAILURES
-    }
+    """Return the ids of problems with correct and wrong solutions."""
+    correct_ids = set()
+    wrong_ids = set()
+    for _, row in source.rows():
+        if row["outcome"] == "correct":
+            correct_ids.add(row["problem_id"])
+        elif row["outcome"] in MODEL_FAILURES:
+            wrong_ids.add(row["problem_id"])
+    return correct_ids & wrong_ids
 
 
-def _plain_rows(source: RowSource, config: PrmConfig) -> Iterator[LabelledRow]:
-    """Read a file of stepwise supervision; rows of one ``problem_id`` or prompt are a problem."""
+def _read_file_rows(source: RowSource, config: PrmConfig) -> Iterator[LabelledRow]:
+    """Yield the rows of a stepwise-supervision file.
+
+    Rows with the same ``problem_id`` form a problem. Without ids, rows with the same prompt do.
+    """
     if config.samples or config.only_mixed:
-        raise _unusable(
+        raise _unusable_data_error(
             config,
-            "samples and only_mixed choose from a sealed dataset, and this is a file of labelled "
-            "rows. Leave them out, and choose the rows themselves.",
+            "samples and only_mixed choose from a sealed dataset, but this is a file of labelled "
+            "rows. Leave them out, and choose the rows yourself.",
         )
-    place = None
-    for place, row in source.rows():
+    has_rows = False
+    for location, row in source.rows():
+        has_rows = True
         missing = [name for name in _COLUMNS if row.get(name) is None]
         if missing:
-            raise InputError(f"{place}: no {' and no '.join(missing)}; it has {', '.join(row)}.")
-        yield _step_row(place, {"problem_id": row["prompt"], **row})
-    if place is None:
-        raise _unusable(
+            raise InputError(
+                f"{location}: the columns {', '.join(missing)} are missing. The row has "
+                f"{', '.join(row)}."
+            )
+        yield _labelled_row(location, {"problem_id": row["prompt"], **row})
+    if not has_rows:
+        raise _unusable_data_error(
             config,
             "no rows; expected rows of prompt, completions (a list of steps) and labels (a list of "
             "booleans or numbers).",
         )
 
 
-def _unusable(config: PrmConfig, reason: str) -> InputError:
+def _unusable_data_error(config: PrmConfig, reason: str) -> InputError:
     return InputError(reason, field="data", value=str(config.data))
 
 
-def _step_row(place: str, row: Row) -> LabelledRow:
-    steps, labels = row["completions"], row["labels"]
+def _labelled_row(location: str, row: Row) -> LabelledRow:
+    """Check a row, and return its fields.
+
+    Raises:
+        InputError: if a field has a wrong type, or labels and steps do not match.
+    """
+    steps = row["completions"]
+    labels = row["labels"]
     if not (isinstance(steps, list) and isinstance(labels, list)):
-        raise InputError(f"{place}: completions and labels: expected two lists.")
+        raise InputError(f"{location}: completions and labels: expected two lists.")
     if not all(isinstance(text, str) for text in (row["prompt"], *steps)):
-        raise InputError(f"{place}: prompt, completions: expected a text and a list of texts.")
+        raise InputError(f"{location}: prompt, completions: expected a text and a list of texts.")
     if len(steps) != len(labels):
         raise InputError(
-            f"{place}: {len(labels)} labels for {len(steps)} steps. Expected one label per step."
+            f"{location}: {len(labels)} labels for {len(steps)} steps. Expected one label per step."
         )
     for label in labels:
         if not isinstance(label, (bool, int, float)) or not 0 <= label <= 1:
             raise InputError(
-                f"{place}: label {label!r}. Expected true, false or a number in [0, 1]."
+                f"{location}: label {label!r}. Expected true, false or a number in [0, 1]."
             )
-    return LabelledRow(str(row["problem_id"]), row["prompt"], steps, [float(x) for x in labels])
+    return LabelledRow(
+        problem=str(row["problem_id"]),
+        prompt=row["prompt"],
+        steps=steps,
+        labels=[float(label) for label in labels],
+    )
 
 
 def prepare_rows(
     rows: Iterable[LabelledRow], tokenizer: Any, max_length: int, config: PrmConfig
 ) -> PrmData:
-    """Tokenise rows and split them by problem; InputError if nothing is left to learn from."""
-    encoded, counts = _encode(rows, StepTokenizer(tokenizer), max_length)
-    if not encoded:
-        raise _unusable(
+    """Tokenise rows and split them by problem.
+
+    Args:
+        rows: The labelled solutions.
+        tokenizer: The tokenizer of the policy.
+        max_length: Maximum number of tokens. Steps beyond it lose their labels.
+        config: The options of the run.
+
+    Raises:
+        InputError: if no label is left, or all training labels are equal.
+    """
+    encoded_rows, counts = _encode_rows(rows, StepTokenizer(tokenizer), max_length)
+    if not encoded_rows:
+        raise _unusable_data_error(
             config,
             f"no labelled step is left; {counts['lost_solutions']} solutions exceed {max_length} "
             "tokens in their first step. Check the labels, or raise max_length.",
         )
-    problems = {row["problem"] for row in encoded}
-    held = _draw_held_out_problems(problems, config.held_out, config.seed)
-    counts.update(problems=len(problems), held_out_problems=len(held))
-    train = [row for row in encoded if row["problem"] not in held]
-    labels = [label for row in train for label in row["labels"]]
-    if len({*labels}) < 2 and labels[0] in (0, 1):
-        raise _unusable(
+    problems = {row["problem"] for row in encoded_rows}
+    held_out_problems = _draw_held_out_problems(problems, config.held_out, config.seed)
+    counts.update(problems=len(problems), held_out_problems=len(held_out_problems))
+    train_rows = [row for row in encoded_rows if row["problem"] not in held_out_problems]
+    held_out_rows = [row for row in encoded_rows if row["problem"] in held_out_problems]
+    labels = [label for row in train_rows for label in row["labels"]]
+    if len(set(labels)) < 2 and labels[0] in (0, 1):
+        raise _unusable_data_error(
             config,
             f"all {len(labels)} step labels are {'right' if labels[0] else 'wrong'} "
-            f"({labels[0]:g}), so there is nothing to tell apart; {len(held)} problems are held "
-            "out. Sample problems nearer to what the model can do.",
+            f"({labels[0]:g}), so there is nothing to learn; {len(held_out_problems)} problems are "
+            "held out. Sample problems that the model solves only sometimes.",
         )
     if config.label_positions == "token":
-        train = list(map(_label_every_token, train))
-    return PrmData(train, [row for row in encoded if row["problem"] in held], counts)
+        train_rows = [_label_every_token(row) for row in train_rows]
+    return PrmData(train=train_rows, held_out=held_out_rows, counts=counts)
 
 
 def _label_every_token(row: dict[str, Any]) -> dict[str, Any]:
-    """Give every token of a solution the label of its step."""
-    ends = [row["n_prompt"], *(position + 1 for position in row["label_positions"])]
-    label_positions = np.arange(ends[0], ends[-1])
+    """Return the row with the label of a step at every token of the step."""
+    boundaries = [row["n_prompt"], *(position + 1 for position in row["label_positions"])]
     return {
         **row,
-        "label_positions": label_positions,
-        "labels": np.repeat(row["labels"], np.diff(ends)),
+        "label_positions": np.arange(boundaries[0], boundaries[-1]),
+        "labels": np.repeat(row["labels"], np.diff(boundaries)),
     }
 
 
-def _encode(
-    rows: Iterable[LabelledRow], encoder: StepTokenizer, max_length: int
+def _encode_rows(
+    rows: Iterable[LabelledRow], step_tokenizer: StepTokenizer, max_length: int
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
-    found: list[dict[str, Any]] = []
+    """Return the tokenised rows, and the counts of :class:`PrmData`."""
+    encoded_rows: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     for row in rows:
-        encoded = encoder.encode(row.prompt, row.steps, add_eos=False, max_length=max_length)
+        encoded = step_tokenizer.encode(row.prompt, row.steps, add_eos=False, max_length=max_length)
         counts["lost_labels"] += encoded.truncated_steps
         if not encoded.score_positions:
             counts["lost_solutions"] += 1
             continue
         labels = list(row.labels[: len(encoded.score_positions)])
-        made = {
+        encoded_row = {
             "input_ids": np.array(encoded.input_ids, np.int32),
             "label_positions": encoded.score_positions,
             "labels": labels,
             "length": len(encoded.input_ids),
             "problem": row.problem,
             "group": row.prompt,
-            "right": row.labels[-1] >= 0.5,
+            "is_correct": row.labels[-1] >= 0.5,
             "n_prompt": encoded.prompt_length,
         }
-        found.append(made)
+        encoded_rows.append(encoded_row)
         counts["solutions"] += 1
         counts["steps"] += len(labels)
         counts["positive"] += math.fsum(labels)  # type: ignore[assignment]
-    return found, counts
+    return encoded_rows, counts
 
 
-def _draw_held_out_problems(problems: set[str], share: float, seed: int) -> set[str]:
-    """Draw problems by their content, at least one and never all."""
-    different = sorted(problems, key=lambda each: sha256(f"{seed}/{each}".encode()).digest())
-    if not share or len(different) < 2:
+def _draw_held_out_problems(problems: set[str], fraction: float, seed: int) -> set[str]:
+    """Draw a fraction of the problems by a hash of their ids: at least one, but never all."""
+
+    def problem_hash(problem: str) -> bytes:
+        return sha256(f"{seed}/{problem}".encode()).digest()
+
+    if not fraction or len(problems) < 2:
         return set()
-    return set(different[: max(1, min(round(share * len(different)), len(different) - 1))])
+    count = round(fraction * len(problems))
+    count = max(1, min(count, len(problems) - 1))
+    return set(sorted(problems, key=problem_hash)[:count])
 
 
 def class_weights(rows: Iterable[Row]) -> tuple[float, float]:
-    """Return weights of (wrong, right) steps that give both the same total, and a mean of 1."""
+    """Return weights of (wrong, right) steps with equal class totals and a mean weight of 1."""
     labels = [label for row in rows for label in row["labels"]]
-    right = math.fsum(labels)
-    wrong = len(labels) - right
-    return len(labels) / (2 * wrong), len(labels) / (2 * right)
+    n_right = math.fsum(labels)
+    n_wrong = len(labels) - n_right
+    return len(labels) / (2 * n_wrong), len(labels) / (2 * n_right)
 
 
-def collate(rows: Sequence[Row], pad_id: int) -> dict[str, Any]:
-    """Pad rows on the right: tokens to one width, steps to one number."""
+def collate_solutions(rows: Sequence[Row], pad_id: int) -> dict[str, Any]:
+    """Collate rows, padded on the right.
+
+    Returns:
+        The tensors of :func:`.batching.solution_batch`, and ``label_positions`` and ``labels``
+        of shape [B, K].
+    """
+    # Without a prompt, the first token counts as the prompt, because no token predicts it.
+    token_rows = [{**row, "n_prompt": max(1, row["n_prompt"])} for row in rows]
     return {
-        # What is before the first token that something predicts is shared.
-        **solution_batch([{**row, "n_prompt": max(1, row["n_prompt"])} for row in rows], pad_id),
+        **solution_batch(token_rows, pad_id),
         "label_positions": pad_rows([row["label_positions"] for row in rows], 0),
         "labels": pad_rows([row["labels"] for row in rows], IGNORE_LABEL),
     }

@@ -1,4 +1,4 @@
-"""Training a process reward model: one logit per step, on top of the policy's own weights."""
+"""Training of process reward models: one logit per step, on top of the weights of a policy."""
 
 import logging
 from collections import Counter
@@ -18,10 +18,10 @@ from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
     IGNORE_LABEL,
     class_weights,
-    collate,
+    collate_solutions,
     open_solutions,
     prepare_rows,
-    step_rows,
+    read_labelled_rows,
 )
 from fsdpo_train.prm.loss import pqm_loss, prm_loss
 from fsdpo_train.trainer.arguments import training_arguments
@@ -39,22 +39,22 @@ from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
 
 log = logging.getLogger(__name__)
 
-#: Prefix of the held-out numbers in logs.
+#: Prefix of the metrics on held-out problems in logs.
 HELD_OUT_PREFIX = "held_out"
-#: What is measured on held-out problems.
+#: Metrics on held-out problems.
 METRICS = ("loss", "accuracy", "auc", "ranking_auc")
 
 
 @dataclass(frozen=True)
 class PrmReport(TrainingReport):
-    """What a run of PRM training did.
+    """The results of a PRM training run.
 
     Attributes:
-        counts: What it was trained on; see :class:`~fsdpo_train.prm.data.PrmData`.
-        held_out: ``loss``, ``accuracy`` and ``auc`` over steps, ``ranking_auc`` of right over
-            wrong solutions within a problem; empty if nothing was held out.
-        auc_ci95: 95 % interval of ``auc``, problems being the independent units; None if unknown.
-        no_better_than_chance: Whether that interval holds one half, or is below it.
+        counts: Sizes of the data; see :class:`~fsdpo_train.prm.data.PrmData`.
+        held_out: ``loss``, ``accuracy`` and ``auc`` over steps, and ``ranking_auc`` of correct over
+            wrong solutions of a problem. Empty without held-out problems.
+        auc_ci95: 95 % interval of ``auc`` over problems. None if it cannot be computed.
+        no_better_than_chance: Whether the lower bound of ``auc_ci95`` is at most 0.5.
     """
 
     counts: Counter[str]
@@ -64,7 +64,7 @@ class PrmReport(TrainingReport):
 
 
 def train_prm(config: PrmConfig) -> PrmReport:
-    """Train as ``config`` says and write model, tokenizer and card to ``config.out``.
+    """Train a process reward model, and write model, tokenizer and card to ``config.out``.
 
     Raises:
         FsdpoError: as :func:`~fsdpo_train.sft.train.train_sft`.
@@ -78,87 +78,115 @@ def train_prm(config: PrmConfig) -> PrmReport:
             eval_steps=config.eval_every or None,
             label_names=["labels"],
         )
-        implicit = config.loss == "implicit"
-        kind = "CausalLM" if implicit else "TokenClassification"
-        head = None if implicit else _one_logit
-        model, tokenizer = load_model(config, f"AutoModelFor{kind}", head)
+        is_implicit = config.loss == "implicit"
+        model, tokenizer = _load_prm(config)
         data = prepare_rows(
-            step_rows(source, config), tokenizer, context_length(config, model), config
+            read_labelled_rows(source, config), tokenizer, context_length(config, model), config
         )
-        _tell(data.counts)
-        share = can_pack_prompts(model, arguments, [*data.train, *data.held_out])
-        if implicit:
+        _log_counts(data.counts)
+        share_prompt = can_pack_prompts(model, arguments, [*data.train, *data.held_out])
+        if is_implicit:
             check_plain_head(model)
             patch_to_return_logprobs(model, attention="auto")
-        elif share:
+        elif share_prompt:
             accept_prefix_trees(model)
-        model = add_lora_adapters(model, config.lora, "CAUSAL_LM" if implicit else "TOKEN_CLS")
+        trainer_class = ImplicitTrainer if is_implicit else PrmTrainer
         no_labels = [IGNORE_LABEL] * len(data.train[0]["labels"])
-        trainer = (ImplicitTrainer if implicit else PrmTrainer)(
+        trainer = trainer_class(
             class_weights(data.train) if config.balance else None,
             config,
-            share,
-            model=model,
+            share_prompt,
+            model=add_lora_adapters(
+                model, config.lora, "CAUSAL_LM" if is_implicit else "TOKEN_CLS"
+            ),
             args=arguments,
             train_dataset=pad_to_world_size(
                 pack_rows(data.train, config), arguments, labels=no_labels
             ),
             eval_dataset=data.held_out or None,
             processing_class=tokenizer,
-            data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
-            compute_metrics=lambda found: _metrics(found, data.held_out),
+            data_collator=lambda batch: collate_solutions(batch, tokenizer.pad_token_id),
+            compute_metrics=lambda prediction: _held_out_metrics(prediction, data.held_out),
         )
         run_trainer(trainer, config, identity)
-        measured = trainer.evaluate(metric_key_prefix=HELD_OUT_PREFIX) if data.held_out else {}
-        named = {
-            name.removeprefix(f"{HELD_OUT_PREFIX}_"): value for name, value in measured.items()
-        }
-        interval = (named["auc_low"], named["auc_high"]) if "auc_low" in named else None
+        metrics = _evaluate(trainer) if data.held_out else {}
+        auc_ci95 = (metrics["auc_low"], metrics["auc_high"]) if "auc_low" in metrics else None
         return finish_run(
             PrmReport,
             trainer,
             config,
             {**identity, **source.provenance},
             counts=data.counts,
-            held_out={name: named[name] for name in METRICS if name in named},
-            auc_ci95=interval,
-            no_better_than_chance=interval is not None and interval[0] <= 0.5,
+            held_out={name: metrics[name] for name in METRICS if name in metrics},
+            auc_ci95=auc_ci95,
+            no_better_than_chance=auc_ci95 is not None and auc_ci95[0] <= 0.5,
         )
 
 
-def _one_logit(architecture: Any) -> None:
-    """Put a head of one logit on the policy's weights."""
-    architecture.num_labels = 1
-    architecture.id2label, architecture.label2id = {0: "reward"}, {"reward": 0}
-    architecture.classifier_dropout = 0.0
-    architecture.use_cache = False
+def _load_prm(config: PrmConfig) -> tuple[Any, Any]:
+    """Load the model and its tokenizer: a language model for ``implicit``, else a reward model."""
+    if config.loss == "implicit":
+        return load_model(config, "AutoModelForCausalLM")
+    return load_model(config, "AutoModelForTokenClassification", _set_reward_head)
+
+
+def _set_reward_head(model_config: Any) -> None:
+    """Configure the model to have a head with one logit per token."""
+    model_config.num_labels = 1
+    model_config.id2label = {0: "reward"}
+    model_config.label2id = {"reward": 0}
+    model_config.classifier_dropout = 0.0
+    model_config.use_cache = False
+
+
+def _evaluate(trainer: Any) -> dict[str, float]:
+    """Return the metrics of the trained model on the held-out problems."""
+    metrics = trainer.evaluate(metric_key_prefix=HELD_OUT_PREFIX)
+    return {name.removeprefix(f"{HELD_OUT_PREFIX}_"): value for name, value in metrics.items()}
 
 
 class PrmTrainer(StageTrainer):
-    """A trainer of step rewards; ``weights`` are those of (wrong, right) steps."""
+    """A trainer for step rewards.
 
-    def __init__(self, weights: tuple[float, float] | None, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    Args:
+        weights: Loss weights of (wrong, right) steps, or None for equal weights.
+        config: The options of the run.
+        share_prompt: Whether the model computes a prompt once for neighbouring solutions.
+        **options: Arguments of ``transformers.Trainer``.
+    """
+
+    def __init__(
+        self,
+        weights: tuple[float, float] | None,
+        config: PrmConfig,
+        share_prompt: bool,
+        **options: Any,
+    ) -> None:
+        super().__init__(config, share_prompt, **options)
         self.class_weights = weights
 
     def count_items(self, batch: Mapping[str, Any]) -> int:
-        """Count the solutions with a label."""
+        """Return the number of solutions with a label."""
         return int((batch["labels"] != IGNORE_LABEL).any(-1).sum())
 
     def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        """Return the logits of steps, [B, K]."""
-        read, place_BT = model_inputs(inputs, self.share_prompt)
-        return gather_at_positions(
-            model(**read).logits.flatten()[place_BT], inputs["label_positions"]
-        )
+        """Return the logits at the label positions, shape [B, K]."""
+        inputs_of_model, position_BT = model_inputs(inputs, self.share_prompt)
+        logits_BT = model(**inputs_of_model).logits.flatten()[position_BT]
+        return gather_at_positions(logits_BT, inputs["label_positions"])
 
-    def loss(self, logits: Tensor, labels: Tensor, there: Tensor) -> Tensor:
-        """Return the mean loss of solutions."""
+    def loss(self, logit_BK: Tensor, label_BK: Tensor, mask_BK: Tensor) -> Tensor:
+        """Return the mean loss over solutions."""
         config = self.stage_config
         if config.loss == "pqm":
-            return pqm_loss(logits, labels, there, zeta=config.zeta)
-        weights = self.class_weights
-        return prm_loss(logits, labels, there, reduce=config.reduce, class_weights=weights)
+            return pqm_loss(logit_BK, label_BK, mask_BK, zeta=config.zeta)
+        return prm_loss(
+            logit_BK,
+            label_BK,
+            mask_BK,
+            reduction=config.loss_reduction,
+            class_weights=self.class_weights,
+        )
 
     def compute_loss(
         self,
@@ -167,67 +195,93 @@ class PrmTrainer(StageTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """Return the loss of a batch, or its logits too where it is measured on."""
-        labels = inputs["labels"]
-        there = labels != IGNORE_LABEL
-        logits = self.logits(model, inputs)
-        loss = self.loss(logits, labels, there)
+        """Return the loss of a batch, and the logits too if ``return_outputs`` is set."""
+        label_BK = inputs["labels"]
+        mask_BK = label_BK != IGNORE_LABEL
+        logit_BK = self.logits(model, inputs)
+        loss = self.loss(logit_BK, label_BK, mask_BK)
         if not return_outputs:
-            return self.scale_loss(loss, len(labels), num_items_in_batch)
-        return loss, (None, logits.float().masked_fill(~there, IGNORE_LABEL))
+            return self.scale_loss(loss, len(label_BK), num_items_in_batch)
+        return loss, (None, logit_BK.float().masked_fill(~mask_BK, IGNORE_LABEL))
 
 
 class ImplicitTrainer(PrmTrainer):
-    """A trainer of a policy whose log-ratio to where it started is the reward of a solution.
+    """A trainer for implicit PRMs, whose reward is β times the log-ratio to the start model.
 
-    The logit of a step is β·log π/π_ref up to its end; that of the last one meets the outcome.
+    The logit of a step is β·log(π/π_ref) over all tokens up to the end of the step. The loss is the
+    cross-entropy between the logit of the last step and the outcome (Yuan et al. 2024).
     """
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(
+        self,
+        weights: tuple[float, float] | None,
+        config: PrmConfig,
+        share_prompt: bool,
+        **options: Any,
+    ) -> None:
+        super().__init__(weights, config, share_prompt, **options)
         reference, _ = load_model(self.stage_config, "AutoModelForCausalLM")
-        patch_to_return_logprobs(reference, attention="auto").eval().requires_grad_(False)
+        patch_to_return_logprobs(reference, attention="auto").eval()
+        reference.requires_grad_(requires_grad=False)
         if self.uses_bfloat16:
             Bfloat16Weights(reference).install()
         self.reference = reference.to(self.args.device)
 
     def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        """Return β·log π/π_ref up to the end of every step, [B, K]."""
-        read, own_BT = completion_inputs(inputs, self.share_prompt), inputs["own"]
+        """Return β·log(π/π_ref) up to the end of every step, shape [B, K]."""
+        inputs_of_model = completion_inputs(inputs, self.share_prompt)
+        completion_BT = inputs["completion_mask"]
         with torch.no_grad():
-            held_N = self.reference(**read)
-        ratio_BT = held_N.new_zeros(own_BT.shape).masked_scatter(own_BT, model(**read) - held_N)
+            reference_N = self.reference(**inputs_of_model)
+        ratio_N = model(**inputs_of_model) - reference_N
+        ratio_BT = reference_N.new_zeros(completion_BT.shape)
+        ratio_BT = ratio_BT.masked_scatter(completion_BT, ratio_N)
         return self.stage_config.beta * gather_at_positions(
             ratio_BT.cumsum(-1), inputs["label_positions"]
         )
 
-    def loss(self, logits: Tensor, labels: Tensor, there: Tensor) -> Tensor:
+    def loss(self, logit_BK: Tensor, label_BK: Tensor, mask_BK: Tensor) -> Tensor:
         """Return the cross-entropy of the outcomes."""
-        behind = there.flip(-1).cumsum(-1).flip(-1)  # steps from here on
-        return super().loss(logits, labels, there & (behind == 1))
+        n_remaining_BK = mask_BK.flip(-1).cumsum(-1).flip(-1)  # steps from this one to the last
+        return super().loss(logit_BK, label_BK, mask_BK & (n_remaining_BK == 1))
 
 
-def _metrics(found: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return what the held-out problems say; a soft label counts as right from 0.5 up."""
-    logits, labels = found.predictions, found.label_ids
-    there = labels != IGNORE_LABEL
-    steps, targets = logits[there], labels[there] >= 0.5
-    rewards = 1 / (1 + np.exp(-logits.clip(-80, 80)))  # beyond that a reward shows no change
-    means = [float(row[mask].mean()) for row, mask in zip(rewards, there, strict=True)]
-    problems, right = zip(*((row["problem"], row["right"]) for row in rows), strict=True)
-    of_steps = np.repeat(problems, there.sum(-1)).tolist(), steps.tolist(), targets.tolist()
-    low, high = auc_interval(*of_steps) or (None, None)
-    measured = {
-        "accuracy": float(((steps >= 0) == targets).mean()),
-        "auc": auc(*of_steps[1:]),
-        "auc_low": low,
-        "auc_high": high,
-        "ranking_auc": ranking_auc(problems, means, right).value,
+def _held_out_metrics(prediction: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the metrics on held-out problems; a step counts as right if its label is at least 0.5.
+
+    Args:
+        prediction: The ``EvalPrediction`` of transformers.
+        rows: The held-out rows.
+    """
+    logits = prediction.predictions
+    labels = prediction.label_ids
+    is_labelled = labels != IGNORE_LABEL
+    step_logits = logits[is_labelled]
+    targets = labels[is_labelled] >= 0.5
+    problems = [row["problem"] for row in rows]
+    step_problems = np.repeat(problems, is_labelled.sum(-1)).tolist()
+    step_scores = step_logits.tolist()
+    step_targets = targets.tolist()
+    auc_low, auc_high = auc_interval(step_problems, step_scores, step_targets) or (None, None)
+
+    rewards = 1 / (1 + np.exp(-logits.clip(-80, 80)))  # clipped because exp would overflow
+    mean_rewards = [
+        float(row_rewards[row_mask].mean())
+        for row_rewards, row_mask in zip(rewards, is_labelled, strict=True)
+    ]
+    is_correct = [row["is_correct"] for row in rows]
+    metrics = {
+        "accuracy": float(((step_logits >= 0) == targets).mean()),
+        "auc": auc(step_scores, step_targets),
+        "auc_low": auc_low,
+        "auc_high": auc_high,
+        "ranking_auc": ranking_auc(problems, mean_rewards, is_correct).value,
     }
-    return {name: value for name, value in measured.items() if value is not None}
+    return {name: value for name, value in metrics.items() if value is not None}
 
 
-def _tell(counts: Counter[str]) -> None:
+def _log_counts(counts: Counter[str]) -> None:
+    """Log the size of the data, and the labels lost beyond the context length."""
     log.info(
         f"{counts['solutions']} solutions of {counts['problems']} problems, {counts['steps']} "
         f"labelled steps, {counts['positive'] / counts['steps']:.1%} right; "
@@ -235,6 +289,6 @@ def _tell(counts: Counter[str]) -> None:
     )
     if counts["lost_labels"]:
         log.info(
-            f"lost {counts['lost_labels']} labels of steps beyond the context length, "
-            f"{counts['lost_solutions']} solutions whole"
+            f"left out {counts['lost_labels']} labels of steps beyond the context length, and "
+            f"{counts['lost_solutions']} solutions without any step left"
         )

@@ -1,7 +1,8 @@
-"""The data side of SFT: rows tokenised and batched."""
+"""Training data of SFT: prompt/completion rows are checked and tokenised."""
 
 import logging
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 import transformers
@@ -12,57 +13,73 @@ from fsdpo_train.trainer.row_source import RowSource
 
 log = logging.getLogger(__name__)
 
-COLUMNS = ("prompt", "completion")  #: What a row needs.
+COLUMNS = ("prompt", "completion")  #: The columns that a row needs.
+
+
+class SftData(NamedTuple):
+    """Tokenised prompt/completion rows."""
+
+    #: Rows with ``input_ids`` (int32 arrays), ``n_prompt`` (tokens without loss), ``length`` (all
+    #: tokens) and ``group`` (the index of the prompt).
+    rows: list[dict[str, Any]]
+    too_long: int  #: Number of dropped rows that exceed the maximum length.
+    unusable: int  #: Number of dropped rows without a prompt or with an empty completion.
 
 
 def encode_rows(
     source: RowSource, tokenizer: transformers.PreTrainedTokenizerBase, max_length: int
-) -> tuple[list[dict[str, Any]], int, int]:
-    """Tokenise rows; return those that fit, and how many were too long and unusable.
+) -> SftData:
+    """Tokenise rows, and drop rows that are too long or unusable.
 
-    Token ids are those of PRM and preference training: what a model generates after the prompt.
-
-    Returns:
-        Rows of ``input_ids`` (int32 arrays), ``n_prompt``, the tokens without loss, and ``length``;
-        those of one ``group`` have one prompt.
+    The token ids equal those of PRM and preference training, and those that a model generates after
+    the prompt.
 
     Raises:
-        InputError: if there is no row, or none has a column.
+        InputError: if there are no rows, or no row has a required column.
     """
-    encoder = StepTokenizer(tokenizer)
-    found: list[dict[str, Any]] = []
-    columns: dict[str, None] = {}
-    groups: dict[str, int] = {}
-    rows = too_long = unusable = 0
+    step_tokenizer = StepTokenizer(tokenizer)
+    encoded_rows: list[dict[str, Any]] = []
+    columns: dict[str, None] = {}  # an ordered set
+    group_indices: dict[str, int] = {}
+    n_rows = too_long = unusable = 0
     for _, row in source.rows():
-        rows += 1
+        n_rows += 1
         columns |= dict.fromkeys(row)
-        prompt, completion = (row.get(name) for name in COLUMNS)
+        prompt = row.get("prompt")
+        completion = row.get("completion")
         if not (isinstance(prompt, str) and isinstance(completion, str) and completion.strip()):
             unusable += 1
             continue
-        ended = completion.endswith(str(tokenizer.eos_token))
-        encoded = encoder.encode(prompt, [completion], add_eos=not ended)
+        has_eos = completion.endswith(str(tokenizer.eos_token))
+        encoded = step_tokenizer.encode(prompt, [completion], add_eos=not has_eos)
         if len(encoded.input_ids) > max_length:
             too_long += 1
             continue
-        made = {
+        encoded_row = {
             "input_ids": np.array(encoded.input_ids, np.int32),
-            "n_prompt": max(1, encoded.prompt_length),  # nothing predicts the first token
+            "n_prompt": max(1, encoded.prompt_length),  # no token predicts the first token
             "length": len(encoded.input_ids),
-            "group": groups.setdefault(prompt, len(groups)),
+            "group": group_indices.setdefault(prompt, len(group_indices)),
         }
-        found.append(made)
-    if not rows:
+        encoded_rows.append(encoded_row)
+    _check_columns(n_rows, columns)
+    if too_long:
+        log.info(f"dropped {too_long} of {n_rows} rows: longer than {max_length} tokens")
+    if unusable:
+        log.info(f"dropped {unusable} of {n_rows} rows: no prompt or an empty completion")
+    return SftData(rows=encoded_rows, too_long=too_long, unusable=unusable)
+
+
+def _check_columns(n_rows: int, columns: Iterable[str]) -> None:
+    """Raise an InputError if the file is empty, or a column is missing in all rows."""
+    if not n_rows:
         raise InputError("the file is empty; expected prompt/completion rows.", field="data")
-    if missing := [name for name in COLUMNS if name not in columns]:
+    column_names = list(columns)
+    missing = [name for name in COLUMNS if name not in column_names]
+    if missing:
         raise InputError(
-            f"no column {' and no column '.join(map(repr, missing))}; it has "
-            f"{', '.join(map(repr, columns))}. Rename the columns to 'prompt' and 'completion'.",
+            f"the columns {', '.join(map(repr, missing))} are missing. The file has "
+            f"{', '.join(map(repr, column_names))}. Rename the columns to 'prompt' and "
+            "'completion'.",
             field="data",
         )
-    if too_long:
-        log.info(f"dropped {too_long} of {rows} rows: longer than {max_length} tokens")
-    if unusable:
-        log.info(f"dropped {unusable} of {rows} rows: no prompt or an empty completion")
-    return found, too_long, unusable

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on prompt/completion rows; the loop is ``transformers.Trainer``."""
+"""Supervised fine-tuning on prompt/completion rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.engines.logprobs import head_error, patch_to_return_logprobs
 from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 from fsdpo_train.config import SftConfig
-from fsdpo_train.sft.data import COLUMNS, encode_rows
+from fsdpo_train.sft.data import COLUMNS, SftData, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import (
     can_pack_prompts,
@@ -35,12 +35,13 @@ from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
 
 @dataclass(frozen=True)
 class SftReport(TrainingReport):
-    """What a run of supervised fine-tuning did.
+    """The results of a supervised fine-tuning run.
 
     Attributes:
+        rows: Rows used for training.
         too_long: Rows dropped because they exceed the context length.
-        unusable: Rows dropped because the prompt is missing or the completion empty.
-        tokens: Tokens per epoch that carry loss.
+        unusable: Rows dropped because the prompt is missing or the completion is empty.
+        tokens: Tokens per epoch that have a loss.
     """
 
     rows: int
@@ -50,53 +51,67 @@ class SftReport(TrainingReport):
 
 
 def train_sft(config: SftConfig) -> SftReport:
-    """Train as ``config`` says and write model, tokenizer and card to ``config.out``.
+    """Fine-tune a model, and write model, tokenizer and card to ``config.out``.
 
     Raises:
         InputError: if the data or an option cannot be used.
         RunMismatchError: if ``config.out`` belongs to another run.
-        StoreError: if it cannot be written, or another process trains there.
-        Unavailable: if a model, tracker or package is not here.
+        StoreError: if ``config.out`` cannot be written, or another process trains there.
+        UnavailableError: if a model, tracker or package is not available.
     """
     source = open_source(config.data, COLUMNS)
     with start_run(config, source) as identity:
         arguments = training_arguments(config)
-        model, tokenizer = _start(config)
-        length = context_length(config, model)
-        rows, too_long, unusable = encode_rows(source, tokenizer, length)
-        if not rows:
-            raise InputError(
-                f"no row is left to train on; {too_long} exceed the context length and {unusable} "
-                "have no prompt or an empty completion. Check the file, or raise max_length.",
-                field="data",
-                value=str(config.data),
-            )
+        model, tokenizer = _initial_model(config)
+        data = encode_rows(source, tokenizer, context_length(config, model))
+        _check_rows_left(data, config)
         with gathered_weights(model):
-            plain = not head_error(model)
-        share = can_pack_prompts(model, arguments, rows)
+            has_plain_head = not head_error(model)
+        share_prompt = can_pack_prompts(model, arguments, data.rows)
         model = patch_to_return_logprobs(
-            model, attention="auto" if share else None, has_plain_head=plain
+            model, attention="auto" if share_prompt else None, has_plain_head=has_plain_head
         )
-        passes = pack_rows(rows, config)
+        packs = pack_rows(data.rows, config)
         trainer = SftTrainer(
             config,
-            share,
+            share_prompt,
             model=add_lora_adapters(model, config.lora, "CAUSAL_LM"),
             args=arguments,
-            train_dataset=pad_to_world_size(
-                passes, arguments, n_prompt=len(passes[0]["input_ids"])
-            ),
+            train_dataset=pad_to_world_size(packs, arguments, n_prompt=len(packs[0]["input_ids"])),
             processing_class=tokenizer,
             data_collator=lambda batch: solution_batch(batch, tokenizer.pad_token_id),
         )
         run_trainer(trainer, config, identity)
-        tokens = sum(row["length"] - row["n_prompt"] for row in rows)
-        counts = {"rows": len(rows), "too_long": too_long, "unusable": unusable, "tokens": tokens}
-        return finish_run(SftReport, trainer, config, {**identity, **source.provenance}, **counts)
+        return finish_run(
+            SftReport,
+            trainer,
+            config,
+            {**identity, **source.provenance},
+            rows=len(data.rows),
+            too_long=data.too_long,
+            unusable=data.unusable,
+            tokens=sum(row["length"] - row["n_prompt"] for row in data.rows),
+        )
 
 
-def _start(config: SftConfig) -> tuple[Any, Any]:
-    """Load the checkpoint, or draw random weights for the given architecture."""
+def _check_rows_left(data: SftData, config: SftConfig) -> None:
+    """Raise an InputError if all rows were dropped."""
+    if not data.rows:
+        raise InputError(
+            f"no row is left to train on; {data.too_long} exceed the context length and "
+            f"{data.unusable} have no prompt or an empty completion. Check the file, or raise "
+            "max_length.",
+            field="data",
+            value=str(config.data),
+        )
+
+
+def _initial_model(config: SftConfig) -> tuple[Any, Any]:
+    """Load ``config.model``, or create a model with random weights from ``config.from_config``.
+
+    Returns:
+        The model and its tokenizer.
+    """
     if config.model is not None:
         return load_model(config, "AutoModelForCausalLM")
     source = Path(str(config.from_config))
@@ -105,7 +120,7 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
         architecture = AutoConfig.from_pretrained(str(source), trust_remote_code=False)
         tokenizer = read_tokenizer(str(folder))
         model = AutoModelForCausalLM.from_config(architecture, dtype=torch.float32)
-    except Exception as error:  # a damaged file: tokenizers raises no narrower class
+    except Exception as error:  # tokenizers raises no narrower class for a damaged file
         raise UnavailableError(
             f"{describe_load_error(error)} Expected config.json and tokenizer files.",
             field="from_config",
@@ -116,19 +131,20 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
 
 
 class SftTrainer(StageTrainer):
-    """A trainer of completions: each of their tokens counts the same."""
+    """A trainer for completions, in which every completion token has the same weight."""
 
     def count_items(self, batch: Mapping[str, Any]) -> int:
-        """Count the tokens of completions."""
-        return int(batch["own"].sum())
+        """Return the number of completion tokens."""
+        return int(batch["completion_mask"].sum())
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], *_: Any, num_items_in_batch: Any = None
     ) -> Any:
-        """Return the cross-entropy of a batch, whose logits are never there all at once."""
-        read = completion_inputs(inputs, self.share_prompt)
-        items = len(read["target_N"])
-        if not items:  # a filler: the other processes wait for its gradients
-            first = inputs["input_ids"][0, :1]
-            read |= {"source_N": torch.zeros_like(first), "target_N": first}
-        return self.scale_loss(-model(**read).mean(), items, num_items_in_batch)
+        """Return the cross-entropy of a batch; only a chunk of the logits is in memory."""
+        inputs_of_model = completion_inputs(inputs, self.share_prompt)
+        n_tokens = len(inputs_of_model["target_N"])
+        if not n_tokens:  # a padding row: the other processes wait for its gradients
+            first_id = inputs["input_ids"][0, :1]
+            inputs_of_model |= {"source_N": torch.zeros_like(first_id), "target_N": first_id}
+        loss = -model(**inputs_of_model).mean()
+        return self.scale_loss(loss, n_tokens, num_items_in_batch)

@@ -11,7 +11,7 @@ from transformers.training_args import OptimizerNames
 
 from fsdpo_data.core.errors import InputError, UnavailableError, install_command, unknown_name_error
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.deepspeed import deepspeed_config, join_processes
+from fsdpo_train.trainer.deepspeed import deepspeed_config, init_deepspeed_processes
 
 
 def training_arguments(config: TrainConfig, **options: Any) -> Any:
@@ -65,7 +65,7 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
             remove_unused_columns=False,
             **options,
         )
-        join_processes(arguments)
+        init_deepspeed_processes(arguments)
     except ImportError as error:
         raise UnavailableError(
             f"{error} Install it: {install_command('train,deepspeed')}."

@@ -1,4 +1,7 @@
-"""Rows in batches: their order, their padding, and what fills up the last."""
+"""Order, packing and padding of training rows.
+
+Name suffixes give the shapes: ``_B`` solutions, ``_T`` tokens, ``_N`` completion tokens of a batch.
+"""
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,61 +15,82 @@ from fsdpo_data.engines.samplers import tokenization
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.deepspeed import gathered_weights
 
-Tensors = dict[str, Tensor]  #: A batch, by name.
+TensorBatch = dict[str, Tensor]  #: The tensors of a batch, by name.
 
-#: Length groups are sorted inside pools of this many batches: little padding, much disorder.
+#: Rows are sorted by length inside pools of this many batches. This needs little padding and keeps
+#: the order nearly random.
 BATCHES_PER_POOL = 50
 
 
 def grouped_order(
-    lengths: Sequence[int], batch_size: int, seed: int, epoch: int, group: bool = True
+    lengths: Sequence[int],
+    batch_size: int,
+    *,
+    seed: int,
+    epoch: int,
+    group_by_length: bool = True,
 ) -> Iterator[int]:
-    """Yield row numbers so that batches hold rows of like length and still come in random order.
+    """Yield row indices such that batches contain rows of similar length, in random order.
 
-    A function of (seed, epoch) alone, so that a resumed run sees the order of an unbroken one.
+    The order depends only on the arguments, so a resumed run continues with the same order.
+
+    Args:
+        lengths: Number of tokens of each row.
+        batch_size: Rows per batch.
+        seed: Seed of the run.
+        epoch: Number of the epoch.
+        group_by_length: Whether to group by length. Otherwise, the order is a plain shuffle.
     """
     rng = random.Random(f"{seed}/{epoch}")
     order = list(range(len(lengths)))
     rng.shuffle(order)
-    if not group:
+    if not group_by_length:
         yield from order
         return
-    for start in range(0, len(order), batch_size * BATCHES_PER_POOL):
-        pool = sorted(
-            order[start : start + batch_size * BATCHES_PER_POOL], key=lambda i: lengths[i]
-        )
+    pool_size = batch_size * BATCHES_PER_POOL
+    for start in range(0, len(order), pool_size):
+        pool = sorted(order[start : start + pool_size], key=lambda index: lengths[index])
         batches = [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
-        # A short last batch must stay last, or every later batch would straddle two groups.
+        # A short last batch must stay last. Otherwise, every later batch would mix two batches.
         tail = batches.pop() if len(batches[-1]) < batch_size else []
         rng.shuffle(batches)
         for batch in [*batches, tail]:
             yield from batch
 
 
-def group_rows(rows: Sequence[Mapping[str, Any]], whole: bool = True) -> list[list[int]]:
-    """Return the numbers of rows, those of one ``group`` together, or else each by itself."""
+def group_rows(rows: Sequence[Mapping[str, Any]], *, keep_groups: bool = True) -> list[list[int]]:
+    """Return the row indices of each ``group``, in the order of the first rows.
+
+    Without ``keep_groups``, and for rows without a ``group``, every row is a group of its own.
+    """
     groups: dict[Any, list[int]] = {}
-    for number, row in enumerate(rows):
-        groups.setdefault(row.get("group", number) if whole else number, []).append(number)
+    for index, row in enumerate(rows):
+        group = row.get("group", index) if keep_groups else index
+        groups.setdefault(group, []).append(index)
     return list(groups.values())
 
 
 def pack_rows(
     rows: Sequence[Mapping[str, Any]], config: TrainConfig
 ) -> Sequence[Mapping[str, Any]]:
-    """Put as many rows into one as ``config.batch_tokens`` allow; a longer row stays alone.
+    """Pack rows up to ``config.batch_tokens`` tokens; a longer row is a pack of its own.
 
-    Which come together is drawn once for all epochs, so that each has as many batches. With
-    ``config.group_by_length`` they are of like length.
+    The packs are the same in all epochs, so that all epochs have the same number of batches. With
+    ``config.group_by_length``, a pack contains rows of similar length.
     """
     if not config.batch_tokens:
         return rows
-    units = group_rows(rows, config.keeps_prompt_groups)
-    order = list(grouped_order([0] * len(units), 1, config.seed, -1, group=False))
+    groups = group_rows(rows, keep_groups=config.keeps_prompt_groups)
+    group_order = list(
+        grouped_order([0] * len(groups), 1, seed=config.seed, epoch=-1, group_by_length=False)
+    )
     if config.group_by_length:
-        order.sort(key=lambda unit: rows[units[unit][0]]["length"])
+        group_order.sort(key=lambda group_index: rows[groups[group_index][0]]["length"])
+    ordered_rows = (
+        rows[row_index] for group_index in group_order for row_index in groups[group_index]
+    )
     packs: list[dict[str, Any]] = []
-    for row in (rows[number] for unit in order for number in units[unit]):
+    for row in ordered_rows:
         if packs and packs[-1]["length"] + row["length"] <= config.batch_tokens:
             packs[-1]["packed"].append(row)
             packs[-1]["length"] += row["length"]
@@ -76,70 +100,99 @@ def pack_rows(
 
 
 def unpack_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows that :func:`pack_rows` put together."""
-    return [each for row in rows for each in (row, *row.get("packed", ()))]
+    """Return the rows that :func:`pack_rows` has packed."""
+    return [packed_row for row in rows for packed_row in (row, *row.get("packed", ()))]
 
 
 def pad_to_world_size(
-    rows: Sequence[Mapping[str, Any]], arguments: Any, **without_loss: Any
+    rows: Sequence[Mapping[str, Any]], arguments: Any, **no_loss_fields: Any
 ) -> Sequence[Mapping[str, Any]]:
-    """Add rows without loss until every process gets batches of the same size.
+    """Append padding rows until every process gets batches of the same size.
 
-    Left to itself, accelerate would fill up with rows from the beginning, which then count twice.
+    Otherwise, accelerate would repeat rows from the beginning, and these would count twice.
 
-    ``without_loss`` is what makes a row one that adds nothing to a loss.
+    Args:
+        rows: The training rows.
+        arguments: The ``TrainingArguments`` of the run.
+        **no_loss_fields: Fields that make a row contribute nothing to the loss.
     """
-    processes = arguments.world_size
-    short = -len(rows) % (processes * arguments.per_device_train_batch_size)
-    if processes == 1 or not short:
+    world_size = arguments.world_size
+    n_padding = -len(rows) % (world_size * arguments.per_device_train_batch_size)
+    if world_size == 1 or not n_padding:
         return rows
-    return [*rows, *[{**rows[0], **without_loss, "packed": [], "length": 0}] * short]
+    padding_row = {**rows[0], **no_loss_fields, "packed": [], "length": 0}
+    return [*rows, *[padding_row] * n_padding]
 
 
 def pad_rows(rows: Sequence[Any], fill: float) -> Tensor:
-    """Return rows of numbers as one tensor, padded on the right; int64 if ``fill`` is whole."""
+    """Return rows of numbers as one tensor, padded on the right with ``fill``.
+
+    The tensor is int64 if ``fill`` is an ``int``, otherwise float32.
+    """
     dtype = torch.int64 if isinstance(fill, int) else torch.float32
     tensors = [torch.as_tensor(row, dtype=dtype) for row in rows]
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
 def can_pack_prompts(model: Any, arguments: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Say whether rows of a batch can come one behind the other, unpadded, each prompt once."""
-    # Dropout would be one for all solutions; DataParallel would split the one row.
+    """Return whether the model can compute the rows of a batch as one row with shared prompts."""
+    # Attention dropout would be the same for all solutions. DataParallel would split the one row.
     if getattr(model.config, "attention_dropout", 0) or arguments.n_gpu > 1:
         return False
     with gathered_weights(model):
         return supports_prefix_sharing(model, max(len(row["input_ids"]) for row in rows))
 
 
-def solution_batch(rows: Sequence[Mapping[str, Any]], pad: int) -> Tensors:
-    """Pad solutions, ``input_ids`` behind ``n_prompt`` tokens of a prompt, on the right.
+def solution_batch(rows: Sequence[Mapping[str, Any]], pad_id: int) -> TensorBatch:
+    """Collate solutions, padded on the right.
+
+    Args:
+        rows: Solutions with ``input_ids``, and ``n_prompt``, the number of prompt tokens.
+        pad_id: Token id of padding.
 
     Returns:
-        ``input_ids`` and ``attention_mask``, and which tokens are a solution's ``own``, [B, T].
+        ``input_ids``, ``attention_mask`` and ``completion_mask`` (true for the tokens after the
+        prompt), all of shape [B, T].
     """
-    ids, mask = tokenization.pad_sequences([row["input_ids"] for row in rows], pad, "cpu")
-    own = [[0] * row["n_prompt"] + [1] * (len(row["input_ids"]) - row["n_prompt"]) for row in rows]
-    return {"input_ids": ids, "attention_mask": mask, "own": pad_rows(own, 0).bool()}
+    ids, mask = tokenization.pad_sequences([row["input_ids"] for row in rows], pad_id, "cpu")
+    completion_mask = [
+        [0] * row["n_prompt"] + [1] * (len(row["input_ids"]) - row["n_prompt"]) for row in rows
+    ]
+    return {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "completion_mask": pad_rows(completion_mask, 0).bool(),
+    }
 
 
-def model_inputs(batch: Tensors, share_prompt: bool) -> tuple[Tensors, Tensor]:
-    """Return what a model reads of a batch of solutions, and where in it, flattened, tokens are.
+def model_inputs(batch: TensorBatch, share_prompt: bool) -> tuple[TensorBatch, Tensor]:
+    """Return the inputs of the model, and the position of each token in these inputs.
 
-    To ``share_prompt`` is to read that of neighbours once. Places are [B, T].
+    Args:
+        batch: A batch of :func:`solution_batch`.
+        share_prompt: Whether neighbours with the same prompt share it. All solutions then form one
+            row, see :func:`~fsdpo_data.engines.prefix_sharing.pack_prefix_tree`.
+
+    Returns:
+        The model inputs, and the position of each token in the flattened inputs, shape [B, T].
     """
     ids_BT = batch["input_ids"]
     if share_prompt:
-        return pack_prefix_tree(ids_BT, batch["own"])
-    place_BT = torch.arange(ids_BT.numel(), device=ids_BT.device).view_as(ids_BT)
-    return {"input_ids": ids_BT, "attention_mask": batch["attention_mask"]}, place_BT
+        return pack_prefix_tree(ids_BT, batch["completion_mask"])
+    position_BT = torch.arange(ids_BT.numel(), device=ids_BT.device).view_as(ids_BT)
+    return {"input_ids": ids_BT, "attention_mask": batch["attention_mask"]}, position_BT
 
 
-def completion_inputs(batch: Tensors, share_prompt: bool) -> Tensors:
-    """Return what a model of log-probabilities reads: also ``target_N``, all own tokens of a batch.
+def completion_inputs(batch: TensorBatch, share_prompt: bool) -> TensorBatch:
+    """Return the inputs of a model that returns the log-probabilities of completion tokens.
 
-    ``source_N`` are the places whose hidden states predict them.
+    These are the :func:`model_inputs`, and two tensors over all completion tokens of the batch:
+    ``target_N`` are the token ids, and ``source_N`` are the positions whose hidden states predict
+    the tokens.
     """
-    (read, place_BT), own_BT = model_inputs(batch, share_prompt), batch["own"]
-    target_N = batch["input_ids"][own_BT]
-    return read | {"source_N": place_BT.roll(1, 1)[own_BT], "target_N": target_N}
+    inputs, position_BT = model_inputs(batch, share_prompt)
+    completion_BT = batch["completion_mask"]
+    return inputs | {
+        "source_N": position_BT.roll(1, 1)[completion_BT],
+        "target_N": batch["input_ids"][completion_BT],
+    }

@@ -11,7 +11,9 @@ from torch.nn import Parameter
 
 from fsdpo_train.config import TrainConfig
 
-_CACHED = 2**18  #: Numbers of a gradient that are added at a time: their copies stay in a cache.
+_CHUNK_ELEMENTS = (
+    2**18
+)  #: Numbers of a gradient that are added at a time: their copies stay in a cache.
 
 
 def uses_bfloat16_weights(config: TrainConfig, arguments: Any) -> bool:
@@ -28,18 +30,20 @@ class Bfloat16Weights:
     """
 
     def __init__(self, model: Any) -> None:
-        self.places = [
+        self.parameter_slots = [
             (module._parameters, name, weight)
             for module in model.modules()
             for name, weight in module._parameters.items()
             if weight is not None and weight.dtype == torch.float32
         ]
         self.compute_weights: dict[Tensor, Tensor] = {}
-        for weight in dict.fromkeys(weight for _, _, weight in self.places):  # some are tied
+        for weight in dict.fromkeys(
+            weight for _, _, weight in self.parameter_slots
+        ):  # some are tied
             empty = torch.empty_like(weight, dtype=torch.bfloat16)  # until it is put
             half = Parameter(empty, requires_grad=weight.requires_grad)
             if weight.requires_grad:
-                half.register_post_accumulate_grad_hook(partial(_hand_on, weight))
+                half.register_post_accumulate_grad_hook(partial(_accumulate_gradient, weight))
             self.compute_weights[weight] = half
 
     def install(self) -> None:
@@ -47,7 +51,7 @@ class Bfloat16Weights:
         with torch.no_grad():
             for weight, half in self.compute_weights.items():
                 half.copy_(weight)
-        for weights, name, weight in self.places:
+        for weights, name, weight in self.parameter_slots:
             weights[name] = self.compute_weights[weight]
 
     @contextmanager
@@ -57,18 +61,18 @@ class Bfloat16Weights:
         try:
             yield
         finally:
-            for weights, name, weight in self.places:
+            for weights, name, weight in self.parameter_slots:
                 weights[name] = weight
 
 
-def _hand_on(weight: Tensor, half: Tensor) -> None:
+def _accumulate_gradient(weight: Tensor, half: Tensor) -> None:
     """Add the gradient of a half to that of its weight."""
     found, half.grad = half.grad, None
     if weight.grad is None:
         weight.grad = found.float()
-    elif weight.numel() <= _CACHED:
+    elif weight.numel() <= _CHUNK_ELEMENTS:
         weight.grad.add_(found)
     else:
-        rows = max(1, _CACHED // weight[0].numel())
+        rows = max(1, _CHUNK_ELEMENTS // weight[0].numel())
         for total, some in zip(weight.grad.split(rows), found.split(rows), strict=True):
             total.add_(some)

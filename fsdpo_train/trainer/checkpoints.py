@@ -19,7 +19,7 @@ from pathlib import Path
 from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
 from fsdpo_data.core.identity import file_sha256
 
-WRITING, DIGESTS_FILE = "writing", "digests.json"
+STAGING_FOLDER, DIGESTS_FILE = "writing", "digests.json"
 #: Bytes that a disk on which torch could not write has left, if that was for lack of space.
 _MIN_FREE_BYTES = 2**20
 
@@ -33,7 +33,7 @@ def staging_directory(folder: Path) -> Iterator[Path]:
     """
     from safetensors import SafetensorError
 
-    place = folder / WRITING
+    place = folder / STAGING_FOLDER
     with store_errors(folder):
         try:
             yield place
@@ -46,22 +46,24 @@ def staging_directory(folder: Path) -> Iterator[Path]:
 
 def commit_checkpoint(folder: Path, name: str, limit: int) -> None:
     """Make a checkpoint visible that is written whole; drop all but the newest ``limit``."""
-    written = folder / WRITING / name
+    written = folder / STAGING_FOLDER / name
     files = _files(written)
     for file in files:
         _sync(file)
     names = [file.relative_to(written).as_posix() for file in files]
     told = dict(zip(names, _digests(files), strict=True))
     write_atomic(written / DIGESTS_FILE, json.dumps(told, indent=1).encode())
-    _drop(folder / name)  # one that is not whole, or this would not be written again
+    _remove_checkpoint(folder / name)  # one that is not whole, or this would not be written again
     rename_durably(written, folder / name)
     for old in _newest_first(folder)[limit:]:
-        _drop(old)
+        _remove_checkpoint(old)
 
 
 def commit_model(folder: Path) -> None:
     """Move a finished model into ``folder``; without its config, which comes last, it is none."""
-    for file in sorted(_files(folder / WRITING), key=lambda file: file.name == "config.json"):
+    for file in sorted(
+        _files(folder / STAGING_FOLDER), key=lambda file: file.name == "config.json"
+    ):
         _sync(file)
         rename_durably(file, folder / file.name)
 
@@ -84,7 +86,7 @@ def _is_complete(checkpoint: Path) -> bool:
         return False
 
 
-def _drop(checkpoint: Path) -> None:
+def _remove_checkpoint(checkpoint: Path) -> None:
     (checkpoint / DIGESTS_FILE).unlink(missing_ok=True)  # first: half removed it is not whole
     shutil.rmtree(checkpoint, ignore_errors=True)
 

@@ -21,9 +21,9 @@ def deepspeed_config(name: str | None) -> dict[str, Any] | str | None:
     return {**told["every"], "zero_optimization": told[name]}
 
 
-def join_processes(arguments: Any) -> None:
+def init_deepspeed_processes(arguments: Any) -> None:
     """Let DeepSpeed know the other processes: zero3 spreads weights over them as it loads them."""
-    atexit.register(_leave_processes)
+    atexit.register(_destroy_process_group)
     if arguments.deepspeed is None or "RANK" not in os.environ:
         return
     import deepspeed
@@ -32,7 +32,7 @@ def join_processes(arguments: Any) -> None:
     deepspeed.init_distributed(auto_mpi_discovery=False, verbose=False)
 
 
-def _leave_processes() -> None:
+def _destroy_process_group() -> None:
     """End the process group: its threads, still running, now and then abort a process that ends."""
     if distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()

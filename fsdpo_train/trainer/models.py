@@ -29,7 +29,7 @@ def load_model(
         dtype=config.weights_dtype,  # whatever the file holds
         expected="config.json, tokenizer files and safetensors weights",
         configure=configure,
-        **(_four_bits(config, new_head=configure is not None) if config.load_in_4bit else {}),
+        **(_nf4_options(config, new_head=configure is not None) if config.load_in_4bit else {}),
     )
     for each in model.modules():
         if hasattr(each, "support_avx512bf16_for_cpu"):
@@ -39,7 +39,7 @@ def load_model(
     return model, tokenizer
 
 
-def _four_bits(config: TrainConfig, new_head: bool) -> dict[str, Any]:
+def _nf4_options(config: TrainConfig, new_head: bool) -> dict[str, Any]:
     """Return what ``from_pretrained`` is told to hold linear layers, save the head, in NF4."""
     from transformers import BitsAndBytesConfig
 

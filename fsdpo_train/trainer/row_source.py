@@ -23,13 +23,13 @@ class RowSource:
 
     identity: str
     rows: Callable[[], Iterator[LocatedRow]]  #: Reads them; may be called again.
-    dataset: bool = True  #: Whether they have all columns of a config of the schema.
+    is_dataset: bool = True  #: Whether they have all columns of a config of the schema.
     #: What the dataset says of its making (``dataset``, ``prm``), for the model card.
     provenance: Mapping[str, str] = field(default_factory=dict)
 
 
 def open_source(
-    data: Path, columns: Sequence[str], config: str = "", more: Sequence[str] = ()
+    data: Path, columns: Sequence[str], config: str = "", optional_columns: Sequence[str] = ()
 ) -> RowSource:
     """Find the rows that ``data`` names.
 
@@ -42,12 +42,12 @@ def open_source(
         Unavailable: if the Hub cannot be reached, or refuses.
     """
     if config and data.is_dir():
-        return _open_sealed(data, config, [*columns, *more])
+        return _open_sealed(data, config, [*columns, *optional_columns])
     if data.is_file() and data.suffix in (".jsonl", ".json", ".parquet"):
-        return RowSource("sha256:" + file_sha256(data), lambda: _file_rows(data), dataset=False)
+        return RowSource("sha256:" + file_sha256(data), lambda: _file_rows(data), is_dataset=False)
     on_hub = HubSource.parse(f"{data}:{config}" if config else str(data), {})
     if not data.exists() and on_hub is not None:
-        return _on_hub(on_hub, bool(config))
+        return _open_hub_dataset(on_hub, bool(config))
     sealed = f"a sealed dataset with {config}, " if config else ""
     export = f" `fsdpo-data export {data} --to trl-sft` makes one." if data.is_dir() else ""
     raise InputError(
@@ -75,10 +75,10 @@ def _open_sealed(root: Path, config: str, columns: Sequence[str]) -> RowSource:
         prm = manifest.spec.score.prm
         said["prm"] = f"{prm.name}@{prm.revision}"
     shards = manifest.config_paths(root, config)
-    return RowSource(manifest.digest, lambda: _shards(shards, columns), provenance=said)
+    return RowSource(manifest.digest, lambda: _shard_rows(shards, columns), provenance=said)
 
 
-def _shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[LocatedRow]:
+def _shard_rows(files: Sequence[Path], columns: Sequence[str]) -> Iterator[LocatedRow]:
     for file in files:
         rows = pl.read_parquet(file, columns=list(columns), glob=False)
         for number, row in enumerate(rows.iter_rows(named=True), 1):
@@ -93,7 +93,7 @@ def _file_rows(file: Path) -> Iterator[LocatedRow]:
         yield place, record.fields
 
 
-def _on_hub(source: HubSource, dataset: bool) -> RowSource:
+def _open_hub_dataset(source: HubSource, dataset: bool) -> RowSource:
     commit, ((label, records),) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
     placed = [(f"{label}, row {each.row_number}", each.fields) for each in records]

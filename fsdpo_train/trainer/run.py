@@ -24,7 +24,7 @@ from fsdpo_train.trainer.row_source import RowSource
 from fsdpo_train.trainer.run_directory import is_main_process, lock_run_directory
 from fsdpo_train.trainer.trainer import save_merged
 
-Kind = TypeVar("Kind", bound="TrainingReport")
+ReportT = TypeVar("Kind", bound="TrainingReport")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +54,12 @@ def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, str]
 
 
 def finish_run(
-    kind: type[Kind], trainer: Any, config: TrainConfig, identity: Mapping[str, str], **found: Any
-) -> Kind:
+    report_class: type[ReportT],
+    trainer: Any,
+    config: TrainConfig,
+    identity: Mapping[str, str],
+    **found: Any,
+) -> ReportT:
     """Write the model of a finished run and its card, and return its report.
 
     ``identity`` is what decided the weights, and what else is worth telling; ``found`` has the
@@ -67,7 +71,7 @@ def finish_run(
     save_merged(trainer, config)
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     last = losses[-1] if losses else float("nan")
-    report = kind(out=config.out, steps=trainer.state.global_step, loss=last, **found)
+    report = report_class(out=config.out, steps=trainer.state.global_step, loss=last, **found)
     if is_main_process():
         _write_card(config, identity, report)
     return report
@@ -91,15 +95,15 @@ def _write_card(config: TrainConfig, identity: Mapping[str, str], report: Traini
         # Folders above are this machine's business.
         data=identity["data"] if on_hub else config.data.resolve().name,
         report=vars(report),
-        options={**_nameless(identity), "fsdpo": fsdpo_data.__version__, **versions},
-        changed=_nameless(changed),
+        options={**_without_folders(identity), "fsdpo": fsdpo_data.__version__, **versions},
+        changed=_without_folders(changed),
         manifest=read_manifest(config.data).to_dict() if sealed else None,
         processes=(world, local),
     )
     write_text(config.out / "README.md", model_card(run))
 
 
-def _nameless(options: Mapping[str, Any]) -> dict[str, Any]:
+def _without_folders(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with the names of files in place of their paths."""
     paths = ("from_config", "deepspeed")
     return {key: Path(value).name if key in paths else value for key, value in options.items()}

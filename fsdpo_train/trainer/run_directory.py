@@ -14,7 +14,7 @@ from fsdpo_data.core.errors import InputError, RunMismatchError, StoreError
 from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_text
 from fsdpo_train.config import TrainConfig
 
-_OWN = {LOCK_FILE, "reference"}  #: What a start that ended before its first step may leave.
+_LEFTOVER_FILES = {LOCK_FILE, "reference"}  #: What a start that ended before its first step may leave.
 
 
 def is_main_process() -> bool:
@@ -32,14 +32,14 @@ def lock_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> Iter
         StoreError: if it cannot be written, or another process trains in it.
     """
     with lock_directory(config.out, "training there", exclusive=is_main_process()):
-        _check(config, identity)
+        _check_run_directory(config, identity)
         yield
 
 
-def _check(config: TrainConfig, identity: Mapping[str, str]) -> None:
+def _check_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> None:
     state, out = config.out / f"{config.stage}.json", {"field": "out", "value": str(config.out)}
     if not state.exists():
-        strangers = sorted({each.name for each in config.out.iterdir()} - _OWN)
+        strangers = sorted({each.name for each in config.out.iterdir()} - _LEFTOVER_FILES)
         if strangers:
             what = "a model" if "config.json" in strangers else ", ".join(strangers[:3])
             raise InputError(f"already holds {what}. Choose a new directory.", **out)
@@ -58,12 +58,12 @@ def _check(config: TrainConfig, identity: Mapping[str, str]) -> None:
         )
 
 
-def read_state(file: Path, way_out: str) -> dict[str, Any]:
+def read_state(file: Path, remedy: str) -> dict[str, Any]:
     """Read what a directory says that it holds; a StoreError with the way out if it cannot be."""
     try:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as error:
-        raise StoreError(f"{file} cannot be read ({error}), {way_out}.") from None
+        raise StoreError(f"{file} cannot be read ({error}), {remedy}.") from None
 
 
 def write_state(config: TrainConfig, identity: Mapping[str, str]) -> None:

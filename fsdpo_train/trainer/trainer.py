@@ -1,4 +1,4 @@
-"""``transformers.Trainer`` with data in an order of ours."""
+"""The base of the stage trainers: ``transformers.Trainer`` with prompt groups and safe checkpoints."""
 
 import logging
 import shutil
@@ -16,7 +16,7 @@ from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import group_rows, grouped_order, model_inputs, unpack_rows
 from fsdpo_train.trainer.bf16_weights import Bfloat16Weights, uses_bfloat16_weights
 from fsdpo_train.trainer.checkpoints import (
-    WRITING,
+    STAGING_FOLDER,
     commit_checkpoint,
     commit_model,
     latest_complete_checkpoint,
@@ -27,47 +27,64 @@ from fsdpo_train.trainer.run_directory import write_state
 
 log = logging.getLogger(__name__)
 
-CHECKPOINTS = "checkpoints"  #: Folder of the checkpoints in that of a run.
+CHECKPOINT_FOLDER = "checkpoints"  #: Folder of the checkpoints inside the directory of a run.
 
 
 class PromptGroupedSampler(torch.utils.data.Sampler):  # type: ignore[misc]
-    """Rows in :func:`grouped_order`, fillers last.
+    """Sampler that keeps the rows of one ``group`` together inside an optimizer step.
 
-    Rows have a ``length``; that of fillers is 0. Those of one ``group`` stand together within a
-    step of the optimizer, whose loss is the mean over them in whatever order.
+    The rows come in :func:`grouped_order`. Padding rows have length 0 and come last. The order inside
+    a step does not change the loss, because the loss is the mean over the step.
+
+    Args:
+        rows: Rows with a ``length``, and optionally a ``group``.
+        config: The options of the run.
+        world_size: Number of processes.
     """
 
-    def __init__(self, rows: Sequence[Any], config: TrainConfig, processes: int) -> None:
-        self.all, self.rows = len(rows), [row for row in rows if row["length"]]
-        self.units = group_rows(self.rows, config.keeps_prompt_groups)
-        self.step = config.rows_per_micro_batch * config.grad_accum * processes
-        self.config, self.epoch = config, 0
+    def __init__(self, rows: Sequence[Any], config: TrainConfig, world_size: int) -> None:
+        self.n_rows = len(rows)
+        self.rows = [row for row in rows if row["length"]]
+        #: Row indices that stay together in an epoch: one row, or all rows of a prompt.
+        self.units = group_rows(self.rows, keep_groups=config.keeps_prompt_groups)
+        self.rows_per_step = config.rows_per_micro_batch * config.grad_accum * world_size
+        self.config = config
+        self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Take the order of another epoch."""
+        """Select the order of an epoch."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return self.all
+        return self.n_rows
 
     def __iter__(self) -> Iterator[int]:
-        size, group = self.config.rows_per_micro_batch, self.config.group_by_length
-        lengths = [self.rows[unit[0]]["length"] for unit in self.units]
-        drawn = grouped_order(lengths, size, self.config.seed, self.epoch, group)
-        order = [number for unit in drawn for number in self.units[unit]]
-        for start in range(0, len(order), self.step):
-            step = order[start : start + self.step]
-            for together in group_rows([self.rows[number] for number in step]):
-                yield from (step[place] for place in together)
-        yield from range(len(order), self.all)
+        unit_order = grouped_order(
+            [self.rows[unit[0]]["length"] for unit in self.units],
+            self.config.rows_per_micro_batch,
+            seed=self.config.seed,
+            epoch=self.epoch,
+            group_by_length=self.config.group_by_length,
+        )
+        order = [row_index for unit in unit_order for row_index in self.units[unit]]
+        for start in range(0, len(order), self.rows_per_step):
+            step_order = order[start : start + self.rows_per_step]
+            for group in group_rows([self.rows[row_index] for row_index in step_order]):
+                yield from (step_order[index] for index in group)
+        yield from range(len(order), self.n_rows)
 
 
 class StageTrainer(transformers.Trainer):  # type: ignore[misc]
-    """A trainer of losses that are means over the items of a step; checkpoints are whole.
+    """A trainer for losses that are means over the items of an optimizer step.
 
-    Data come in :class:`PromptGroupedSampler`. Batches of a step hold different numbers of items, and every item
-    counts the same. Subclasses say how many (``items``) and return ``self.share`` of the mean over
-    a batch. To ``share_prompt``, the model reads trees.
+    Batches of a step contain different numbers of items (tokens, solutions or pairs), and every item
+    has the same weight. A subclass implements ``count_items``. Its ``compute_loss`` returns the mean
+    over a batch, scaled by ``scale_loss``. A checkpoint is complete or absent.
+
+    Args:
+        config: The options of the run.
+        share_prompt: Whether the model computes a prompt once for neighbouring solutions.
+        **options: Arguments of ``transformers.Trainer``.
     """
 
     data_collator: Any
@@ -79,10 +96,10 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         super().__init__(**options)
         collate = self.data_collator
         self.data_collator = lambda rows: collate(unpack_rows(rows))
-        # With it and a count of items, no version of transformers divides by grad_accum.
+        # With this flag and a count of items, no version of transformers divides by grad_accum.
         self.model_accepts_loss_kwargs = True
         self.uses_bfloat16 = uses_bfloat16_weights(config, self.args)
-        self.rounded = (
+        self.compute_context = (
             Bfloat16Weights(self.model).use_in_model if self.uses_bfloat16 else nullcontext
         )
 
@@ -90,21 +107,21 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         return PromptGroupedSampler(self.train_dataset, self.stage_config, self.args.world_size)
 
     def _run_epoch(self, **options: Any) -> None:
-        # The loop asks whether it is done behind a step only: a run that was stopped behind
-        # its last checkpoint would take one step too many.
+        # The training loop checks for the end only after a step. A run that was stopped after its
+        # last checkpoint would take one step too many.
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(**options)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        # The loader has put them on the device. Under DeepSpeed, transformers would also cast
-        # labels and reference log-probabilities to bfloat16.
+        # The data loader has moved the inputs to the device. Under DeepSpeed, transformers would
+        # also cast labels and reference log-probabilities to bfloat16.
         return inputs
 
     def _get_output_dir(self, trial: Any) -> str:
-        return str(self.stage_config.out / CHECKPOINTS / WRITING)
+        return str(self.stage_config.out / CHECKPOINT_FOLDER / STAGING_FOLDER)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        folder = self.stage_config.out / CHECKPOINTS
+        folder = self.stage_config.out / CHECKPOINT_FOLDER
         with staging_directory(folder):
             super()._save_checkpoint(model, trial)
             self.accelerator.wait_for_everyone()
@@ -113,102 +130,128 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
                 commit_checkpoint(folder, name, self.stage_config.save_limit)
             self.accelerator.wait_for_everyone()
 
-    def _maybe_log_save_evaluate(self, loss: Any, norm: Any, *given: Any, **options: Any) -> None:
-        # Before a checkpoint is made of it, and older ones go.
-        if norm is not None and not norm < torch.inf:
+    def _maybe_log_save_evaluate(
+        self, loss: Any, grad_norm: Any, *args: Any, **options: Any
+    ) -> None:
+        # This check runs before a checkpoint is saved and older checkpoints are removed.
+        if grad_norm is not None and not grad_norm < torch.inf:
             raise InputError(
-                f"the run has diverged: the gradient of step {self.state.global_step} is no "
-                "number. The last checkpoint is of before. Start anew with a lower one.",
+                f"training diverged: the gradient norm at step {self.state.global_step} is NaN or "
+                "infinite. The last checkpoint is older and intact. Start again with a lower "
+                "learning rate.",
                 field="lr",
                 value=self.stage_config.lr,
             )
         if self.state.global_step == self.state.max_steps:
-            # A run shorter than a window has one, too, which is there when it is resumed.
-            self.control.should_log |= not any("loss" in each for each in self.state.log_history)
-        super()._maybe_log_save_evaluate(loss, norm, *given, **options)
+            # A run that is shorter than a logging window logs its loss at the end. A resumed run
+            # may find that loss in the history already.
+            has_loss = any("loss" in entry for entry in self.state.log_history)
+            self.control.should_log |= not has_loss
+        super()._maybe_log_save_evaluate(loss, grad_norm, *args, **options)
 
-    def training_step(self, model: Any, inputs: dict[str, Any], *given: Any) -> torch.Tensor:
-        """Add the gradients of a batch, part by part, and return its loss."""
-        step = super().training_step
-        with self.rounded():
-            return torch.stack([step(model, part, *given) for part in self._parts(inputs)]).sum()
+    def training_step(self, model: Any, inputs: dict[str, Any], *args: Any) -> torch.Tensor:
+        """Accumulate the gradients of a batch, and return its loss."""
+        run_step = super().training_step
+        with self.compute_context():
+            losses = [run_step(model, part, *args) for part in self._split_batch(inputs)]
+            return torch.stack(losses).sum()
 
-    def prediction_step(self, *given: Any, **options: Any) -> Any:
-        """Compute as in training."""
-        with self.rounded():
-            return super().prediction_step(*given, **options)
+    def prediction_step(self, *args: Any, **options: Any) -> Any:
+        """Evaluate a batch with the same weights as in training."""
+        with self.compute_context():
+            return super().prediction_step(*args, **options)
 
-    def _parts(self, inputs: dict[str, Any]) -> list[dict[str, Any]]:
-        """Part a batch by its rows where that saves memory and costs no time."""
-        distributed = self.accelerator.num_processes > 1 or self.is_deepspeed_enabled
-        # The solutions of prompt groups belong together, and have another name.
-        if distributed or self.args.device.type != "cpu" or "input_ids" not in inputs:
+    def _split_batch(self, inputs: dict[str, Any]) -> list[dict[str, Any]]:
+        """Split a batch by rows if this saves memory and costs no time."""
+        is_distributed = self.accelerator.num_processes > 1 or self.is_deepspeed_enabled
+        # Preference batches cannot be split, and have no entry "input_ids".
+        if is_distributed or self.args.device.type != "cpu" or "input_ids" not in inputs:
             return [inputs]
-        _, place_BT = model_inputs(inputs, self.share_prompt)
-        # Products of halves gain from more tokens, and those take half the memory.
-        part_B = place_BT.amax(1) // (MAX_CPU_BATCH_TOKENS * (2 if self.uses_bfloat16 else 1))
-        rows = part_B.unique_consecutive(return_counts=True)[1].tolist()
-        parts = zip(*(each.split(rows) for each in inputs.values()), strict=True)
-        return [dict(zip(inputs, part, strict=True)) for part in parts]
+        _, position_BT = model_inputs(inputs, self.share_prompt)
+        # bfloat16 products gain from more tokens, and need half the memory per token.
+        tokens_per_part = MAX_CPU_BATCH_TOKENS * (2 if self.uses_bfloat16 else 1)
+        part_B = position_BT.amax(1) // tokens_per_part
+        part_sizes = part_B.unique_consecutive(return_counts=True)[1].tolist()
+        split_tensors = {name: tensor.split(part_sizes) for name, tensor in inputs.items()}
+        return [
+            {name: tensors[index] for name, tensors in split_tensors.items()}
+            for index in range(len(part_sizes))
+        ]
 
     def count_items(self, batch: Mapping[str, Any]) -> int:
-        """Count what the loss of a batch is the mean over."""
+        """Return the number of items that the loss of a batch is the mean over."""
         raise NotImplementedError
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> torch.Tensor:
-        """Count the items of one optimizer step, over all processes."""
+        """Return the number of items of one optimizer step, over all processes."""
         items = torch.tensor(sum(self.count_items(batch) for batch in batch_samples))
         return self.accelerator.gather(items.to(device)).sum()
 
     def scale_loss(self, loss: torch.Tensor, items: int, all_items: torch.Tensor) -> torch.Tensor:
-        """Return what the mean over ``items`` adds to the mean over all of the step."""
-        # Gradients are averaged over processes, so each takes its share times their number.
+        """Return the contribution of a batch to the mean over the optimizer step.
+
+        Args:
+            loss: The mean over the items of the batch.
+            items: Number of items in the batch.
+            all_items: Number of items in the optimizer step, over all processes.
+        """
+        # Gradients are averaged over processes, which divides by the number of processes.
         return loss * items * self.accelerator.num_processes / all_items
 
 
 def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) -> None:
-    """Train from the beginning or the last whole checkpoint; StoreError if one is not written."""
-    # Only now is the directory this run's: a start that failed may be tried again, and every
-    # process of a distributed run has found it free.
+    """Train from the beginning, or from the latest complete checkpoint with ``config.resume``.
+
+    Raises:
+        InputError: if training diverges.
+        StoreError: if a checkpoint cannot be written.
+    """
+    # Write the state file only now: a start that failed earlier can be repeated, and every process
+    # of a distributed run has already found the directory free.
     trainer.accelerator.wait_for_everyone()
-    folder = config.out / CHECKPOINTS
-    # One process reads the digests, and all resume from the same.
-    first = trainer.is_world_process_zero()
-    (last,) = broadcast_object_list(
-        [latest_complete_checkpoint(folder) if config.resume and first else None]
+    folder = config.out / CHECKPOINT_FOLDER
+    # One process checks the digests, and all processes resume from the same checkpoint.
+    is_first_process = trainer.is_world_process_zero()
+    resumes_here = config.resume and is_first_process
+    (checkpoint,) = broadcast_object_list(
+        [latest_complete_checkpoint(folder) if resumes_here else None]
     )
-    if first:
+    if is_first_process:
         write_state(config, identity)
-        shutil.rmtree(folder / WRITING, ignore_errors=True)  # of a run that was killed
+        shutil.rmtree(folder / STAGING_FOLDER, ignore_errors=True)  # left by a killed run
         if config.resume:
-            log.info(f"resuming from {last or 'the beginning: there is no whole checkpoint'}")
+            start = checkpoint or "the beginning: there is no complete checkpoint"
+            log.info(f"resuming from {start}")
     trainer.accelerator.wait_for_everyone()
-    trainer.train(resume_from_checkpoint=last and str(last))
-    most = trainer.state.max_steps
-    if config.schedule != "constant" and trainer.args.get_warmup_steps(most) >= most:
-        log.info(f"warming up took all {most} steps (at the first, lr is 0): lower warmup")
+    trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+    max_steps = trainer.state.max_steps
+    if config.schedule != "constant" and trainer.args.get_warmup_steps(max_steps) >= max_steps:
+        log.info(
+            f"warming up took all {max_steps} steps (at the first, lr is 0). Set a lower warmup."
+        )
 
 
 def save_merged(trainer: Any, config: TrainConfig) -> None:
-    """Write weights that transformers loads as they are, adapters merged in; whole or not at all.
+    """Write the trained model, with LoRA adapters merged in; it is complete or absent.
 
     Raises:
-        StoreError: if they cannot be written.
+        StoreError: if the model cannot be written.
     """
     if config.lora:
         trained = trainer.accelerator.unwrap_model(trainer.model).cpu()
-        # Not into halves or quarters, which would round most of it away.
-        whole = (
-            attach_to_full_precision(trained, config) if config.load_in_4bit else trained.float()
-        )
-        trainer.model = whole.merge_and_unload()
-    # transformers turns it off for training; whoever samples wants it.
+        # Merge in float32. bfloat16 and 4-bit weights would round most of the update away.
+        if config.load_in_4bit:
+            full_precision = attach_to_full_precision(trained, config)
+        else:
+            full_precision = trained.float()
+        trainer.model = full_precision.merge_and_unload()
+    # transformers switches the cache off for training, but sampling needs it.
     trainer.model.config.use_cache = trainer.use_cache
-    with staging_directory(config.out) as place:
+    with staging_directory(config.out) as folder:
         if not config.lora:
-            trainer.save_model(str(place))
-        elif trainer.is_world_process_zero():  # DeepSpeed would save what it trained: the adapters
-            trainer._save(str(place))
+            trainer.save_model(str(folder))
+        elif trainer.is_world_process_zero():  # DeepSpeed would save the adapters
+            trainer._save(str(folder))
         trainer.accelerator.wait_for_everyone()
         if trainer.is_world_process_zero():
             commit_model(config.out)

@@ -113,7 +113,7 @@ def test_with_no_whole_checkpoint_training_begins_anew_and_says_so(
         truncate(checkpoint)
     caplog.set_level("INFO")
     train_prm(config(folder, out, resume=True))
-    assert "there is no whole checkpoint" in caplog.text
+    assert "there is no complete checkpoint" in caplog.text
     assert weights(out) == weights(folder / "whole")
 
 
@@ -217,7 +217,7 @@ def test_killed_again_and_again_while_it_writes_checkpoints(folder: Path, tmp_pa
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        place = out / "checkpoints" / checkpoints.WRITING
+        place = out / "checkpoints" / checkpoints.STAGING_FOLDER
         deadline = time.monotonic() + 300
         while process.poll() is None and not place.exists():
             assert time.monotonic() < deadline

@@ -136,7 +136,7 @@ def test_repeated_pairs_are_counted(policy: Path, tmp_path: Path, caplog: Any) -
     config = DpoConfig(data=data, out=tmp_path / "out", model=str(policy), max_steps=1)
     report = train_dpo(config)
     assert report.counts["pairs"] == len(rows) and report.counts["repeated_pairs"] == 3
-    assert "left out 3 pairs that are there already" in caplog.text
+    assert "left out 3 duplicate pairs" in caplog.text
     assert "3 pairs came up again and count once" in (tmp_path / "out/README.md").read_text()
 
 

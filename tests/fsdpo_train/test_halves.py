@@ -38,7 +38,7 @@ def gradients(model: Any, *rows: Any) -> dict[str, Any]:
 def test_gradients_reach_the_weights_and_add_up_in_float32(
     cached: int, model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bf16_weights, "_CACHED", cached)
+    monkeypatch.setattr(bf16_weights, "_CHUNK_ELEMENTS", cached)
     first, second = torch.randint(0, 500, (2, 1, 40))
     exact = gradients(model, first, second)
     weights = dict(model.named_parameters())

@@ -118,7 +118,7 @@ def naive_weights(spec, rewards, steps, sign, ratio, solution):
     if spec.loss in ("dpo", "step-dpo"):
         return torch.ones(len(steps)).double()
     if spec.loss == "public-code":
-        trained = [k for k, token in zip(steps, solution.ids[solution.n_prompt :], strict=True)
+        trained = [k for k, token in zip(steps, solution.input_ids[solution.prompt_length :], strict=True)
                    if token != EOS]  # fmt: skip
         total = sum(exps[k] for k in trained)
         plain = [exps[k] / total for k in trained] + [torch.tensor(0.0).double()] * (
@@ -136,10 +136,12 @@ def grouped(
     spec: PreferenceSpec,
     share_prompt: bool,
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    batch = SimpleNamespace(**collate_groups(groups, share_prompt=share_prompt, pad=PAD, eos=EOS))
+    batch = SimpleNamespace(
+        **collate_groups(groups, share_prompt=share_prompt, pad_id=PAD, eos_id=EOS)
+    )
 
     def table(net: torch.nn.Module) -> torch.Tensor:
-        given = dict(batch.read)
+        given = dict(batch.model_inputs)
         source_N, target_N = given.pop("source_N"), given.pop("target_N")
         hidden = net.model(**tree_inputs(net, **given)).last_hidden_state
         picked = hidden.flatten(0, 1)[source_N]
@@ -149,7 +151,7 @@ def grouped(
     with torch.no_grad():
         reference_ST = table(reference)
     reward_SK = batch.reward_SK.double()
-    solutions = SolutionBatch(reference_ST, batch.step_ST, batch.ends_ST, reward_SK)
+    solutions = SolutionBatch(reference_ST, batch.step_ST, batch.is_eos_ST, reward_SK)
     return preference_loss(table(model), solutions, batch.chosen_P, batch.rejected_P, spec)
 
 

@@ -31,10 +31,10 @@ from fsdpo_train.prm.data import (  # noqa: E402
     IGNORE_LABEL,
     LabelledRow,
     class_weights,
-    collate,
+    collate_solutions,
     open_solutions,
     prepare_rows,
-    step_rows,
+    read_labelled_rows,
 )
 from fsdpo_train.prm.loss import pqm_loss, prm_loss  # noqa: E402
 from fsdpo_train.trainer.arguments import training_arguments  # noqa: E402
@@ -58,7 +58,7 @@ def config(policy: Path, data: Path, out: Path, **options: Any) -> PrmConfig:
 
 
 def rows_of(wanted: PrmConfig) -> Iterator[LabelledRow]:
-    return step_rows(open_solutions(wanted.data), wanted)
+    return read_labelled_rows(open_solutions(wanted.data), wanted)
 
 
 def prepared(policy: Path, data: Path, max_length: int = 256, **options: Any) -> Any:
@@ -90,14 +90,14 @@ def test_the_loss_is_the_papers(reduce: str, soft: bool) -> None:
         label_BK = (label_BK if soft else label_BK.round()).masked_fill(~mask_BK, IGNORE_LABEL)
         rewards = [row[m].sigmoid().tolist() for row, m in zip(logit_BK, mask_BK, strict=True)]
         labels = [row[m].tolist() for row, m in zip(label_BK, mask_BK, strict=True)]
-        found = prm_loss(logit_BK, label_BK, mask_BK, reduce=reduce).item()
+        found = prm_loss(logit_BK, label_BK, mask_BK, reduction=reduce).item()
         assert found == pytest.approx(reference_loss(rewards, labels, reduce), abs=1e-10)
 
 
 def test_padding_has_no_gradient() -> None:
     logit_BK = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     label_BK = torch.tensor([[1.0, 0.0, IGNORE_LABEL], [1.0, IGNORE_LABEL, IGNORE_LABEL]])
-    prm_loss(logit_BK, label_BK, label_BK != IGNORE_LABEL, reduce="sum").backward()
+    prm_loss(logit_BK, label_BK, label_BK != IGNORE_LABEL, reduction="sum").backward()
     assert logit_BK.grad is not None
     assert (logit_BK.grad != 0).tolist() == [[True, True, False], [True, False, False]]
 
@@ -105,8 +105,8 @@ def test_padding_has_no_gradient() -> None:
 def test_half_precision_logits_are_summed_in_float32() -> None:
     logit_BK = torch.full((1, 300), 0.3, dtype=torch.bfloat16)
     label_BK, mask_BK = torch.ones(1, 300), torch.ones(1, 300, dtype=torch.bool)
-    exact = prm_loss(logit_BK.double(), label_BK, mask_BK, reduce="sum").item()
-    assert prm_loss(logit_BK, label_BK, mask_BK, reduce="sum").item() == pytest.approx(exact)
+    exact = prm_loss(logit_BK.double(), label_BK, mask_BK, reduction="sum").item()
+    assert prm_loss(logit_BK, label_BK, mask_BK, reduction="sum").item() == pytest.approx(exact)
 
 
 def test_readouts_pick_one_logit_per_step() -> None:
@@ -191,7 +191,9 @@ def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
 def test_soft_labels_reach_the_loss_as_they_are(policy: Path, tmp_path: Path) -> None:
     rows = [{"prompt": "p", "completions": ["a b"], "labels": [share]} for share in (0.7, 0.2)]
     ready = prepared(policy, write_rows(tmp_path / "rows.jsonl", rows), held_out=0)
-    assert collate(ready.train, 0)["labels"].flatten().tolist() == pytest.approx([0.7, 0.2])
+    assert collate_solutions(ready.train, 0)["labels"].flatten().tolist() == pytest.approx(
+        [0.7, 0.2]
+    )
 
 
 def test_every_token_may_learn_the_label_of_its_step(policy: Path, data: Path) -> None:
@@ -210,7 +212,7 @@ def test_every_token_may_learn_the_label_of_its_step(policy: Path, data: Path) -
 
 
 def test_a_prm_learns_from_every_token(policy: Path, data: Path, tmp_path: Path) -> None:
-    options = {"epochs": 8, "log_every": 10, "label_positions": "token", "reduce": "mean"}
+    options = {"epochs": 8, "log_every": 10, "label_positions": "token", "loss_reduction": "mean"}
     report = prm.train_prm(config(policy, data, tmp_path / "prm", **options))
     assert report.held_out["ranking_auc"] > 0.9 and report.held_out["accuracy"] > 0.8
 
@@ -244,7 +246,7 @@ def test_balance_gives_both_kinds_the_same_weight(policy: Path, tmp_path: Path) 
     assert right * n_right + wrong * (len(labels) - n_right) == pytest.approx(len(labels))
     label_BK = torch.tensor([[1.0, 0.25]])
     logit_BK, mask_BK = torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)
-    weighed = prm_loss(logit_BK, label_BK, mask_BK, reduce="sum", class_weights=(3.0, 1.0))
+    weighed = prm_loss(logit_BK, label_BK, mask_BK, reduction="sum", class_weights=(3.0, 1.0))
     assert weighed.item() == pytest.approx(math.log(2) * (1 + 0.25 + 0.75 * 3))
 
 
@@ -260,7 +262,7 @@ def test_labels_beyond_the_context_are_counted(
     report = prm.train_prm(config(policy, data, tmp_path / "prm", max_steps=1))
     assert report.counts["lost_labels"] == 2 and report.counts["lost_solutions"] == 1
     shown = caplog.text
-    assert "lost 2 labels of steps beyond the context length, 1 solutions whole" in shown
+    assert "left out 2 labels of steps beyond the context length, and 1 solutions without" in shown
 
 
 def test_accumulation_matches_one_large_batch(policy: Path, data: Path, tmp_path: Path) -> None:
@@ -329,7 +331,7 @@ def test_adapters_leave_a_head_of_another_name_whole(
     ("change", "message"),
     [
         ({"labels": [True, False, True, True, True]}, "row 1: 5 labels for"),
-        ({"labels": None}, "row 1: no labels; it has"),
+        ({"labels": None}, "row 1: the columns labels are missing. The row has"),
         ({"labels": [1.5], "completions": ["a"]}, r"row 1: label 1\.5"),
         ({"labels": ["+"], "completions": ["a"]}, r"row 1: label '\+'"),
         ({"labels": "+"}, "expected two lists"),
@@ -356,7 +358,7 @@ def test_rows_that_disagree_are_named(
 @pytest.mark.parametrize(("labels", "kind"), [(True, r"right \(1\)"), (False, r"wrong \(0\)")])
 def test_one_class_is_refused(policy: Path, tmp_path: Path, labels: bool, kind: str) -> None:
     rows = [row for row in stepwise_rows() if row["labels"][0] is labels]
-    with pytest.raises(InputError, match=f"step labels are {kind}, so there is nothing to tell"):
+    with pytest.raises(InputError, match=f"step labels are {kind}, so there is nothing to learn"):
         prm.train_prm(config(policy, write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "prm"))
     assert [each.name for each in (tmp_path / "prm").iterdir()] == [".lock"]
 
@@ -370,7 +372,7 @@ def test_one_class_beside_what_is_held_out_is_refused(
         for name, right in (("Problem 0\n", True), ("Problem 1\n", False))
     ]
     data = write_rows(tmp_path / "rows.jsonl", rows)
-    with pytest.raises(InputError, match="so there is nothing to tell apart; 1 prob"):
+    with pytest.raises(InputError, match="so there is nothing to learn; 1 prob"):
         prm.train_prm(config(policy, data, tmp_path / "prm", balance=balance))
 
 
@@ -383,7 +385,9 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
     with pytest.raises(InputError, match="no rows; expected rows of prompt, completions"):
         train(data=tmp_path / "empty.jsonl")
     write_rows(tmp_path / "other.jsonl", [{"prompt": "p", "completion": "c"}])
-    with pytest.raises(InputError, match="row 1: no completions and no labels; it has"):
+    with pytest.raises(
+        InputError, match="row 1: the columns completions, labels are missing. The row has"
+    ):
         train(data=tmp_path / "other.jsonl")
     with pytest.raises(InputError, match=r"expected a sealed dataset with solutions, a \.jsonl"):
         train(data=tmp_path / "nowhere")
@@ -394,8 +398,8 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
         train(model="./nothing")
     with pytest.raises(InputError, match="samples and only_mixed choose from a sealed"):
         train(only_mixed=True)
-    with pytest.raises(InputError, match="reduce = 'max': expected one of sum, mean"):
-        train(reduce="max")
+    with pytest.raises(InputError, match="loss_reduction = 'max': expected one of sum, mean"):
+        train(loss_reduction="max")
     with pytest.raises(InputError, match="label_positions = 'word': expected one of step, token"):
         train(label_positions="word")
     with pytest.raises(InputError, match="deepspeed = 'zero4': expected zero2, zero3 or a Deep"):
@@ -440,7 +444,7 @@ def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [str(each) for each in arguments])
     assert result.exit_code == 0, result.output
     assert "2 steps, final loss" in result.output and "ranking_auc" in result.output
-    assert json.loads((tmp_path / "prm/prm.json").read_text())["reduce"] == "mean"
+    assert json.loads((tmp_path / "prm/prm.json").read_text())["loss_reduction"] == "mean"
 
 
 @pytest.mark.parametrize("taught", [False, True])
@@ -522,7 +526,7 @@ def test_the_implicit_loss_is_the_cross_entropy_of_outcomes(
     arguments = training_arguments(wanted)
     patch_to_return_logprobs(net)
     trainer = prm.ImplicitTrainer(None, wanted, False, model=net, args=arguments)
-    batch = {k: v.to(arguments.device) for k, v in collate(rows, 0).items()}
+    batch = {k: v.to(arguments.device) for k, v in collate_solutions(rows, 0).items()}
     logits, there = trainer.logits(net, batch), batch["labels"] != IGNORE_LABEL
     last = there.sum(-1) - 1
     assert logits.gather(1, last[:, None])[:, 0].tolist() == pytest.approx(so_far, abs=1e-4)

@@ -19,7 +19,7 @@ from fsdpo_data.engines.prefix_sharing import accept_prefix_trees, pack_prefix_t
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
-from fsdpo_train.prm.data import IGNORE_LABEL, collate  # noqa: E402
+from fsdpo_train.prm.data import IGNORE_LABEL, collate_solutions  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer.batching import (  # noqa: E402
     group_rows,
@@ -85,7 +85,7 @@ def test_losses_and_gradients_are_those_of_whole_rows(family: str, loss: Any) ->
     kind = "CausalLM" if implicit else "TokenClassification"
     model, reference = net(family, kind, 0), net(family, kind, 1)
     (plain, trainer) = (model, prm.ImplicitTrainer if implicit else prm.PrmTrainer)
-    batch = collate(make_rows(), PAD)
+    batch = collate_solutions(make_rows(), PAD)
     there = batch["labels"] != IGNORE_LABEL
     found = []
     for share in (False, True):
@@ -125,7 +125,9 @@ def test_fine_tuning_is_that_of_whole_rows(
     batch = solution_batch(rows, PAD)
     items = sft.SftTrainer.count_items(None, batch)  # type: ignore[arg-type]
     patch_to_return_logprobs(model, attention="auto")
-    own: Any = SimpleNamespace(share_prompt=True, share=lambda loss, items, total: loss * items)
+    own: Any = SimpleNamespace(
+        share_prompt=True, scale_loss=lambda loss, items, total: loss * items
+    )
     found = sft.SftTrainer.compute_loss(own, model, batch)
     assert found.item() == pytest.approx(expected.item(), rel=1e-9)
     assert items == sum(row["length"] - row["n_prompt"] for row in rows)
@@ -138,8 +140,8 @@ def test_fine_tuning_is_that_of_whole_rows(
 
 def test_a_prompt_comes_once_for_its_neighbours() -> None:
     rows = make_rows(empty=False)
-    batch = collate(rows, PAD)
-    read, place_BT = pack_prefix_tree(batch["input_ids"], batch["own"])
+    batch = collate_solutions(rows, PAD)
+    read, place_BT = pack_prefix_tree(batch["input_ids"], batch["completion_mask"])
     prompts = {row["group"]: row["n_prompt"] for row in rows}
     own = sum(row["length"] - row["n_prompt"] for row in rows)
     assert read["input_ids"].shape == (1, sum(prompts.values()) + own)
@@ -149,8 +151,8 @@ def test_a_prompt_comes_once_for_its_neighbours() -> None:
         n = row["length"]
         assert torch.equal(read["input_ids"][0, places[:n]], ids[:n])
         assert read["position_ids"][0, places[:n]].tolist() == list(range(n))
-    alone = collate([rows[0], rows[5]], PAD)
-    read, _ = pack_prefix_tree(alone["input_ids"], alone["own"])
+    alone = collate_solutions([rows[0], rows[5]], PAD)
+    read, _ = pack_prefix_tree(alone["input_ids"], alone["completion_mask"])
     assert read["tree_2N"].tolist() == [[rows[0]["length"], rows[5]["length"]], [0, 1]]
 
 
@@ -196,7 +198,7 @@ def test_packs_hold_whole_prompts_if_groups_are_shuffled() -> None:
     config = PrmConfig(**GIVEN, batch_tokens=85, shuffle="groups")
     packs = [[each["group"] for each in unpack_rows([pack])] for pack in pack_rows(rows, config)]
     assert sorted(packs) == [[n] * 8 for n in range(6)]
-    assert group_rows(rows, False) == [[n] for n in range(48)]
+    assert group_rows(rows, keep_groups=False) == [[n] for n in range(48)]
 
 
 def test_pairs_of_a_prompt_meet_within_a_step() -> None:

@@ -151,7 +151,7 @@ def test_completions_are_learnt(policy: Path, tmp_path: Path) -> None:
 
 def test_what_does_not_go_with_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     same: dict[str, Any] = dict(data=tmp_path / "rows.jsonl", out=tmp_path / "out")
-    alone = r"load_in_4bit = True: weights in four bits .* Set `lora` to the rank"
+    alone = r"load_in_4bit = True: 4-bit weights .* Set `lora` to the rank"
     with pytest.raises(InputError, match=alone):
         fsdpo_train.DpoConfig(**same, load_in_4bit=True)
     with pytest.raises(InputError, match=alone):

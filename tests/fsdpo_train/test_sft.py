@@ -107,11 +107,11 @@ def test_the_loss_covers_the_completion_and_its_end_only(architecture, data):
 
 def test_batches_are_padded_on_the_right():
     rows = [{"input_ids": [5, 6, 8], "n_prompt": 2}, {"input_ids": [7, 9], "n_prompt": 1}]
-    batch = {key: value.tolist() for key, value in batching.solution_batch(rows, pad=1).items()}
+    batch = {key: value.tolist() for key, value in batching.solution_batch(rows, pad_id=1).items()}
     assert batch == {
         "input_ids": [[5, 6, 8], [7, 9, 1]],
         "attention_mask": [[1, 1, 1], [1, 1, 0]],
-        "own": [[False, False, True], [False, True, False]],
+        "completion_mask": [[False, False, True], [False, True, False]],
     }
 
 
@@ -176,7 +176,7 @@ def test_grouped_order_is_a_permutation_with_little_padding():
         batches = [[lengths[i] for i in order[at : at + 10]] for at in range(0, 1000, 10)]
         return sum(max(batch) * 10 - sum(batch) for batch in batches)
 
-    plain = batching.grouped_order(lengths, 10, seed=0, epoch=0, group=False)
+    plain = batching.grouped_order(lengths, 10, seed=0, epoch=0, group_by_length=False)
     assert padding(order) < padding(list(plain)) / 5
 
 
@@ -192,7 +192,11 @@ def test_model_continues_a_checkpoint(architecture, data, tmp_path):
     ("name", "text", "message"),
     [
         ("empty.jsonl", "", "the file is empty"),
-        ("missing.jsonl", '{"question": "q", "completion": "c"}\n', "no column 'prompt'; it has"),
+        (
+            "missing.jsonl",
+            '{"question": "q", "completion": "c"}\n',
+            "the columns 'prompt' are missing. The file has",
+        ),
         ("broken.jsonl", '{"prompt": "p", "completion"\n', "row 1: not JSON"),
         ("rows.csv", "prompt,completion\n", "expected a .jsonl or .parquet file"),
     ],
@@ -336,7 +340,7 @@ def test_the_loss_is_that_of_all_logits(architecture, tmp_path, capped):
     ids = torch.randint(2, 300, (3, 20))
     own = torch.arange(20) >= torch.tensor([[5], [9], [1]])
     own[1, 15:] = False
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "own": own}
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "completion_mask": own}
     logits = model(ids).logits[:, :-1]
     expected = torch.nn.functional.cross_entropy(logits[own[:, 1:]], ids[own])
     expected.backward()
@@ -346,7 +350,7 @@ def test_the_loss_is_that_of_all_logits(architecture, tmp_path, capped):
     sft.patch_to_return_logprobs(model, has_plain_head=not capped)
     items = sft.SftTrainer.count_items(None, batch)
     trainer = SimpleNamespace(
-        share=lambda loss, items, total: loss * items / total, share_prompt=False
+        scale_loss=lambda loss, items, total: loss * items / total, share_prompt=False
     )
     found = sft.SftTrainer.compute_loss(trainer, model, batch, num_items_in_batch=items)
     found.backward()

@@ -78,7 +78,7 @@ def test_long_traces_go_the_whole_way(tokens: int, policy: Path, tmp_path: Path)
     tokenizer = load_tokenizer(str(policy))
     prompts = group_by_prompt(open_pairs(pairs.path).rows(), "full-step")
     data = prepare_pairs(prompts, tokenizer, 65_536, {"model": "m"})
-    assert data.counts["long_solutions"] == 0 and data.longest > tokens
+    assert data.counts["long_solutions"] == 0 and data.max_sequence_length > tokens
     read = {tokenizer.decode(each.input_ids) for group in data.groups for each in group.solutions}
     asked = {f"{i}: 20 + 22?<think>\n{text}<|endoftext|>" for i in range(2) for text in texts}
     assert len(read) == 4 and read <= asked
@@ -108,8 +108,8 @@ def test_four_times_the_tokens_are_four_times_the_work(policy: Path) -> None:
         steps = split_steps(text, find_thinking("<think>", text).end, "both@1")
         encoded = encoder.encode("20 + 22?<think>\n", steps, add_eos=True)
         group = PromptGroup([encoded, encoded], [[0.5] * len(steps)] * 2, [(0, 1)])
-        batch = collate_groups([group], share_prompt=False, pad=0, eos=0)
-        values = [*batch.values(), *batch["read"].values()]
+        batch = collate_groups([group], share_prompt=False, pad_id=0, eos_id=0)
+        values = [*batch.values(), *batch["model_inputs"].values()]
         tensors = [each for each in values if isinstance(each, torch.Tensor)]
         return sum(each.numel() for each in tensors)
 

@@ -22,7 +22,13 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer  # noqa:
 from fsdpo_data.engines.step_tokens import gather_at_positions  # noqa: E402
 from fsdpo_data.exchange.importing import import_rows  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
-from fsdpo_train.prm.data import IGNORE_LABEL, collate, open_solutions, prepare_rows, step_rows  # noqa: E402
+from fsdpo_train.prm.data import (
+    IGNORE_LABEL,
+    collate_solutions,
+    open_solutions,
+    prepare_rows,
+    read_labelled_rows,
+)  # noqa: E402
 from fsdpo_train.prm.loss import prm_loss  # noqa: E402
 from fsdpo_train.prm.train import train_prm  # noqa: E402
 
@@ -124,7 +130,7 @@ def test_each_of_trls_own_rows_has_its_loss(shared: Path, checkpoint: Path, tmp_
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     model = AutoModelForTokenClassification.from_pretrained(checkpoint).eval()
     encoded = prepare_rows(
-        step_rows(open_solutions(wanted.data), wanted), tokenizer, 256, wanted
+        read_labelled_rows(open_solutions(wanted.data), wanted), tokenizer, 256, wanted
     ).train
     for row, ours in zip(rows, encoded, strict=True):
         tokens, labels = trl_tokens(tokenizer, row)
@@ -133,12 +139,12 @@ def test_each_of_trls_own_rows_has_its_loss(shared: Path, checkpoint: Path, tmp_
     with torch.no_grad():
         each = [trl_loss(model, tokenizer, [row]).item() for row in rows]
         together = trl_loss(model, tokenizer, rows).item()
-        batch = collate(encoded, tokenizer.pad_token_id)
+        batch = collate_solutions(encoded, tokenizer.pad_token_id)
         logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
         logits, labels = gather_at_positions(logits, batch["label_positions"]), batch["labels"]
         there = labels != IGNORE_LABEL
         mean, total = (
-            prm_loss(logits, labels, there, reduce=kind).item() for kind in ("mean", "sum")
+            prm_loss(logits, labels, there, reduction=kind).item() for kind in ("mean", "sum")
         )
     assert mean == pytest.approx(sum(each) / len(rows), abs=1e-5)
     assert total * len(rows) / int(there.sum()) == pytest.approx(together, abs=1e-5)

@@ -180,11 +180,11 @@ def attention(_: Path, case: Case) -> Result:
     each = EncodedSolution([2] * n, [PROMPT_STEP_ID] * n_prompt + [0] * n_own, [n - 1], 1)
     group = PromptGroup([each] * 8, [[0.0]] * 8, [])
     shared = how in ("flex", "tree")
-    batch = collate_groups([group] * 4, share_prompt=shared, pad=0, eos=1)
+    batch = collate_groups([group] * 4, share_prompt=shared, pad_id=0, eos_id=1)
     name = prefix_sharing._NAMES["flex" if how == "flex" else "sdpa"]
     net = Namespace(device=torch.device(device), dtype=dtype)
     net.config = Namespace(_attn_implementation=name)
-    given = {name: each.to(device) for name, each in batch["read"].items()}
+    given = {name: each.to(device) for name, each in batch["model_inputs"].items()}
     given = prefix_sharing.tree_inputs(net, **given)
     shape = (len(given["input_ids"]), 14, given["input_ids"].shape[1], 64)
     states = [torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3)]

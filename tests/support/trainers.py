@@ -182,7 +182,7 @@ def compute_reference(trainer: Any, policy: Path) -> None:
 
     def compute_loss(model: Any, inputs: dict[str, Any], *more: Any, **options: Any) -> Any:
         with torch.no_grad():
-            logp_N = second(**inputs["read"])
+            logp_N = second(**inputs["model_inputs"])
         table = scatter_tokens(logp_N, inputs["step_ST"])
         return given(model, {**inputs, "reference_ST": table}, *more, **options)
 

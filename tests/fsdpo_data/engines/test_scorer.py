@@ -34,7 +34,7 @@ from fsdpo_data.pairs.best_worst import PairSpec  # noqa: E402
 from fsdpo_data.stages.pair import PairStage  # noqa: E402
 from fsdpo_data.stages.score import ScoreStage  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
-from fsdpo_train.prm.data import open_solutions, prepare_rows, step_rows  # noqa: E402
+from fsdpo_train.prm.data import open_solutions, prepare_rows, read_labelled_rows  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_training_and_scoring_read_the_same_tokens(model: Path, tmp_path: Path) 
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     config = PrmConfig(data=data, out=tmp_path / "unused", held_out=0)
     trained = prepare_rows(
-        step_rows(open_solutions(config.data), config), tokenizer, 256, config
+        read_labelled_rows(open_solutions(config.data), config), tokenizer, 256, config
     ).train
     encoder = StepTokenizer(tokenizer)
     for row, read in zip(rows, trained, strict=True):

@@ -242,9 +242,11 @@ def test_the_checkpoint_is_small():
 
 def test_the_model_is_often_right_and_often_wrong():
     pytest.importorskip("torch")
-    from fsdpo_train.embedded import measure
+    from fsdpo_train.embedded import measure_model
 
-    greedy, sampled, _ = measure(CHECKPOINT, greedy=128, sampled=32, n=8)
+    greedy, sampled, _ = measure_model(
+        CHECKPOINT, greedy_problems=128, sampled_problems=32, samples=8
+    )
     assert greedy["accuracy"] > 0.7
     assert 0.35 < sampled["accuracy"] < 0.7
     assert sampled["mixed"] > 0.5
