@@ -1,10 +1,13 @@
-"""Checkpoints that are whole or not there, however a run ends.
+"""Checkpoints that are complete or absent, however a run ends.
 
-``transformers`` writes a checkpoint under ``checkpoints/writing``. Once every process has, it is
-synced, listed file by file with SHA-256 in ``digests.json``, and renamed into place. Only then do
-older ones go, so a disk has to hold one more than ``save_limit``. Runs resume from the newest
-whose files are all there as they were written: one that was changed, or half removed, is passed
-over. Digests cost about as much as the writing, once in memory; files are hashed at the same time.
+``transformers`` writes a checkpoint under ``checkpoints/writing``. When all processes are done, its
+files are synced, and listed with their SHA-256 in ``digests.json``. The checkpoint is then renamed to
+its final path, and only then are older checkpoints removed. The disk therefore needs space for one
+checkpoint more than ``save_limit``.
+
+A run resumes from the newest checkpoint whose files all match their digests. Changed or incomplete
+checkpoints are skipped. Computing the digests costs about as much as writing the files, without more
+memory; several files are hashed in parallel.
 """
 
 import errno
@@ -19,48 +22,60 @@ from pathlib import Path
 from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
 from fsdpo_data.core.identity import file_sha256
 
-STAGING_FOLDER, DIGESTS_FILE = "writing", "digests.json"
-#: Bytes that a disk on which torch could not write has left, if that was for lack of space.
+STAGING_FOLDER = "writing"  #: Folder in which checkpoints and models are written.
+DIGESTS_FILE = "digests.json"  #: File with the SHA-256 of every file of a checkpoint.
+#: If torch cannot write and the disk has fewer free bytes, the disk counts as full.
 _MIN_FREE_BYTES = 2**20
 
 
 @contextmanager
 def staging_directory(folder: Path) -> Iterator[Path]:
-    """Yield a new place under ``folder`` to write to; it is gone if that fails.
+    """Yield the staging folder in ``folder``, and remove it at the end.
 
     Raises:
-        StoreError: if the disk is full or gone; what was there before stays.
+        StoreError: if the disk is full or not available. Files outside the staging folder stay.
     """
     from safetensors import SafetensorError
 
-    place = folder / STAGING_FOLDER
+    staging = folder / STAGING_FOLDER
     with store_errors(folder):
         try:
-            yield place
-        except (RuntimeError, SafetensorError) as error:  # of torch, which hides the reason
-            full = shutil.disk_usage(folder).free < _MIN_FREE_BYTES or "No space left" in str(error)
-            raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from error
+            yield staging
+        except (RuntimeError, SafetensorError) as error:  # torch hides the reason
+            has_space = shutil.disk_usage(folder).free >= _MIN_FREE_BYTES
+            is_full = not has_space or "No space left" in str(error)
+            raise OSError(errno.ENOSPC if is_full else errno.EIO, str(error)) from error
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 def commit_checkpoint(folder: Path, name: str, limit: int) -> None:
-    """Make a checkpoint visible that is written whole; drop all but the newest ``limit``."""
-    written = folder / STAGING_FOLDER / name
-    files = _files(written)
+    """Move a complete checkpoint out of the staging folder, and remove old checkpoints.
+
+    Args:
+        folder: Folder of the checkpoints.
+        name: Name of the checkpoint.
+        limit: Number of checkpoints that are kept.
+    """
+    staged = folder / STAGING_FOLDER / name
+    files = _files(staged)
     for file in files:
         _sync(file)
-    names = [file.relative_to(written).as_posix() for file in files]
-    told = dict(zip(names, _digests(files), strict=True))
-    write_atomic(written / DIGESTS_FILE, json.dumps(told, indent=1).encode())
-    _remove_checkpoint(folder / name)  # one that is not whole, or this would not be written again
-    rename_durably(written, folder / name)
-    for old in _newest_first(folder)[limit:]:
-        _remove_checkpoint(old)
+    names = [file.relative_to(staged).as_posix() for file in files]
+    digests = dict(zip(names, _digests(files), strict=True))
+    write_atomic(staged / DIGESTS_FILE, json.dumps(digests, indent=1).encode())
+    # A checkpoint of this name is incomplete. Otherwise, the run would have resumed from it.
+    _remove_checkpoint(folder / name)
+    rename_durably(staged, folder / name)
+    for old_checkpoint in _newest_first(folder)[limit:]:
+        _remove_checkpoint(old_checkpoint)
 
 
 def commit_model(folder: Path) -> None:
-    """Move a finished model into ``folder``; without its config, which comes last, it is none."""
+    """Move a complete model from the staging folder to ``folder``.
+
+    The config comes last, because transformers does not load a directory without a config.
+    """
     for file in sorted(
         _files(folder / STAGING_FOLDER), key=lambda file: file.name == "config.json"
     ):
@@ -69,35 +84,40 @@ def commit_model(folder: Path) -> None:
 
 
 def latest_complete_checkpoint(folder: Path) -> Path | None:
-    """Return the newest whole checkpoint; None if there is none."""
+    """Return the newest complete checkpoint, or None."""
     return next(filter(_is_complete, _newest_first(folder)), None)
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    found = folder.glob("checkpoint-*")
-    return sorted(found, key=lambda each: -int(each.name.rpartition("-")[2]))
+    """Return all checkpoints, complete or not, by decreasing step."""
+
+    def step(checkpoint: Path) -> int:
+        return int(checkpoint.name.rpartition("-")[2])
+
+    return sorted(folder.glob("checkpoint-*"), key=step, reverse=True)
 
 
 def _is_complete(checkpoint: Path) -> bool:
     try:
-        told = json.loads((checkpoint / DIGESTS_FILE).read_bytes())
-        return _digests([checkpoint / name for name in told]) == list(told.values())
+        digests = json.loads((checkpoint / DIGESTS_FILE).read_bytes())
+        return _digests([checkpoint / name for name in digests]) == list(digests.values())
     except (OSError, ValueError, TypeError, AttributeError):
         return False
 
 
 def _remove_checkpoint(checkpoint: Path) -> None:
-    (checkpoint / DIGESTS_FILE).unlink(missing_ok=True)  # first: half removed it is not whole
+    # Without digests, a checkpoint that is only half removed counts as incomplete.
+    (checkpoint / DIGESTS_FILE).unlink(missing_ok=True)
     shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(each for each in folder.rglob("*") if each.is_file())
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _sync(file: Path) -> None:
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())
 
 
 def _digests(files: Sequence[Path]) -> list[str]:

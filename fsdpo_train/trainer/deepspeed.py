@@ -1,4 +1,4 @@
-"""DeepSpeed: what it is configured by, and the processes that it runs in."""
+"""DeepSpeed: its configurations, its process group, and its partitioned weights."""
 
 import atexit
 import os
@@ -14,15 +14,15 @@ from fsdpo_train.config import DEEPSPEED_PRESETS
 
 
 def deepspeed_config(name: str | None) -> dict[str, Any] | str | None:
-    """Return what ``TrainingArguments`` takes for ``TrainConfig.deepspeed``."""
+    """Return the value of ``TrainingArguments.deepspeed`` for ``TrainConfig.deepspeed``."""
     if name not in DEEPSPEED_PRESETS:
         return name
-    told = read_toml(__file__)
-    return {**told["every"], "zero_optimization": told[name]}
+    tables = read_toml(__file__)
+    return {**tables["every"], "zero_optimization": tables[name]}
 
 
 def init_deepspeed_processes(arguments: Any) -> None:
-    """Let DeepSpeed know the other processes: zero3 spreads weights over them as it loads them."""
+    """Set up DeepSpeed's process group, because zero3 partitions weights while it loads them."""
     atexit.register(_destroy_process_group)
     if arguments.deepspeed is None or "RANK" not in os.environ:
         return
@@ -33,24 +33,24 @@ def init_deepspeed_processes(arguments: Any) -> None:
 
 
 def _destroy_process_group() -> None:
-    """End the process group: its threads, still running, now and then abort a process that ends."""
+    """End the process group, because its threads can abort the process at exit."""
     if distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
 
 
 def gathered_weights(model: Any) -> AbstractContextManager[Any]:
-    """Hold the weights of a model whole, though ZeRO-3 has spread them over the processes."""
-    spread = [each for each in model.parameters() if hasattr(each, "ds_id")]
-    if not spread:
+    """Return a context in which all weights are complete, even if ZeRO-3 has partitioned them."""
+    partitioned = [parameter for parameter in model.parameters() if hasattr(parameter, "ds_id")]
+    if not partitioned:
         return nullcontext()
     import deepspeed
 
-    return deepspeed.zero.GatheredParameters(spread)  # type: ignore[no-any-return]
+    return deepspeed.zero.GatheredParameters(partitioned)  # type: ignore[no-any-return]
 
 
 @contextmanager
 def without_zero3_partitioning(arguments: Any) -> Iterator[None]:
-    """Load a model whole, though ZeRO-3 would spread it over the processes that train it."""
+    """Load models completely in this context, even if ZeRO-3 would partition them."""
     unset_hf_deepspeed_config()
     try:
         yield

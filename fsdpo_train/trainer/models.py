@@ -1,4 +1,4 @@
-"""The models that training starts from: found, loaded, given adapters, written."""
+"""The models of a training run: loading, checks, LoRA adapters and 4-bit weights."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,133 +10,157 @@ from fsdpo_data.models import checkpoints
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
 
-REWARD_HEAD_NAMES = ["classifier", "score"]  #: What architectures call that of a reward model.
+#: Names that transformers gives the head of a reward model, depending on the architecture.
+REWARD_HEAD_NAMES = ["classifier", "score"]
 
 
 def load_model(
     config: TrainConfig, auto_class: str, configure: Callable[[Any], None] | None = None
 ) -> tuple[Any, Any]:
-    """Load ``config.model`` and its tokenizer to train; the tokenizer gets a padding token.
+    """Load ``config.model`` for training, and its tokenizer, which gets a padding token.
 
-    ``configure`` changes the checkpoint's config before its weights are loaded.
+    Args:
+        config: The options of the run.
+        auto_class: Name of the ``AutoModelFor…`` class.
+        configure: Changes the config of the checkpoint before the weights are loaded.
+
+    Returns:
+        The model and its tokenizer.
 
     Raises:
-        Unavailable: if there is no such model, or it cannot be loaded.
+        UnavailableError: if the model does not exist or cannot be loaded.
     """
+    load_options: dict[str, Any] = {}
+    if config.load_in_4bit:
+        load_options = _nf4_options(config, has_new_head=configure is not None)
     tokenizer, model = checkpoints.load_checkpoint(
         auto_class,
         resolve_weights(str(config.model)),
-        dtype=config.weights_dtype,  # whatever the file holds
+        dtype=config.weights_dtype,  # whatever the precision in the file
         expected="config.json, tokenizer files and safetensors weights",
         configure=configure,
-        **(_nf4_options(config, new_head=configure is not None) if config.load_in_4bit else {}),
+        **load_options,
     )
-    for each in model.modules():
-        if hasattr(each, "support_avx512bf16_for_cpu"):
-            # Or evaluation would repack weights for good: rounded, and nothing learns from them.
-            each.support_avx512bf16_for_cpu = False
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            # Evaluation would otherwise repack weights permanently: rounded, and not trainable.
+            module.support_avx512bf16_for_cpu = False
     check_tokenizer(tokenizer, model)
     return model, tokenizer
 
 
-def _nf4_options(config: TrainConfig, new_head: bool) -> dict[str, Any]:
-    """Return what ``from_pretrained`` is told to hold linear layers, save the head, in NF4."""
+def _nf4_options(config: TrainConfig, *, has_new_head: bool) -> dict[str, Any]:
+    """Return options of ``from_pretrained`` that load all linear layers except the head in NF4."""
     from transformers import BitsAndBytesConfig
 
-    quantized = BitsAndBytesConfig(
+    quantization = BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=config.dtype,
-        llm_int8_skip_modules=REWARD_HEAD_NAMES
-        if new_head
-        else None,  # by default that of a vocabulary
+        # With None, transformers skips the vocabulary head.
+        llm_int8_skip_modules=REWARD_HEAD_NAMES if has_new_head else None,
     )
-    return {"quantization_config": quantized}
+    return {"quantization_config": quantization}
 
 
 def disable_dropout(model: Any) -> Any:
-    """Switch dropout off, in every module that has it, and return the model."""
+    """Switch dropout off in all modules, and return the model."""
     for module in model.modules():
         for name in vars(module):
-            own = name == "p" and isinstance(module, _DropoutNd)
-            if own or ("drop" in name and isinstance(getattr(module, name), float)):
+            is_dropout_module = name == "p" and isinstance(module, _DropoutNd)
+            is_dropout_rate = "drop" in name and isinstance(getattr(module, name), float)
+            if is_dropout_module or is_dropout_rate:
                 setattr(module, name, 0.0)
     return model
 
 
 def check_tokenizer(tokenizer: Any, model: Any) -> None:
-    """Refuse a tokenizer that does not fit the model; give it a padding token if it has none.
+    """Check that a tokenizer fits the model, and give it a padding token if it has none.
 
     Raises:
-        InputError: if it has no end-of-sequence token, or more tokens than the model embeds.
+        InputError: if the tokenizer has no end-of-sequence token, or more tokens than the model
+            has embeddings.
     """
     if tokenizer.eos_token_id is None:
         raise InputError(
-            "the tokenizer has no end-of-sequence token; no answer could end. Set eos_token in "
+            "the tokenizer has no end-of-sequence token, so no answer could end. Set eos_token in "
             "tokenizer_config.json."
         )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    size = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > size:
+    n_embeddings = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > n_embeddings:
         raise InputError(
-            f"the tokenizer has {len(tokenizer)} tokens but the model embeds only {size}. "
-            "Use the tokenizer the model was made with, or set vocab_size in config.json."
+            f"the tokenizer has {len(tokenizer)} tokens but the model embeds only {n_embeddings}. "
+            "Use the tokenizer of the model, or set vocab_size in config.json."
         )
 
 
 def context_length(config: TrainConfig, model: Any) -> int:
-    """Return how many tokens a row may have.
+    """Return the maximum number of tokens of a row.
 
     Raises:
-        InputError: if ``config.max_length`` is more than the model reads.
+        InputError: if ``config.max_length`` exceeds the context length of the model.
     """
-    context = checkpoints.context_length(model.config)
-    if config.max_length > context:
+    model_length = checkpoints.context_length(model.config)
+    if config.max_length > model_length:
         raise InputError(
-            f"the model reads {context} tokens.", field="max_length", value=config.max_length
+            f"the model reads {model_length} tokens. Set a lower value, or 0 for all of them.",
+            field="max_length",
+            value=config.max_length,
         )
-    return config.max_length or context
+    return config.max_length or model_length
 
 
 def add_lora_adapters(model: Any, rank: int, task: str) -> Any:
-    """Put LoRA adapters on every linear layer of ``model``, if ``rank`` is over 0.
+    """Add LoRA adapters to all linear layers of ``model``, and return the result.
 
-    A vocabulary head is left alone, a new one is trained whole; their scale is twice their rank.
+    The scale of the adapters is 2 (``lora_alpha`` is twice the rank). A vocabulary head gets no
+    adapter, and a new reward head is trained directly.
+
+    Args:
+        model: The model.
+        rank: Rank of the adapters. With 0, the model is returned unchanged.
+        task: Task type of peft: ``CAUSAL_LM`` or ``TOKEN_CLS``.
     """
     if not rank:
         return model
     from peft import LoraConfig, get_peft_model
 
-    adapters = LoraConfig(
+    lora_config = LoraConfig(
         task_type=task,
         r=rank,
         lora_alpha=2 * rank,
         target_modules="all-linear",
         exclude_modules=REWARD_HEAD_NAMES if task == "TOKEN_CLS" else None,
     )
-    found = get_peft_model(model, adapters)
-    for each in found.parameters():
-        if each.requires_grad:  # at 1e-5, updates to bfloat16 weights round away
-            each.data = each.data.float()
-    return found
+    adapted = get_peft_model(model, lora_config)
+    for parameter in adapted.parameters():
+        if parameter.requires_grad:
+            # In bfloat16, updates with a learning rate of 1e-5 round to zero.
+            parameter.data = parameter.data.float()
+    return adapted
 
 
 def attach_to_full_precision(model: Any, config: TrainConfig) -> Any:
-    """Return a model with the adapters of one in four bits, and the weights that it was made of."""
+    """Return the original float32 weights of a 4-bit model, with its trained adapters."""
     from peft import get_peft_model
 
     base = model.get_base_model()
-    told = {name: each for name, each in vars(base.config).items() if name != "quantization_config"}
-    _, whole = checkpoints.load_checkpoint(
+    model_settings = {
+        name: value for name, value in vars(base.config).items() if name != "quantization_config"
+    }
+    _, full_precision = checkpoints.load_checkpoint(
         type(base).__name__,
         resolve_weights(str(config.model)),
         dtype="float32",
-        expected="the weights that it had at the start",
-        configure=lambda fresh: vars(fresh).update(told),
+        expected="the weights that the model had at the start",
+        configure=lambda model_config: vars(model_config).update(model_settings),
     )
-    found = get_peft_model(whole, model.peft_config["default"])
-    trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    found.load_state_dict(trained, strict=False)
-    return found
+    adapted = get_peft_model(full_precision, model.peft_config["default"])
+    trained = {
+        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+    }
+    adapted.load_state_dict(trained, strict=False)
+    return adapted

@@ -1,6 +1,6 @@
-"""The directory of a training run: one process's at a time, and one run's for good.
+"""The directory of a training run, which belongs to one run and is locked by one process.
 
-``{stage}.json`` says what the run is; a directory started under other options is refused.
+The file ``{stage}.json`` contains the options of the run. A run with other options is refused.
 """
 
 import json
@@ -14,22 +14,27 @@ from fsdpo_data.core.errors import InputError, RunMismatchError, StoreError
 from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_text
 from fsdpo_train.config import TrainConfig
 
-_LEFTOVER_FILES = {LOCK_FILE, "reference"}  #: What a start that ended before its first step may leave.
+#: Files of a run that ended before its first step. A new run may start next to them.
+_LEFTOVER_FILES = {LOCK_FILE, "reference"}
 
 
 def is_main_process() -> bool:
-    """Say whether this process speaks for the run; under torchrun, one of them does."""
+    """Return whether this process writes the output: exactly one process does under torchrun."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def lock_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> Iterator[None]:
-    """Hold ``config.out``, made if it is missing, for the run whose weights ``identity`` decides.
+    """Lock ``config.out`` for a run. The directory is created if it is missing.
+
+    Args:
+        config: The options of the run.
+        identity: Everything that determines the trained weights, as text.
 
     Raises:
-        InputError: if it holds other files, or a run and ``config.resume`` is off.
-        RunMismatchError: if it holds a run with other options.
-        StoreError: if it cannot be written, or another process trains in it.
+        InputError: if the directory contains other files, or a run and ``config.resume`` is off.
+        RunMismatchError: if the directory contains a run with other options.
+        StoreError: if the directory cannot be written, or another process trains in it.
     """
     with lock_directory(config.out, "training there", exclusive=is_main_process()):
         _check_run_directory(config, identity)
@@ -37,29 +42,49 @@ def lock_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> Iter
 
 
 def _check_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> None:
-    state, out = config.out / f"{config.stage}.json", {"field": "out", "value": str(config.out)}
-    if not state.exists():
-        strangers = sorted({each.name for each in config.out.iterdir()} - _LEFTOVER_FILES)
-        if strangers:
-            what = "a model" if "config.json" in strangers else ", ".join(strangers[:3])
-            raise InputError(f"already holds {what}. Choose a new directory.", **out)
+    """Check that the directory is free, or that the run in it may be resumed."""
+    state_file = config.out / f"{config.stage}.json"
+    if not state_file.exists():
+        _check_no_other_files(config.out)
         return
     if not config.resume:
-        told = "already holds a run. Continue it by `resume=True`, or choose a new directory."
-        raise InputError(told, **out)
-    way_out = "so nobody can say what was trained there. Choose another `out`"
-    before = read_state(state, way_out)
-    changed = {key for key in before.keys() | identity if before.get(key) != identity.get(key)}
+        raise InputError(
+            "already holds a run. Continue it with `resume=True`, or choose a new directory.",
+            field="out",
+            value=str(config.out),
+        )
+    stored = read_state(state_file, "so the options of its run are unknown. Choose another `out`")
+    changed = {key for key in stored.keys() | identity if stored.get(key) != identity.get(key)}
     if changed:
         raise RunMismatchError(
-            f"it was started with other options; these differ: {sorted(changed)}. Resume with the "
-            "options of the first start, or choose a new directory.",
-            **out,
+            f"the run was started with other options; these differ: {sorted(changed)}. Resume with "
+            "the options of the first start, or choose a new directory.",
+            field="out",
+            value=str(config.out),
         )
 
 
+def _check_no_other_files(folder: Path) -> None:
+    """Raise an InputError if the directory contains files that are not part of a run."""
+    other_files = sorted({path.name for path in folder.iterdir()} - _LEFTOVER_FILES)
+    if not other_files:
+        return
+    content = "a model" if "config.json" in other_files else ", ".join(other_files[:3])
+    raise InputError(
+        f"already holds {content}. Choose a new directory.", field="out", value=str(folder)
+    )
+
+
 def read_state(file: Path, remedy: str) -> dict[str, Any]:
-    """Read what a directory says that it holds; a StoreError with the way out if it cannot be."""
+    """Read the JSON object that identifies the content of a directory.
+
+    Args:
+        file: The file to read.
+        remedy: End of the error message, with the next step.
+
+    Raises:
+        StoreError: if the file cannot be read.
+    """
     try:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as error:
@@ -67,5 +92,6 @@ def read_state(file: Path, remedy: str) -> dict[str, Any]:
 
 
 def write_state(config: TrainConfig, identity: Mapping[str, str]) -> None:
-    """Make the directory this run's."""
-    write_text(config.out / f"{config.stage}.json", json.dumps(dict(identity), indent=2) + "\n")
+    """Write the state file, which reserves the directory for this run."""
+    content = json.dumps(dict(identity), indent=2) + "\n"
+    write_text(config.out / f"{config.stage}.json", content)
