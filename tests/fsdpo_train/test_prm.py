@@ -386,7 +386,7 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
         train(data=tmp_path / "empty.jsonl")
     write_rows(tmp_path / "other.jsonl", [{"prompt": "p", "completion": "c"}])
     with pytest.raises(
-        InputError, match="row 1: the columns completions, labels are missing. The row has"
+        InputError, match=r"row 1: the columns completions, labels are missing\. The row has"
     ):
         train(data=tmp_path / "other.jsonl")
     with pytest.raises(InputError, match=r"expected a sealed dataset with solutions, a \.jsonl"):

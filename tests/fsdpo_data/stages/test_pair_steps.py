@@ -286,7 +286,7 @@ def test_the_command_line_with_the_embedded_model(
     assert (
         report.counts["pairs"] == json.loads((steps / "manifest.json").read_text())["rows"]["pairs"]
     )
-    with pytest.raises(InputError, match="chosen_rewards are missing. The loss full-step needs"):
+    with pytest.raises(InputError, match=r"chosen_rewards are missing\. The loss full-step needs"):
         train_dpo(DpoConfig(data=steps, out=tmp_path / "other"))
 
 
