@@ -1,4 +1,4 @@
-"""What ``transformers`` is told of a run."""
+"""The ``TrainingArguments`` of a run, and checks of the options that they depend on."""
 
 from importlib.util import find_spec
 from typing import Any
@@ -14,29 +14,19 @@ from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.deepspeed import deepspeed_config, init_deepspeed_processes
 
 
-def training_arguments(config: TrainConfig, **options: Any) -> Any:
-    """Return the ``TrainingArguments`` of a stage; ``options`` are those of this stage alone.
+def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
+    """Return the ``TrainingArguments`` of a stage.
+
+    Args:
+        config: The options of the run.
+        **stage_options: Arguments that only this stage sets.
 
     Raises:
-        InputError: if an option is unknown or options do not go together.
-        Unavailable: if a tracker, DeepSpeed or what adapters need is not installed.
+        InputError: if an option is unknown, or options do not go together.
+        UnavailableError: if a tracker, DeepSpeed or a package for adapters is not installed.
     """
-    for field, kinds in {"schedule": SchedulerType, "optim": OptimizerNames}.items():
-        names, name = [kind.value for kind in kinds], getattr(config, field)
-        if name not in names:
-            raise unknown_name_error(field, name, names)
-    adapters = (("lora", "peft", "lora"), ("load_in_4bit", "bitsandbytes", "qlora"))
-    for field, package, extra in adapters:
-        if (value := getattr(config, field)) and find_spec(package) is None:
-            told = f"it needs {package}. Install it: {install_command(extra)}."
-            raise UnavailableError(told, field=field, value=value)
-    known = ["none", *get_available_reporting_integrations()]
-    if config.report_to not in known:
-        raise UnavailableError(
-            f"not installed here; expected {' or '.join(known)}.",
-            field="report_to",
-            value=config.report_to,
-        )
+    _check_names(config)
+    _check_adapter_packages(config)
     try:
         arguments = TrainingArguments(
             output_dir=str(config.out / "checkpoints"),
@@ -57,23 +47,68 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
             deepspeed=deepspeed_config(config.deepspeed),
             report_to=config.report_to,
             logging_steps=config.log_every,
-            logging_nan_inf_filter=False,  # which would show 0 for what is no number
+            logging_nan_inf_filter=False,  # the filter would log NaN as 0
             save_strategy="steps" if config.save_every else "no",
             save_steps=config.save_every or 500,
             seed=config.seed,
             dataloader_pin_memory=torch.cuda.is_available(),
             remove_unused_columns=False,
-            **options,
+            **stage_options,
         )
         init_deepspeed_processes(arguments)
     except ImportError as error:
         raise UnavailableError(
-            f"{error} Install it: {install_command('train,deepspeed')}."
+            f"{error} Install the packages: {install_command('train,deepspeed')}."
         ) from error
     except ValueError as error:
         raise InputError(f"these options do not go together: {error}") from error
+    _check_optimizer(arguments, config)
+    return arguments
+
+
+def _check_names(config: TrainConfig) -> None:
+    """Check the names of the schedule, the optimizer and the tracker.
+
+    Raises:
+        InputError: if transformers has no such schedule or optimizer.
+        UnavailableError: if the tracker is not installed.
+    """
+    schedules = [schedule.value for schedule in SchedulerType]
+    if config.schedule not in schedules:
+        raise unknown_name_error("schedule", config.schedule, schedules)
+    optimizers = [optimizer.value for optimizer in OptimizerNames]
+    if config.optim not in optimizers:
+        raise unknown_name_error("optim", config.optim, optimizers)
+    trackers = ["none", *get_available_reporting_integrations()]
+    if config.report_to not in trackers:
+        raise UnavailableError(
+            f"not installed here; expected {' or '.join(trackers)}.",
+            field="report_to",
+            value=config.report_to,
+        )
+
+
+def _check_adapter_packages(config: TrainConfig) -> None:
+    """Raise an UnavailableError if a package for LoRA or 4-bit weights is not installed."""
+    for field, package, extra in (
+        ("lora", "peft", "lora"),
+        ("load_in_4bit", "bitsandbytes", "qlora"),
+    ):
+        value = getattr(config, field)
+        if value and find_spec(package) is None:
+            raise UnavailableError(
+                f"the package {package} is missing. Install it: {install_command(extra)}.",
+                field=field,
+                value=value,
+            )
+
+
+def _check_optimizer(arguments: TrainingArguments, config: TrainConfig) -> None:
+    """Raise an UnavailableError if the package of the optimizer is not installed.
+
+    The Trainer would notice only after the reference log-probabilities are computed.
+    """
     try:
         Trainer.get_optimizer_cls_and_kwargs(arguments)
-    except (ImportError, ValueError) as error:  # now, and not behind the reference
+    except (ImportError, ValueError) as error:
         raise UnavailableError(str(error), field="optim", value=config.optim) from error
-    return arguments

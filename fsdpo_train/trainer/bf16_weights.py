@@ -1,9 +1,9 @@
-"""bfloat16 on CPUs: a model computes with rounded copies of its weights."""
+"""bfloat16 training on CPUs: a model computes with bfloat16 copies of its float32 weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,68 +11,84 @@ from torch.nn import Parameter
 
 from fsdpo_train.config import TrainConfig
 
-_CHUNK_ELEMENTS = (
-    2**18
-)  #: Numbers of a gradient that are added at a time: their copies stay in a cache.
+#: Gradient elements that are converted and added at a time, so that they stay in the CPU cache.
+_CHUNK_ELEMENTS = 2**18
 
 
 def uses_bfloat16_weights(config: TrainConfig, arguments: Any) -> bool:
-    """Say whether :class:`Bfloat16Weights` stand in for autocast: in one process, on a CPU."""
-    alone = arguments.world_size == 1 and arguments.deepspeed is None
-    return alone and arguments.device.type == "cpu" and config.dtype == "bfloat16"
+    """Return whether :class:`Bfloat16Weights` replace autocast: in one process on a CPU."""
+    is_single_process = arguments.world_size == 1 and arguments.deepspeed is None
+    return is_single_process and arguments.device.type == "cpu" and config.dtype == "bfloat16"
+
+
+class _ParameterSlot(NamedTuple):
+    """A parameter of a module."""
+
+    parameters: dict[str, Any]  #: The ``_parameters`` of the module.
+    name: str  #: Name of the parameter in the module.
+    weight: Tensor  #: The float32 weight.
 
 
 class Bfloat16Weights:
-    """The weights of a model in bfloat16, with which it computes; those in float32 are trained.
+    """bfloat16 copies of a model's float32 weights, for forward and backward passes on CPUs.
 
-    Autocast rounds every weight in every pass and leaves what is between layers in float32, which
-    takes time and memory on CPUs. DeepSpeed does as we do. Gradients add up in float32.
+    Autocast converts every weight in every pass and keeps activations in float32, which costs
+    time and memory on CPUs. Gradients accumulate in float32, as in DeepSpeed.
     """
 
     def __init__(self, model: Any) -> None:
-        self.parameter_slots = [
-            (module._parameters, name, weight)
-            for module in model.modules()
-            for name, weight in module._parameters.items()
-            if weight is not None and weight.dtype == torch.float32
-        ]
+        self.parameter_slots = _float32_slots(model)
         self.compute_weights: dict[Tensor, Tensor] = {}
-        for weight in dict.fromkeys(
-            weight for _, _, weight in self.parameter_slots
-        ):  # some are tied
-            empty = torch.empty_like(weight, dtype=torch.bfloat16)  # until it is put
-            half = Parameter(empty, requires_grad=weight.requires_grad)
+        # Tied weights occur in several slots.
+        for weight in dict.fromkeys(slot.weight for slot in self.parameter_slots):
+            values = torch.empty_like(weight, dtype=torch.bfloat16)  # filled by install()
+            compute_weight = Parameter(values, requires_grad=weight.requires_grad)
             if weight.requires_grad:
-                half.register_post_accumulate_grad_hook(partial(_accumulate_gradient, weight))
-            self.compute_weights[weight] = half
+                compute_weight.register_post_accumulate_grad_hook(
+                    partial(_accumulate_gradient, weight)
+                )
+            self.compute_weights[weight] = compute_weight
 
     def install(self) -> None:
-        """Put them in the place of the weights, as these are now."""
+        """Replace the weights of the model by bfloat16 copies of their current values."""
         with torch.no_grad():
-            for weight, half in self.compute_weights.items():
-                half.copy_(weight)
-        for weights, name, weight in self.parameter_slots:
-            weights[name] = self.compute_weights[weight]
+            for weight, compute_weight in self.compute_weights.items():
+                compute_weight.copy_(weight)
+        for slot in self.parameter_slots:
+            slot.parameters[slot.name] = self.compute_weights[slot.weight]
 
     @contextmanager
     def use_in_model(self) -> Iterator[None]:
-        """Let the model compute with them, in backward passes too."""
+        """Install the bfloat16 weights in this context, which must include the backward pass."""
         self.install()
         try:
             yield
         finally:
-            for weights, name, weight in self.parameter_slots:
-                weights[name] = weight
+            for slot in self.parameter_slots:
+                slot.parameters[slot.name] = slot.weight
 
 
-def _accumulate_gradient(weight: Tensor, half: Tensor) -> None:
-    """Add the gradient of a half to that of its weight."""
-    found, half.grad = half.grad, None
+def _float32_slots(model: Any) -> list[_ParameterSlot]:
+    """Return the slots of all float32 parameters of the model."""
+    slots = []
+    for module in model.modules():
+        for name, weight in module._parameters.items():
+            if weight is not None and weight.dtype == torch.float32:
+                slots.append(_ParameterSlot(module._parameters, name, weight))
+    return slots
+
+
+def _accumulate_gradient(weight: Tensor, compute_weight: Tensor) -> None:
+    """Move the gradient of a bfloat16 weight to its float32 weight."""
+    gradient = compute_weight.grad
+    compute_weight.grad = None
     if weight.grad is None:
-        weight.grad = found.float()
+        weight.grad = gradient.float()
     elif weight.numel() <= _CHUNK_ELEMENTS:
-        weight.grad.add_(found)
+        weight.grad.add_(gradient)
     else:
         rows = max(1, _CHUNK_ELEMENTS // weight[0].numel())
-        for total, some in zip(weight.grad.split(rows), found.split(rows), strict=True):
-            total.add_(some)
+        totals = weight.grad.split(rows)
+        chunks = gradient.split(rows)
+        for total, chunk in zip(totals, chunks, strict=True):
+            total.add_(chunk)

@@ -1,4 +1,4 @@
-"""Where training rows come from: a sealed dataset, a dataset on the Hub, or a file."""
+"""Sources of training rows: a sealed dataset, a dataset on the Hub, or a file."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,45 +14,49 @@ from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 
 Row = Mapping[str, Any]
-LocatedRow = tuple[str, Row]  #: A row and where it stands, for messages.
+LocatedRow = tuple[str, Row]  #: A location (file and row number) for error messages, and the row.
 
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """Rows to train on."""
+    """An opened source of training rows."""
 
-    identity: str
-    rows: Callable[[], Iterator[LocatedRow]]  #: Reads them; may be called again.
-    is_dataset: bool = True  #: Whether they have all columns of a config of the schema.
-    #: What the dataset says of its making (``dataset``, ``prm``), for the model card.
+    identity: str  #: Digest of the content, or name and commit on the Hub.
+    rows: Callable[[], Iterator[LocatedRow]]  #: Reads all rows. It may be called several times.
+    is_dataset: bool = True  #: Whether the rows have all columns of a config of the schema.
+    #: Origin of the rows for the model card: the ``dataset``, and the ``prm`` that scored it.
     provenance: Mapping[str, str] = field(default_factory=dict)
 
 
 def open_source(
     data: Path, columns: Sequence[str], config: str = "", optional_columns: Sequence[str] = ()
 ) -> RowSource:
-    """Find the rows that ``data`` names.
+    """Open the rows in ``data``.
 
-    That is a JSONL or parquet file, ``org/name[@revision]`` on the Hub, or the ``config`` of a
-    sealed dataset, if one has such rows. A row needs ``columns``; of it ``more`` is read as well.
+    Args:
+        data: A JSONL or parquet file, ``org/name[@revision]`` on the Hub, or a sealed dataset.
+        columns: The columns that rows need.
+        config: The config of a sealed dataset that contains such rows. Empty if no config does.
+        optional_columns: Further columns to read from a sealed dataset.
 
     Raises:
-        InputError: if there are none.
-        SchemaError: if the dataset is not sealed, or its rows were changed since.
-        Unavailable: if the Hub cannot be reached, or refuses.
+        InputError: if ``data`` does not contain such rows.
+        SchemaError: if the dataset is not sealed, or its rows were changed later.
+        UnavailableError: if the Hub cannot be reached, or refuses access.
     """
     if config and data.is_dir():
         return _open_sealed(data, config, [*columns, *optional_columns])
     if data.is_file() and data.suffix in (".jsonl", ".json", ".parquet"):
-        return RowSource("sha256:" + file_sha256(data), lambda: _file_rows(data), is_dataset=False)
-    on_hub = HubSource.parse(f"{data}:{config}" if config else str(data), {})
-    if not data.exists() and on_hub is not None:
-        return _open_hub_dataset(on_hub, bool(config))
-    sealed = f"a sealed dataset with {config}, " if config else ""
-    export = f" `fsdpo-data export {data} --to trl-sft` makes one." if data.is_dir() else ""
+        identity = "sha256:" + file_sha256(data)
+        return RowSource(identity, lambda: _file_rows(data), is_dataset=False)
+    hub_source = HubSource.parse(f"{data}:{config}" if config else str(data), {})
+    if not data.exists() and hub_source is not None:
+        return _open_hub_dataset(hub_source, is_dataset=bool(config))
+    sealed_text = f"a sealed dataset with {config}, " if config else ""
+    export_text = f" `fsdpo-data export {data} --to trl-sft` makes one." if data.is_dir() else ""
     raise InputError(
-        f"expected {sealed}a .jsonl or .parquet file with the columns {', '.join(columns)}, "
-        f"or org/name of a dataset on the Hub.{export}",
+        f"expected {sealed_text}a .jsonl or .parquet file with the columns {', '.join(columns)}, "
+        f"or org/name of a dataset on the Hub.{export_text}",
         field="data",
         value=str(data),
     )
@@ -63,38 +67,43 @@ def _open_sealed(root: Path, config: str, columns: Sequence[str]) -> RowSource:
     files = manifest.config_files(config)
     if not files:
         raise InputError(
-            f"has no {config}. Score and pair it first: fsdpo-data score {root} --prm PATH --out "
-            "SCORED, then fsdpo-data pair SCORED --out NEW.",
+            f"the dataset has no {config}. Score and pair it first: fsdpo-data score {root} "
+            "--prm PATH --out SCORED, then fsdpo-data pair SCORED --out NEW.",
             field="data",
             value=str(root),
         )
-    # They are all that is read, so a copy without the rest will do.
+    # Only these files are read, so a copy of the dataset without the other files is enough.
     check_files(root, files)
-    said = {"dataset": manifest.digest}
+    provenance = {"dataset": manifest.digest}
     if manifest.spec.score:
         prm = manifest.spec.score.prm
-        said["prm"] = f"{prm.name}@{prm.revision}"
+        provenance["prm"] = f"{prm.name}@{prm.revision}"
     shards = manifest.config_paths(root, config)
-    return RowSource(manifest.digest, lambda: _shard_rows(shards, columns), provenance=said)
+    return RowSource(manifest.digest, lambda: _shard_rows(shards, columns), provenance=provenance)
 
 
 def _shard_rows(files: Sequence[Path], columns: Sequence[str]) -> Iterator[LocatedRow]:
     for file in files:
         rows = pl.read_parquet(file, columns=list(columns), glob=False)
-        for number, row in enumerate(rows.iter_rows(named=True), 1):
-            yield f"{file}, row {number}", row
+        for row_number, row in enumerate(rows.iter_rows(named=True), 1):
+            yield f"{file}, row {row_number}", row
 
 
 def _file_rows(file: Path) -> Iterator[LocatedRow]:
     for record in read_records(file):
-        place = f"{file}, row {record.row_number}"
+        location = f"{file}, row {record.row_number}"
         if record.error:
-            raise InputError(f"{place}: {record.error}. Mend the row, or leave it out.")
-        yield place, record.fields
+            raise InputError(f"{location}: {record.error}. Correct the row, or leave it out.")
+        yield location, record.fields
 
 
-def _open_hub_dataset(source: HubSource, dataset: bool) -> RowSource:
+def _open_hub_dataset(source: HubSource, *, is_dataset: bool) -> RowSource:
     commit, ((label, records),) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
-    placed = [(f"{label}, row {each.row_number}", each.fields) for each in records]
-    return RowSource(identity, lambda: iter(placed), dataset, {"dataset": identity})
+    rows = [(f"{label}, row {record.row_number}", record.fields) for record in records]
+    return RowSource(
+        identity=identity,
+        rows=lambda: iter(rows),
+        is_dataset=is_dataset,
+        provenance={"dataset": identity},
+    )

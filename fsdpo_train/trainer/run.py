@@ -1,4 +1,4 @@
-"""A run from its start to its card; the cards themselves are in ``fsdpo_cards``."""
+"""Start and end of a training run, with its report and its model card."""
 
 import dataclasses
 import os
@@ -24,29 +24,31 @@ from fsdpo_train.trainer.row_source import RowSource
 from fsdpo_train.trainer.run_directory import is_main_process, lock_run_directory
 from fsdpo_train.trainer.trainer import save_merged
 
-ReportT = TypeVar("Kind", bound="TrainingReport")
+ReportT = TypeVar("ReportT", bound="TrainingReport")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingReport:
-    """What a run did."""
+    """The results that every training run has."""
 
-    out: Path
-    steps: int  #: Optimizer steps, those before a resume included.
+    out: Path  #: Directory of the trained model.
+    steps: int  #: Optimizer steps, including the steps before a resume.
     loss: float  #: Mean loss over the last logging window.
 
 
 @contextmanager
 def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, str]]:
-    """Begin a run on ``source``: hold its directory and seed it; yield what decides its weights.
+    """Lock the directory of a run and set the seed; yield everything that determines the weights.
 
     Raises:
-        InputError: if there is no such model, or the directory is not free; see :func:`lock_run_directory`.
-        Unavailable: if the model's Hub cannot be reached, or a package is not installed.
+        InputError: if the model does not exist, or the directory is not free; see
+            :func:`lock_run_directory`.
+        UnavailableError: if the Hub cannot be reached, or a package is not installed.
     """
     identity = {**config.identity(), "data": source.identity}
     if config.model is not None:
-        ref = resolve_weights(config.model).ref  # by content: a path says nothing elsewhere
+        # The content identifies the model, because a path means nothing on another machine.
+        ref = resolve_weights(config.model).ref
         identity["model"] = f"{ref.name}@{ref.revision}"
     with lock_run_directory(config, identity):
         transformers.set_seed(config.seed)
@@ -57,53 +59,76 @@ def finish_run(
     report_class: type[ReportT],
     trainer: Any,
     config: TrainConfig,
-    identity: Mapping[str, str],
-    **found: Any,
+    card_options: Mapping[str, str],
+    **report_fields: Any,
 ) -> ReportT:
-    """Write the model of a finished run and its card, and return its report.
+    """Write the model of a finished run and its card, and return the report.
 
-    ``identity`` is what decided the weights, and what else is worth telling; ``found`` has the
-    fields of ``kind`` alone.
+    Args:
+        report_class: Class of the report.
+        trainer: The trainer after training.
+        config: The options of the run.
+        card_options: The identity of the run and the provenance of its data, for the card.
+        **report_fields: The fields that ``report_class`` adds to :class:`TrainingReport`.
 
     Raises:
         StoreError: if a file cannot be written.
     """
     save_merged(trainer, config)
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    last = losses[-1] if losses else float("nan")
-    report = report_class(out=config.out, steps=trainer.state.global_step, loss=last, **found)
+    report = report_class(
+        out=config.out,
+        steps=trainer.state.global_step,
+        loss=losses[-1] if losses else float("nan"),
+        **report_fields,
+    )
     if is_main_process():
-        _write_card(config, identity, report)
+        _write_card(config, card_options, report)
     return report
 
 
-def _write_card(config: TrainConfig, identity: Mapping[str, str], report: TrainingReport) -> None:
-    sealed, on_hub = (config.data / MANIFEST_FILE).exists(), not config.data.exists()
-    name, _, revision = identity.get("model", "").rpartition("@")
-    world, local = (int(os.environ.get(each, "1")) for each in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-    versions = {each: version(each) for each in ("torch", "transformers")}
-    changed = {
-        each.name: value
-        for each in dataclasses.fields(config)
-        if each.name not in NON_IDENTITY_OPTIONS | {"data", "model"}
-        and (value := getattr(config, each.name)) != each.default
+def _write_card(
+    config: TrainConfig, card_options: Mapping[str, str], report: TrainingReport
+) -> None:
+    """Write the model card to ``README.md``."""
+    is_sealed = (config.data / MANIFEST_FILE).exists()
+    is_on_hub = not config.data.exists()
+    model_name, _, revision = card_options.get("model", "").rpartition("@")
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    versions = {
+        "fsdpo": fsdpo_data.__version__,
+        "torch": version("torch"),
+        "transformers": version("transformers"),
     }
     run = TrainingRun(
         stage=config.stage,
         name=config.out.resolve().name,
-        model=pinned_name({"name": name, "revision": revision}),
-        # Folders above are this machine's business.
-        data=identity["data"] if on_hub else config.data.resolve().name,
+        model=pinned_name({"name": model_name, "revision": revision}),
+        # The parent folders of a file stay private.
+        data=card_options["data"] if is_on_hub else config.data.resolve().name,
         report=vars(report),
-        options={**_without_folders(identity), "fsdpo": fsdpo_data.__version__, **versions},
-        changed=_without_folders(changed),
-        manifest=read_manifest(config.data).to_dict() if sealed else None,
-        processes=(world, local),
+        options={**_without_folders(card_options), **versions},
+        changed=_without_folders(_changed_options(config)),
+        manifest=read_manifest(config.data).to_dict() if is_sealed else None,
+        processes=(world_size, local_world_size),
     )
     write_text(config.out / "README.md", model_card(run))
 
 
+def _changed_options(config: TrainConfig) -> dict[str, Any]:
+    """Return the options that differ from their defaults and determine the weights."""
+    excluded = NON_IDENTITY_OPTIONS | {"data", "model"}
+    return {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(config)
+        if field.name not in excluded and getattr(config, field.name) != field.default
+    }
+
+
 def _without_folders(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with the names of files in place of their paths."""
-    paths = ("from_config", "deepspeed")
-    return {key: Path(value).name if key in paths else value for key, value in options.items()}
+    """Return the options with file names in place of paths."""
+    path_options = ("from_config", "deepspeed")
+    return {
+        key: Path(value).name if key in path_options else value for key, value in options.items()
+    }
