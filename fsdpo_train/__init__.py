@@ -4,8 +4,8 @@
 
     report = train_dpo(DpoConfig(data="runs/pairs", model="tiny", out="runs/full-step"))
 
-Each stage is a config, frozen and checked, and a function from it to a report. What a run has to
-say before it ends goes to the logger ``fsdpo_train``; nothing is printed.
+Each stage has a config class, which is frozen and checks its fields, and a function that takes a
+config and returns a report. Progress messages go to the logger ``fsdpo_train``; nothing is printed.
 """
 
 from importlib import import_module
@@ -32,18 +32,20 @@ __all__ = [
     "train_sft",
 ]
 
-#: Packages of the extra ``train``.
+#: Packages of the extra ``train`` that every stage imports.
 _REQUIRED_PACKAGES = ("torch", "transformers", "accelerate", "safetensors", "tokenizers")
-#: The rooms of the stages, which load torch: only when a run starts.
+#: Packages of the stages. They load torch, so they are imported at the first use.
 _STAGE_PACKAGES = {"dpo": "preference", "prm": "prm", "sft": "sft"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if missing := [each for each in _REQUIRED_PACKAGES if find_spec(each) is None]:
+    missing = [package for package in _REQUIRED_PACKAGES if find_spec(package) is None]
+    if missing:
         raise UnavailableError(
-            f"training needs {', '.join(missing)}. Install what is missing: {install_command('train')}."
+            f"training needs {', '.join(missing)}. Install the missing packages: "
+            f"{install_command('train')}."
         )
     stage = name.lower().removeprefix("train_").removesuffix("report")
     return getattr(import_module(f"fsdpo_train.{_STAGE_PACKAGES[stage]}.train"), name)

@@ -1,4 +1,4 @@
-"""``python -m fsdpo_train`` is the command line."""
+"""Entry point of ``python -m fsdpo_train``, which is the same as ``fsdpo-train``."""
 
 from fsdpo_train.cli.app import main
 

@@ -195,9 +195,9 @@ class PrmConfig(TrainConfig):
         zeta: Margin ζ between right and wrong steps for the loss ``pqm``, in logits.
         loss_reduction: Reduction over the label positions of a solution: ``sum`` (the paper's) or
             ``mean``.
-        label_positions: Tokens with a loss: the last token of each ``step`` (the paper's), or every
-            ``token`` of the step, as for the verifiers of Cobbe et al. (2021). In both cases, a
-            trained PRM scores a step at its last token.
+        label_positions: Tokens with a loss. ``step``: the last token of each step (the paper's).
+            ``token``: every token of the step, as in Cobbe et al. (2021). In both cases, a trained
+            PRM scores a step at its last token.
         shuffle: ``solutions`` come in random order, as in other trainers. With ``groups``, all
             solutions of a prompt come in one batch, and the prompt is computed once.
         samples: Number of solutions per problem; the first ones are used. 0 uses all solutions.
@@ -239,9 +239,9 @@ class PreferenceSpec(Options):
             is presented as the paper's, with token weights and without the factor β. ``dpo`` and
             ``step-dpo`` need no step rewards.
         beta: Strength β of the pull towards the reference policy.
-        gamma: Inverse temperature γ of the step weights. 0 gives all steps equal weights, and
-            larger values concentrate the weight on the best steps of chosen solutions and on the
-            worst steps of rejected solutions. ``inf`` keeps only the best or worst step.
+        gamma: Inverse temperature γ of the step weights. 0 gives all steps equal weights. Larger
+            values shift weight to the best steps of chosen solutions and the worst steps of
+            rejected solutions. ``inf`` keeps only the best or worst step.
     """
 
     loss: Loss = "full-step"

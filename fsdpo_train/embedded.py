@@ -1,8 +1,8 @@
-"""The recipe of the embedded model: ``python -m fsdpo_train.embedded --out DIR``.
+"""Training recipe of the embedded model: ``python -m fsdpo_train.embedded --out DIR``.
 
-Writes demonstrations of the embedded world, trains a tokenizer on them, fine-tunes a model of
-about a million random weights, measures it on held-out problems and writes the card. Everything
-but the measuring goes through the code of ``fsdpo-train sft``.
+The recipe writes demonstrations of embedded problems, and trains a tokenizer on them. It fine-tunes a
+model with about a million random weights, measures the model on held-out problems, and writes the
+model card. All training runs through the code of ``fsdpo-train sft``.
 """
 
 import json
@@ -30,84 +30,112 @@ from fsdpo_data.problems.embedded.story import WORLD_VERSION
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.train import train_sft
 
-EOS, PAD = "<|endoftext|>", "<|pad|>"
+EOS = "<|endoftext|>"
+PAD = "<|pad|>"
 VOCABULARY_SIZE = 1024
 _RECIPE = read_toml(__file__)
 ARCHITECTURE: dict[str, Any] = _RECIPE["architecture"]
 STAGES: list[dict[str, Any]] = _RECIPE["stages"]
 
-#: Files of a finished model that belong into the package.
-_SHIPPED = (
-    *("config.json", "generation_config.json", "model.safetensors"),
-    *("tokenizer.json", "tokenizer_config.json"),
+#: Files of a finished model that the package contains.
+_SHIPPED_FILES = (
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
 )
 
 
 def make_model(out: Path, seed: int = 0) -> None:
-    """Make the model in ``out``; what it was made from stays in ``out/work``.
+    """Train the embedded model and write it to ``out``. Intermediate files stay in ``out/work``.
 
     Raises:
-        InputError: if ``out`` already holds something.
+        InputError: if ``out`` is not empty.
     """
     if out.exists() and any(out.iterdir()):
-        raise InputError("not empty. Choose a new directory.", field="out", value=str(out))
-    started = time.monotonic()
+        raise InputError(
+            "the directory is not empty. Choose a new directory.", field="out", value=str(out)
+        )
+    start_time = time.monotonic()
     work = out / "work"
     work.mkdir(parents=True)
-    problems = iter(make_problems("train", sum(stage["rows"] for stage in STAGES), seed))
+    _write_demonstrations(work, seed)
+    architecture = work / "architecture"
+    _write_architecture(architecture, _demonstrations_file(work, STAGES[0]))
+    # The first stage starts from random weights, and each later stage from the previous model.
+    start: dict[str, Any] = {"from_config": architecture}
+    for stage in STAGES:
+        stage_out = work / stage["name"]
+        config = SftConfig(
+            data=_demonstrations_file(work, stage),
+            out=stage_out,
+            lr=stage["lr"],
+            seed=seed,
+            **_RECIPE["training"],
+            **start,
+        )
+        train_sft(config)
+        start = {"model": str(stage_out)}
+    for name in _SHIPPED_FILES:
+        shutil.copyfile(work / STAGES[-1]["name"] / name, out / name)
+    minutes = (time.monotonic() - start_time) / 60
+    (out / "README.md").write_text(_render_card(seed, minutes, measure_model(out)))
+
+
+def _demonstrations_file(work: Path, stage: dict[str, Any]) -> Path:
+    return work / f"{stage['name']}.jsonl"
+
+
+def _write_demonstrations(work: Path, seed: int) -> None:
+    """Write the prompt/completion rows of every stage, each row for another problem."""
+    n_problems = sum(stage["rows"] for stage in STAGES)
+    problems = iter(make_problems("train", n_problems, seed))
     rng = random.Random(f"{WORLD_VERSION}/demonstrations/{seed}")
     for stage in STAGES:
-        with (work / f"{stage['name']}.jsonl").open("w") as file:
+        with _demonstrations_file(work, stage).open("w") as file:
             for problem in islice(problems, stage["rows"]):
                 completion = "".join(write_solution(problem, rng, stage["error_rate"]))
                 row = {"prompt": PROMPT.format(question=problem.question), "completion": completion}
                 file.write(json.dumps(row) + "\n")
-    _write_architecture(work / "architecture", work / f"{STAGES[0]['name']}.jsonl")
-    start: dict[str, Any] = {"from_config": work / "architecture"}
-    for stage in STAGES:
-        place = {"data": work / f"{stage['name']}.jsonl", "out": work / stage["name"]}
-        train_sft(SftConfig(lr=stage["lr"], seed=seed, **place, **_RECIPE["training"], **start))
-        start = {"model": str(work / stage["name"])}
-    for name in _SHIPPED:
-        shutil.copyfile(work / STAGES[-1]["name"] / name, out / name)
-    minutes = (time.monotonic() - started) / 60
-    (out / "README.md").write_text(_card(seed, minutes, measure_model(out)))
 
 
 def _write_architecture(folder: Path, data: Path) -> None:
-    """Train the tokenizer on the rows of ``data`` and write it beside the model's config."""
+    """Train the tokenizer on the rows of ``data``, and write it with the config of the model."""
     rows = (json.loads(line) for line in data.open())
     tokenizer = train_tokenizer(row["prompt"] + row["completion"] for row in rows)
     tokenizer.save_pretrained(folder)
-    transformers.Qwen2Config(
+    model_config = transformers.Qwen2Config(
         **ARCHITECTURE,
         vocab_size=len(tokenizer),
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
-    ).save_pretrained(folder)
+    )
+    model_config.save_pretrained(folder)
 
 
 def train_tokenizer(texts: Iterable[str]) -> Any:
-    """Train a byte-level BPE tokenizer: every digit a token, every text spelled back (as NFC).
+    """Train a byte-level BPE tokenizer, in which every digit is a token.
 
-    It is a ``Qwen2Tokenizer``, trained with that class's own splitting: transformers gives a model
-    of type ``qwen2`` this class whatever else the tokenizer's files say.
+    Decoding returns the NFC form of the text. The tokenizer is a ``Qwen2Tokenizer``, and its training
+    uses the pre-tokenizer of this class. transformers loads this class for every model of type
+    ``qwen2`` and ignores the class in the tokenizer files.
     """
     from tokenizers import pre_tokenizers, trainers
 
-    raw = transformers.Qwen2Tokenizer().backend_tokenizer
+    backend = transformers.Qwen2Tokenizer().backend_tokenizer
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY_SIZE,
         special_tokens=[EOS, PAD],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    raw.train_from_iterator(texts, trainer)
-    model = json.loads(raw.to_str())["model"]
+    backend.train_from_iterator(texts, trainer)
+    bpe_model = json.loads(backend.to_str())["model"]
     return transformers.Qwen2Tokenizer(
-        vocab=model["vocab"],
-        merges=[tuple(pair) for pair in model["merges"]],
+        vocab=bpe_model["vocab"],
+        merges=[tuple(pair) for pair in bpe_model["merges"]],
         eos_token=EOS,
         pad_token=PAD,
         model_max_length=ARCHITECTURE["max_position_embeddings"],
@@ -118,50 +146,69 @@ def train_tokenizer(texts: Iterable[str]) -> Any:
 def measure_model(
     folder: Path, greedy_problems: int = 1000, sampled_problems: int = 100, samples: int = 32
 ) -> list[dict[str, float]]:
-    """Measure a model greedily and at temperatures 0.8 and 1.
+    """Measure a model with greedy decoding, and with temperatures 0.8 and 1.
+
+    Args:
+        folder: The model.
+        greedy_problems: Number of problems for greedy decoding.
+        sampled_problems: Number of problems for each other temperature.
+        samples: Samples per problem at these temperatures.
 
     Returns:
-        For each temperature the numbers that the card shows; ``half_width`` is half the 95 %
-        interval of ``accuracy``, in which problems are the independent units.
+        The numbers of the card for each temperature. ``half_width`` is half the width of the 95 %
+        interval of ``accuracy`` over problems.
     """
-    plans = (
-        (0.0, greedy_problems, 1),
-        (0.8, sampled_problems, samples),
-        (1.0, sampled_problems, samples),
-    )
-    return [_measure(folder, *plan) for plan in plans]
+    return [
+        _measure_temperature(folder, temperature=0.0, n_problems=greedy_problems, samples=1),
+        _measure_temperature(folder, temperature=0.8, n_problems=sampled_problems, samples=samples),
+        _measure_temperature(folder, temperature=1.0, n_problems=sampled_problems, samples=samples),
+    ]
 
 
-def _measure(folder: Path, temperature: float, count: int, n: int) -> dict[str, float]:
-    asked: dict[str, Any] = {"template": "problem", "split": "test", "engine": "transformers"}
-    asked |= {"samples": n, "temperature": temperature, "max_tokens": 256, "limit": count}
-    problems = {each.id: each for each in make_problems("test", count)}
+def _measure_temperature(
+    folder: Path, *, temperature: float, n_problems: int, samples: int
+) -> dict[str, float]:
+    """Return the numbers of the card for one temperature."""
+    problems = {problem.id: problem for problem in make_problems("test", n_problems)}
     with TemporaryDirectory() as out:
-        data = build(model=str(folder), out=Path(out) / "data", **asked)
-        rows = data.solutions().select("problem_id", "completions").collect().rows()
-    wrong = [first_wrong_step(problems[key], steps) is not None for key, steps in rows]
-    told, solutions = data.manifest.statistics, count * n
-    low, high = told.accuracy.ci95 or (0.0, 1.0)
+        dataset = build(
+            model=str(folder),
+            out=Path(out) / "data",
+            template="problem",
+            split="test",
+            engine="transformers",
+            samples=samples,
+            temperature=temperature,
+            max_tokens=256,
+            limit=n_problems,
+        )
+        rows = dataset.solutions().select("problem_id", "completions").collect().rows()
+    with_wrong_step = [
+        first_wrong_step(problems[problem_id], steps) is not None for problem_id, steps in rows
+    ]
+    statistics = dataset.manifest.statistics
+    n_solutions = n_problems * samples
+    low, high = statistics.accuracy.ci95 or (0.0, 1.0)
     return {
         "temperature": temperature,
-        "problems": count,
-        "samples": n,
-        "accuracy": told.accuracy.correct / solutions,
+        "problems": n_problems,
+        "samples": samples,
+        "accuracy": statistics.accuracy.correct / n_solutions,
         "half_width": (high - low) / 2,
-        "wrong_steps": sum(wrong) / solutions,
-        "distinct": told.unique_solutions / solutions,
-        "mixed": told.mixed_problems / count,
-        "seconds": data.manifest.cost.seconds,
+        "wrong_steps": sum(with_wrong_step) / n_solutions,
+        "distinct": statistics.unique_solutions / n_solutions,
+        "mixed": statistics.mixed_problems / n_problems,
+        "seconds": dataset.manifest.cost.seconds,
     }
 
 
-def _card(seed: int, minutes: float, measured: list[dict[str, float]]) -> str:
+def _render_card(seed: int, minutes: float, measurements: list[dict[str, float]]) -> str:
     return render(
         Path(__file__).with_suffix(".md"),
         world=WORLD_VERSION,
         prompt=PROMPT.encode("unicode_escape").decode(),
         eos=EOS,
-        measured=measured,
+        measurements=measurements,
         seed=seed,
         minutes=minutes,
         threads=torch.get_num_threads(),
@@ -172,10 +219,12 @@ def _card(seed: int, minutes: float, measured: list[dict[str, float]]) -> str:
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="New directory of the model.")],
-    seed: Annotated[int, typer.Option(help="Of problems, demonstrations and weights.")] = 0,
+    out: Annotated[Path, typer.Option(help="New directory for the model.")],
+    seed: Annotated[
+        int, typer.Option(help="Random seed of problems, demonstrations and weights.")
+    ] = 0,
 ) -> None:
-    """Make the embedded model."""
+    """Train the embedded model."""
     make_model(out, seed)
 
 

@@ -1,4 +1,4 @@
-"""``fsdpo-train``: the training stages. Each command is a call of the package's public face."""
+"""The ``fsdpo-train`` command line. Each command calls one function of the package's API."""
 
 import logging
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ app = new_app("fsdpo-train", "Train on step-annotated data.")
 
 @command(app, SftConfig, examples=_EXAMPLES["sft"], launch=TRAIN_SCRIPTS)
 def sft(config: SftConfig) -> None:
-    """Fine-tune."""
+    """Fine-tune a model on prompt/completion rows."""
     report = fsdpo_train.train_sft(config)
     _print_line(
         f"{report.out}: {report.rows} rows, {report.steps} steps, final loss {report.loss:.4f}"
@@ -38,8 +38,8 @@ def prm(config: PrmConfig) -> None:
         low, high = report.auc_ci95
         _print_line(
             f"warning: auc {report.held_out['auc']:.3f} [{low:.3f}, {high:.3f}] on held-out "
-            "problems: it tells right steps from wrong ones no better than chance. Train longer, "
-            "or on more problems, before its rewards are used."
+            "problems: the model separates right from wrong steps no better than chance. Train "
+            "longer, or on more problems, before you use its rewards."
         )
 
 
@@ -48,7 +48,7 @@ def dpo(config: DpoConfig) -> None:
     """Train a policy on preference pairs."""
     report = fsdpo_train.train_dpo(config)
     _print_line(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
-    _print_line(f"over the last steps: {_format_metrics(report.metrics)}")
+    _print_line(f"over the last logging window: {_format_metrics(report.metrics)}")
 
 
 def _format_metrics(values: Mapping[str, float]) -> str:
@@ -56,13 +56,13 @@ def _format_metrics(values: Mapping[str, float]) -> str:
 
 
 def _print_line(line: str) -> None:
-    """Print a line; one process of a distributed run does."""
+    """Print a line in the main process of a distributed run."""
     if is_main_process():
         typer.echo(line)
 
 
 def main() -> None:
-    """Run ``fsdpo-train``; what the stages have to say before they end is shown."""
-    said = logging.getLogger(fsdpo_train.__name__)
-    said.setLevel(logging.INFO if is_main_process() else logging.WARNING)
+    """Run ``fsdpo-train``, and show the messages of the stages in the main process."""
+    logger = logging.getLogger(fsdpo_train.__name__)
+    logger.setLevel(logging.INFO if is_main_process() else logging.WARNING)
     run_app(app)

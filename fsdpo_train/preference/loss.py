@@ -7,8 +7,8 @@ All losses share one gradient (section 3.2 of the paper):
 
 .. math:: ∇L = −β · E[ σ(r̂_l − r̂_w) · ( Σ_t w_t ∇log π_t(y_w) − Σ_t w_t ∇log π_t(y_l) ) ]
 
-The implicit reward is r̂ = β Σ_t log(π_t / π_ref,t), over all tokens of a solution. r̂ uses no
-weights, and its gradient is not taken. The losses differ in the token weights w:
+Here, r̂ = β Σ_t log(π_t / π_ref,t) is the implicit reward over all tokens of a solution, without
+weights and without gradient. The losses differ in the token weights w:
 
 =====================  ==========================================================================
 ``dpo``                w = 1. This is the gradient of −log σ(r̂_w − r̂_l) (Rafailov et al. 2023).

@@ -106,7 +106,7 @@ class ReferenceStore:
 
         Raises:
             StoreError: if a file was changed.
-            RunMismatchError: if the store is not empty, and has none of the prompts.
+            RunMismatchError: if the store is not empty, but does not contain any of the prompts.
         """
         solutions = {key.solution for key in keys}
         logprobs: dict[str, np.ndarray] = {}

@@ -239,15 +239,14 @@ def _encode_rows(
 
 def _draw_held_out_problems(problems: set[str], fraction: float, seed: int) -> set[str]:
     """Draw a fraction of the problems by a hash of their ids: at least one, but never all."""
-
-    def problem_hash(problem: str) -> bytes:
-        return sha256(f"{seed}/{problem}".encode()).digest()
-
     if not fraction or len(problems) < 2:
         return set()
     count = round(fraction * len(problems))
     count = max(1, min(count, len(problems) - 1))
-    return set(sorted(problems, key=problem_hash)[:count])
+    hashed_order = sorted(
+        problems, key=lambda problem: sha256(f"{seed}/{problem}".encode()).digest()
+    )
+    return set(hashed_order[:count])
 
 
 def class_weights(rows: Iterable[Row]) -> tuple[float, float]:

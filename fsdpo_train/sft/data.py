@@ -31,8 +31,8 @@ def encode_rows(
 ) -> SftData:
     """Tokenise rows, and drop rows that are too long or unusable.
 
-    The token ids equal those of PRM and preference training, and those that a model generates after
-    the prompt.
+    SFT, PRM training and preference training use the same token ids. A model generates the same ids
+    after the prompt.
 
     Raises:
         InputError: if there are no rows, or no row has a required column.

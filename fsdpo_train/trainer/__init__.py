@@ -1,1 +1,1 @@
-"""What the stages share: the Hugging Face trainer and its directory."""
+"""Code that all stages share: trainer, batching, models, checkpoints and run directories."""

@@ -186,9 +186,9 @@ def model_inputs(batch: TensorBatch, share_prompt: bool) -> tuple[TensorBatch, T
 def completion_inputs(batch: TensorBatch, share_prompt: bool) -> TensorBatch:
     """Return the inputs of a model that returns the log-probabilities of completion tokens.
 
-    These are the :func:`model_inputs`, and two tensors over all completion tokens of the batch:
-    ``target_N`` are the token ids, and ``source_N`` are the positions whose hidden states predict
-    the tokens.
+    These are the :func:`model_inputs`, and two tensors over all completion tokens of the batch.
+    ``target_N`` contains the token ids. ``source_N`` contains the positions whose hidden states
+    predict these tokens.
     """
     inputs, position_BT = model_inputs(batch, share_prompt)
     completion_BT = batch["completion_mask"]

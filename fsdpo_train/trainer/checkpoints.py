@@ -90,11 +90,11 @@ def latest_complete_checkpoint(folder: Path) -> Path | None:
 
 def _newest_first(folder: Path) -> list[Path]:
     """Return all checkpoints, complete or not, by decreasing step."""
+    return sorted(folder.glob("checkpoint-*"), key=_checkpoint_step, reverse=True)
 
-    def step(checkpoint: Path) -> int:
-        return int(checkpoint.name.rpartition("-")[2])
 
-    return sorted(folder.glob("checkpoint-*"), key=step, reverse=True)
+def _checkpoint_step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def _is_complete(checkpoint: Path) -> bool:

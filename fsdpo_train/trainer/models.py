@@ -36,7 +36,7 @@ def load_model(
     tokenizer, model = checkpoints.load_checkpoint(
         auto_class,
         resolve_weights(str(config.model)),
-        dtype=config.weights_dtype,  # whatever the precision in the file
+        dtype=config.weights_dtype,  # independent of the precision in the file
         expected="config.json, tokenizer files and safetensors weights",
         configure=configure,
         **load_options,
@@ -76,7 +76,7 @@ def disable_dropout(model: Any) -> Any:
 
 
 def check_tokenizer(tokenizer: Any, model: Any) -> None:
-    """Check that a tokenizer fits the model, and give it a padding token if it has none.
+    """Check that a tokenizer fits the model, and add a padding token if it is missing.
 
     Raises:
         InputError: if the tokenizer has no end-of-sequence token, or more tokens than the model

@@ -117,7 +117,7 @@ def test_with_no_whole_checkpoint_training_begins_anew_and_says_so(
     assert weights(out) == weights(folder / "whole")
 
 
-@pytest.mark.parametrize("at", ["_sync", "write_atomic", "publish"])
+@pytest.mark.parametrize("at", ["_sync", "write_atomic", "rename_durably"])
 def test_killed_while_a_checkpoint_is_written_nothing_of_it_is_seen(
     at: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
