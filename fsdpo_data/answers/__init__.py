@@ -1,24 +1,27 @@
-"""The Grader seam: golds with responses in, verdicts out. Never raises on model text."""
+"""The interface of graders: golds and responses in, verdicts out.
+
+A grader never raises an exception on the text of a model.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from fsdpo_data.core.entities import Outcome
 
-#: A gold answer, a response to it and, where it is known, why the response ended.
+#: A gold answer, a response to its problem and, if known, the finish reason of the response.
 GraderInput: TypeAlias = tuple[str, str] | tuple[str, str, str]
 
 
 class Verdict(NamedTuple):
-    """What a grader says about one response, and why.
+    """The result of grading one response, with the rule that decided.
 
     Attributes:
-        status: ``incorrect`` and ``no_answer`` are the model's failures; ``gold_unparsed`` and
-            ``timed_out`` are not, and never become a label.
+        status: The outcome. ``incorrect`` and ``no_answer`` are failures of the model.
+            ``gold_unparsed`` and ``timed_out`` are failures of the grader and never become labels.
         answer: The answer as extracted from the response, or None.
-        rule: The extraction and comparison rule that decided, e.g. ``boxed/number``.
-        gold_form: Normal form of the gold.
-        answer_form: Normal form of the answer.
+        rule: The rules of extraction and comparison that decided, e.g. ``boxed/number``.
+        gold_form: The normal form of the gold answer.
+        answer_form: The normal form of the extracted answer.
     """
 
     status: Outcome
@@ -29,10 +32,14 @@ class Verdict(NamedTuple):
 
 
 class Grader(Protocol):
-    """Judges responses against golds; says whose fault a failure is."""
+    """A component that compares the answers of responses with gold answers."""
 
+    #: The full name of the grader for manifests, e.g. ``math@2``.
     version: str
 
     def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
-        """Grade responses, in order; one that was cut off states no more than it marks."""
+        """Grade responses and return their verdicts in the same order.
+
+        In a response with the finish reason ``length``, only a marked answer counts.
+        """
         ...

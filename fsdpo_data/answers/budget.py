@@ -1,22 +1,26 @@
-"""Bounds on what comparing two answers may cost."""
+"""Limits on the cost of one comparison of two answers."""
 
 
 class BudgetExceededError(ArithmeticError):
-    """Comparing took more operations than are granted."""
+    """The comparison needs more operations than its budget allows."""
 
 
 class NumberTooLargeError(ArithmeticError):
-    """A number is too large to be written out or calculated with."""
+    """The number is too large to write out or to calculate with."""
 
 
 class Budget:
-    """Counts operations; the count, not the clock, decides, so verdicts are reproducible.
+    """A counter of the operations that one comparison may still use.
+
+    Verdicts are reproducible, because the count limits a comparison and not the clock.
 
     Args:
-        operations: How many are granted.
+        operations: The number of operations that the comparison may use.
 
     Attributes:
-        decided_by: The tier that said the last word, where that is not the count's: ``symbolic``.
+        left: The number of operations that remain.
+        decided_by: The comparison method that decided, ``symbolic`` or empty. The caller reports
+            an empty value as its own method.
     """
 
     __slots__ = ("decided_by", "left")
@@ -26,7 +30,11 @@ class Budget:
         self.decided_by = ""
 
     def spend(self, operations: int) -> None:
-        """Count ``operations``, or raise BudgetExceededError if none are left."""
+        """Subtract ``operations`` from the budget.
+
+        Raises:
+            BudgetExceededError: The budget has fewer operations left.
+        """
         self.left -= operations
         if self.left < 0:
             raise BudgetExceededError("too many operations")

@@ -1,4 +1,4 @@
-"""The grader: extract, read both sides, compare; one verdict per pair."""
+"""The rule-based math grader: extract the answer, parse both sides, compare them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -22,81 +22,101 @@ from fsdpo_data.answers.parsing.clean import clean
 from fsdpo_data.answers.parsing.prose import plain_text
 from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 
-#: What the grader is called in manifests. A change of what is right changes the number; math@1
-#: overlooked a factor of 100 before a sign of percent, and took the last number of a text cut off.
+#: The name of the grader in manifests. The number rises with every change of verdicts. math@1
+#: ignored a factor of 100 before a percent sign, and took the last number of a truncated response.
 GRADER_NAME = "math@2"
-#: Longest gold, in words, that is looked for.
-MAX_WORDS = 6
+#: Maximum words of a gold answer that is searched for in a sentence.
+MAX_GOLD_WORDS = 6
 _PATTERNS = load_phrases("grader")
 _REASON = _PATTERNS["reason"]
 _WORD = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
 _CONNECTIVES = word_set("so therefore thus hence then and finally clearly consequently overall")
 _ARTICLES = word_set("the a an")
-_DOUBT = word_set(
+#: A sentence with one of these words does not state an answer: it denies, hedges or compares.
+_DOUBT_WORDS = word_set(
     """not no nor neither or either maybe might could perhaps but cannot unless if less fewer
     lower smaller slower shorter worse whether lost lose loses failed fails fail wrong incorrect
     false excluded rejected eliminated except"""
 )
-#: Words after which the end of a sentence is its answer.
-_BEFORE = word_set("is are was were be been in on during called named chose picked becomes")
+#: Words that introduce an answer at the end of a sentence.
+_INTRODUCING_WORDS = word_set(
+    "is are was were be been in on during called named chose picked becomes"
+)
 
-#: What a sentence may say in more than a value: lists, relations, sets.
+#: Types of gold answers with several parts, which a response may spread over a sentence.
 _COMPOUND_TYPES = (ValueList, tree.Relation, tree.SetMembership, tree.Connective, tree.SetBuilder)
-_UNIT_LENGTH = 60  #: Characters after a number in which its unit is named.
+_MAX_UNIT_CHARS = 60  #: Characters after a number in which its unit is searched.
 
-#: A gold answer, read once and then graded against as often as there are responses.
+#: A parsed gold answer. Parse it once to grade many responses.
 ParsedGold: TypeAlias = ParsedAnswer
 
 
 def read_gold(text: str) -> ParsedGold:
-    """Read a gold answer, for ``grade``; an empty one gives ``gold_unparsed`` verdicts."""
+    """Parse a gold answer for :func:`grade_response`.
+
+    Grading against an empty gold answer gives ``gold_unparsed`` verdicts.
+    """
     return read_answer(text)
 
 
 def grade_response(
-    gold: ParsedGold, response: str, tolerance: float | None = None, is_truncated: bool = False
+    gold: ParsedGold, response: str, tolerance: float | None = None, *, is_truncated: bool = False
 ) -> Verdict:
-    """Judge one response; never raises on text.
+    """Grade one response; never raises an exception on its text.
 
-    One that was ``cut_off`` at its length has the answer that it marks, in a box or by its words,
-    and no other: whatever stands last in it is not what it would have concluded.
+    Args:
+        gold: The parsed gold answer.
+        response: The text of the response.
+        tolerance: See :func:`compare_answers`.
+        is_truncated: Whether the response stopped at its length limit. In such a response, only
+            an answer in a box or after an announcement counts. Its last number may be an
+            intermediate result.
     """
     if not gold.text.strip():
         return Verdict("gold_unparsed", None, "empty-gold")
-    found = extract_answer(response)
+    extracted = extract_answer(response)
     if "<" in response and "<think>" in response and "</think>" not in response:
-        # A thought that never ends was cut off, whatever the sampler says, unless it ends on a box.
-        is_truncated = is_truncated or not (
-            found.rule == "boxed" and response.rstrip(" $.\n]*)")[-1:] == "}"
-        )
-        found = found._replace(rule="none") if is_truncated else found
-    if is_truncated and found.marked_answer is None:
+        # Unclosed thinking means truncation, whatever the sampler reports, unless it ends on a box.
+        ends_on_box = extracted.rule == "boxed" and response.rstrip(" $.\n]*)")[-1:] == "}"
+        is_truncated = is_truncated or not ends_on_box
+        extracted = extracted._replace(rule="none") if is_truncated else extracted
+    if is_truncated and extracted.marked_answer is None:
         return Verdict("no_answer", None, "cut-off")
-    if found.answer is None:
-        return Verdict("no_answer", None, found.rule)
-    verdict = compare_answers(gold, found.answer, tolerance)
-    if verdict.status == "correct" and found.rule in ("last-number", "last-maths"):
-        number = _with_unit(gold, found.answer, found.sentence)
+    if extracted.answer is None:
+        return Verdict("no_answer", None, extracted.rule)
+    verdict = compare_answers(gold, extracted.answer, tolerance)
+    if verdict.status == "correct" and extracted.rule in ("last-number", "last-maths"):
+        number = _with_unit(gold, extracted.answer, extracted.sentence)
         verdict = compare_answers(gold, number, tolerance)
-    for meant in (
-        _alternative_readings(gold, found, response) if verdict.status == "incorrect" else ()
+    if verdict.status == "incorrect":
+        verdict = _compare_alternatives(gold, extracted, response, tolerance, verdict=verdict)
+    if (
+        verdict.status == "incorrect"
+        and extracted.sentence
+        and _states_gold(gold, extracted.sentence)
     ):
-        other = verdict if meant == found.answer else compare_answers(gold, meant, tolerance)
-        if other.status != "incorrect":
-            verdict = other
-            break
-    if verdict.status == "incorrect" and found.sentence and _states(gold, found.sentence):
-        rule = f"{found.rule}/sentence"
-        return Verdict("correct", found.answer, rule, verdict.gold_form, found.sentence)
-    rule = f"{found.rule}/{verdict.rule}"
-    return Verdict(verdict.status, found.answer, rule, verdict.gold_form, verdict.answer_form)
+        return Verdict(
+            status="correct",
+            answer=extracted.answer,
+            rule=f"{extracted.rule}/sentence",
+            gold_form=verdict.gold_form,
+            answer_form=extracted.sentence,
+        )
+    return Verdict(
+        status=verdict.status,
+        answer=extracted.answer,
+        rule=f"{extracted.rule}/{verdict.rule}",
+        gold_form=verdict.gold_form,
+        answer_form=verdict.answer_form,
+    )
 
 
 class MathGrader:
-    """Grades mathematical answers; see ``fsdpo_data.answers`` for the seam it fills.
+    """A grader of mathematical answers.
 
     Args:
-        tolerance: None for strict grading; see :func:`~.equal.compare_answers`.
+        tolerance: The relative tolerance for numbers, or None for strict grading. See
+            :func:`~fsdpo_data.answers.comparison.equivalence.compare_answers`.
     """
 
     def __init__(self, tolerance: float | None = None) -> None:
@@ -106,84 +126,112 @@ class MathGrader:
         )
 
     def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
-        """Grade responses, in order; each gold is read once."""
+        """Grade responses and return their verdicts in the same order."""
         golds = {text: read_gold(text) for text in {item[0] for item in items}}
         return [
-            grade_response(golds[gold], response, self._tolerance, is_truncated=ended == ["length"])
-            for gold, response, *ended in items
+            grade_response(
+                golds[gold], response, self._tolerance, is_truncated=finish_reason == ["length"]
+            )
+            for gold, response, *finish_reason in items
         ]
 
 
+def _compare_alternatives(
+    gold: ParsedAnswer,
+    extracted: ExtractedAnswer,
+    response: str,
+    tolerance: float | None,
+    *,
+    verdict: Verdict,
+) -> Verdict:
+    """Return the first verdict on an alternative reading that is not ``incorrect``.
+
+    Returns ``verdict``, the verdict on the answer itself, if all readings are incorrect.
+    """
+    for reading in _alternative_readings(gold, extracted, response):
+        if reading == extracted.answer:
+            continue
+        alternative = compare_answers(gold, reading, tolerance)
+        if alternative.status != "incorrect":
+            return alternative
+    return verdict
+
+
 def _with_unit(gold: ParsedAnswer, number: str, sentence: str) -> str:
-    """Return the last number of a sentence with its unit, where the gold has one to disagree."""
+    """Return the last number of a sentence together with its unit, if the gold has a unit."""
     if not (isinstance(gold.value, Quantity) and gold.value.unit.dims):
         return number
-    after = sentence.rpartition(number)[2][:_UNIT_LENGTH] if number in sentence else ""
-    measured = _PATTERNS["unit"].match(clean("0" + after.lstrip(" $*\\)")))
-    unit = find_unit(measured["word"]) if measured else None
-    if not (measured and unit and unit.dims):
+    text_after = sentence.rpartition(number)[2][:_MAX_UNIT_CHARS] if number in sentence else ""
+    match = _PATTERNS["unit"].match(clean("0" + text_after.lstrip(" $*\\)")))
+    unit = find_unit(match["word"]) if match else None
+    if not (match and unit and unit.dims):
         return number
-    rate = any(power < 0 for _, power in gold.value.unit.dims)
-    return f"{number} {measured['unit']}{measured['rate'] or '' if rate else ''}"
+    is_rate = any(power < 0 for _, power in gold.value.unit.dims)
+    rate = (match["rate"] or "") if is_rate else ""
+    return f"{number} {match['unit']}{rate}"
 
 
 def _alternative_readings(
-    gold: ParsedAnswer, found: ExtractedAnswer, response: str
+    gold: ParsedAnswer, extracted: ExtractedAnswer, response: str
 ) -> Iterator[str]:
-    """Yield what an answer may mean that is not the gold as it stands."""
-    answer = found.answer or ""
-    worded = not found.rule.startswith("boxed") and is_words(answer)
-    if worded and (value := found.statement_value) is not None:
+    """Yield other answers that the response may mean, depending on the type of the gold."""
+    answer = extracted.answer or ""
+    is_unboxed_prose = not extracted.rule.startswith("boxed") and is_words(answer)
+    if is_unboxed_prose and (value := extracted.statement_value) is not None:
         yield _with_unit(gold, value, answer)
-    if found.rule == "last-number":
-        yield _with_unit(gold, answer, found.sentence)
+    if extracted.rule == "last-number":
+        yield _with_unit(gold, answer, extracted.sentence)
     if isinstance(gold.value, Words) and (
         word := unmarked.opening_yes_or_no(strip_next_problem(response))
     ):
         yield word
     if isinstance(gold.value, _COMPOUND_TYPES):
-        yield unmarked.clause_values(found.sentence or answer) or answer
-        yield unmarked.concluding_clause(found.sentence or answer) or answer
-        yield unmarked.closing_cases(strip_next_problem(response), found.sentence) or answer
-        if not found.rule.startswith("boxed"):
+        yield unmarked.clause_values(extracted.sentence or answer) or answer
+        yield unmarked.concluding_clause(extracted.sentence or answer) or answer
+        yield unmarked.closing_cases(strip_next_problem(response), extracted.sentence) or answer
+        if not extracted.rule.startswith("boxed"):
             yield closing_equations(strip_next_problem(response)) or answer
     if response.rstrip(" *$\n").endswith(f"{answer}!"):
         yield f"{answer}!"  # "So there are 26!" may mean the factorial
 
 
-def _states(gold: ParsedAnswer, sentence: str) -> bool:
-    """Whether a sentence such as "So Brand B is cheaper" states a gold that is words or a date.
+def _states_gold(gold: ParsedAnswer, sentence: str) -> bool:
+    """Whether a sentence such as "So Brand B is cheaper" states a gold of words or a date.
 
-    Only for responses that mark no answer. The sentence must begin with the gold, or end with it
-    after "is", "in" and the like; one that denies, hedges or turns a comparison round states
-    nothing.
+    Use it only for responses without a marked answer. The sentence must begin with the gold, or
+    end with it after "is", "in" or a similar word. A sentence that denies, hedges or reverses a
+    comparison does not count.
     """
     value = gold.value
     if isinstance(value, DateOrTime):
         return value.month is not None and find_dates(sentence) == [value]
     if not isinstance(value, Words):
         return False
-    wanted, words = _words(gold.plain), _words(plain_text(clean(_REASON.sub("", sentence, 1))))
+    gold_words = _normalized_words(gold.plain)
+    words = _normalized_words(plain_text(clean(_REASON.sub("", sentence, 1))))
     while words and words[0] in _CONNECTIVES:
         words = words[1:]
-    if not 0 < len(wanted) <= MAX_WORDS or not len(wanted) <= len(words):
+    if not 0 < len(gold_words) <= MAX_GOLD_WORDS or not len(gold_words) <= len(words):
         return False
-    if wanted in (["yes"], ["no"]) and _PATTERNS["no_verdict"].match(sentence):
+    if gold_words in (["yes"], ["no"]) and _PATTERNS["no_verdict"].match(sentence):
         return False
-    doubts = (set(words) & _DOUBT) - set(wanted)
-    last = words[-1] == "last" != wanted[-1]  # "Tom finished last" says of Tom what he is not
-    if doubts or last or any(word.endswith("n't") for word in words):
+    doubts = (set(words) & _DOUBT_WORDS) - set(gold_words)
+    # "Tom finished last" names Tom, but denies that he won.
+    ends_with_last = words[-1] == "last" and gold_words[-1] != "last"
+    if doubts or ends_with_last or any(word.endswith("n't") for word in words):
         return False
-    if words[: len(wanted)] == wanted:
+    if words[: len(gold_words)] == gold_words:
         return True
-    before = words[-len(wanted) - 1 : -len(wanted)]
-    return words[-len(wanted) :] == wanted and bool(set(before) & (_BEFORE | _CONNECTIVES))
+    previous_word = words[-len(gold_words) - 1 : -len(gold_words)]
+    is_introduced = bool(set(previous_word) & (_INTRODUCING_WORDS | _CONNECTIVES))
+    return words[-len(gold_words) :] == gold_words and is_introduced
 
 
-def _words(plain: str) -> list[str]:
-    """Return the words of a plain text in lower case, without articles and possessive marks."""
+def _normalized_words(plain: str) -> list[str]:
+    """Return the words of a plain text in lower case, without articles."""
     plain = plain.replace("hey're", "hey are")
     words = _WORD.findall(plain)
-    kept = words[:1] if words and words[0].lower() not in _ARTICLES else []
-    kept += [word for word in words[1:] if word not in _ARTICLES]  # but the A of "Brand A"
-    return [word.lower() for word in kept]
+    content_words = words[:1] if words and words[0].lower() not in _ARTICLES else []
+    # The comparison respects case, so the "A" of "Brand A" stays.
+    content_words += [word for word in words[1:] if word not in _ARTICLES]
+    return [word.lower() for word in content_words]

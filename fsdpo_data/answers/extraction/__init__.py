@@ -1,1 +1,1 @@
-"""Where a response says its answer: boxes, announced answers, unannounced ones."""
+"""Answer extraction: boxes, announced answers, and answers that nothing marks."""

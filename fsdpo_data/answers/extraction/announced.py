@@ -1,4 +1,4 @@
-"""Answers that a response announces: "The answer is …", "#### …", "Answer: …", "A: …"."""
+"""Announced answers: "The answer is …", "#### …", "Answer: …", "A: …"."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,154 +7,190 @@ from fsdpo_data.answers.extraction.boxes import MAX_ANSWER_CHARS
 from fsdpo_data.answers.extraction.phrases import load_phrases
 from fsdpo_data.answers.extraction.retractions import is_hypothetical
 
-_PATTERNS = load_phrases("spoken")
+_PATTERNS = load_phrases("announced")
 
-#: Markers looked at, from the end; a text of nothing but markers costs no more.
+#: Maximum markers to check, from the end. The limit bounds the cost of a text full of markers.
 _MAX_MARKERS = 8
-#: A line with more words is a sentence of the reasoning, unless it is the last one.
-_ANSWER_WORDS = 8
+#: A longer line is a sentence of the reasoning, unless it is the last line.
+_MAX_ANSWER_WORDS = 8
 
-#: What follows a choice that is named before: "Hence option (B) is correct".
-_CHOSEN = (" is correct", " is the correct", " is right", " is the right", " is the answer")
-_LAST_OF_CHOICE = frozenset("ABCDEFGHIJK项項确的意求件")
-#: What every marker holds: quick to find, and only then looked at more closely.
-_TRIGGERS = ("A:", "####", "nswer", "NSWER")
-_CHOICES = ("ption is", "hoice is", *_CHOSEN)
-#: What it holds; three of them are ASCII.
-_ELSEWHERE = ("spuesta", "sposta", "ntwort", "答", "твет", "답", "éponse")
-#: Characters before a trigger that decide what it is.
-_BEFORE = 24
-_CLAUSE = 200  #: Characters before it that may suppose something.
+#: Text after a choice that precedes its marker: "Hence option (B) is correct".
+_CHOICE_VERDICTS = (
+    " is correct",
+    " is the correct",
+    " is right",
+    " is the right",
+    " is the answer",
+)
+#: Possible last characters of a text that ends with a choice.
+_CHOICE_END_CHARS = frozenset("ABCDEFGHIJK项项确的意求件")
+#: Substrings of all English markers. Searching them is fast; patterns then check each occurrence.
+_ENGLISH_TRIGGERS = ("A:", "####", "nswer", "NSWER")
+_CHOICE_TRIGGERS = ("ption is", "hoice is", *_CHOICE_VERDICTS)
+#: Substrings of markers in other languages. An ASCII text can contain only the first group.
+_FOREIGN_ASCII_TRIGGERS = ("spuesta", "sposta", "ntwort")
+_FOREIGN_TRIGGERS = (*_FOREIGN_ASCII_TRIGGERS, "答", "твет", "답", "éponse")
+#: Characters before a trigger that decide whether it belongs to a marker.
+_CONTEXT_CHARS = 24
+_CLAUSE_CHARS = 200  #: Characters before a marker that may contain a condition ("if …").
 SENTENCE_END = _PATTERNS["sentence_end"]
-_DISPLAYS = (("\\[", "\\]"), ("$$", "$$"), ("\\(", "\\)"))
+_DISPLAY_DELIMITERS = (("\\[", "\\]"), ("$$", "$$"), ("\\(", "\\)"))
 
 
 class AnnouncedAnswer(NamedTuple):
-    """An announced answer, the rule that found it, and where its marker ends in the text."""
+    """An answer that follows a marker such as "The answer is"."""
 
-    answer: str
-    rule: str
-    end: int = 0
+    answer: str  #: The text of the answer.
+    rule: str  #: The extraction rule of the marker, e.g. ``answer-is``.
+    end: int = 0  #: The offset in the text at which the marker ends.
 
 
 def last_announced(text: str) -> AnnouncedAnswer | None:
-    """Return the last answer that ``text`` announces."""
-    letter = text[-8:].rstrip(" .。．!！$*)")[-1:] in _LAST_OF_CHOICE
-    choice = _PATTERNS["ends_on_choice"].search(text, max(len(text) - 60, 0)) if letter else None
-    if choice:
-        return AnnouncedAnswer(choice.group(1), "choice", choice.start())
-    ours = _TRIGGERS if text.isascii() else _TRIGGERS + _ELSEWHERE
-    return _find_announced(text, ours) or _find_announced(text, _ELSEWHERE[:3])
+    """Return the last announced answer of ``text``."""
+    may_end_with_choice = text[-8:].rstrip(" .。．!！$*)")[-1:] in _CHOICE_END_CHARS
+    if may_end_with_choice:
+        choice = _PATTERNS["final_choice"].search(text, max(len(text) - 60, 0))
+        if choice:
+            return AnnouncedAnswer(choice.group(1), "choice", choice.start())
+    triggers = _ENGLISH_TRIGGERS if text.isascii() else _ENGLISH_TRIGGERS + _FOREIGN_TRIGGERS
+    return _find_announced(text, triggers) or _find_announced(text, _FOREIGN_ASCII_TRIGGERS)
 
 
 def _find_announced(text: str, triggers: tuple[str, ...]) -> AnnouncedAnswer | None:
-    for at, trigger in _triggers(text, triggers):
-        if trigger in _CHOSEN:
-            chosen = _PATTERNS["choice"].search(text[max(at - _BEFORE, 0) : at])
-            found = AnnouncedAnswer(chosen.group(1), "choice", at) if chosen else None
+    """Return the last answer that follows, or for a choice precedes, one of the triggers."""
+    for position, trigger in _iterate_triggers(text, triggers):
+        announced = None
+        if trigger in _CHOICE_VERDICTS:
+            context = text[max(position - _CONTEXT_CHARS, 0) : position]
+            choice = _PATTERNS["choice"].search(context)
+            if choice:
+                announced = AnnouncedAnswer(choice.group(1), "choice", position)
         else:
-            marker = _marker(text, at, trigger)
-            found = _read(text, *marker) if marker else None
-        if found is not None:
-            return found
+            marker = _parse_marker(text, position, trigger)
+            if marker:
+                rule, end = marker
+                announced = _read_answer(text, rule, end)
+        if announced is not None:
+            return announced
     return None
 
 
-def _triggers(text: str, triggers: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Yield the last of some triggers in a text, the last one first."""
-    last, end = "", len(text)
+def _iterate_triggers(text: str, triggers: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Yield the position and the name of the last triggers in a text, the last one first."""
+    previous_trigger = ""
+    end = len(text)
     for _ in range(_MAX_MARKERS):
-        at, found = _last_of(triggers, text, end, last)
-        after = text[max(at, 0) :]
-        if "orrect" in after or "right" in after or "is the answer" in after:
-            at, found = max((at, found), _last_of(_CHOICES, text, end, last))
-        if at < 0:
+        position, trigger = _find_last_trigger(triggers, text, end, previous_trigger)
+        text_after = text[max(position, 0) :]
+        if "orrect" in text_after or "right" in text_after or "is the answer" in text_after:
+            choice = _find_last_trigger(_CHOICE_TRIGGERS, text, end, previous_trigger)
+            position, trigger = max((position, trigger), choice)
+        if position < 0:
             return
-        yield at, found
-        last, end = found, at
+        yield position, trigger
+        previous_trigger = trigger
+        end = position
 
 
-def _last_of(triggers: tuple[str, ...], text: str, end: int, last: str) -> tuple[int, str]:
-    """Return where the last trigger stands that begins before ``end``, where ``last`` begins."""
-    at, found = -1, ""
-    for trigger in triggers:  # each is looked for only behind those before it
-        stop = end if trigger == last else end + len(trigger) - 1
-        there = text.rfind(trigger, at + 1, stop)
-        if there >= 0:
-            at, found = there, trigger
-    return at, found
+def _find_last_trigger(
+    triggers: tuple[str, ...], text: str, end: int, previous_trigger: str
+) -> tuple[int, str]:
+    """Return position and name of the last trigger that begins before ``end``, or (-1, "").
+
+    ``previous_trigger`` is the trigger at ``end``, which must not be found again.
+    """
+    last_position = -1
+    last_trigger = ""
+    for trigger in triggers:
+        stop = end if trigger == previous_trigger else end + len(trigger) - 1
+        # Only a later position than the last one can be the result.
+        position = text.rfind(trigger, last_position + 1, stop)
+        if position >= 0:
+            last_position = position
+            last_trigger = trigger
+    return last_position, last_trigger
 
 
-def _marker(text: str, at: int, trigger: str) -> tuple[str, int] | None:
-    """Return the rule of the marker at a trigger and where it ends; None if it is no marker."""
-    before = text[max(at - _BEFORE, 0) : at]
+def _parse_marker(text: str, position: int, trigger: str) -> tuple[str, int] | None:
+    """Return rule and end of the marker at a trigger, or None if the text is not a marker."""
+    text_before = text[max(position - _CONTEXT_CHARS, 0) : position]
     if trigger == "####":
-        return None if "#" in (before[-1:], text[at + 4 : at + 5]) else ("hash", at + 4)
+        is_longer = "#" in (text_before[-1:], text[position + 4 : position + 5])
+        return None if is_longer else ("hash", position + 4)
     if trigger == "A:":
-        line = before[before.rfind("\n") + 1 :]
-        starts = not line.strip(" \t*") and ("\n" in before or len(before) < _BEFORE)
-        return ("label", at + 2) if starts else None
-    if trigger in _ELSEWHERE:
-        label = _PATTERNS["abroad"].match(text, at + (trigger == "答"))
+        line_start = text_before[text_before.rfind("\n") + 1 :]
+        has_line_start = "\n" in text_before or len(text_before) < _CONTEXT_CHARS
+        starts_line = not line_start.strip(" \t*") and has_line_start
+        return ("label", position + 2) if starts_line else None
+    if trigger in _FOREIGN_TRIGGERS:
+        label = _PATTERNS["foreign_label"].match(text, position + (trigger == "答"))
         return ("label", label.end()) if label else None
     if trigger in ("ption is", "hoice is"):
-        word = before[:-1].rstrip().lower()
-        return ("choice", at + 8) if word.endswith(("correct", "right")) else None
-    return _answer_marker(text, at, before)
+        previous_words = text_before[:-1].rstrip().lower()
+        is_verdict = previous_words.endswith(("correct", "right"))
+        return ("choice", position + 8) if is_verdict else None
+    return _parse_answer_marker(text, position, text_before)
 
 
-def _answer_marker(text: str, at: int, before: str) -> tuple[str, int] | None:
-    marker = _PATTERNS["answer"].match(text, at)
-    if marker is None or before[-1:] not in ("a", "A") or before[-2:-1].isalnum():
+def _parse_answer_marker(text: str, position: int, text_before: str) -> tuple[str, int] | None:
+    """Return rule and end of a marker with the word "answer", or None."""
+    marker = _PATTERNS["answer_marker"].match(text, position)
+    if marker is None or text_before[-1:] not in ("a", "A") or text_before[-2:-1].isalnum():
         return None
-    if is_hypothetical(text[max(at - _CLAUSE, 0) : at - 1], marker.group()):
+    clause = text[max(position - _CLAUSE_CHARS, 0) : position - 1]
+    if is_hypothetical(clause, marker.group()):
         return None
-    before, kind, end = before[:-1], marker.lastgroup, marker.end()
+    text_before = text_before[:-1]  # without the "a" of "answer"
+    kind = marker.lastgroup
+    end = marker.end()
     if kind == "line":
-        return ("final-answer", end) if _PATTERNS["heads_line"].search(before) else None
+        return ("final-answer", end) if _PATTERNS["heading_start"].search(text_before) else None
     if kind == "tag":
-        return ("label", end) if before.endswith("<") else None
-    if before.rstrip().lower().endswith("final"):
+        return ("label", end) if text_before.endswith("<") else None
+    if text_before.rstrip().lower().endswith("final"):
         return "final-answer", end
     if kind is None:
         return "answer-is", end
     return None if text[end - 1] == "=" else ("label", end)
 
 
-def _read(text: str, rule: str, end: int) -> AnnouncedAnswer | None:
-    """Read the answer after a marker; None if what follows is none."""
-    plain = _PATTERNS["plain"].match(text, end)
-    if plain:
-        return AnnouncedAnswer(plain.group(1), rule, end)
-    rest = text[end : end + MAX_ANSWER_CHARS]
-    answer, used = _statement(rest)
-    if not answer or _PATTERNS["denied"].match(answer):
+def _read_answer(text: str, rule: str, end: int) -> AnnouncedAnswer | None:
+    """Return the answer after a marker, or None if the text after it is not an answer."""
+    number = _PATTERNS["plain_number"].match(text, end)
+    if number:
+        return AnnouncedAnswer(number.group(1), rule, end)
+    text_after = text[end : end + MAX_ANSWER_CHARS]
+    answer, used_chars = _read_statement(text_after)
+    if not answer or _PATTERNS["denial"].match(answer):
         return None
-    prose = len(_PATTERNS["word"].findall(answer)) > _ANSWER_WORDS or _PATTERNS["heading"].match(
-        answer
-    )
-    # "#### Check of the result" is a heading; GSM8K's "#### 18" is none.
-    heading = rule == "hash" and not _PATTERNS["value"].search(answer)
-    if (prose or heading) and rest[used:].strip():
+    is_prose = len(_PATTERNS["word"].findall(answer)) > _MAX_ANSWER_WORDS or _PATTERNS[
+        "heading"
+    ].match(answer)
+    # "#### Check of the result" is a heading, but GSM8K's "#### 18" is an answer.
+    is_heading = rule == "hash" and not _PATTERNS["value"].search(answer)
+    if (is_prose or is_heading) and text_after[used_chars:].strip():
         return None
     return AnnouncedAnswer(answer, rule, end)
 
 
-def _statement(rest: str) -> tuple[str, int]:
-    """Return the answer at the start of ``rest``, and how much of ``rest`` its line takes."""
-    lead = _PATTERNS["lead"].match(rest)
+def _read_statement(text: str) -> tuple[str, int]:
+    """Return the answer at the start of a text, and the number of characters of its line."""
+    lead = _PATTERNS["lead"].match(text)
     start = lead.end() if lead else 0
-    for opener, closer in _DISPLAYS:
-        if rest.startswith(opener, start):
-            end = rest.find(closer, start + 2)
-            if end > 0 and not _PATTERNS["conjunction"].match(rest, end + 2):
-                return rest[start + 2 : end].strip().rstrip(".,").strip(), end + 2
-    line = _line(rest[start:])
+    for opener, closer in _DISPLAY_DELIMITERS:
+        if text.startswith(opener, start):
+            end = text.find(closer, start + 2)
+            if end > 0 and not _PATTERNS["conjunction"].match(text, end + 2):
+                return text[start + 2 : end].strip().rstrip(".,").strip(), end + 2
+    line = _first_line(text[start:])
     return _without_explanation(line), start + len(line)
 
 
-def _line(text: str) -> str:
-    r"""Return the first line; a line break inside braces, ``\text{a\nb}``, is none."""
+def _first_line(text: str) -> str:
+    r"""Return the first line; a line break inside braces, as in ``\text{a\nb}``, does not end it.
+
+    The same holds for a line break inside a LaTeX environment.
+    """
     end = text.find("\n")
     for _ in range(4):
         if end < 0:
@@ -168,17 +204,21 @@ def _line(text: str) -> str:
 
 
 def _without_explanation(line: str) -> str:
-    stop = _PATTERNS["stop"].search(line, max(line.rfind("\\end{"), 0))
-    if stop:
-        line = line[: stop.start()]
+    """Return the answer of a line, without the explanation and the sentences that follow."""
+    explanation = _PATTERNS["explanation"].search(line, max(line.rfind("\\end{"), 0))
+    if explanation:
+        line = line[: explanation.start()]
         if line.count("(") + line.count("[") > line.count(")") + line.count("]"):
             line = line[: line.rfind("(")]  # "148 (149 if …)"
-    sentence = SENTENCE_END.search(line)
-    if sentence and not _PATTERNS["or_else"].match(line, sentence.end()):
-        line = line[: sentence.start()] + "$" * ("$" in sentence.group())
+    sentence_end = SENTENCE_END.search(line)
+    if sentence_end and not _PATTERNS["alternative"].match(line, sentence_end.end()):
+        line = line[: sentence_end.start()]
+        if "$" in sentence_end.group():
+            line += "$"
     line = line.strip().rstrip(".。").lstrip("* ")
     line = line if line.endswith("^*") else line.rstrip("* ")
-    if line.endswith("}") and line.count("}") > line.count("{"):  # it closes what holds the answer
+    if line.endswith("}") and line.count("}") > line.count("{"):
+        # The brace closes a group around the answer.
         line = line[:-1].rstrip()
     quoted = _PATTERNS["quoted"].fullmatch(line)
     return quoted.group(1).strip() if quoted else line

@@ -5,51 +5,66 @@ from typing import NamedTuple
 
 from fsdpo_data.answers.extraction.phrases import load_phrases
 
-#: Characters at the end of a response that are searched. A final answer further from the end
-#: than this is not a final answer.
+#: Characters at the end of a response that are searched. An answer further from the end is not a
+#: final answer.
 SEARCH_WINDOW_CHARS = 20_000
 _PATTERNS = load_phrases("boxes")
-MAX_ANSWER_CHARS = 10_000  #: Longest answer kept; a longer box is treated as missing.
+MAX_ANSWER_CHARS = 10_000  #: Maximum length of an answer. A longer box is ignored.
 
-# JSON and Python read "\b" and "\f" as control characters, so texts hold "\x08oxed" too.
+# JSON and Python read "\b" and "\f" as control characters, so texts contain "\x08oxed" too.
 _TOKEN = _PATTERNS["token"]
-#: Where the first box may start; braces before it are of no account.
-_FIRST = re.compile(r"[\\\x08\x0c](?:f?box|oxed|framebox)")
+#: A fast search for the earliest possible start of a box. Braces before it do not matter.
+_FIRST_BOX = re.compile(r"[\\\x08\x0c](?:f?box|oxed|framebox)")
 _HAS_WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
 _COMMAND = re.compile(r"\\?\\(?:f?box|boxed)(?![A-Za-z])")
 _IN_BRACES = re.compile(r"\{[^{}]*\}")
 
-#: Start and end of a box, start and end of its content, whether it is without braces.
-_Span = tuple[int, int, int, int, bool]
-
 
 class Box(NamedTuple):
-    """A closed box: where it is (start and end in the text) and what it holds."""
+    """A closed box."""
 
-    start: int
-    end: int
-    content: str
+    start: int  #: The offset in the text at which the box starts.
+    end: int  #: The offset in the text after the box.
+    content: str  #: The text inside the box.
+
+
+class _BoxSpan(NamedTuple):
+    """The offsets of a closed box and of its content."""
+
+    start: int  #: The offset of the box command.
+    end: int  #: The offset after the box.
+    content_start: int  #: The offset of the content.
+    content_end: int  #: The offset after the content.
+    has_braces: bool  #: Whether braces enclose the content.
+
+
+class _OpenBox(NamedTuple):
+    """A box whose closing brace has not been read yet."""
+
+    depth: int  #: The number of braces around the box.
+    start: int  #: The offset of the box command.
+    content_start: int  #: The offset of the content.
 
 
 def text_tail(text: str, size: int) -> str:
-    """Return the last ``size`` characters of a text; a number cut in half there is dropped."""
+    """Return the last ``size`` characters, without a number that the cut splits."""
     tail = text[-size:]
     return tail if len(text) <= size else tail.lstrip("0123456789.,")
 
 
 def search_window(text: str) -> str:
-    """Return the end of a text, or the part from its last box on if that is further away."""
+    """Return the end of a text, or the part from its last box if the end has no box."""
     end = text if len(text) <= SEARCH_WINDOW_CHARS else text_tail(text, SEARCH_WINDOW_CHARS)
     if len(text) == len(end) or "box" in end:
         return end
-    far = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
-    return text[far : far + SEARCH_WINDOW_CHARS] if far >= 0 else end
+    last_box = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
+    return text[last_box : last_box + SEARCH_WINDOW_CHARS] if last_box >= 0 else end
 
 
 def find_boxes(text: str) -> list[Box]:
-    """List the closed boxes at the end of ``text``; a box in a box counts once, as the outer."""
-    marked = "\\" in text or "\b" in text or "\f" in text
-    return _Scan(search_window(text)).closed if marked and "ox" in text else []
+    """List the closed boxes at the end of ``text``; of nested boxes only the outer one."""
+    has_command = "\\" in text or "\b" in text or "\f" in text
+    return _BoxScan(search_window(text)).closed if has_command and "ox" in text else []
 
 
 def last_box_content(text: str) -> str | None:
@@ -59,85 +74,107 @@ def last_box_content(text: str) -> str | None:
 
 
 def truncated_box_content(text: str) -> str | None:
-    """Return what the last box holds if the text ends, or its line does, before it is closed."""
-    start = _Scan(text[-SEARCH_WINDOW_CHARS:]).unclosed if "ox" in text else None
+    """Return the first line of the content of a last box that the text does not close."""
+    start = _BoxScan(text[-SEARCH_WINDOW_CHARS:]).unclosed if "ox" in text else None
     if start is None:
         return None
     content = text[-SEARCH_WINDOW_CHARS:][start:].split("\n", 1)[0].split("$", 1)[0].strip()
     return content or None
 
 
-class _Scan:
+class _BoxScan:
     """One pass over the braces and boxes of a text."""
 
     def __init__(self, text: str) -> None:
-        self._closed: list[_Span] = []
+        self._closed: list[_BoxSpan] = []
         self._text = text
         self._depth = 0
-        self._open: list[tuple[int, int, int]] = []  # (depth, start, start of the content)
-        self._pending: int | None = None
-        first = _FIRST.search(text)
-        if first is None:
+        self._open: list[_OpenBox] = []
+        self._pending: int | None = None  # start of a box whose opening brace comes next
+        first_box = _FIRST_BOX.search(text)
+        if first_box is None:
             return
-        start, end = first.start(), 0
+        start = first_box.start()
         while start and text[start - 1] == "\\":
-            start -= 1  # whether a backslash is escaped depends on all those before it
-        for match in _TOKEN.finditer(text, start):
-            if match.start() >= end:
-                end = self._take(match)
+            start -= 1  # all backslashes before it decide whether the box's own is escaped
+        end = 0
+        for token in _TOKEN.finditer(text, start):
+            if token.start() >= end:
+                end = self._process_token(token)
 
     @property
     def closed(self) -> list[Box]:
-        """List the boxes that were closed, in order."""
+        """The closed boxes, in order."""
         boxes = []
-        for start, end, first, last, bare in self._closed:
-            content = self._text[first:last]
-            content = _first_word_group(content) if bare else _unwrap(content)
-            boxes.append(Box(start, end, content))
+        for span in self._closed:
+            content = self._text[span.content_start : span.content_end]
+            content = _unwrap(content) if span.has_braces else _first_word_group(content)
+            boxes.append(Box(span.start, span.end, content))
         return boxes
 
     @property
     def unclosed(self) -> int | None:
-        """Where the content of the last box starts that was never closed."""
-        return self._open[-1][2] if self._open else None
+        """The offset of the content of the last unclosed box."""
+        return self._open[-1].content_start if self._open else None
 
-    def _take(self, match: re.Match[str]) -> int:
-        """Take one token; return how far the text is used up."""
-        kind = match.lastgroup
+    def _process_token(self, token: re.Match[str]) -> int:
+        """Process one token and return the offset after the processed text."""
+        kind = token.lastgroup
         if kind == "box":
-            return self._begin(match)
+            return self._start_box(token)
         if kind == "open":
             if self._pending is not None:
-                self._open.append((self._depth, self._pending, match.end()))
+                self._open.append(_OpenBox(self._depth, self._pending, token.end()))
                 self._pending = None
             self._depth += 1
         elif kind == "close":
             self._depth = max(self._depth - 1, 0)
-            if self._open and self._open[-1][0] == self._depth:
-                _, start, inner = self._open.pop()
-                while self._closed and self._closed[-1][0] > start:
-                    self._closed.pop()
-                self._keep((start, match.end(), inner, match.start(), False))
-        return match.end()
+            if self._open and self._open[-1].depth == self._depth:
+                self._close_box(token)
+        return token.end()
 
-    def _begin(self, match: re.Match[str]) -> int:
-        after = match.end()
-        while after < len(self._text) and self._text[after] in " \t\n":
-            after += 1
-        if self._text[after : after + 1] == "{":
-            self._pending = match.start()
-        elif not self._open and (bare := _PATTERNS["bare"].match(self._text, match.end())):
-            self._keep((match.start(), bare.end(), *bare.span(1), True))
-            return bare.end()
-        return match.end()
+    def _start_box(self, command: re.Match[str]) -> int:
+        """Process a box command and return the offset after the processed text."""
+        content_start = command.end()
+        while content_start < len(self._text) and self._text[content_start] in " \t\n":
+            content_start += 1
+        if self._text[content_start : content_start + 1] == "{":
+            self._pending = command.start()
+        elif not self._open:
+            content = _PATTERNS["unbraced_content"].match(self._text, command.end())
+            if content:
+                span = _BoxSpan(
+                    start=command.start(),
+                    end=content.end(),
+                    content_start=content.start(1),
+                    content_end=content.end(1),
+                    has_braces=False,
+                )
+                self._add_box(span)
+                return content.end()
+        return command.end()
 
-    def _keep(self, span: _Span) -> None:
-        if span[3] - span[2] <= MAX_ANSWER_CHARS:
+    def _close_box(self, brace: re.Match[str]) -> None:
+        """Close the last open box, and drop the closed boxes inside it."""
+        box = self._open.pop()
+        while self._closed and self._closed[-1].start > box.start:
+            self._closed.pop()
+        span = _BoxSpan(
+            start=box.start,
+            end=brace.end(),
+            content_start=box.content_start,
+            content_end=brace.start(),
+            has_braces=True,
+        )
+        self._add_box(span)
+
+    def _add_box(self, span: _BoxSpan) -> None:
+        if span.content_end - span.content_start <= MAX_ANSWER_CHARS:
             self._closed.append(span)
 
 
 def _unwrap(content: str) -> str:
-    """Return a box's content without boxes in it and without braces around all of it."""
+    """Return the content of a box without inner box commands and their braces."""
     content = content.strip()
     if not _COMMAND.search(content):
         return content
@@ -148,7 +185,7 @@ def _unwrap(content: str) -> str:
 
 
 def _first_word_group(content: str) -> str:
-    r"""Cut ``\boxed 2 is the answer`` to ``2``; keep ``\boxed 2\sqrt 3``."""
+    r"""Shorten ``\boxed 2 is the answer`` to ``2``, but keep ``\boxed 2\sqrt 3``."""
     content = content.strip()
     if _HAS_WORD.search(content):
         content = content.split(None, 1)[0]

@@ -1,7 +1,7 @@
-r"""Find the answer in a response: the last ``\boxed``, then spoken markers, then the last number.
+r"""Extract the answer of a response: boxes first, then announcements, then the last value.
 
-Every scan is linear and looks at the end of the text first, so a megabyte of braces costs the
-same as a page. Nothing here decides whether an answer is right.
+Every scan takes linear time and starts at the end of the text, so a megabyte of braces costs no
+more than a page. This module does not decide whether an answer is correct.
 """
 
 import re
@@ -31,180 +31,246 @@ from fsdpo_data.answers.extraction.unmarked import (
 _PATTERNS = load_phrases("extract")
 _NEXT_PROBLEM = _PATTERNS["next_problem"]
 
-#: The rules by which a response marks its answer; their result is the strict one.
+#: The extraction rules for answers that the response marks as its answer.
 MARKED_RULES = frozenset(
     ("boxed", "boxed-list", "hash", "final-answer", "answer-is", "choice", "label", "corrected")
 )
-#: Most characters between two boxes that can be one answer.
-_APART = 80
-#: Headings looked at; a text of nothing but headings costs no more.
+#: Maximum characters between two boxes that form one answer.
+_MAX_GAP_CHARS = 80
+#: Maximum headings to check. The limit bounds the cost of a text full of headings.
 _MAX_HEADINGS = 8
-#: Where a turn ended, for samplers that keep the token.
+#: End-of-turn tokens that some samplers leave in the text.
 _END_TOKENS = (
-    *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|end_of_text|>",
+    "</s>",
     "<｜end▁of▁sentence｜>",
 )
-_TAG = re.compile("<[/|｜]")  #: What a token of the sampler and the end of a thought begin with.
-#: Zero-width characters and marks of writing direction.
-_UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
+_TAG_START = re.compile("<[/|｜]")  #: The start of an end-of-turn token or of ``</think>``.
+#: Zero-width characters and direction marks.
+_INVISIBLE_CHARS = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 _OTHER_CASE = _PATTERNS["other_case"]
 _END_OF_PROOF = re.compile(r"\s*(?:\$?\\(?:blacksquare|square|qed)\$?|[∎■□])\Z")
-_PROOF_ENDS = ("square", "square$", "qed", "qed$", "∎", "■", "□")  #: How such a sign ends.
-_RULES = ("---", "***", "___")  #: Lines drawn below an answer.
-_DOUBTS, _SETTLES = _PATTERNS["doubts"], _PATTERNS["settles"]
+#: Possible ends of an end-of-proof sign.
+_END_OF_PROOF_SUFFIXES = ("square", "square$", "qed", "qed$", "∎", "■", "□")
+_HORIZONTAL_RULES = ("---", "***", "___")  #: Markdown for a line below an answer.
+_DOUBT = _PATTERNS["doubt"]
+_CONCLUSION = _PATTERNS["conclusion"]
 
 
 class ExtractedAnswer(NamedTuple):
-    """The answer of a response."""
+    """The answer of a response, with the rule that extracted it."""
 
-    answer: str | None  #: The answer by the first rule that fired, or None: the lenient result.
-    #: That rule: ``boxed``, ``boxed-list`` (several boxes that are one answer, or several
-    #: candidates), ``hash`` (``####``), ``final-answer``, ``answer-is``, ``choice``, ``label``
-    #: ("Answer:", "A:"), ``boxed-truncated`` (a box never closed), ``whole`` (a response that is
-    #: nothing but its answer), ``list`` (items that end the text), ``last-maths``, ``last-number``,
-    #: ``last-bold``, ``last-sentence``, ``corrected`` (what stands in for an answer taken back), or
-    #: ``none``.
+    answer: str | None  #: The answer by the first rule that applies, or None.
+    #: The extraction rule.
+    #:
+    #: - ``boxed``: the last box
+    #: - ``boxed-list``: several boxes that are parts of one answer, or several candidates
+    #: - ``hash``: ``####``
+    #: - ``final-answer``, ``answer-is``, ``choice``: "Final answer", "the answer is", "option (B)"
+    #: - ``label``: "Answer:" or "A:"
+    #: - ``boxed-truncated``: the last box, which the response does not close
+    #: - ``whole``: a response that is nothing but its answer
+    #: - ``list``: items at the end of the text
+    #: - ``last-maths``, ``last-number``, ``last-bold``, ``last-sentence``: the last formula,
+    #:   number, bold text or sentence
+    #: - ``corrected``: the replacement of a retracted answer
+    #: - ``none``: no answer
     rule: str
-    sentence: str = ""  #: The last one of a response that marks no answer, for golds in words.
-    surrender_phrase: str | None = None  #: The words by which it gives up.
+    #: The last sentence of a response without a marked answer, to compare with golds in words.
+    sentence: str = ""
+    surrender_phrase: str | None = None  #: The words that admit the response has no answer.
 
     @property
     def statement_value(self) -> str | None:
-        """What the answer's words settle on, a formula or a number: 5 of "5 apples are left".
+        """The value in an answer in words: 5 for "5 apples are left".
 
-        To be tried where the words are not the gold; None if they offer several.
+        Try the value if the words do not match the gold. None if the words offer several values.
         """
         return self.surrender_phrase or statement_value(self.answer or "")
 
     @property
     def marked_answer(self) -> str | None:
-        """The answer if the response marks it as such (a rule of ``MARKED``)."""
+        """The answer if the response marks it by a rule of ``MARKED_RULES``, else None."""
         return self.answer if self.rule in MARKED_RULES else None
 
 
 def extract_answer(response: str) -> ExtractedAnswer:
-    """Find the answer of ``response``; never raises, whatever the text holds."""
+    """Extract the answer of ``response``; never raises an exception on its text."""
     text = strip_next_problem(response)
     boxes = [box for box in find_boxes(text) if box.content]
     if boxes:
-        return _after_boxes(text, boxes) or _from_boxes(text, boxes)
-    said = last_announced(text)
-    if said is not None and retractions.end_of_retraction(text[said.end :]) is not None:
-        return _find_correction(text[said.end :])
-    cut_off = truncated_box_content(text) if said is None or "box" in said.answer else None
-    if said is not None and cut_off is None:
-        listed = closing_list(text) if said.answer[:2] in ("- ", "* ", "1.", "1)", "| ") else None
-        if listed is not None:
-            return ExtractedAnswer(listed, said.rule)
-        return ExtractedAnswer(said.answer, said.rule)
+        return _answer_after_boxes(text, boxes) or _answer_in_boxes(text, boxes)
+    announced = last_announced(text)
+    if announced is not None:
+        text_after = text[announced.end :]
+        if retractions.end_of_retraction(text_after) is not None:
+            return _find_correction(text_after)
+    open_box = None
+    if announced is None or "box" in announced.answer:
+        open_box = truncated_box_content(text)
+    if announced is not None and open_box is None:
+        starts_list = announced.answer[:2] in ("- ", "* ", "1.", "1)", "| ")
+        items = closing_list(text) if starts_list else None
+        answer = announced.answer if items is None else items
+        return ExtractedAnswer(answer, announced.rule)
+    return _extract_unannounced(text, open_box)
+
+
+def _extract_unannounced(text: str, open_box: str | None) -> ExtractedAnswer:
+    """Extract the answer of a text without closed boxes and announcements.
+
+    ``open_box`` is the content of a box that the text does not close, or None.
+    """
     sentence = last_sentence(text)
-    if (rest := retractions.after_last_retraction(sentence)) != sentence:
-        text = sentence = rest
-    if not cut_off and sentence and retractions.is_unfinished(text, sentence):
+    unretracted = retractions.after_last_retraction(sentence)
+    if unretracted != sentence:
+        text = unretracted
+        sentence = unretracted
+    if open_box:
+        return ExtractedAnswer(open_box, "boxed-truncated", sentence=sentence)
+    if sentence and retractions.is_unfinished(text, sentence):
         return ExtractedAnswer(None, "none")
-    if not cut_off and sentence and (lost := retractions.surrender_phrase(text)):
-        return ExtractedAnswer(sentence, "last-sentence", sentence=sentence, surrender_phrase=lost)
-    answer, rule = (cut_off, "boxed-truncated") if cut_off else extract_unmarked(text, sentence)
+    if sentence and (surrender := retractions.surrender_phrase(text)):
+        return ExtractedAnswer(
+            sentence, "last-sentence", sentence=sentence, surrender_phrase=surrender
+        )
+    answer, rule = extract_unmarked(text, sentence)
     return ExtractedAnswer(answer, rule, sentence=sentence)
 
 
 def is_marked_rule(rule: str) -> bool:
-    """Whether a verdict's rule, e.g. ``boxed/number``, rests on an answer marked as such."""
+    """Whether the rule of a verdict, e.g. ``boxed/number``, is based on a marked answer."""
     return rule.partition("/")[0] in MARKED_RULES
 
 
 def strip_next_problem(response: str) -> str:
-    """Return the end of a response, without what follows a finished answer as another problem."""
+    """Return the end of a response up to its answer.
+
+    Drops thinking, later turns, decoration below the answer, and a next problem that the model
+    starts after a finished answer.
+    """
     text = search_window(response)
-    if _TAG.search(text):
-        # A text is cut where its first turn ends, unless nothing comes before that.
-        ends = [text.find(token) for token in _END_TOKENS]
-        text = text[: min((end for end in ends if text[: max(end, 0)].strip()), default=None)]
-        thought = text.rfind("</think>")
-        if thought >= 0 and text[thought + 8 :].strip():
-            text = text[thought + 8 :]
+    if _TAG_START.search(text):
+        text = _first_turn_without_thinking(text)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.isascii():
-        text = _UNSEEN.sub("", text)
+        text = _INVISIBLE_CHARS.sub("", text)
     text = text.rstrip()
-    if text[-3:] in _RULES and (above := text.rstrip(text[-1]))[-1:] == "\n":
-        text = above.rstrip()
-    if text.endswith(_PROOF_ENDS) and (sign := _END_OF_PROOF.search(text, len(text) - 16)):
-        text = text[: sign.start()]
+    if text[-3:] in _HORIZONTAL_RULES:
+        text_above = text.rstrip(text[-1])
+        if text_above[-1:] == "\n":
+            text = text_above.rstrip()
+    if text.endswith(_END_OF_PROOF_SUFFIXES):
+        proof_sign = _END_OF_PROOF.search(text, len(text) - 16)
+        if proof_sign:
+            text = text[: proof_sign.start()]
     headings = _NEXT_PROBLEM.finditer(text) if _NEXT_PROBLEM.search(text) else ()
     for heading in islice(headings, _MAX_HEADINGS):
-        before = text[: heading.start()]
-        part = heading["number"] and _PATTERNS["numbered_part"].search(before)
-        # "Question 2:" after "Question 1:" goes on with the parts of the same problem.
-        if not part and (find_boxes(before) or last_announced(before)):
-            return before
+        text_before = text[: heading.start()]
+        # "Question 2:" after "Question 1:" continues with a part of the same problem.
+        is_part = heading["number"] and _PATTERNS["numbered_part"].search(text_before)
+        if not is_part and (find_boxes(text_before) or last_announced(text_before)):
+            return text_before
     return text
 
 
-def _after_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer | None:
-    """Return what a response concludes after its last box; None if the box stands."""
-    rest = text[boxes[-1].end :]
-    if len(rest) < 12:
-        return None
-    if retractions.end_of_retraction(rest) is not None or _is_denied(boxes[-1].content, rest):
-        return _find_correction(rest)
-    if doubt := _DOUBTS.search(rest):
-        return _find_conclusion(rest[doubt.end() :])
-    said = last_announced(rest)
-    if said is None or not _PATTERNS["value"].search(said.answer):
-        return None
-    before = text[max(boxes[-1].start - _APART, 0) : boxes[-1].start]
-    if said.rule != "final-answer" and not _PATTERNS["would_be"].search(before):
-        return None
-    return ExtractedAnswer(said.answer, said.rule)
+def _first_turn_without_thinking(text: str) -> str:
+    """Return the first turn of a text, without its thinking.
+
+    A token before all other text does not end a turn, and thinking with no text after it stays.
+    """
+    ends = [text.find(token) for token in _END_TOKENS]
+    text = text[: min((end for end in ends if text[: max(end, 0)].strip()), default=None)]
+    thinking_end = text.rfind("</think>")
+    if thinking_end < 0:
+        return text
+    answer_text = text[thinking_end + len("</think>") :]
+    return answer_text if answer_text.strip() else text
 
 
-def _is_denied(answer: str, rest: str) -> bool:
-    """Whether a text says of an answer that it is none: "so 18 is not a solution"."""
+def _answer_after_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer | None:
+    """Return the answer that replaces the last box, or None if the box is the answer."""
+    text_after = text[boxes[-1].end :]
+    if len(text_after) < 12:
+        return None
+    is_retracted = retractions.end_of_retraction(text_after) is not None
+    if is_retracted or _is_denied(boxes[-1].content, text_after):
+        return _find_correction(text_after)
+    if doubt := _DOUBT.search(text_after):
+        return _find_conclusion(text_after[doubt.end() :])
+    announced = last_announced(text_after)
+    if announced is None or not _PATTERNS["value"].search(announced.answer):
+        return None
+    text_before = text[max(boxes[-1].start - _MAX_GAP_CHARS, 0) : boxes[-1].start]
+    if announced.rule != "final-answer" and not _PATTERNS["would_be"].search(text_before):
+        return None
+    return ExtractedAnswer(announced.answer, announced.rule)
+
+
+def _is_denied(answer: str, text: str) -> bool:
+    """Whether a text denies an answer: "so 18 is not a solution"."""
     answer = answer.rstrip("$) ")
-    denials = _PATTERNS["is_none"].finditer(rest) if " not " in rest and answer else ()
-    before = [rest[: each.start()].rstrip("$) \n") for each in denials]
-    return any(x.endswith(answer) and not x[: -len(answer)][-1:].isalnum() for x in before)
-
-
-def _find_correction(rest: str) -> ExtractedAnswer:
-    """Return the answer that follows one taken back; there may be none."""
-    rest = rest[retractions.end_of_retraction(rest) or 0 :]
-    answer = retractions.replacement_answer(rest)
-    other = None if answer is None else ExtractedAnswer(answer, "corrected")
-    return _find_conclusion(rest) or other or ExtractedAnswer(None, "none")
-
-
-def _find_conclusion(rest: str) -> ExtractedAnswer | None:
-    """Return the answer that a text announces, or that its last sentence draws."""
-    said, sentence = last_announced(rest), last_sentence(rest)
-    if said is None and not _SETTLES.search(sentence):
-        return None
-    return ExtractedAnswer(said.answer if said else concluding_clause(sentence), "corrected")
-
-
-def _from_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer:
-    """Take the last box, or the run of boxes that ends the answer as one list."""
-    run = [boxes[-1]]
-    if len(boxes) > 1 and (refers := CONFIRMATION.fullmatch(last_sentence(text[boxes[-1].end :]))):
-        two = len({box.content for box in boxes}) == 2
-        run = boxes if two or not (refers["both"] or refers["two"]) else run
-    for box in reversed(boxes[: -len(run)]):
-        if not _one_answer(text[box.end : run[0].start]):
-            break
-        run.insert(0, box)
-    distinct = list(dict.fromkeys(box.content for box in run))
-    return ExtractedAnswer(" , ".join(distinct), "boxed" if len(distinct) == 1 else "boxed-list")
-
-
-def _one_answer(between: str) -> bool:
-    """Whether the text between two boxes makes them one answer, or two candidates."""
-    if len(between) > _APART:
-        return False
-    if _PATTERNS["listed"].fullmatch(between) or (_OTHER_CASE.search(between) and "=" in between):
-        return True
-    joined = JOINING_TEXT.fullmatch(between) and CONJUNCTION.search(between)
-    return bool(
-        joined or (_PATTERNS["one_more"].fullmatch(between) and _PATTERNS["offer"].search(between))
+    denials = _PATTERNS["denial"].finditer(text) if " not " in text and answer else ()
+    subjects = [text[: denial.start()].rstrip("$) \n") for denial in denials]
+    return any(
+        subject.endswith(answer) and not subject[: -len(answer)][-1:].isalnum()
+        for subject in subjects
     )
+
+
+def _find_correction(text: str) -> ExtractedAnswer:
+    """Return the answer that follows a retracted one, or an empty answer if none follows."""
+    text = text[retractions.end_of_retraction(text) or 0 :]
+    conclusion = _find_conclusion(text)
+    if conclusion is not None:
+        return conclusion
+    replacement = retractions.replacement_answer(text)
+    if replacement is not None:
+        return ExtractedAnswer(replacement, "corrected")
+    return ExtractedAnswer(None, "none")
+
+
+def _find_conclusion(text: str) -> ExtractedAnswer | None:
+    """Return the announced answer of a text, or the conclusion of its last sentence."""
+    announced = last_announced(text)
+    if announced is not None:
+        return ExtractedAnswer(announced.answer, "corrected")
+    sentence = last_sentence(text)
+    if not _CONCLUSION.search(sentence):
+        return None
+    return ExtractedAnswer(concluding_clause(sentence), "corrected")
+
+
+def _answer_in_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer:
+    """Return the last box, or the last boxes if they are parts of one answer."""
+    answer_boxes = [boxes[-1]]
+    if len(boxes) > 1:
+        confirmation = CONFIRMATION.fullmatch(last_sentence(text[boxes[-1].end :]))
+        if confirmation:
+            are_two = len({box.content for box in boxes}) == 2
+            expects_two = confirmation["both"] or confirmation["two"]
+            answer_boxes = boxes if are_two or not expects_two else answer_boxes
+    for box in reversed(boxes[: -len(answer_boxes)]):
+        if not _is_one_answer(text[box.end : answer_boxes[0].start]):
+            break
+        answer_boxes.insert(0, box)
+    contents = list(dict.fromkeys(box.content for box in answer_boxes))
+    rule = "boxed" if len(contents) == 1 else "boxed-list"
+    return ExtractedAnswer(" , ".join(contents), rule)
+
+
+def _is_one_answer(between: str) -> bool:
+    """Whether the text between two boxes makes them parts or candidates of one answer."""
+    if len(between) > _MAX_GAP_CHARS:
+        return False
+    is_item_label = _PATTERNS["item_label"].fullmatch(between)
+    if is_item_label or (_OTHER_CASE.search(between) and "=" in between):
+        return True
+    if JOINING_TEXT.fullmatch(between) and CONJUNCTION.search(between):
+        return True
+    is_candidate = _PATTERNS["another_candidate"].fullmatch(between)
+    return bool(is_candidate and _PATTERNS["offer"].search(between))

@@ -1,44 +1,47 @@
-"""One answer over several lines that end a text: items, rows of a table, equations, formulas."""
+"""Answers that span several lines at the end of a text: items, tables, equations, formulas."""
 
 import re
 
 from fsdpo_data.answers.extraction.boxes import text_tail
 from fsdpo_data.answers.extraction.phrases import load_phrases
 
-_PATTERNS = load_phrases("several")
+_PATTERNS = load_phrases("multi_part")
 
 #: Characters at the end that are searched.
 TAIL_CHARS = 4_000
-#: Longest response that can be nothing but its answer.
+#: Maximum length of a response that can be nothing but its answer.
 MAX_BARE_ANSWER_CHARS = 300
-_ITEM, _PAIR = _PATTERNS["item"], _PATTERNS["pair"]
-_MAX_ITEMS = 8  #: Most items of a closing list, and most rows of a table.
+_ITEM = _PATTERNS["item"]
+_NAMED_VALUE = _PATTERNS["named_value"]
+_MAX_ITEMS = 8  #: Maximum items of a closing list, and maximum rows of a table.
 
 
 def closing_equations(text: str) -> str | None:
-    """Return the equations of two or more names, on lines of their own, that end a text."""
+    """Return the equations at the end of a text that define at least two names, one per line."""
     lines = [
         line
         for line in text_tail(text, TAIL_CHARS).replace("**", "").splitlines()
         if line.strip(" $[]\\")
     ]
-    named: dict[str, str] = {}
-    while (
-        lines and (found := _PATTERNS["equation"].fullmatch(lines.pop())) and found[2] not in named
-    ):
-        named[found[2]] = found[1]
-    return " , ".join(reversed(named.values())) if len(named) > 1 else None
+    equations: dict[str, str] = {}
+    while lines:
+        match = _PATTERNS["equation"].fullmatch(lines.pop())
+        if not match or match[2] in equations:
+            break
+        equations[match[2]] = match[1]
+    return " , ".join(reversed(equations.values())) if len(equations) > 1 else None
 
 
 def closing_list(text: str) -> str | None:
-    """Return the values of the items that end a text: below a header, named, or in a table.
+    """Return the values of the items at the end of a text.
 
-    Values of parts and places ("Blank 1: 5") are a tuple, because those have an order.
+    The items follow a header, have names, or fill a table. Values of parts and positions
+    ("Blank 1: 5") form a tuple, because they have an order.
     """
     lines = text_tail(text, TAIL_CHARS).rstrip().splitlines()
     if len(lines) == 1 and len(text) <= MAX_BARE_ANSWER_CHARS:
-        pairs = [_PAIR.fullmatch(line) for line in _PATTERNS["named_parts"].split(text)]
-        return _join_values([pair for pair in pairs if pair]) if all(pairs) else None
+        parts = [_NAMED_VALUE.fullmatch(line) for line in _PATTERNS["part_boundary"].split(text)]
+        return _join_values([part for part in parts if part]) if all(parts) else None
     if lines and lines[-1].endswith("|"):
         return _closing_table(lines)
     items = _pop_matches(lines, _ITEM)
@@ -46,71 +49,83 @@ def closing_list(text: str) -> str | None:
         lines.pop()
     if items:
         return _join_values(items) if not lines or _PATTERNS["header"].search(lines[-1]) else None
-    named = _pop_matches([line for line in lines if line.strip()], _PAIR)
-    if len(named) == 1 and named[0]["value"].count("=") == 1:
-        return named[0]["value"].strip("*$. ")  # "Equation: y = 2x + 1"
-    return _join_values(named)
+    named_values = _pop_matches([line for line in lines if line.strip()], _NAMED_VALUE)
+    if len(named_values) == 1 and named_values[0]["value"].count("=") == 1:
+        return named_values[0]["value"].strip("*$. ")  # "Equation: y = 2x + 1"
+    return _join_values(named_values)
 
 
 def _pop_matches(lines: list[str], pattern: re.Pattern[str]) -> list[re.Match[str]]:
-    found: list[re.Match[str]] = []
-    while lines and len(found) <= _MAX_ITEMS and (item := pattern.fullmatch(lines[-1])):
-        found.insert(0, item)
+    """Remove the last lines that match a pattern, and return their matches in order."""
+    matches: list[re.Match[str]] = []
+    while lines and len(matches) <= _MAX_ITEMS and (match := pattern.fullmatch(lines[-1])):
+        matches.insert(0, match)
         lines.pop()
-    return found
+    return matches
 
 
 def _join_values(items: list[re.Match[str]]) -> str | None:
-    """Join the values of two or more items; None if one of them has none."""
-    pairs = [_PAIR.fullmatch(item["value"]) or item for item in items]
-    listed = _join_list([pair["value"].strip("*$. ") for pair in pairs])
-    return (
-        f"({listed})" if listed and all(item.groupdict().get("place") for item in items) else listed
+    """Join the values of at least two items, or return None if an item has no value."""
+    values = [_NAMED_VALUE.fullmatch(item["value"]) or item for item in items]
+    joined = _join_list([value["value"].strip("*$. ") for value in values])
+    has_order = joined and all(item.groupdict().get("position") for item in items)
+    return f"({joined})" if has_order else joined
+
+
+def _join_list(values: list[str], min_count: int = 2) -> str | None:
+    """Join short values with commas, or return None for too few values and for prose."""
+    are_values = all(
+        _PATTERNS["value"].search(value) and len(value.split()) <= 4 for value in values
     )
-
-
-def _join_list(values: list[str], least: int = 2) -> str | None:
-    valued = all(_PATTERNS["value"].search(each) and len(each.split()) <= 4 for each in values)
-    return " , ".join(values) if valued and len(values) >= least else None
+    return " , ".join(values) if are_values and len(values) >= min_count else None
 
 
 def _closing_table(lines: list[str]) -> str | None:
-    """Return the solutions that the rows of a table are: tuples of its names, or their values.
+    """Return the solutions in a table at the end of a text.
 
-    A last row that sums up is the answer alone; a column of names or numbers of cases is none.
+    The solutions are tuples, one per row, or the values of a single column. A total in the last
+    row is the whole answer. A first column with names or case numbers does not count.
     """
-    rows: list[list[str]] = []
-    while lines and len(rows) <= _MAX_ITEMS and lines[-1].rstrip().endswith("|"):
-        cells = lines.pop().strip("| ").split("|")
-        rows.insert(0, [cell.strip(" *$\\()") for cell in cells])
-    if len(rows) < 3 or set("".join(rows[1])) - set(":- ") or len(set(map(len, rows))) > 1:
+    rows = _pop_table(lines)
+    has_separator = len(rows) >= 3 and not set("".join(rows[1])) - set(":- ")
+    if not has_separator or len(set(map(len, rows))) > 1:
         return None
     del rows[1]
-    if all(_PATTERNS["mark"].fullmatch(row[-1]) for row in rows[1:]):
-        rows = [row[:-1] for row in rows if not _PATTERNS["rejected"].fullmatch(row[-1])]
-    head, *body = rows
-    if not head or not body:
+    if all(_PATTERNS["row_verdict"].fullmatch(row[-1]) for row in rows[1:]):
+        rows = [row[:-1] for row in rows if not _PATTERNS["rejection"].fullmatch(row[-1])]
+    header, *body = rows
+    if not header or not body:
         return None
-    if len(head) > 1 and not _PATTERNS["letter"].fullmatch(head[0]):
-        labels = [row.pop(0) for row in (head, *body)][1:]
+    is_name = _PATTERNS["name"].fullmatch
+    if len(header) > 1 and not is_name(header[0]):
+        labels = [row.pop(0) for row in (header, *body)][1:]
         if _PATTERNS["total"].match(labels[-1]):
             return body[-1][-1]
-        if len(head) == 1 and all(map(_PATTERNS["letter"].fullmatch, labels)):
-            named = [f"{name} = {row[0]}" for name, row in zip(labels, body, strict=True)]
-            return _join_list(named, least=1)
-    if len(head) == 1:
-        return _join_list([row[0] for row in body], least=1)
-    if all(map(_PATTERNS["letter"].fullmatch, head)):
+        if len(header) == 1 and all(map(is_name, labels)):
+            equations = [f"{name} = {row[0]}" for name, row in zip(labels, body, strict=True)]
+            return _join_list(equations, min_count=1)
+    if len(header) == 1:
+        return _join_list([row[0] for row in body], min_count=1)
+    if all(map(is_name, header)):
         return " , ".join(f"({' , '.join(row)})" for row in body)
     return None
 
 
+def _pop_table(lines: list[str]) -> list[list[str]]:
+    """Remove the table rows at the end of some lines, and return their cells."""
+    rows: list[list[str]] = []
+    while lines and len(rows) <= _MAX_ITEMS and lines[-1].rstrip().endswith("|"):
+        cells = lines.pop().strip("| ").split("|")
+        rows.insert(0, [cell.strip(" *$\\()") for cell in cells])
+    return rows
+
+
 def closing_formulas(text: str) -> str | None:
-    """Return the displayed formulas that a text ends on."""
+    """Return the displayed formulas at the end of a text, joined with commas."""
     text = text_tail(text, TAIL_CHARS).rstrip(". ∎\n")
-    found: list[str] = []
+    formulas: list[str] = []
     for opener, closer in (("\\[", "\\]"), ("$$", "$$")):
         while text.endswith(closer) and (start := text.rfind(opener, 0, len(text) - 2)) >= 0:
-            found.insert(0, text[start + 2 : -2].strip().rstrip(".,").strip())
+            formulas.insert(0, text[start + 2 : -2].strip().rstrip(".,").strip())
             text = text[:start].rstrip()
-    return " , ".join(found) or None
+    return " , ".join(formulas) or None

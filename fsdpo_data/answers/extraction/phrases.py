@@ -1,4 +1,4 @@
-"""What responses say around their answers: patterns of a table, compiled."""
+"""The regular expressions of answer extraction, compiled from ``phrases.toml``."""
 
 import re
 
@@ -9,9 +9,10 @@ _TABLE: dict[str, dict[str, str]] = read_toml(__file__)
 
 
 def load_phrases(module: str) -> dict[str, re.Pattern[str]]:
-    """Return the patterns that a module looks for, by name."""
+    """Return the compiled patterns of one module, by pattern name."""
     return compile_patterns(_TABLE[module])
 
 
-#: By patterns that cost much: words of which a text holds one where such a pattern is found.
-TRIGGER_WORDS = {name: word_set(words) for name, words in _TABLE["held"].items()}
+#: Trigger words of slow patterns, by pattern name. A text without any of the words cannot match
+#: the pattern, and searching the words is much faster.
+TRIGGER_WORDS = {name: word_set(words) for name, words in _TABLE["trigger_words"].items()}

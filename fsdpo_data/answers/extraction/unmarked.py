@@ -1,4 +1,4 @@
-"""Answers that nothing announces: the last formula or number of the last sentence that has one."""
+"""Unmarked answers: the last formula or number of the last sentence that contains one."""
 
 import re
 from collections.abc import Iterator
@@ -19,102 +19,119 @@ from fsdpo_data.answers.lexicon.words import SCALES, SMALL_NUMBERS
 
 _PATTERNS = load_phrases("unmarked")
 
-_CONTEXT_CHARS = 1_000  #: Characters before a sentence in which its numbers may have been given.
+_CONTEXT_CHARS = 1_000  #: Characters before a sentence in which its given numbers are searched.
 _NUMBER = _PATTERNS["number"]
-_MATHS = _PATTERNS["maths"]
+_FORMULA = _PATTERNS["formula"]
 _LATEX = re.compile(r"\\(?![$%!,;])")
 _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
-JOINING_TEXT = _PATTERNS["joint"]
+JOINING_TEXT = _PATTERNS["joining_text"]
 CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&或和与、]")
-CONFIRMATION = _PATTERNS["refers"]
-#: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
-_VERBS = frozenset(("is", "are", "was", "were"))
-_NAME_WORDS = 5  #: Most words that can be an answer at the end of a sentence.
-_SENTENCE = _PATTERNS["sentence"]
+CONFIRMATION = _PATTERNS["confirmation"]
+#: Verbs before an answer at the end of a sentence: "so the fastest of them is Evelyn".
+_BE_FORMS = frozenset(("is", "are", "was", "were"))
+_MAX_NAME_WORDS = 5  #: Maximum words of an answer at the end of a sentence.
+_SENTENCE_VERB = _PATTERNS["sentence_verb"]
 _PLEASANTRY = _PATTERNS["pleasantry"]
 
 
 def statement_value(statement: str) -> str | None:
-    """Return the formula or number that a statement in words ends on, or the words after "is".
+    """Return the final formula or number of a statement in words, or the words after "is".
 
-    None for a statement without words, which is a value as it stands, and for one that offers
-    several values, or only bounds one.
+    Returns None for a statement without words, because the statement itself is a value. Also
+    returns None if the statement offers several values or only a bound.
     """
     if not (_HAS_WORD.search(statement) or has_foreign_script(statement)):
         return None
-    statement = _main(statement)
-    values = _values(statement)
+    clause = _main_clause(statement)
+    values = _find_values(clause)
     if values:
-        return _value_and_rule(statement, values)[0]
-    return _named_answer(statement)
+        return _value_and_rule(clause, values)[0]
+    return _named_answer(clause)
 
 
+_NUMBER_WORDS = "|".join((*list(SMALL_NUMBERS)[2:], *SCALES))
+_SPELLED_NUMBER = (
+    rf"\b(?:(?:{_NUMBER_WORDS}|one|an?(?=\s(?:{_NUMBER_WORDS})))[\s-]+(?:and\s+)?)*"
+    rf"(?:{_NUMBER_WORDS})"
+)
 #: A conclusion without digits: "so he pays twenty dollars", "so it does not exist".
-_SIZES = "|".join((*list(SMALL_NUMBERS)[2:], *SCALES))
-_SPELLED = rf"\b(?:(?:{_SIZES}|one|an?(?=\s(?:{_SIZES})))[\s-]+(?:and\s+)?)*(?:{_SIZES})"
-_IN_WORDS = re.compile(rf"{_PATTERNS['predicate'].pattern}|{_SPELLED}\b")
-_ENDS_IN_WORDS = re.compile(rf"{_SPELLED}(?:\s+[a-z]+)?[.!*\s]*$")
+_WORD_CONCLUSION = re.compile(rf"{_PATTERNS['predicate'].pattern}|{_SPELLED_NUMBER}\b")
+_SPELLED_NUMBER_AT_END = re.compile(rf"{_SPELLED_NUMBER}(?:\s+[a-z]+)?[.!*\s]*$")
 
 
 def concluding_clause(statement: str) -> str:
-    """Return the clause that a statement draws: "2x > 6, so x > 3" comes to "x > 3"."""
-    owed = contains_any(statement, TRIGGER_WORDS["concluding"])
-    drawn = [each.end() for each in _PATTERNS["concluding"].finditer(statement)] if owed else []
-    for start in reversed(drawn):
-        if _values(statement[start:]) or _IN_WORDS.search(statement, start):
+    """Return the conclusion of a statement: "x > 3" for "2x > 6, so x > 3"."""
+    if not contains_any(statement, TRIGGER_WORDS["conclusion"]):
+        return statement
+    clause_starts = [match.end() for match in _PATTERNS["conclusion"].finditer(statement)]
+    for start in reversed(clause_starts):
+        if _find_values(statement[start:]) or _WORD_CONCLUSION.search(statement, start):
             return statement[start:]
     return statement
 
 
-def _main(statement: str) -> str:
-    """Return the clause that a statement comes to, without what is only added to its value."""
-    statement = concluding_clause(_PATTERNS["again"].split(statement, maxsplit=1)[0])
-    if (counted := _PATTERNS["counted"].fullmatch(statement)) and not _SENTENCE.search(statement):
-        return counted[1]
-    for more in _PATTERNS["more"].finditer(statement):
-        said = statement[: more.start()]
-        before = (said[: value.start()] for value in _values(said))
-        new = any(not _PATTERNS["given"].search(each) and not _bounds(each) for each in before)
-        place = more[0].startswith((" where", ", where")) and _PATTERNS["attained"].search(said)
-        if (new or _IN_WORDS.search(said)) and not place:
-            return _main(said)
+def _main_clause(statement: str) -> str:
+    """Return the conclusion of a statement, without additions to its value."""
+    statement = concluding_clause(_PATTERNS["restatement"].split(statement, maxsplit=1)[0])
+    counted_things = _PATTERNS["counted_things"].fullmatch(statement)
+    if counted_things and not _SENTENCE_VERB.search(statement):
+        return counted_things[1]
+    for addition in _PATTERNS["addition"].finditer(statement):
+        clause = statement[: addition.start()]
+        if not (_has_new_value(clause) or _WORD_CONCLUSION.search(clause)):
+            continue
+        is_location = addition[0].startswith((" where", ", where"))
+        if not (is_location and _PATTERNS["attained"].search(clause)):
+            return _main_clause(clause)
     return statement
 
 
+def _has_new_value(clause: str) -> bool:
+    """Whether a clause has a value that is neither given in the problem nor a bound."""
+    texts_before = (clause[: value.start()] for value in _find_values(clause))
+    return any(
+        not _PATTERNS["before_given_number"].search(text) and not _ends_with_bound(text)
+        for text in texts_before
+    )
+
+
 def _named_answer(statement: str) -> str | None:
-    """Return the "yes" or "no" that a statement opens with, or the words after its last "is"."""
-    if polar := opening_yes_or_no(statement):
-        return polar
-    words = statement[-200:].rstrip(".!* ").split()[-_NAME_WORDS - 1 :]
-    verbs = [at for at, word in enumerate(words[:-1]) if word in _VERBS]
-    return " ".join(words[verbs[-1] + 1 :]).strip("*") if verbs else None
+    """Return the "yes" or "no" at the start of a statement, or the words after its last "is"."""
+    if yes_or_no := opening_yes_or_no(statement):
+        return yes_or_no
+    words = statement[-200:].rstrip(".!* ").split()[-_MAX_NAME_WORDS - 1 :]
+    verb_indices = [index for index, word in enumerate(words[:-1]) if word in _BE_FORMS]
+    return " ".join(words[verb_indices[-1] + 1 :]).strip("*") if verb_indices else None
 
 
 def opening_yes_or_no(text: str) -> str | None:
-    """Return the "yes" or "no" that a text opens with, if it says neither again."""
-    polar = _PATTERNS["polar"].match(text)
-    return (
-        polar.group(1) if polar and not _PATTERNS["polar_word"].search(text, polar.end()) else None
-    )
+    """Return the "yes" or "no" at the start of a text, unless the text repeats such a word."""
+    opening = _PATTERNS["yes_or_no"].match(text)
+    if not opening or _PATTERNS["yes_or_no_word"].search(text, opening.end()):
+        return None
+    return str(opening.group(1))
 
 
-def _values(statement: str) -> list[re.Match[str]]:
-    """List formulas, and numbers outside of formulas, in order."""
-    formulas = (
-        list(_MATHS.finditer(statement)) if contains_any(statement, TRIGGER_WORDS["maths"]) else []
-    )
-    others = _MATHS.sub(lambda found: "\0" * len(found[0]), statement) if formulas else statement
-    values = sorted([*formulas, *_NUMBER.finditer(others)], key=re.Match.start)
-    # "3 possible values of $n$" does not end on n; "therefore it is $n$" does.
+def _find_values(statement: str) -> list[re.Match[str]]:
+    """List the formulas, and the numbers outside formulas, in order."""
+    formulas: list[re.Match[str]] = []
+    if contains_any(statement, TRIGGER_WORDS["formula"]):
+        formulas = list(_FORMULA.finditer(statement))
+    prose = statement
+    if formulas:
+        prose = _FORMULA.sub(lambda formula: "\0" * len(formula[0]), statement)
+    values = sorted([*formulas, *_NUMBER.finditer(prose)], key=re.Match.start)
+    # "3 possible values of $n$" does not end with the answer n; "therefore it is $n$" does.
     return [
-        each
-        for each in values
-        if not _PATTERNS["letter"].fullmatch(_content(each))
-        or _PATTERNS["says"].search(statement, 0, each.start())
+        value
+        for value in values
+        if not _PATTERNS["letter"].fullmatch(_value_text(value))
+        or _PATTERNS["before_value"].search(statement, 0, value.start())
     ]
 
 
-def _content(value: re.Match[str]) -> str:
+def _value_text(value: re.Match[str]) -> str:
+    """Return the text of a number, or of a formula without its delimiters."""
     if value.re is _NUMBER:
         return value.group().strip()
     return next(part for part in value.groups() if part).strip()
@@ -123,36 +140,54 @@ def _content(value: re.Match[str]) -> str:
 def _value_and_rule(
     statement: str, values: list[re.Match[str]], text: str = ""
 ) -> tuple[str | None, str]:
-    """Return what a statement's values come to, and by which rule; None if that is open.
+    """Return the answer among the values of a statement, or None, and the extraction rule.
 
-    The ``text`` that it ends tells which of its numbers were given and which were worked out.
+    ``text`` ends with the statement. Its earlier sentences show which numbers were given and
+    which were calculated.
     """
-    last = values[-1]
-    if _PATTERNS["refuted"].match(statement, last.end()):
-        said = [_content(each) for each in values]
-        others = [each for each, what in zip(values, said, strict=True) if what != said[-1]]
-        twice = others and said.count(said[-1]) > 1
-        return (
-            _value_and_rule(statement[: others[-1].end()], others, text)
-            if twice
-            else (None, "last-sentence")
+    last_value = values[-1]
+    if _PATTERNS["refutation"].match(statement, last_value.end()):
+        return _unrefuted_value_and_rule(statement, values, text)
+    if last_value.re is _NUMBER:
+        return _number_answer(statement, _drop_given_numbers(values, statement, text)), (
+            "last-number"
         )
-    if last.re is _NUMBER:
-        return _number_and_rule(statement, _without_given(values, statement, text)), "last-number"
-    run = [last]
-    for each in reversed(values[:-1]):
-        if each.re is _NUMBER or not _is_joined(statement[each.end() : run[0].start()]):
+    formulas = [last_value]
+    for value in reversed(values[:-1]):
+        if value.re is _NUMBER or not _is_joined(statement[value.end() : formulas[0].start()]):
             break
-        run.insert(0, each)
-    fails = _PATTERNS["order"].search(run[0][0]) and _PATTERNS["fails"].search(statement)
-    if fails or _bounds(statement[: run[0].start()]):
+        formulas.insert(0, value)
+    first_start = formulas[0].start()
+    is_refuted = _PATTERNS["order_sign"].search(formulas[0][0]) and _PATTERNS["failure"].search(
+        statement
+    )
+    if is_refuted or _ends_with_bound(statement[:first_start]):
         return None, "last-sentence"
-    counted = _PATTERNS["count"].search(statement, 0, run[0].start())  # 20 $cm^2$
-    listed = " , ".join(_content(each) for each in run)
-    return (counted.group() if counted else "") + listed, "last-maths"
+    count = _PATTERNS["count"].search(statement, 0, first_start)  # 20 $cm^2$
+    joined = " , ".join(_value_text(formula) for formula in formulas)
+    return (count.group() if count else "") + joined, "last-maths"
 
 
-#: Where a text says what it has worked out.
+def _unrefuted_value_and_rule(
+    statement: str, values: list[re.Match[str]], text: str
+) -> tuple[str | None, str]:
+    """Return the answer and the rule of a statement that refutes its last value.
+
+    The refuted value must occur twice: first as a candidate, then in the refutation.
+    """
+    value_texts = [_value_text(value) for value in values]
+    refuted = value_texts[-1]
+    candidates = [
+        value
+        for value, value_text in zip(values, value_texts, strict=True)
+        if value_text != refuted
+    ]
+    if not candidates or value_texts.count(refuted) < 2:
+        return None, "last-sentence"
+    return _value_and_rule(statement[: candidates[-1].end()], candidates, text)
+
+
+#: A number after a verb or sign that introduces a calculated result.
 _RESULT = re.compile(
     r"(?i)(?:(?P<equal>[=≈])|\b(?:is|are|was|were|has|have|had|(?:get|give|leave|make|equal|total|cost"
     rf"|pay|earn|need|take)s?)\b)\s*\**(?P<number>{_NUMBER.pattern.removeprefix('(?i)')})"
@@ -160,171 +195,242 @@ _RESULT = re.compile(
 )
 
 
-def _without_given(values: list[re.Match[str]], statement: str, text: str) -> list[re.Match[str]]:
-    """Drop a last number that was used before, behind one that was worked out after it.
+def _drop_given_numbers(
+    values: list[re.Match[str]], statement: str, text: str
+) -> list[re.Match[str]]:
+    """Drop last numbers that are given, if a number before them was calculated later.
 
-    "9 * 2 = $18 a day by selling 9 eggs" comes to 18, and so does "$18 for the 9 eggs".
+    The answer of "9 * 2 = $18 a day by selling 9 eggs" is 18, and so is the answer of "$18 for
+    the 9 eggs".
     """
-    while len(values) > 1 and _PATTERNS["given"].search(statement, 0, values[-1].start()):
+    while len(values) > 1 and _PATTERNS["before_given_number"].search(
+        statement, 0, values[-1].start()
+    ):
         values = values[:-1]
     if len(values) < 2:
         return values
-    told = text[: max(text.rfind(statement), 0)][-_CONTEXT_CHARS:] + statement
-    before = told[: len(told) - len(statement) + values[-1].start()]
-    last = _digits(values[-1][0])
-    if last[-3:] not in before or last not in map(_digits, _NUMBER.findall(before)):
+    context = text[: max(text.rfind(statement), 0)][-_CONTEXT_CHARS:] + statement
+    text_before = context[: len(context) - len(statement) + values[-1].start()]
+    last_number = _digits_only(values[-1][0])
+    if last_number[-3:] not in text_before or last_number not in map(
+        _digits_only, _NUMBER.findall(text_before)
+    ):
         return values
-    results = [(_digits(each["number"]), each["equal"]) for each in _RESULT.finditer(told)]
-    said = [at for at, (number, _) in enumerate(results) if number == last]
-    found = [
-        number for number, equal in results[said[-1] + 1 if said else 0 :] if equal or not said
+    results = [
+        (_digits_only(match["number"]), match["equal"]) for match in _RESULT.finditer(context)
     ]
-    worked_out = [at for at, each in enumerate(values[:-1]) if _digits(each[0]) in found]
-    return values[: worked_out[-1] + 1] if worked_out else values
+    last_indices = [index for index, (number, _) in enumerate(results) if number == last_number]
+    if last_indices:
+        new_results = [number for number, equal in results[last_indices[-1] + 1 :] if equal]
+    else:
+        new_results = [number for number, _ in results]
+    new_indices = [
+        index for index, value in enumerate(values[:-1]) if _digits_only(value[0]) in new_results
+    ]
+    return values[: new_indices[-1] + 1] if new_indices else values
 
 
-def _digits(number: str) -> str:
+def _digits_only(number: str) -> str:
+    """Return a number without signs, separators and units."""
     return re.sub(r"[^\d./:]", "", number)
 
 
-def _number_and_rule(statement: str, values: list[re.Match[str]]) -> str | None:
-    last = values[-1]
-    # A number inside LaTeX is a part of something: \frac{1}{2} does not end on 2.
-    latex = "\\" in statement and _LATEX.search(_MATHS.sub("", statement))
-    if latex or _bounds(statement[: last.start()]):
+def _number_answer(statement: str, values: list[re.Match[str]]) -> str | None:
+    """Return the last number of a statement, or None if the statement does not settle on it."""
+    last_value = values[-1]
+    # A number inside LaTeX is part of a formula: \frac{1}{2} does not end with the answer 2.
+    is_in_latex = "\\" in statement and _LATEX.search(_FORMULA.sub("", statement))
+    if is_in_latex or _ends_with_bound(statement[: last_value.start()]):
         return None
     if len(values) > 1:
-        between = statement[values[-2].end() : last.start()]
-        listed = "=" not in between or statement[: values[-2].start()].rstrip(" $*").endswith("=")
-        if (listed and _is_joined(between)) or _PATTERNS["perhaps"].search(between):
+        between = statement[values[-2].end() : last_value.start()]
+        text_before = statement[: values[-2].start()].rstrip(" $*")
+        is_list = "=" not in between or text_before.endswith("=")
+        if (is_list and _is_joined(between)) or _PATTERNS["possibility"].search(between):
             return None
         if between.strip() == "to" and not re.search(r"\bfrom\b", statement):
             return None  # "4 to 5 hours"
-        if _either(between, statement[last.end() :]):
+        if _offers_alternative(between, statement[last_value.end() :]):
             return None
-    return _content(last)
+    return _value_text(last_value)
 
 
-def _bounds(before: str) -> bool:
-    """Whether words before a value make it a bound, a guess or what is denied."""
+def _ends_with_bound(text_before: str) -> bool:
+    """Whether the words before a value make it a bound, a guess or a denied value."""
     return (
-        contains_any(before, TRIGGER_WORDS["bound"])
-        and _PATTERNS["bound"].search(before) is not None
+        contains_any(text_before, TRIGGER_WORDS["bound"])
+        and _PATTERNS["bound"].search(text_before) is not None
     )
 
 
 def _is_joined(between: str) -> bool:
+    """Whether the text between two values makes them one answer, e.g. "and"."""
     return bool(JOINING_TEXT.fullmatch(between) and CONJUNCTION.search(between))
 
 
-def _either(between: str, after: str) -> bool:
-    """Whether "… or …" offers two candidates; "300 minutes, or 5 hours" says one thing twice."""
-    offered = _PATTERNS["or"].fullmatch(between)
-    if not offered:
+def _offers_alternative(between: str, text_after: str) -> bool:
+    """Whether "… or …" offers two candidates; "300 minutes, or 5 hours" repeats one value."""
+    alternative = _PATTERNS["alternative"].fullmatch(between)
+    if not alternative:
         return False
-    first, second = offered.group(1).split(), _PATTERNS["after"].match(after)
-    return not (first and second and first[0].strip(",") != second.group(1))
+    first_unit = alternative.group(1).split()
+    second_unit = _PATTERNS["next_word"].match(text_after)
+    is_restated = first_unit and second_unit and first_unit[0].strip(",") != second_unit.group(1)
+    return not is_restated
 
 
 def clause_values(sentence: str) -> str | None:
-    """Return the values of "the least is 1 and the greatest is 3"; None if it has no such form.
+    """Return the values of "the least is 1 and the greatest is 3", joined with commas.
 
-    Those of the first place and the second are a tuple.
+    Returns None for a sentence of another form. Values with an order ("the first … the second")
+    form a tuple.
     """
-    values = _values(sentence) if _HAS_WORD.search(sentence) else []
-    if len(values) < 2 or _PATTERNS["concluding"].search(sentence, values[0].end()):
+    values = _find_values(sentence) if _HAS_WORD.search(sentence) else []
+    if len(values) < 2 or _PATTERNS["conclusion"].search(sentence, values[0].end()):
         return None
-    ordered = _PATTERNS["ordered"].search(sentence)
-    said = all(_PATTERNS["gives"].search(sentence, 0, each.start()) for each in values)
-    told = said or all("=" in each[0] for each in values)
-    if not told and not (ordered and ordered[0] == "respectively"):
+    order_word = _PATTERNS["order_word"].search(sentence)
+    are_stated = all(
+        _PATTERNS["before_clause_value"].search(sentence, 0, value.start()) for value in values
+    )
+    are_equations = all("=" in value[0] for value in values)
+    are_respective = order_word is not None and order_word[0] == "respectively"
+    if not (are_stated or are_equations or are_respective):
         return None
-    ends = [_PATTERNS["clause_end"].search(sentence, each.end()) for each in values]
-    listed = " , ".join(
+    ends = [_PATTERNS["clause_end"].search(sentence, value.end()) for value in values]
+    joined = " , ".join(
         sentence[value.start() : end.start() if end else None]
         for value, end in zip(values, ends, strict=True)
     )
-    return f"({listed})" if ordered else listed
+    return f"({joined})" if order_word else joined
 
 
 def closing_cases(text: str, sentence: str) -> str | None:
-    """Return what the cases of a text come to, if its last sentence says that all are answers."""
-    if not (refers := CONFIRMATION.fullmatch(sentence)):
+    """Return the results of the cases of a text, if its last sentence confirms all of them."""
+    confirmation = CONFIRMATION.fullmatch(sentence)
+    if not confirmation:
         return None
-    drawn = map(last_sentence, _PATTERNS["case"].split(text.rpartition(sentence)[0])[1:])
-    left = [said for said in drawn if not _PATTERNS["refuted"].match(said)]
-    values = [statement_value(said) or said.strip(" .*$") for said in left]
-    fitting = len(values) == 2 if refers["both"] or refers["two"] else len(values) > 1
-    return " , ".join(values) if fitting and all(values) else None
+    cases = _PATTERNS["case"].split(text.rpartition(sentence)[0])[1:]
+    conclusions = [last_sentence(case) for case in cases]
+    valid = [part for part in conclusions if not _PATTERNS["refutation"].match(part)]
+    values = [statement_value(conclusion) or conclusion.strip(" .*$") for conclusion in valid]
+    expects_two = confirmation["both"] or confirmation["two"]
+    has_expected_count = len(values) == 2 if expects_two else len(values) > 1
+    return " , ".join(values) if has_expected_count and all(values) else None
 
 
 def last_sentence(text: str) -> str:
-    """Return the last sentence that says something about the problem."""
-    return next(_sentences(text, 20), "")
+    """Return the last sentence about the problem, or "" if the text has none."""
+    return next(_iterate_sentences(text, max_lines=20), "")
 
 
-def _sentences(text: str, lines: int = 40) -> Iterator[str]:
-    """Yield the sentences of the last lines without the numbers of steps, the last one first."""
-    for line in reversed(text_tail(text, TAIL_CHARS).splitlines()[-lines:]):
-        number = _PATTERNS["numbered"].match(line)
-        line = line[number.end() :] if number else line
+def _iterate_sentences(text: str, max_lines: int = 40) -> Iterator[str]:
+    """Yield the sentences of the last lines without step numbers, the last sentence first."""
+    for line in reversed(text_tail(text, TAIL_CHARS).splitlines()[-max_lines:]):
+        step_number = _PATTERNS["step_number"].match(line)
+        line = line[step_number.end() :] if step_number else line
         cuts = [0, *(match.end() for match in SENTENCE_END.finditer(line)), len(line)]
         parts = [line[start:end].strip() for start, end in pairwise(cuts)]
         yield from reversed([part for part in parts if part and not _PLEASANTRY.match(part)])
 
 
 def extract_unmarked(text: str, sentence: str) -> tuple[str | None, str]:
-    """Return the answer that a text without markers gives, and by which rule."""
+    """Return the answer of a text without markers, or None, and the extraction rule.
+
+    ``sentence`` is the last sentence of the text.
+    """
     stripped = text.strip()
-    polar = [_PATTERNS["polar"].match(each) for each in (stripped, sentence)]
-    if len({each[1].lower() for each in polar if each}) > 1 or _PATTERNS["nothing"].fullmatch(
-        stripped
-    ):  # "**No.** Yes, it is."
+    if _has_no_answer(stripped, sentence):
         return None, "none"
-    listed = closing_list(stripped)
-    if listed is not None:
-        return listed, "list"
-    bold = _emphasized_answer(sentence)
-    if bold is not None and (_values(bold) or not _PATTERNS["predicate"].search(bold)):
-        values = _values(bold)
-        return bold, _value_and_rule(bold, values)[1] if values else "last-bold"
-    said = _main(sentence)
-    values = _values(said)
-    if predicates := list(_PATTERNS["predicate"].finditer(said)):
-        between = said[values[-1].end() : predicates[-1].start()] if values else ""
-        ends = not said[predicates[-1].end() :].strip(" .*$!。")
-        if not values or (ends and not _PATTERNS["joins"].search(between)):
-            return predicates[-1][0], "last-sentence"
-    if not values:
-        spelled = (_IN_WORDS if said != sentence else _ENDS_IN_WORDS).search(said)
-        if spelled:
-            return said[spelled.start() :], "last-sentence"
-    more = sentence if _PATTERNS["relative"].match(sentence) else ""
-    display = closing_formulas(stripped.removesuffix(more))
-    if display is not None:
-        return display, "last-maths"
-    alone = len(stripped) <= MAX_BARE_ANSWER_CHARS and "\n" not in stripped and stripped == sentence
-    if alone and not _SENTENCE.search(stripped) and not has_foreign_script(stripped):
-        return said, "whole"
+    items = closing_list(stripped)
+    if items is not None:
+        return items, "list"
+    bold = _bold_answer(sentence)
+    if bold is not None:
+        values = _find_values(bold)
+        if values or not _PATTERNS["predicate"].search(bold):
+            return bold, _value_and_rule(bold, values)[1] if values else "last-bold"
+    clause = _main_clause(sentence)
+    values = _find_values(clause)
+    worded = _worded_answer(clause, values, is_complete=clause == sentence)
+    if worded is not None:
+        return worded, "last-sentence"
+    explanation = sentence if _PATTERNS["relative_clause"].match(sentence) else ""
+    formulas = closing_formulas(stripped.removesuffix(explanation))
+    if formulas is not None:
+        return formulas, "last-maths"
+    is_short = len(stripped) <= MAX_BARE_ANSWER_CHARS
+    is_only_content = is_short and "\n" not in stripped and stripped == sentence
+    if is_only_content and not _SENTENCE_VERB.search(stripped) and not has_foreign_script(stripped):
+        return clause, "whole"
     if cases := closing_cases(stripped, sentence):
         return cases, "list"
-    for each in _sentences(text):
-        if each != sentence:
-            said = _main(each)
-            values = _values(said)
-        if values and not _PATTERNS["relative"].match(said):
-            answer, rule = _value_and_rule(said, values, text)
+    return _last_value(text, sentence, clause, values)
+
+
+def _has_no_answer(stripped: str, sentence: str) -> bool:
+    """Whether a text contradicts itself, or is an announcement without an answer."""
+    openings = [_PATTERNS["yes_or_no"].match(part) for part in (stripped, sentence)]
+    answers = {opening[1].lower() for opening in openings if opening}
+    if len(answers) > 1:  # "**No.** Yes, it is."
+        return True
+    return _PATTERNS["announcement_only"].fullmatch(stripped) is not None
+
+
+def _worded_answer(clause: str, values: list[re.Match[str]], *, is_complete: bool) -> str | None:
+    """Return the answer of a clause in words: "does not exist", "twenty dollars", or None.
+
+    Args:
+        clause: The main clause of the last sentence.
+        values: The formulas and numbers of the clause.
+        is_complete: Whether the clause is the complete sentence.
+    """
+    predicates = list(_PATTERNS["predicate"].finditer(clause))
+    if predicates:
+        last_predicate = predicates[-1]
+        between = clause[values[-1].end() : last_predicate.start()] if values else ""
+        ends_clause = not clause[last_predicate.end() :].strip(" .*$!。")
+        if not values or (ends_clause and not _PATTERNS["clause_joint"].search(between)):
+            return last_predicate[0]
+    if not values:
+        pattern = _SPELLED_NUMBER_AT_END if is_complete else _WORD_CONCLUSION
+        spelled = pattern.search(clause)
+        if spelled:
+            return clause[spelled.start() :]
+    return None
+
+
+def _last_value(
+    text: str, sentence: str, clause: str, values: list[re.Match[str]]
+) -> tuple[str | None, str]:
+    """Return the value of the last sentence that has one, or None, and the extraction rule.
+
+    Args:
+        text: The text to search.
+        sentence: Its last sentence, which is the answer if no sentence has a clear value.
+        clause: The main clause of ``sentence``.
+        values: The values of ``clause``.
+    """
+    for candidate in _iterate_sentences(text):
+        if candidate != sentence:
+            clause = _main_clause(candidate)
+            values = _find_values(clause)
+        if values and not _PATTERNS["relative_clause"].match(clause):
+            answer, rule = _value_and_rule(clause, values, text)
             return (answer, rule) if answer else (sentence, "last-sentence")
     return (sentence, "last-sentence") if sentence else (None, "none")
 
 
-def _emphasized_answer(sentence: str) -> str | None:
-    """Return what a sentence prints in bold, if that is one thing, and its value if it has one."""
-    bold: list[str] = [each.strip() for each in _PATTERNS["bold"].findall(sentence)]
-    if len(bold) != 1 or bold[0].endswith(":"):
+def _bold_answer(sentence: str) -> str | None:
+    """Return the only bold text of a sentence, or None if it is not the answer.
+
+    If the sentence has a value, the bold text must contain a value, too, or be a choice.
+    """
+    bold_texts: list[str] = [text.strip() for text in _PATTERNS["bold"].findall(sentence)]
+    if len(bold_texts) != 1 or bold_texts[0].endswith(":"):
         return None
-    if _values(sentence) and not (_values(bold[0]) or _PATTERNS["chosen"].fullmatch(bold[0])):
+    bold = bold_texts[0]
+    if _find_values(sentence) and not (_find_values(bold) or _PATTERNS["choice"].fullmatch(bold)):
         return None
-    if _bounds(sentence[: sentence.find("**") + 2]):
+    if _ends_with_bound(sentence[: sentence.find("**") + 2]):
         return None
-    return bold[0].removesuffix("'s").removesuffix("’s")
+    return bold.removesuffix("'s").removesuffix("’s")

@@ -11,7 +11,7 @@ from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, load_phrases
 
 PATTERNS = {
     name: pattern
-    for module in ("concluding", "unmarked")
+    for module in ("retractions", "unmarked")
     for name, pattern in load_phrases(module).items()
     if name in TRIGGER_WORDS
 }
