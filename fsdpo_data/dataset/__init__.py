@@ -1,1 +1,1 @@
-"""A dataset on disk: manifest, run directory, parquet, seal, checks."""
+"""Datasets on disk: schema, run directory, manifest, stages, checks, card and page."""

@@ -1,4 +1,4 @@
-"""A manifest as rows of a table for people; what the rows say stands in ``describe.toml``."""
+"""Summarize a manifest as rows of a table; ``summary.toml`` has the texts of the rows."""
 
 from collections.abc import Mapping
 from string import Formatter
@@ -19,122 +19,142 @@ from fsdpo_data.models.prompts import CHAT_TEMPLATES, TEMPLATES
 
 
 class _SummaryFormatter(Formatter):
-    """Fills a row in: ``!p`` writes a share as per cent, ``!c`` counts by name."""
+    """A formatter in which ``!p`` prints a fraction in per cent, and ``!c`` counts by name."""
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
+        """Convert a value as its conversion flag demands."""
         if conversion == "p" and isinstance(value, AccuracyStats | PassAtK):
             return percent(value.value, value.ci95)
         if conversion == "p":
             return percent(value)
-        return _counts(value) if conversion == "c" else super().convert_field(value, conversion)
+        if conversion == "c":
+            return _join_counts(value)
+        return super().convert_field(value, conversion)
 
 
 def summary_rows(manifest: Manifest) -> list[tuple[str, str]]:
-    """Return (name, value) rows: what was made, how good it is, what it cost."""
-    facts = vars(manifest) | _derived_entries(manifest)
-    wording = _SummaryFormatter()
-    return [
-        (wording.vformat(name, (), facts), wording.vformat(text, (), facts))
-        for part, rows in read_toml(__file__).items()
-        if facts[part]
-        for name, text in rows.items()
-    ]
+    """Return (name, value) rows that describe the content, quality and cost of a dataset."""
+    entries = vars(manifest) | _derived_entries(manifest)
+    formatter = _SummaryFormatter()
+    rows = []
+    for section, texts_by_name in read_toml(__file__).items():
+        if not entries[section]:
+            continue
+        for name, text in texts_by_name.items():
+            rows.append(
+                (formatter.vformat(name, (), entries), formatter.vformat(text, (), entries))
+            )
+    return rows
 
 
 def _derived_entries(manifest: Manifest) -> dict[str, Any]:
-    """Return what the rows say that no field of the manifest does."""
-    statistics, labels = manifest.statistics, manifest.labels
-    solutions = max(1, manifest.rows.solutions)
-    positive = labels.get("positive", 0)
-    rate, tokens = statistics.tokens_per_second, manifest.cost.tokens
-    facts = {
+    """Return the values in ``summary.toml`` that are not fields of the manifest."""
+    statistics = manifest.statistics
+    n_solutions = max(1, manifest.rows.solutions)
+    positive = manifest.labels.get("positive", 0)
+    negative = manifest.labels.get("negative", 0)
+    token_rate = statistics.tokens_per_second
+    pairs = manifest.pairs
+    entries = {
         "template": _describe_prompt(manifest.spec),
-        "positive": _share(positive, positive + labels.get("negative", 0)),
-        "truncated": statistics.truncated / solutions,
-        "unique": statistics.unique_solutions / solutions,
-        "tokens": amount(tokens),
+        "positive": _fraction(positive, positive + negative),
+        "truncated": statistics.truncated / n_solutions,
+        "unique": statistics.unique_solutions / n_solutions,
+        "tokens": amount(manifest.cost.tokens),
         "consensus": manifest.judge and manifest.judge.kept is not None,
-        "rate": f"  ({rate:,.0f} tokens/s)" if rate else "",
-        "step_pairs": manifest.pairs and manifest.pairs.resampled,
-        "whole_pairs": manifest.pairs and not manifest.pairs.resampled,
+        "rate": f"  ({token_rate:,.0f} tokens/s)" if token_rate else "",
+        "step_pairs": pairs and pairs.resampled,
+        "solution_pairs": pairs and not pairs.resampled,
     }
     if manifest.rollouts:
-        facts["label_disagreements"] = _share(
+        entries["label_disagreements"] = _fraction(
             manifest.rollouts.label_disagreements, manifest.rollouts.steps
         )
     if manifest.rewards:
-        facts |= _ranking_entries(manifest.rewards)
-    if manifest.pairs:
-        facts |= _pair_entries(manifest.pairs)
+        entries |= _ranking_entries(manifest.rewards)
+    if pairs:
+        entries |= _pair_entries(pairs)
     if manifest.contamination:
-        facts["benchmarks"] = ", ".join(each.name for each in manifest.contamination.benchmarks)
-    return facts
+        names = [benchmark.name for benchmark in manifest.contamination.benchmarks]
+        entries["benchmarks"] = ", ".join(names)
+    return entries
 
 
 def _describe_prompt(spec: SpecSection) -> str:
-    """Return how the model was asked: the template, and what it puts around the question."""
+    """Return the name of the prompt template, with its text if this release knows it."""
     name = spec.template.name
     template = TEMPLATES.get(name)
-    if template is None:  # of another release
+    if template is None:  # a template of another release
         return name
-    asked = template.text.replace("\n", "\\n")
+    text = template.text.replace("\n", "\\n")
     if name in CHAT_TEMPLATES or getattr(spec.engine, "api", "") == "chat":
-        return f"{name}  ({asked}), within the model's own chat format"
-    # Under the same name, somebody else may have asked in other words.
-    return f"{name}  ({asked})" if spec.template.digest == template.digest else name
+        return f"{name}  ({text}), within the model's own chat format"
+    # Another release may use the same name for another text.
+    return f"{name}  ({text})" if spec.template.digest == template.digest else name
 
 
 def _ranking_entries(rewards: RewardStats) -> dict[str, Any]:
-    unscored, ranking, told = rewards.unscored, rewards.ranking_auc["mean"], ""
+    """Return the texts of the row for step rewards."""
+    ranking = rewards.ranking_auc["mean"]
+    ranking_text = ""
     if ranking.value is not None:
-        interval = " [{:.3f}, {:.3f}]".format(*ranking.ci95) if ranking.ci95 else ""
-        told = (
+        interval = ""
+        if ranking.ci95:
+            low, high = ranking.ci95
+            interval = f" [{low:.3f}, {high:.3f}]"
+        ranking_text = (
             f"; correct over incorrect {ranking.value:.3f}{interval} "
             f"(AUC by mean reward within {ranking.problems:,} problems)"
         )
-    return {"unscored": f", {unscored:,} too long to score" if unscored else "", "ranking": told}
+    unscored_text = f", {rewards.unscored:,} too long to score" if rewards.unscored else ""
+    return {"unscored": unscored_text, "ranking": ranking_text}
 
 
 def _pair_entries(pairs: PairStats) -> dict[str, Any]:
+    """Return the values of the rows for pairs of steps, or for pairs of solutions."""
     if pairs.resampled:
         left_out = {
-            fate: count for fate, count in pairs.solutions.items() if count and fate != "incorrect"
+            reason: count
+            for reason, count in pairs.solutions.items()
+            if count and reason != "incorrect"
         }
         return {
-            "left_out": _counts(left_out) or "none left out",
+            "left_out": _join_counts(left_out) or "none left out",
             "resampled_tokens": amount(pairs.resampled.tokens),
         }
     unit = "tokens" if "chosen_tokens" in pairs.length else "characters"
     return {
         "unit": unit,
-        **{f"{side}_size": pairs.length[f"{side}_{unit}"] for side in ("chosen", "rejected")},
-        **{
-            side: (pairs.length[f"chosen_{side}"] or 0) / pairs.pairs
-            for side in ("longer", "shorter")
-        },
+        "chosen_size": pairs.length[f"chosen_{unit}"],
+        "rejected_size": pairs.length[f"rejected_{unit}"],
+        "longer": (pairs.length["chosen_longer"] or 0) / pairs.pairs,
+        "shorter": (pairs.length["chosen_shorter"] or 0) / pairs.pairs,
     }
 
 
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _fraction(part: int, total: int) -> float | None:
+    return part / total if total else None
 
 
-def _counts(counts: Mapping[str, int]) -> str:
+def _join_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
 
 
 def dataset_warnings(manifest: Manifest) -> list[str]:
-    """Return what looks wrong with a dataset, a sentence each."""
-    rows, statistics, labels = manifest.rows, manifest.statistics, manifest.labels
-    positive = labels.get("positive", 0)
-    labelled = positive + labels.get("negative", 0)
-    interval = manifest.rewards.ranking_auc["mean"].ci95 if manifest.rewards else None
-    cut, unsolved = statistics.truncated, statistics.accuracy.n and not statistics.accuracy.correct
-    signs = (
-        (cut > rows.solutions / 5, "over a fifth of the solutions ran into the token limit"),
-        (unsolved, "no solution is correct: look at some, and at the prompt template"),
-        (not statistics.mixed_problems, "no problem has right and wrong solutions to pair"),
-        (labelled and positive < labelled / 20, "under 5 % of the step labels are positive"),
-        (interval and interval[0] <= 0.5, "rewards rank right over wrong no better than chance"),
-    )
-    return [sign for shows, sign in signs if shows]
+    """Return one sentence for each property of a dataset that suggests a mistake."""
+    statistics = manifest.statistics
+    positive = manifest.labels.get("positive", 0)
+    labelled = positive + manifest.labels.get("negative", 0)
+    ranking_interval = manifest.rewards.ranking_auc["mean"].ci95 if manifest.rewards else None
+    warnings = []
+    if statistics.truncated > manifest.rows.solutions / 5:
+        warnings.append("over a fifth of the solutions reached the token limit")
+    if statistics.accuracy.n and not statistics.accuracy.correct:
+        warnings.append("no solution is correct: look at some, and at the prompt template")
+    if not statistics.mixed_problems:
+        warnings.append("no problem has correct and incorrect solutions to pair")
+    if labelled and positive < labelled / 20:
+        warnings.append("under 5 % of the step labels are positive")
+    if ranking_interval and ranking_interval[0] <= 0.5:
+        warnings.append("rewards may rank correct over incorrect solutions no better than chance")
+    return warnings

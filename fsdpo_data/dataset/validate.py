@@ -1,11 +1,10 @@
-"""Check a dataset against the invariants of the schema; done before every seal and on demand."""
+"""Check a dataset against the invariants of the schema, before every seal and on demand."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES
 from fsdpo_data.core.errors import SchemaError
@@ -18,12 +17,14 @@ from fsdpo_data.dataset.manifest_sections import FileEntry
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
 from fsdpo_data.pairs.checks import find_violations
 
+_TEXT_BATCH_ROWS = 2048  #: Rows whose steps are in memory at once.
+
 
 def validate(root: Path) -> Manifest:
     """Check every file, row and count of a sealed dataset; return its manifest.
 
     Raises:
-        SchemaError: listing every broken invariant with examples, or naming what cannot be read.
+        SchemaError: listing every violated invariant with examples, or naming an unreadable file.
     """
     manifest = read_manifest(root)
     check_files(root, manifest.files)
@@ -32,165 +33,224 @@ def validate(root: Path) -> Manifest:
 
 
 def check_files(root: Path, files: Iterable[FileEntry]) -> None:
-    """Check that every file is there as it was sealed.
+    """Check that every file exists and has the SHA-256 in the manifest.
 
     Raises:
         SchemaError: naming every file that is missing or changed.
     """
-    broken = []
+    violations = []
     for entry in files:
         file = root / entry.path
         if not file.is_file():
-            broken.append(f"{entry.path} is missing")
+            violations.append(f"{entry.path} is missing")
         elif file_sha256(file) != entry.sha256:
-            broken.append(f"{entry.path} was changed since it was sealed (SHA-256 differs)")
-    if broken:
-        raise _failure(root, broken)
+            violations.append(f"{entry.path} was changed since it was sealed (SHA-256 differs)")
+    if violations:
+        raise _invalid_dataset_error(root, violations)
 
 
 def check_invariants(root: Path, manifest: Manifest) -> None:
     """Check the rows against the schema and the manifest's counts.
 
     Raises:
-        SchemaError: listing every broken invariant.
+        SchemaError: listing every violated invariant.
     """
-    broken = list(_files(root, manifest))
-    if not broken:  # with other columns the row checks would only say so again
+    violations = list(_find_file_violations(root, manifest))
+    if not violations:  # the row checks need the right columns
+        problems = scan_parquet(manifest.config_paths(root, "problems"))
         solutions = scan_parquet(manifest.config_paths(root, "solutions"))
-        broken = list(_ids(scan_parquet(manifest.config_paths(root, "problems")), solutions))
-        broken += _rows(solutions, manifest.spec.rewards_are_probabilities)
-        broken += _counts(root, manifest)
-    if not broken and manifest.spec.pair and manifest.pairs:
-        pairs, rows = (manifest.config_paths(root, config) for config in ("pairs", "solutions"))
-        broken = list(
-            find_violations(pairs, rows, manifest.spec.pair.to_dict(), manifest.pairs.to_dict())
+        violations += _find_id_violations(problems, solutions)
+        violations += _find_row_violations(
+            solutions, rewards_are_probabilities=manifest.spec.rewards_are_probabilities
         )
-    if broken:
-        raise _failure(root, broken)
+        violations += _find_count_violations(root, manifest)
+    if not violations and manifest.spec.pair and manifest.pairs:
+        violations += find_violations(
+            manifest.config_paths(root, "pairs"),
+            manifest.config_paths(root, "solutions"),
+            manifest.spec.pair.to_dict(),
+            manifest.pairs.to_dict(),
+        )
+    if violations:
+        raise _invalid_dataset_error(root, violations)
 
 
-def _failure(root: Path, broken: list[str]) -> SchemaError:
+def _invalid_dataset_error(root: Path, violations: Sequence[str]) -> SchemaError:
     return SchemaError(
         f"{root} is not a valid dataset:\n"
-        + "".join(f"  {line}\n" for line in broken)
-        + "Build it again, or fetch it again from where it came."
+        + "".join(f"  {violation}\n" for violation in violations)
+        + "Build the dataset again, or download it again."
     )
 
 
-def _files(root: Path, manifest: Manifest) -> Iterator[str]:
-    """Columns, types and version of every file, from its footer; and its texts."""
+def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
+    """Yield the files with another version, other columns or other texts than expected."""
     for config in CONFIGS:
         expected: pa.Schema | None = None
         for entry in manifest.config_files(config):
+            file = root / entry.path
             try:
-                found = pq.read_schema(root / entry.path)
-                version = (found.metadata or {}).get(schema.VERSION_KEY.encode(), b"none").decode()
+                file_schema = pq.read_schema(file)
+                metadata = file_schema.metadata or {}
+                version = metadata.get(schema.VERSION_KEY.encode(), b"none").decode()
                 if version != str(SCHEMA_VERSION):
                     yield f"{entry.path} is of schema version {version}, not {SCHEMA_VERSION}"
-                expected = expected or _expected_schema(config, found)
-                if not found.equals(expected):
-                    yield f"{entry.path} has other columns: {_difference(found, expected)}"
-                elif config == "solutions" and _text_sha256(root / entry.path) != entry.text_sha256:
+                expected = expected or _expected_schema(config, file_schema)
+                if not file_schema.equals(expected):
+                    difference = _describe_schema_difference(file_schema, expected)
+                    yield f"{entry.path} has other columns: {difference}"
+                elif config == "solutions" and _text_sha256(file) != entry.text_sha256:
                     yield f"{entry.path}: the steps do not join to the sampled texts"
             except (OSError, pa.ArrowException) as error:
                 yield f"{entry.path} cannot be read as parquet: {error}"
 
 
-def _expected_schema(config: str, found: pa.Schema) -> pa.Schema:
-    """Return the columns of a config, which all its files have; an older one's lack the same."""
-    lacks = () if set(schema.OPTIONAL_COLUMNS) & set(found.names) else schema.OPTIONAL_COLUMNS
-    return pa.schema([each for each in schema.arrow_schema(config) if each.name not in lacks])
+def _expected_schema(config: str, first_file_schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a config, without optional columns if the first file has none."""
+    if set(schema.OPTIONAL_COLUMNS) & set(first_file_schema.names):
+        return pa.schema(list(schema.arrow_schema(config)))
+    return pa.schema(
+        [
+            column
+            for column in schema.arrow_schema(config)
+            if column.name not in schema.OPTIONAL_COLUMNS
+        ]
+    )
 
 
 def _text_sha256(file: Path) -> str:
-    """Hash the joined steps as the texts were hashed before segmentation."""
-    texts = hashlib.sha256()
-    for batch in pq.ParquetFile(file).iter_batches(2048, columns=["completions"]):
+    """Hash the joined steps in the same way as the texts before segmentation."""
+    text_hash = hashlib.sha256()
+    batches = pq.ParquetFile(file).iter_batches(_TEXT_BATCH_ROWS, columns=["completions"])
+    for batch in batches:
         for steps in batch.column(0).to_pylist():
-            texts.update(schema.digest_bytes("".join(steps or ())))
-    return texts.hexdigest()
+            text_hash.update(schema.digest_bytes("".join(steps or ())))
+    return text_hash.hexdigest()
 
 
-def _difference(found: Any, expected: Any) -> str:
-    have = {field.name: str(field.type) for field in found}
-    want = {field.name: str(field.type) for field in expected}
-    return (
-        "; ".join(
-            f"{name} is {have.get(name, 'missing')}, expected {want.get(name, 'no such column')}"
-            for name in dict.fromkeys([*want, *have])
-            if have.get(name) != want.get(name)
-        )
-        or f"order {list(have)}, expected {list(want)}"
-    )
+def _describe_schema_difference(actual: pa.Schema, expected: pa.Schema) -> str:
+    """Describe the columns whose types differ, or else the order of the columns."""
+    actual_types = {column.name: str(column.type) for column in actual}
+    expected_types = {column.name: str(column.type) for column in expected}
+    differences = []
+    for name in dict.fromkeys([*expected_types, *actual_types]):
+        actual_type = actual_types.get(name, "missing")
+        expected_type = expected_types.get(name, "no such column")
+        if actual_types.get(name) != expected_types.get(name):
+            differences.append(f"{name} is {actual_type}, expected {expected_type}")
+    if differences:
+        return "; ".join(differences)
+    return f"order {list(actual_types)}, expected {list(expected_types)}"
 
 
-def _ids(problem_rows: pl.LazyFrame, solution_rows: pl.LazyFrame) -> Iterator[str]:
-    """No duplicate ids, and every solution belongs to a problem."""
-    for rows, column in ((problem_rows, "problem_id"), (solution_rows, "solution_id")):
-        ids = find_duplicates(rows, [column], column)
-        if ids:
-            yield f"{len(ids)} {column}s occur more than once: {summarize_list(ids)}"
-    orphans = solution_rows.join(problem_rows, on="problem_id", how="anti").select("solution_id")
-    ids = orphans.collect(engine="streaming")["solution_id"].to_list()
-    if ids:
-        yield f"{len(ids)} solutions belong to no problem: {summarize_list(ids)}"
+def _find_id_violations(problems: pl.LazyFrame, solutions: pl.LazyFrame) -> Iterator[str]:
+    """Yield duplicate ids, and solutions that belong to no problem."""
+    for rows, column in ((problems, "problem_id"), (solutions, "solution_id")):
+        duplicate_ids = find_duplicates(rows, [column], column)
+        if duplicate_ids:
+            yield (
+                f"{len(duplicate_ids)} {column}s occur more than once: "
+                f"{summarize_list(duplicate_ids)}"
+            )
+    orphans = solutions.join(problems, on="problem_id", how="anti").select("solution_id")
+    orphan_ids = orphans.collect(engine="streaming")["solution_id"].to_list()
+    if orphan_ids:
+        yield f"{len(orphan_ids)} solutions belong to no problem: {summarize_list(orphan_ids)}"
 
 
-def _rows(solutions: pl.LazyFrame, probabilities: bool) -> Iterator[str]:
-    """What must hold in each row of ``solutions``, whose rewards may be ``probabilities``."""
-    steps, labels, rewards = pl.col("completions"), pl.col("labels"), pl.col("step_rewards")
-    outcome, rollouts, each = pl.col("outcome"), pl.col("rollouts"), pl.element()
-    n, n_correct = (each.struct.field(name) for name in ("n", "n_correct"))
-    number = each.is_finite() & (each.is_between(0, 1) | (not probabilities))
-
-    def has(column: pl.Expr, wrong: pl.Expr) -> pl.Expr:
-        return column.list.eval(wrong).list.any()
-
-    unlabelled, contradicted = (
-        ~outcome.is_in(GRADED_OUTCOMES),
-        has(labels, each) != (outcome == "correct"),
-    )
+def _find_row_violations(
+    solutions: pl.LazyFrame, *, rewards_are_probabilities: bool
+) -> Iterator[str]:
+    """Yield the rules that rows of ``solutions`` violate, with examples."""
     rules = {
-        "have an outcome that is not one of " + ", ".join(OUTCOMES): ~outcome.is_in(OUTCOMES),
-        "have no steps column": steps.is_null(),
-        "hold a blank step": has(steps, each.str.strip_chars().str.len_bytes() == 0),
-        "have another number of labels than of steps": labels.list.len() != steps.list.len(),
-        "are labelled though the failure was not the model's, or the other way round": (
-            rollouts.is_null() & (labels.is_null() != unlabelled)
-        ),
-        "have outcome labels that contradict the outcome": (
-            rollouts.is_null() & contradicted & (steps.list.len() > 0)
-        ),
-        "have another number of rollout counts than of steps": (
-            rollouts.list.len() != steps.list.len()
-        ),
-        "have rollout counts of nothing": has(rollouts, n < 1),
-        "have rollout counts with more correct than run": has(rollouts, n_correct > n),
-        "have another number of rewards than of steps": rewards.list.len() != steps.list.len(),
-        f"have a reward that is not a number{' in [0, 1]' if probabilities else ''}": (
-            has(rewards, ~number.fill_null(False))
-        ),
+        **_text_rules(),
+        **_label_rules(),
+        **_reward_rules(rewards_are_probabilities=rewards_are_probabilities),
         "have a finish_reason that is not stop or length": (
             ~pl.col("finish_reason").is_in(["stop", "length"])
         ),
     }
-    counts = solutions.select(**{rule: broken.sum() for rule, broken in rules.items()})
-    for rule, count in counts.collect(engine="streaming").row(0, named=True).items():
+    violation_counts = [violates.sum().alias(rule) for rule, violates in rules.items()]
+    counts = solutions.select(violation_counts).collect(engine="streaming").row(0, named=True)
+    for rule, count in counts.items():
         if count:
-            ids = solutions.filter(rules[rule]).select("solution_id").collect(engine="streaming")
-            yield f"{count} solutions {rule}: {summarize_list(ids['solution_id'].to_list())}"
+            rows = solutions.filter(rules[rule]).select("solution_id").collect(engine="streaming")
+            yield f"{count} solutions {rule}: {summarize_list(rows['solution_id'].to_list())}"
 
 
-def _counts(root: Path, manifest: Manifest) -> Iterator[str]:
-    """The manifest's counts are those of the rows."""
+def _any_element(column: pl.Expr, predicate: pl.Expr) -> pl.Expr:
+    """Return whether the predicate holds for any element of a list column."""
+    return column.list.eval(predicate).list.any()
+
+
+def _text_rules() -> dict[str, pl.Expr]:
+    """Return the rules for outcomes and steps, as violation -> expression."""
+    outcome = pl.col("outcome")
+    steps = pl.col("completions")
+    is_blank = pl.element().str.strip_chars().str.len_bytes() == 0
+    return {
+        f"have an outcome that is not one of {', '.join(OUTCOMES)}": ~outcome.is_in(OUTCOMES),
+        "have no steps column": steps.is_null(),
+        "hold a blank step": _any_element(steps, is_blank),
+    }
+
+
+def _label_rules() -> dict[str, pl.Expr]:
+    """Return the rules for step labels and rollout counts, as violation -> expression."""
+    outcome = pl.col("outcome")
+    steps = pl.col("completions")
+    labels = pl.col("labels")
+    rollouts = pl.col("rollouts")
+    n = pl.element().struct.field("n")
+    n_correct = pl.element().struct.field("n_correct")
+    has_outcome_labels = rollouts.is_null()
+    is_graded = outcome.is_in(GRADED_OUTCOMES)
+    contradicts_outcome = _any_element(labels, pl.element()) != (outcome == "correct")
+    return {
+        "have a different number of labels than of steps": labels.list.len() != steps.list.len(),
+        "have labels without a graded outcome, or a graded outcome without labels": (
+            has_outcome_labels & (labels.is_null() != ~is_graded)
+        ),
+        "have outcome labels that contradict the outcome": (
+            has_outcome_labels & contradicts_outcome & (steps.list.len() > 0)
+        ),
+        "have a different number of rollout counts than of steps": (
+            rollouts.list.len() != steps.list.len()
+        ),
+        "have rollout counts without rollouts": _any_element(rollouts, n < 1),
+        "have rollout counts with more correct rollouts than rollouts": (
+            _any_element(rollouts, n_correct > n)
+        ),
+    }
+
+
+def _reward_rules(*, rewards_are_probabilities: bool) -> dict[str, pl.Expr]:
+    """Return the rules for step rewards, as violation -> expression."""
+    steps = pl.col("completions")
+    rewards = pl.col("step_rewards")
+    is_valid = pl.element().is_finite()
+    expectation = "a number"
+    if rewards_are_probabilities:
+        is_valid &= pl.element().is_between(0, 1)
+        expectation = "a number in [0, 1]"
+    return {
+        "have a different number of rewards than of steps": rewards.list.len() != steps.list.len(),
+        f"have a reward that is not {expectation}": (
+            _any_element(rewards, ~is_valid.fill_null(value=False))
+        ),
+    }
+
+
+def _find_count_violations(root: Path, manifest: Manifest) -> Iterator[str]:
+    """Yield the counts in the manifest that differ from the counts of the rows."""
     for config in CONFIGS:
-        files, told = manifest.config_paths(root, config), getattr(manifest.rows, config)
-        rows = scan_parquet(files).select(pl.len()).collect().item() if files else 0
-        if rows != told:
-            yield f"{config} has {rows} rows, the manifest says {told}"
-    counted = (
-        scan_parquet(manifest.config_paths(root, "solutions")).group_by("outcome").len().collect()
-    )
-    outcomes = dict(zip(counted["outcome"], counted["len"], strict=True))
+        files = manifest.config_paths(root, config)
+        n_rows = scan_parquet(files).select(pl.len()).collect().item() if files else 0
+        manifest_rows = getattr(manifest.rows, config)
+        if n_rows != manifest_rows:
+            yield f"{config} has {n_rows} rows, the manifest says {manifest_rows}"
+    solutions = scan_parquet(manifest.config_paths(root, "solutions"))
+    counts = solutions.group_by("outcome").len().collect()
+    outcomes = dict(zip(counts["outcome"], counts["len"], strict=True))
     if outcomes != manifest.outcomes:
         yield f"outcomes are {outcomes}, the manifest says {manifest.outcomes}"

@@ -1,1 +1,1 @@
-"""Datasets to the Hub and back."""
+"""Push datasets to the Hub and pull them."""

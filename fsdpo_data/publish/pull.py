@@ -1,8 +1,7 @@
-"""Pull a dataset from the Hub: whole, checked, and under its final name only then."""
+"""Pull a dataset from the Hub; it gets its final name only after all checks."""
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import store_errors
@@ -15,43 +14,37 @@ from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
 
 
 def pull_dataset(repo_name: str, out: Path, *, progress: Progress) -> Manifest:
-    """Fetch ``org/name[@revision]`` into ``out`` and validate it; return its manifest.
+    """Download ``org/name[@revision]`` to ``out``, validate it and return its manifest.
 
-    What has arrived of an interrupted pull is kept beside ``out`` and not fetched again.
+    The files of an interrupted pull stay next to ``out``, and the next pull uses them.
 
     Raises:
-        InputError: if there is no such dataset or revision, it is not one of ours, or ``out``
-            holds something else.
-        SchemaError: if what arrives is not what its manifest says.
-        Unavailable: if the Hub cannot be reached, or refuses.
+        InputError: if the dataset or revision does not exist, if fsdpo did not write it, or if
+            ``out`` exists with other content.
+        SchemaError: if the downloaded files do not match the manifest.
+        StoreError: if ``out`` cannot be written.
+        UnavailableError: if the Hub cannot be reached, or refuses.
     """
     repo = HubRepo.parse(repo_name, "dataset")
     if repo is None:
         raise InputError(
-            f"{repo_name!r} is no dataset on the Hub: expected org/name or org/name@tag."
+            f"{repo_name!r} is not a dataset on the Hub: expected org/name or org/name@tag."
         )
     commit = resolve_commit(repo)
-    partial = out.parent / f".{out.name}.partial"  # `.` has no name to replace
+    partial = out.parent / f".{out.name}.partial"  # with_name fails for `.`, which has no name
     with store_errors(out):
         partial.mkdir(parents=True, exist_ok=True)
-    try:
-        _fetch(repo, MANIFEST_FILE, commit, partial)
-    except hf_errors.RemoteEntryNotFoundError:
-        raise InputError(
-            f"{repo} has no {MANIFEST_FILE}, so fsdpo did not make it. Build from it "
-            f"with `problems={repo.name}`, or load it with `datasets`."
-        ) from None
-    manifest = read_manifest(partial)
+    manifest = _download_manifest(repo, commit, partial)
     if out.exists():
         if not (out / MANIFEST_FILE).is_file() or read_manifest(out) != manifest:
-            raise InputError(f"{out} holds something else than {repo_name}. Choose a new `out`.")
+            raise InputError(f"{out} is not the dataset {repo_name}. Choose a new `out`.")
         shutil.rmtree(partial)
         return validate(out)
     progress.phase("download", len(manifest.files))
     for entry in manifest.files:
-        _fetch(repo, entry.path, commit, partial)
+        _download_file(repo, entry.path, commit, partial)
         progress.advance(1)
-    _fetch(repo, "README.md", commit, partial)
+    _download_file(repo, "README.md", commit, partial)
     progress.phase("validate", 1)
     validate(partial)
     with store_errors(out):
@@ -61,13 +54,27 @@ def pull_dataset(repo_name: str, out: Path, *, progress: Progress) -> Manifest:
     return manifest
 
 
-def _fetch(repo: HubRepo, path: str, commit: str, folder: Path) -> None:
-    arguments: dict[str, Any] = {"repo_type": "dataset", "revision": commit, "local_dir": folder}
+def _download_manifest(repo: HubRepo, commit: str, folder: Path) -> Manifest:
+    """Download the manifest to ``folder`` and read it."""
+    try:
+        _download_file(repo, MANIFEST_FILE, commit, folder)
+    except hf_errors.RemoteEntryNotFoundError:
+        raise InputError(
+            f"{repo} has no {MANIFEST_FILE}, so fsdpo did not make it. Build from it "
+            f"with `problems={repo.name}`, or load it with `datasets`."
+        ) from None
+    return read_manifest(folder)
+
+
+def _download_file(repo: HubRepo, path: str, commit: str, folder: Path) -> None:
+    """Download one file of a dataset repository to ``folder``."""
     with hub_errors(repo):
         try:
-            hf.hf_hub_download(repo.name, path, **arguments)
+            hf.hf_hub_download(
+                repo.name, path, repo_type="dataset", revision=commit, local_dir=folder
+            )
         except OSError as error:
-            if error.errno is None:  # those of the HTTP library are of this kind too
+            if error.errno is None:  # errors of the HTTP library, which are OSErrors too
                 raise
             with store_errors(folder):
                 raise

@@ -1,10 +1,13 @@
-"""Push a sealed dataset to the Hub: one commit and one tag, then read back. Run again, it goes on.
+"""Push a sealed dataset to the Hub: one commit, one tag, then a check of the uploaded files.
 
-Large files go first, each under the SHA-256 of its content, and change nothing that anybody reads;
-the commit that names them is all or nothing; the tag comes last. So a push that is stopped leaves
-the repository as it was, and the next one sends what is missing: by Xet, which comes with the Hub's
-client, the chunks that the Hub lacks; by LFS (``HF_HUB_DISABLE_XET=1``), the files. What is read
-back is compared by the same SHA-256 either way.
+A push that was stopped continues when it runs again:
+
+- Large files are uploaded first, under the SHA-256 of their content. Readers see no change.
+- The commit, which is atomic, names them. The tag comes last.
+- The next push sends only missing data: with Xet, which the Hub's client includes, the missing
+  chunks; with LFS (``HF_HUB_DISABLE_XET=1``), the missing files.
+
+The check compares the SHA-256 of each file in both cases.
 """
 
 from __future__ import annotations
@@ -30,88 +33,97 @@ from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.hub.client import HUB_TIMEOUT_SECONDS, HubRepo, hub_errors
 
-T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
-_TAG = re.compile(rf"v{SCHEMA_VERSION}\.(\d+)")
-#: Files of a repository that a push may remove: those that an earlier push may have written.
-_OURS = re.compile(rf"({'|'.join(CONFIGS)})/[^/]+\.parquet")
-_ATTEMPTS = 5  #: Failures after which a call is made once more, and for the last time.
-#: What most calls of the Hub's client want to be told.
-_DATASET: dict[str, Any] = {"repo_type": "dataset"}
+_VERSION_TAG = re.compile(rf"v{SCHEMA_VERSION}\.(\d+)")
+#: Paths of files that a push may delete, because only a push writes them.
+_DATA_FILE = re.compile(rf"({'|'.join(CONFIGS)})/[^/]+\.parquet")
+_MAX_RETRIES = 5  #: Calls of the Hub after the first call, if the Hub is too busy.
+_READ_BLOCK_BYTES = 1 << 20
+_HTTP_CONFLICT = 409  #: The Hub's status if a tag exists already.
+_HTTP_PRECONDITION_FAILED = 412  #: The Hub's status if the parent commit is no longer the head.
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """A file to publish, from the disk or made on the spot."""
+    """A file to publish, from the disk or from memory."""
 
-    path: str  #: Its path in the repository.
-    source: Path | bytes  #: Where it is, or its bytes.
-    size: int  #: In bytes.
-    hub_ids: frozenset[str]  #: The Hub's names for it: SHA-256 if it is large, git's id if small.
+    path: str  #: Path in the repository.
+    source: Path | bytes  #: File on disk, or the content.
+    size: int  #: Size in bytes.
+    #: The Hub's possible ids of the file: SHA-256 if it is large, git's blob id if it is small.
+    hub_ids: frozenset[str]
 
     @classmethod
     def from_source(cls, path: str, source: Path | bytes) -> PublishedFile:
-        """Describe a file that is on disk, or only in memory."""
+        """Compute the size and the ids of a file on disk or in memory."""
         size = source.stat().st_size if isinstance(source, Path) else len(source)
-        large, small = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-        with source.open("rb") if isinstance(source, Path) else BytesIO(source) as opened:
-            while block := opened.read(1 << 20):
-                large.update(block)
-                small.update(block)
-        return cls(path, source, size, frozenset({large.hexdigest(), small.hexdigest()}))
+        content_hash = hashlib.sha256()
+        git_hash = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        with source.open("rb") if isinstance(source, Path) else BytesIO(source) as stream:
+            while block := stream.read(_READ_BLOCK_BYTES):
+                content_hash.update(block)
+                git_hash.update(block)
+        hub_ids = frozenset({content_hash.hexdigest(), git_hash.hexdigest()})
+        return cls(path=path, source=source, size=size, hub_ids=hub_ids)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteState:
-    """A dataset repository at one moment."""
+    """The state of a dataset repository at one moment."""
 
-    is_private: bool | None = None  #: Whether strangers may not read it; None if it does not exist.
-    head: str | None = None  #: Commit of the branch; that of ``main``, where it starts, if new.
-    is_new_branch: bool = False  #: Whether the branch is still to be made.
-    file_ids: Mapping[str, str] = field(
-        default_factory=dict
-    )  #: The Hub's ids of files at ``head``.
-    tags: Mapping[str, str] = field(default_factory=dict)  #: Commits by tag.
+    is_private: bool | None = None  #: Whether the repository is private; None if it is missing.
+    #: Commit of the branch. A new branch starts at the commit of ``main``.
+    head: str | None = None
+    is_new_branch: bool = False  #: Whether the branch does not exist yet.
+    file_ids: Mapping[str, str] = field(default_factory=dict)  #: The Hub's id of each file.
+    tags: Mapping[str, str] = field(default_factory=dict)  #: Commit of each tag.
 
     @classmethod
     def read(cls, api: hf.HfApi, repo: HubRepo, branch: str) -> RemoteState:
-        """Look at a repository; one that does not exist is empty."""
+        """Read the state of a repository; a missing repository has an empty state."""
         try:
             info: Any = api.dataset_info(repo.name, timeout=HUB_TIMEOUT_SECONDS)
-        except hf_errors.GatedRepoError:  # a kind of RepositoryNotFoundError, but it is there
+        except hf_errors.GatedRepoError:  # a subclass of RepositoryNotFoundError, but it exists
             raise
         except hf_errors.RepositoryNotFoundError:
             return cls(is_new_branch=branch != "main")
         refs = api.list_repo_refs(repo.name, repo_type="dataset")
-        branches = {each.name: each.target_commit for each in refs.branches}
+        branches = {ref.name: ref.target_commit for ref in refs.branches}
         head = branches.get(branch, branches.get("main"))
-        tags = {each.name: each.target_commit for each in refs.tags}
-        files = remote_file_ids(api, repo, head) if head else {}
-        return cls(info.private, head, branch not in branches, files, tags)
+        return cls(
+            is_private=info.private,
+            head=head,
+            is_new_branch=branch not in branches,
+            file_ids=remote_file_ids(api, repo, head) if head else {},
+            tags={ref.name: ref.target_commit for ref in refs.tags},
+        )
 
     @property
     def head_tag(self) -> str | None:
-        """Return the latest tag of ours on the head; None if there is none."""
-        here = [name for name, commit in self.tags.items() if commit == self.head]
-        return max(filter(_TAG.fullmatch, here), key=_number, default=None)
+        """The latest version tag on the head; None without one."""
+        head_tags = [name for name, commit in self.tags.items() if commit == self.head]
+        return max(filter(_VERSION_TAG.fullmatch, head_tags), key=_version_number, default=None)
 
     @property
     def next_tag(self) -> str:
-        """Return the first free tag after all of ours."""
-        taken = [_number(name) for name in self.tags if _TAG.fullmatch(name)]
-        return f"v{SCHEMA_VERSION}.{max(taken, default=-1) + 1}"
+        """The version tag after the latest version tag."""
+        numbers = [_version_number(name) for name in self.tags if _VERSION_TAG.fullmatch(name)]
+        return f"v{SCHEMA_VERSION}.{max(numbers, default=-1) + 1}"
 
-    def changed_files(self, contents: Sequence[PublishedFile]) -> tuple[PublishedFile, ...]:
-        """Return those of ``contents`` that the head lacks, or has otherwise."""
-        return tuple(each for each in contents if self.file_ids.get(each.path) not in each.hub_ids)
+    def changed_files(self, files: Sequence[PublishedFile]) -> tuple[PublishedFile, ...]:
+        """Return the ``files`` that are missing or different at the head."""
+        return tuple(file for file in files if self.file_ids.get(file.path) not in file.hub_ids)
 
-    def obsolete_files(self, contents: Sequence[PublishedFile]) -> tuple[str, ...]:
-        """Return the data files of the head that are not among ``contents``."""
-        wanted = {each.path for each in contents}
-        return tuple(sorted(p for p in self.file_ids if _OURS.fullmatch(p) and p not in wanted))
+    def obsolete_files(self, files: Sequence[PublishedFile]) -> tuple[str, ...]:
+        """Return the paths of data files at the head that are not among ``files``."""
+        new_paths = {file.path for file in files}
+        data_paths = filter(_DATA_FILE.fullmatch, self.file_ids)
+        return tuple(sorted(path for path in data_paths if path not in new_paths))
 
 
-def _number(tag: str) -> int:
+def _version_number(tag: str) -> int:
+    """Return the number after the schema version in a version tag."""
     return int(tag.rpartition(".")[2])
 
 
@@ -127,191 +139,231 @@ def remote_file_ids(api: hf.HfApi, repo: HubRepo, revision: str) -> dict[str, st
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """What a push will do."""
+    """The changes that a push will make."""
 
-    repo: HubRepo  #: Where to.
+    repo: HubRepo  #: The dataset repository.
     branch: str  #: Branch that gets the commit.
-    tag: str  #: Name of the new version; that of the head if there is nothing to commit.
-    files: tuple[PublishedFile, ...]  #: Every file of the version.
-    uploads: tuple[PublishedFile, ...]  #: Those that the head lacks, or has otherwise.
-    deletions: tuple[str, ...]  #: Data files of the head that are no longer part of the dataset.
-    remote: RemoteState  #: What the plan was made for.
+    tag: str  #: Tag of the new version, or of the head if nothing changes.
+    files: tuple[PublishedFile, ...]  #: All files of the version.
+    uploads: tuple[PublishedFile, ...]  #: Files that are missing or different at the head.
+    deletions: tuple[str, ...]  #: Data files at the head that the dataset no longer contains.
+    remote: RemoteState  #: State of the repository when the plan was made.
 
     @property
     def has_changes(self) -> bool:
-        """Whether anything is to be committed."""
+        """Whether the push makes a commit."""
         return bool(self.uploads or self.deletions)
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether the Hub has this version already, tag and all."""
+        """Whether the Hub has this version already, with its tag."""
         return not (self.has_changes or self.remote.is_new_branch) and self.tag in self.remote.tags
 
 
 def plan_push(
     root: Path, name: str, *, branch: str = "main", remote: RemoteState | None = None
 ) -> PushPlan:
-    """Check a dataset, look at the Hub, and say what a push would do; nothing is changed.
+    """Check a dataset, read the state of the repository, and plan the push; nothing changes.
 
-    ``remote`` is what is there; the Hub is asked if None.
+    Args:
+        root: Directory of the dataset.
+        name: Name of the repository, ``org/name``.
+        branch: Branch that gets the commit.
+        remote: State of the repository; read from the Hub if None.
 
     Raises:
         SchemaError: if the dataset is not valid.
-        InputError: if ``name`` is no repository name, or the manifest holds what nobody may see.
-        Unavailable: if there is no token, or the Hub cannot be reached or refuses.
+        InputError: if ``name`` is not a repository name, or the manifest contains a token or a
+            path of this machine.
+        UnavailableError: if there is no token, or the Hub cannot be reached or refuses.
     """
     repo = HubRepo.parse(name, "dataset")
     if repo is None or repo.revision:
-        raise InputError(f"{name!r} is no repository name: expected org/name, with no @revision.")
-    way_out = f"push {root} again later: it goes on where it stopped"
-    repo = replace(repo, required_access="write", advice=way_out)
+        raise InputError(
+            f"{name!r} is not a repository name: expected org/name, with no @revision."
+        )
+    advice = f"push {root} again later; the push continues where it stopped"
+    repo = replace(repo, required_access="write", advice=advice)
     manifest = validate(root)
     _refuse_secrets(root, manifest)
     with hub_errors(repo):
         if remote is None:
             remote = call_with_retries(RemoteState.read, authenticated_hub_api(), repo, branch)
-        return _plan(repo, branch, root, manifest, remote)
+        return _make_plan(root, manifest, repo=repo, branch=branch, remote=remote)
 
 
 def authenticated_hub_api() -> hf.HfApi:
-    """Return the Hub's client of somebody who has a token; Unavailable without one."""
+    """Return the Hub's client for a user with a token.
+
+    Raises:
+        UnavailableError: if there is no token.
+    """
     if hf.get_token() is None:
         raise UnavailableError(
-            "no token: pushing needs one that may write. Make one in the Hub's settings, then set "
-            "HF_TOKEN, or log in with `hf auth login`."
+            "no token: pushing needs a token with write access. Make one in the Hub's settings, "
+            "then set HF_TOKEN, or log in with `hf auth login`."
         )
     return hf.HfApi()
 
 
 def _refuse_secrets(root: Path, manifest: Manifest) -> None:
-    """Refuse to publish a token or a path of this machine."""
+    """Refuse to publish a manifest with a token or a path of this machine."""
     text = manifest.to_json()
     token = hf.get_token()
     if token and token in text:
         raise InputError(
-            f"{root}/{MANIFEST_FILE} holds your token. Build the dataset again without it."
+            f"{root}/{MANIFEST_FILE} contains your token. Build the dataset again without it."
         )
-    for place in (str(Path.home()) + os.sep, str(root.resolve())):
-        if place in text:
+    for local_path in (str(Path.home()) + os.sep, str(root.resolve())):
+        if local_path in text:
             raise InputError(
-                f"{root}/{MANIFEST_FILE} names {place}, a path of this machine, which nobody else can "
-                "use. Build the dataset again with names in place of paths."
+                f"{root}/{MANIFEST_FILE} contains {local_path}, a path of this machine, which "
+                "other users do not have. Build the dataset again with names instead of paths."
             )
 
 
-def _plan(
-    repo: HubRepo, branch: str, root: Path, manifest: Manifest, remote: RemoteState
+def _make_plan(
+    root: Path, manifest: Manifest, *, repo: HubRepo, branch: str, remote: RemoteState
 ) -> PushPlan:
+    """Compare the files of the dataset with the repository."""
     paths = [*(entry.path for entry in manifest.files), MANIFEST_FILE]
-    files = [PublishedFile.from_source(path, root / path) for path in paths]
+    dataset_files = [PublishedFile.from_source(path, root / path) for path in paths]
     tag = remote.head_tag or remote.next_tag
-    contents = (*files, _card(root, manifest, repo, tag))
-    if tag in remote.tags and (remote.changed_files(contents) or remote.obsolete_files(contents)):
+    files = (*dataset_files, _make_card_file(root, manifest, repo, tag))
+    if tag in remote.tags and (remote.changed_files(files) or remote.obsolete_files(files)):
+        # The card contains the tag, so a new version needs a new card.
         tag = remote.next_tag
-        contents = (*files, _card(root, manifest, repo, tag))
-    send, remove = remote.changed_files(contents), remote.obsolete_files(contents)
-    return PushPlan(repo, branch, tag, contents, send, remove, remote)
+        files = (*dataset_files, _make_card_file(root, manifest, repo, tag))
+    return PushPlan(
+        repo=repo,
+        branch=branch,
+        tag=tag,
+        files=files,
+        uploads=remote.changed_files(files),
+        deletions=remote.obsolete_files(files),
+        remote=remote,
+    )
 
 
-def _card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> PublishedFile:
+def _make_card_file(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> PublishedFile:
     card = dataset_card(root, manifest, name=repo.name, revision=tag)
     return PublishedFile.from_source("README.md", card.encode())
 
 
 def push_dataset(plan: PushPlan, *, public: bool = False, progress: Progress) -> str:
-    """Carry out a plan; return the commit that the tag names.
+    """Carry out a plan and return the commit of its tag.
 
-    A new repository is private unless ``public``; one that exists stays as it is unless so.
+    Args:
+        plan: The plan.
+        public: Make the repository public. Otherwise, a new repository is private, and the
+            visibility of an existing repository does not change.
+        progress: Receives the progress of the push.
 
     Raises:
-        Unavailable: if the Hub cannot be reached or refuses, or if somebody else has pushed since
-            the plan was made. The repository is then as it was.
-        SchemaError: if what is read back is not what was sent.
+        UnavailableError: if the Hub cannot be reached or refuses, or if another user has pushed
+            after the plan was made. The repository is then unchanged.
+        SchemaError: if the uploaded files differ from the dataset.
     """
+    name = plan.repo.name
+    remote = plan.remote
     with hub_errors(plan.repo):
         api = authenticated_hub_api()
-        name, remote = plan.repo.name, plan.remote
         if remote.is_private is None:
-            call_with_retries(api.create_repo, name, private=not public, exist_ok=True, **_DATASET)
+            call_with_retries(
+                api.create_repo, name, repo_type="dataset", private=not public, exist_ok=True
+            )
         if remote.is_new_branch:
             call_with_retries(
-                api.create_branch, name, branch=plan.branch, exist_ok=True, **_DATASET
+                api.create_branch, name, repo_type="dataset", branch=plan.branch, exist_ok=True
             )
         progress.phase("upload", max(1, len(plan.uploads)))
-        commit = _commit(api, plan) if plan.has_changes else str(remote.head)
+        commit = _create_commit(api, plan) if plan.has_changes else str(remote.head)
         progress.advance(max(1, len(plan.uploads)))
         progress.phase("tag", 1)
-        _tag(api, plan, commit)
+        _create_tag(api, plan, commit)
         if public and remote.is_private:
-            call_with_retries(api.update_repo_settings, name, private=False, **_DATASET)
+            call_with_retries(api.update_repo_settings, name, repo_type="dataset", private=False)
         progress.advance(1)
         progress.phase("read back", len(plan.files))
-        _read_back(api, plan)
+        _check_uploaded_files(api, plan)
         progress.advance(len(plan.files))
     return commit
 
 
-def _commit(api: hf.HfApi, plan: PushPlan) -> str:
-    """Commit on top of what the plan was made for; return the commit."""
+def _create_commit(api: hf.HfApi, plan: PushPlan) -> str:
+    """Commit on top of the head that the plan was made for; return the new commit."""
     name = plan.repo.name
-    operations: list[Any] = [hf.CommitOperationAdd(each.path, each.source) for each in plan.uploads]
+    operations: list[Any] = [hf.CommitOperationAdd(file.path, file.source) for file in plan.uploads]
     operations += [hf.CommitOperationDelete(path) for path in plan.deletions]
-    parent = (
-        plan.remote.head or call_with_retries(RemoteState.read, api, plan.repo, plan.branch).head
-    )
-    options = {"commit_message": plan.tag, "revision": plan.branch, "parent_commit": parent}
+    parent = plan.remote.head
+    if not parent:  # a repository that this push has created
+        parent = call_with_retries(RemoteState.read, api, plan.repo, plan.branch).head
     try:
-        return str(
-            call_with_retries(api.create_commit, name, operations, **options, **_DATASET).oid
+        commit_info = call_with_retries(
+            api.create_commit,
+            name,
+            operations,
+            commit_message=plan.tag,
+            repo_type="dataset",
+            revision=plan.branch,
+            parent_commit=parent,
         )
+        return str(commit_info.oid)
     except hf_errors.HfHubHTTPError as error:
-        if error.response.status_code != 412:
+        if error.response.status_code != _HTTP_PRECONDITION_FAILED:
             raise
-    now = call_with_retries(RemoteState.read, api, plan.repo, plan.branch)
-    # If the Hub's answer was lost, our own commit looks like somebody else's.
-    if now.head and not now.changed_files(plan.files) and not now.obsolete_files(plan.files):
-        return now.head
+    current = call_with_retries(RemoteState.read, api, plan.repo, plan.branch)
+    # If the Hub's answer was lost, the new head is the commit of this push.
+    is_complete = not current.changed_files(plan.files) and not current.obsolete_files(plan.files)
+    if current.head and is_complete:
+        return current.head
     raise UnavailableError(
-        f"{name}: somebody else has pushed since this push began (branch {plan.branch} "
-        f"is now at {now.head}). Nothing of yours was committed. See {plan.repo.url}/commits, then "
-        "push again; files that arrived are not sent twice."
+        f"{name}: another user has pushed since this push began (branch {plan.branch} "
+        f"is now at {current.head}). Your push made no commit. See {plan.repo.url}/commits, then "
+        "push again; uploaded files are not sent twice."
     )
 
 
-def _tag(api: hf.HfApi, plan: PushPlan, commit: str) -> None:
+def _create_tag(api: hf.HfApi, plan: PushPlan, commit: str) -> None:
+    """Tag the commit; an existing tag on the same commit is accepted."""
     name = plan.repo.name
     try:
-        call_with_retries(api.create_tag, name, tag=plan.tag, revision=commit, **_DATASET)
+        call_with_retries(api.create_tag, name, tag=plan.tag, revision=commit, repo_type="dataset")
     except hf_errors.HfHubHTTPError as error:
-        if error.response.status_code != 409:
+        if error.response.status_code != _HTTP_CONFLICT:
             raise
-        refs = api.list_repo_refs(name, **_DATASET)
-        if {each.name: each.target_commit for each in refs.tags}[plan.tag] != commit:
+        refs = api.list_repo_refs(name, repo_type="dataset")
+        commits_by_tag = {ref.name: ref.target_commit for ref in refs.tags}
+        if commits_by_tag[plan.tag] != commit:
             raise UnavailableError(
-                f"{name}: somebody else has taken the tag {plan.tag} meanwhile. Your "
-                f"files are on {plan.branch} at {commit}. Push again to have them tagged."
+                f"{name}: another user has created the tag {plan.tag} meanwhile. Your "
+                f"files are on {plan.branch} at {commit}. Push again to get a new tag."
             ) from None
 
 
-def _read_back(api: hf.HfApi, plan: PushPlan) -> None:
-    """Compare what the Hub has under the tag with what was sent, digest by digest."""
-    there = RemoteState(file_ids=call_with_retries(remote_file_ids, api, plan.repo, plan.tag))
-    wrong = [each.path for each in there.changed_files(plan.files)]
-    wrong += there.obsolete_files(plan.files)
-    if wrong:
+def _check_uploaded_files(api: hf.HfApi, plan: PushPlan) -> None:
+    """Compare the files under the tag with the dataset by their digests."""
+    file_ids = call_with_retries(remote_file_ids, api, plan.repo, plan.tag)
+    tagged = RemoteState(file_ids=file_ids)
+    different_paths = [file.path for file in tagged.changed_files(plan.files)]
+    different_paths += tagged.obsolete_files(plan.files)
+    if different_paths:
         raise SchemaError(
-            f"{plan.repo.name}@{plan.tag} is not what was sent; these files differ: "
-            f"{', '.join(wrong)}. Push again, and do not use that revision."
+            f"{plan.repo.name}@{plan.tag} differs from the dataset in these files: "
+            f"{', '.join(different_paths)}. Push again, and do not use that revision."
         )
 
 
-def call_with_retries(action: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """Call a function, and again while the Hub is too busy, for as long as it asks to wait."""
-    for attempt in range(_ATTEMPTS):
+def call_with_retries(function: Callable[..., ResultT], *args: Any, **kwargs: Any) -> ResultT:
+    """Call a function of the Hub's client, and repeat the call while the Hub is too busy.
+
+    The Hub's ``Retry-After`` header sets the delay.
+    """
+    for attempt in range(_MAX_RETRIES):
         try:
-            return action(*arguments, **options)
+            return function(*args, **kwargs)
         except hf_errors.HfHubHTTPError as error:
             if error.response.status_code not in RETRYABLE_STATUSES:
                 raise
             time.sleep(retry_delay(error.response.headers.get("Retry-After", ""), attempt))
-    return action(*arguments, **options)
+    return function(*args, **kwargs)

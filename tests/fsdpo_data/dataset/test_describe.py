@@ -17,11 +17,11 @@ from fsdpo_data.dataset.manifest_sections import TemplateRef
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.models.prompts import TEMPLATES
 
-CUT = "over a fifth of the solutions ran into the token limit"
+CUT = "over a fifth of the solutions reached the token limit"
 UNSOLVED = "no solution is correct: look at some, and at the prompt template"
-UNMIXED = "no problem has right and wrong solutions to pair"
+UNMIXED = "no problem has correct and incorrect solutions to pair"
 NEGATIVE = "under 5 % of the step labels are positive"
-CHANCE = "rewards rank right over wrong no better than chance"
+CHANCE = "rewards may rank correct over incorrect solutions no better than chance"
 #: A dataset with nothing to warn of, by the paths of what warnings look at.
 QUIET = {
     "rows.solutions": 20,

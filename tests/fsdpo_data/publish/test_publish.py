@@ -149,7 +149,7 @@ def test_a_stopped_push_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -
     hub.fail("/tag/", 400, times=1)
     before_commit, before_tag, whole = run(hub, tmp_path / "home", *[["push", dataset, "o/r"]] * 3)
     assert before_commit[0] == before_tag[0] == 1
-    assert f"push {dataset} again later: it goes on where it stopped" in before_commit[2]
+    assert f"push {dataset} again later; the push continues where it stopped" in before_commit[2]
     assert whole[0] == 0, whole[2]
     assert repo_of(hub).refs["v1.0"] == repo_of(hub).refs["main"]
     assert len([each for each in hub.requests if each.startswith("PUT /lfs/")]) == 3
@@ -227,7 +227,7 @@ def test_of_two_pushes_one_wins_and_the_other_is_told(
     lost = next(err for code, _, err in ended if code)
     repo = repo_of(hub)
     assert (
-        f"somebody else has pushed since this push began (branch main is now at {repo.refs['main']}"
+        f"another user has pushed since this push began (branch main is now at {repo.refs['main']}"
         in lost
     )
     winner = (dataset, changed)[[code for code, _, _ in ended].index(0)]
@@ -243,7 +243,7 @@ def test_an_upload_that_is_cut_for_good_changes_nothing(
     (stopped,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
     assert stopped[0] == 1
     assert f"cannot reach the Hugging Face Hub at {hub.url} for dataset o/r" in stopped[2]
-    assert f"push {dataset} again later: it goes on where it stopped" in stopped[2]
+    assert f"push {dataset} again later; the push continues where it stopped" in stopped[2]
     assert set(repo_of(hub).at()) == {".gitattributes"} and not repo_of(hub).tags
 
 
@@ -252,7 +252,7 @@ def test_who_may_not_push(hub: HubServer, dataset: Path, tmp_path: Path) -> None
     (nobody,) = run(hub, tmp_path / "a", push, token="")
     (wrong,) = run(hub, tmp_path / "b", push, token="hf_wrong")
     (reader,) = run(hub, tmp_path / "c", push, token=READ_TOKEN)
-    assert "no token: pushing needs one that may write." in nobody[2]
+    assert "no token: pushing needs a token with write access." in nobody[2]
     assert "answered 401" in wrong[2] and "check that your token is still valid" in wrong[2]
     assert "answered 403" in reader[2] and "Check that your token may write" in reader[2]
     assert not hub.repos
@@ -298,7 +298,7 @@ def test_what_is_not_pushed(hub: HubServer, dataset: Path, tmp_path: Path) -> No
         hub, tmp_path / "home", ["push", torn, "o/r"], ["push", dataset, "o/r@v1.0"]
     )
     assert "was changed since it was sealed" in broken[2]
-    assert "'o/r@v1.0' is no repository name: expected org/name, with no @revision" in named[2]
+    assert "'o/r@v1.0' is not a repository name: expected org/name, with no @revision" in named[2]
     assert not hub.requests
 
 
@@ -310,7 +310,7 @@ def test_secrets_stay_here(hub: HubServer, tmp_path: Path) -> None:
         file.write_text(resealed({**manifest, "made_by": secret + manifest["made_by"]}))
         (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
         assert answer[0] == 1
-        assert ("holds your token" if secret == TOKEN else "a path of this machine") in answer[2]
+        assert ("contains your token" if secret == TOKEN else "a path of this machine") in answer[2]
     assert not hub.requests
 
 
@@ -333,11 +333,11 @@ def test_pull_refuses(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     assert "the path '../../escaped.parquet' is not of the form" in escape
     assert "is of schema version 2; this release reads version 1" in newer
     assert "dataset o/r has no revision 'v9'" in tag
-    assert "'nonsense' is no dataset on the Hub" in name
+    assert "'nonsense' is not a dataset on the Hub" in name
     assert f"{solutions} was changed since it was sealed" in torn
     assert not (tmp_path / "out").exists()
     ((_, _, here),) = run(hub, tmp_path / "home", ["pull", "o/r@v1.0", "--out", "."])
-    assert "error: . holds something else than o/r@v1.0" in here
+    assert "error: . is not the dataset o/r@v1.0" in here
 
 
 def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -
     (tmp_path / "other").mkdir()
     (tmp_path / "other/file").touch()
     (other,) = run(hub, tmp_path / "home", ["pull", "o/r", "--out", tmp_path / "other"])
-    assert "holds something else than o/r" in other[2]
+    assert "is not the dataset o/r" in other[2]
 
 
 @pytest.mark.parametrize("config", CONFIGS)

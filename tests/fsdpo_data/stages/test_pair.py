@@ -359,7 +359,7 @@ def test_the_command_shows_lengths_beside_each_other(
     shown = " ".join(capsys.readouterr().out.split())
     assert not caught.value.code
     assert "6 of 2 problems (0 too easy, 0 too hard)" in shown
-    assert "tokens in 2.0 steps against" in shown and "chosen longer" in shown
+    assert "tokens in 2.0 steps (chosen) against" in shown and "chosen longer" in shown
     assert validate(out).to_dict()["spec"]["pair"]["max_pairs"] == 3
 
 
