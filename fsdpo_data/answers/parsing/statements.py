@@ -1,4 +1,7 @@
-"""Whole answers: lists, sets, intervals, relations, ratios, matrices. All of it or nothing."""
+"""Parser of complete answers: lists, sets, intervals, relations, ratios, matrices.
+
+An answer is parsed completely or not at all.
+"""
 
 from fractions import Fraction
 
@@ -14,52 +17,65 @@ _TABLE = read_toml(__file__)
 _RELATIONS: dict[str, str] = _TABLE["relations"]
 _SET_OPS: dict[str, str] = _TABLE["sets"]
 _SET_WORDS: dict[str, str] = _TABLE["sets_in_words"]
-_LEADING, _MATRICES = word_set(_TABLE["leading"]), word_set(_TABLE["matrices"])
-_SYSTEMS = word_set("cases aligned align gathered")  #: Environments that hold a list of equations.
+_LEADING_WORDS = word_set(_TABLE["leading"])
+_MATRIX_ENVIRONMENTS = word_set(_TABLE["matrices"])
+#: Environments that contain a list of equations or branches.
+_SYSTEM_ENVIRONMENTS = word_set("cases aligned align gathered")
+_MAX_DETERMINANT_ROWS = 4  #: Maximum number of rows of a determinant that is expanded.
+_UNIT_VECTORS = ("basisi", "basisj", "basisk")  #: The unit vectors, as ``clean`` writes them.
 
 
 class AnswerParser(QuantityParser):
-    """Reads a whole answer."""
+    """Parser of a complete answer."""
+
+    _last_separator = ""  #: The last separator of a list: ",", "and" or "wedge".
 
     def parse_answer(self) -> Value:
-        """Read all tokens; Unreadable if something is left, or makes no sense."""
+        """Parse all tokens.
+
+        Raises:
+            UnparsableAnswerError: The tokens are not a complete answer of this grammar.
+        """
         value = self.parse_value()
         self.accept(".")
         if not self.is_at_end():
-            raise UnparsableAnswerError(f"left over: {self.peek().text}")
+            raise UnparsableAnswerError(
+                f"the token {self.peek().text} follows the end of the answer"
+            )
         return value
 
     def parse_value(self) -> Value:
-        """Read alternatives: ``a or b``, each a list."""
-        parts, logical = [self._parse_list()], False
+        """Parse alternatives: ``a or b``; each of them may be a list."""
+        parts = [self._parse_list()]
+        has_logical_or = False
         while self.accept_word("or") or self.accept("vee"):
-            logical = self.tokens[self.position - 1].text == "vee"
+            has_logical_or = self.tokens[self.position - 1].text == "vee"
             parts.append(self._parse_list())
         if len(parts) == 1:
             return parts[0]
-        statements = all(map(_is_statement, parts)) or _have_different_names(parts)
-        if statements or (logical and all(map(_is_formula, parts))):
+        are_statements = all(map(_is_statement, parts)) or _have_different_names(parts)
+        if are_statements or (has_logical_or and all(map(_is_formula, parts))):
             return tree.Connective("or", tuple(parts))
         return tree.ValueList("", tuple(item for part in parts for item in tree.list_values(part)))
 
     def _parse_list(self) -> Value:
+        """Parse a list of values or statements, or a single one."""
         items = [self._parse_item()]
-        joined = True
+        has_comma = False
         while self._accept_separator():
             following = self._parse_item()
             items.append(following)
-            joined = joined and self._last_separator != ","
+            has_comma = has_comma or self._last_separator == ","
         cases = _combine_cases(items)
         if cases is not None or len(items) == 1:
             return cases or items[0]
-        logical = self._last_separator == "wedge" and all(map(_is_formula, items))
-        if logical or (joined and all(map(_is_statement, items))):
+        is_logical = self._last_separator == "wedge" and all(map(_is_formula, items))
+        if is_logical or (not has_comma and all(map(_is_statement, items))):
             return tree.Connective("and", tuple(items))
         return tree.ValueList("", _distribute_equations(tuple(items)))
 
-    _last_separator = ""
-
     def _accept_separator(self) -> bool:
+        """Step over a separator of list items, and store it in ``_last_separator``."""
         if self.is_at_end():
             return False
         if self.accept(",", ";"):
@@ -69,7 +85,7 @@ class AnswerParser(QuantityParser):
             self.accept_word("and")
             self.accept("&")
             if self.is_at_end():
-                raise UnparsableAnswerError("a list that ends in a comma")
+                raise UnparsableAnswerError("the list ends in a comma")
             return True
         if self.accept_word("and") or self.accept("wedge"):
             self._last_separator = self.tokens[self.position - 1].text
@@ -77,12 +93,13 @@ class AnswerParser(QuantityParser):
         return False
 
     def _parse_item(self) -> Value:
-        """Read one value or a chain of relations, and the condition under which it holds."""
+        """Parse a value or a chain of relations, with its condition."""
         value = self._parse_statement()
         return self._parse_branch(value, prose=True) if self.is_condition_next() else value
 
     def _parse_statement(self) -> Value:
-        while self.peek_word() in _LEADING:
+        """Parse a value, a chain of relations or a set membership."""
+        while self.peek_word() in _LEADING_WORDS:
             self.position += 1
         parts = [self._parse_operand()]
         ops: list[str] = []
@@ -94,22 +111,20 @@ class AnswerParser(QuantityParser):
             return tree.Relation(tuple(parts), tuple(ops))
         if self.is_at_end():
             return parts[0]
-        spelled = self.peek_word() == "in" and self.peek_sign(1) in (
+        is_word = self.peek_word() == "in" and self.peek_sign(1) in (
             "(",
             "[",
             "lset",
             "mathbb",
             "]",
         )
-        sign = self.accept_word("in") if spelled else self.accept("in", "notin")
-        return (
-            tree.SetMembership(parts[0], self._parse_set_operand(), sign == "notin")
-            if sign
-            else parts[0]
-        )
+        sign = self.accept_word("in") if is_word else self.accept("in", "notin")
+        if not sign:
+            return parts[0]
+        return tree.SetMembership(parts[0], self._parse_set_operand(), negated=sign == "notin")
 
     def _parse_set_operand(self) -> Value:
-        """Read what something is an element of; a plain Z is the set of integers."""
+        """Parse the set of a membership; a plain letter Z is the set of integers."""
         token = self.peek()
         if token.kind == "let" and token.text in "ZNQRC":
             self.position += 1
@@ -117,20 +132,21 @@ class AnswerParser(QuantityParser):
         return self._parse_operand()
 
     def _parse_operand(self) -> Value:
-        """Read sets joined by union, intersection and difference."""
+        """Parse a value, or sets joined by union, intersection and difference."""
         if self.peek_sign() in ("approx", "sim", "="):  # "≈ 3.14", "= 5"
             self.position += 1
-        value, joined = self._parse_quantity_or_ratio(), 0
+        value = self._parse_quantity_or_ratio()
+        operation_count = 0
         while not self.is_at_end() and (op := self._peek_set_operation(value)):
             self.position += 1
             self.enter_level()
             value = tree.Connective(op, (value, self._parse_quantity_or_ratio()))
-            joined += 1
-        self.depth -= joined
+            operation_count += 1
+        self.depth -= operation_count
         return value
 
     def _peek_set_operation(self, value: Value) -> str | None:
-        """Return the operation on sets that follows ``value``, None if none does."""
+        """Return the set operation that follows ``value``, or None."""
         if (
             self.peek_word() == "u"
             and self.peek_sign(1) in ("(", "[", "lset")
@@ -138,12 +154,12 @@ class AnswerParser(QuantityParser):
         ):
             return "union"
         if self.peek_sign() == "-":
-            sets = tree.ValueList | tree.SetBuilder | tree.Connective
-            return "minus" if isinstance(value, sets) or is_number_set(value) else None
+            is_set = isinstance(value, tree.ValueList | tree.SetBuilder | tree.Connective)
+            return "minus" if is_set or is_number_set(value) else None
         return _SET_OPS.get(self.peek_sign()) or _SET_WORDS.get(self.peek_word())
 
     def _parse_quantity_or_ratio(self) -> Value:
-        """Read a quantity or a ratio of two or more."""
+        """Parse a quantity, or a ratio of two or more numbers."""
         first = self.parse_quantity()
         if not tree.is_node(first) or self.is_at_end():
             return first
@@ -156,65 +172,74 @@ class AnswerParser(QuantityParser):
         return tree.Ratio(tuple(parts)) if len(parts) > 1 else first
 
     def parse_bracket(self, opener: str) -> Value:
-        """Read what stands in brackets; set braces hold a list or a set-builder."""
-        builder = opener == "{" and self.peek().kind == "let" and self.peek_sign(1) in ("|", ":")
+        """Parse the content and the end of a bracket, including sets and systems of equations."""
+        # "{x | x > 2}" has no backslashes.
+        is_builder = opener == "{" and self.peek().kind == "let" and self.peek_sign(1) in ("|", ":")
         if opener == "lset" and self.peek().text == "array":
             self.take()
             return self._parse_system()
-        if opener == "lset" or builder:  # "{x | x > 2}" has no backslashes
+        if opener == "lset" or is_builder:
             return self._parse_set()
         return super().parse_bracket(opener)
 
     def _parse_set(self) -> Value:
-        """Read ``{1, 2}`` or ``{x | x > 2}``."""
+        """Parse ``{1, 2}`` or ``{x | x > 2}``; the opening brace is already taken."""
         if self.accept("rset", "}"):
             return tree.ValueList("{}", ())
         head = self.parse_inside(bars_close=True)
-        given = self.parse_inside(bars_close=False) if self.accept("|", ":", ";") else None
+        has_conditions = bool(self.accept("|", ":", ";"))
+        conditions = self.parse_inside(bars_close=False) if has_conditions else None
         self.expect("rset", "}")
-        if given is None:
+        if conditions is None:
             return tree.ValueList("{}", tree.list_values(head))
-        return tree.SetBuilder(head, tree.list_values(given))
+        return tree.SetBuilder(head, tree.list_values(conditions))
 
     def parse_primary(self) -> Value:
-        """Read a matrix or what an expression begins with."""
+        """Parse a matrix or another operand."""
         if self.peek().kind == "begin":
             return self._parse_matrix()
         return super().parse_primary()
 
     def _parse_system(self) -> Value:
-        r"""Read the equations, or the branches, of ``\begin{cases} … \end{cases}``."""
+        r"""Parse the equations or branches of ``\begin{cases} … \end{cases}``."""
         items: list[Value] = []
         while self.peek().kind != "end":
             value = self._parse_item()
-            comma = self.accept(",", ";")
-            ends = self.peek_sign() == "\\" or self.peek().kind == "end"
-            if self.accept("&") or (comma and not ends and not isinstance(value, tree.Relation)):
+            has_comma = bool(self.accept(",", ";"))
+            is_row_end = self.peek_sign() == "\\" or self.peek().kind == "end"
+            if self.accept("&") or (
+                has_comma and not is_row_end and not isinstance(value, tree.Relation)
+            ):
                 value = self._parse_branch(value, prose=False)
             items.append(value)
             if not self.accept("\\"):
                 break
             self.accept("&")
         if self.take().kind != "end":
-            raise UnparsableAnswerError("a system with cases")
+            raise UnparsableAnswerError("the environment has no end")
         return _combine_cases(items) or tree.ValueList("", tuple(items))
 
     def _parse_branch(self, value: Value, prose: bool) -> Value:
-        """Read on after a value that holds under a condition; "otherwise" is None."""
+        """Parse the condition of a branch; the condition "otherwise" is None.
+
+        Args:
+            value: The value or equation of the branch.
+            prose: Whether the branch is part of a sentence, not of an environment.
+        """
         condition = None if self.accept_word("otherwise", "else") else self._parse_condition(prose)
         if not prose:
             self.accept(".")
         if isinstance(value, tree.Relation) and value.ops == ("=",):
-            return tree.Relation(
-                (value.parts[0], tree.Piecewise(((value.parts[1], condition),))), ("=",)
-            )
+            piecewise = tree.Piecewise(((value.parts[1], condition),))
+            return tree.Relation((value.parts[0], piecewise), ("=",))
         return tree.Piecewise(((value, condition),))
 
     def _parse_condition(self, prose: bool) -> Value:
-        """Read when a branch holds; in an environment, what is no relation is words."""
+        """Parse the condition of a branch; in an environment, other text becomes ``Words``."""
         self.accept_word("if", "for", "when", "where")
         self.accept("&")
-        start, depth = self.position, self.depth
+        start = self.position
+        depth = self.depth
         try:
             condition = self._parse_statement()
             if prose:
@@ -225,18 +250,20 @@ class AnswerParser(QuantityParser):
         except UnparsableAnswerError:
             if prose:
                 raise
-        self.position, self.depth = start, depth
+        self.position = start
+        self.depth = depth
         words: list[str] = []
         while self.peek_sign() != "\\" and self.peek().kind not in ("end", "eof"):
             words.append(self.take().text.lower())
         return tree.Words(tuple(word for word in words if word not in ("is", ",", "{", "}", ".")))
 
     def _parse_matrix(self) -> Value:
+        """Parse an environment: a matrix, a determinant or a system of equations."""
         name = self.take().text
-        if name in _SYSTEMS:
+        if name in _SYSTEM_ENVIRONMENTS:
             return self._parse_system()
-        if name not in _MATRICES:
-            raise UnparsableAnswerError(f"the environment {name}")
+        if name not in _MATRIX_ENVIRONMENTS:
+            raise UnparsableAnswerError(f"the environment {name} is not supported")
         rows: list[tuple[Value, ...]] = []
         row: list[Value] = []
         while self.peek().kind != "end":
@@ -248,105 +275,97 @@ class AnswerParser(QuantityParser):
             if not self.accept("\\"):
                 break
         if self.take().kind != "end" or len({len(row) for row in rows}) != 1:
-            raise UnparsableAnswerError("an uneven matrix")
+            raise UnparsableAnswerError(
+                "the rows of the matrix differ in length, or the matrix has no end"
+            )
         if name == "vmatrix":
-            return _expand_determinant([[as_node(entry) for entry in each] for each in rows])
+            return _expand_determinant([[as_node(entry) for entry in row] for row in rows])
         return tree.Matrix(tuple(rows))
 
 
 def _combine_cases(items: list[Value]) -> Value | None:
-    """Return values under conditions as one function by cases; None if there are no conditions.
+    """Return values with conditions as one piecewise function; None if no value has a condition.
 
     Raises:
-        Unreadable: Some hold under conditions and some do not, or there is one only.
+        UnparsableAnswerError: Only one or only some of the values have a condition.
     """
     heads = {item.parts[0] for item in items if isinstance(item, tree.Relation)}
     bodies = [item.parts[-1] if isinstance(item, tree.Relation) else item for item in items]
-    branches = [
-        branch for each in bodies if isinstance(each, tree.Piecewise) for branch in each.branches
-    ]
+    pieces = [body for body in bodies if isinstance(body, tree.Piecewise)]
+    branches = [branch for piece in pieces for branch in piece.branches]
     if not branches:
         return None
-    if (
-        len(branches) == 1
-        or len(heads) > 1
-        or not all(isinstance(x, tree.Piecewise) for x in bodies)
-    ):
-        raise UnparsableAnswerError("a value under a condition")
+    if len(branches) == 1 or len(heads) > 1 or len(pieces) < len(bodies):
+        raise UnparsableAnswerError("only some of the values have a condition")
     cases = tree.Piecewise(tuple(branches))
     return tree.Relation((heads.pop(), cases), ("=",)) if heads else cases
 
 
-_MAX_ROWS = 4  #: Largest determinant that is written out.
-
-
 def _expand_determinant(rows: list[list[Node]]) -> Node:
     """Expand a determinant along its first row."""
-    if len(rows) != len(rows[0]) or len(rows) > _MAX_ROWS:
-        raise UnparsableAnswerError("a determinant too large")
+    if len(rows) != len(rows[0]) or len(rows) > _MAX_DETERMINANT_ROWS:
+        raise UnparsableAnswerError(
+            f"the determinant is not square, or has more than {_MAX_DETERMINANT_ROWS} rows"
+        )
     if len(rows) == 1:
         return rows[0][0]
     terms: list[Node] = []
-    for at, entry in enumerate(rows[0]):
-        minor = _expand_determinant([[*row[:at], *row[at + 1 :]] for row in rows[1:]])
-        terms.append(tree.multiply([entry, minor] if at % 2 == 0 else [entry, tree.negate(minor)]))
+    for column, entry in enumerate(rows[0]):
+        minor = _expand_determinant([[*row[:column], *row[column + 1 :]] for row in rows[1:]])
+        cofactor = minor if column % 2 == 0 else tree.negate(minor)
+        terms.append(tree.multiply([entry, cofactor]))
     return tree.add(terms)
 
 
-_BASIS = ("basisi", "basisj", "basisk")  #: The unit vectors, as ``clean`` writes them.
-
-
 def vector_components(value: Value) -> Value:
-    """Read ``3i + 4j`` with unit vectors as ``(3, 4)``."""
+    """Return a sum of unit vectors such as ``3i + 4j`` as ``(3, 4)``; other values unchanged."""
     if isinstance(value, tree.Relation):
         return tree.Relation(tuple(map(vector_components, value.parts)), value.ops)
-    met = {part.name for part in tree.walk(value) if isinstance(part, tree.Sym)}.intersection(
-        _BASIS
-    )
-    if not tree.is_node(value) or not met:
+    names = {part.name for part in tree.walk(value) if isinstance(part, tree.Sym)}
+    unit_vectors = names.intersection(_UNIT_VECTORS)
+    if not tree.is_node(value) or not unit_vectors:
         return value
-    axes = _BASIS if _BASIS[2] in met else _BASIS[:2]
-    zeros: dict[str, Node] = dict.fromkeys(_BASIS, tree.Num(Fraction(0)))
-    return tree.ValueList(
-        "()", tuple(tree.substitute(value, zeros | {axis: tree.ONE}) for axis in axes)
-    )
+    axes = _UNIT_VECTORS if _UNIT_VECTORS[2] in unit_vectors else _UNIT_VECTORS[:2]
+    zeros: dict[str, Node] = dict.fromkeys(_UNIT_VECTORS, tree.Num(Fraction(0)))
+    components = [tree.substitute(value, zeros | {axis: tree.ONE}) for axis in axes]
+    return tree.ValueList("()", tuple(components))
 
 
 def _is_statement(value: Value) -> bool:
-    """Whether ``value`` says where a variable lies, not just what it is."""
+    """Whether ``value`` is a statement other than an equation: it restricts a variable."""
     return isinstance(value, tree.SetMembership | tree.Connective) or (
         isinstance(value, tree.Relation) and value.ops != ("=",)
     )
 
 
 def _have_different_names(values: list[Value]) -> bool:
-    """Whether each gives another letter a value: in "x = 1 or y = 2" nobody says both."""
-    said = [value.parts for value in values if isinstance(value, tree.Relation)]
-    named = {
-        name.name.partition("_")[0]
-        for name, *_, last in said
-        if isinstance(name, tree.Sym) and tree.Sym not in map(type, tree.walk(last))
+    """Whether the values are equations for different variables, as in "x = 1 or y = 2"."""
+    equations = [value.parts for value in values if isinstance(value, tree.Relation)]
+    names = {
+        symbol.name.partition("_")[0]
+        for symbol, *_, last in equations
+        if isinstance(symbol, tree.Sym) and tree.Sym not in map(type, tree.walk(last))
     }
-    return len(named) == len(values)
+    return len(names) == len(values)
 
 
 def _is_formula(value: Value) -> bool:
-    """Whether ``value`` can be true or false: a letter, its negation, what is made of them."""
-    negated = isinstance(value, tree.Call) and value.name == "not"
-    arrow = isinstance(value, tree.Relation) and value.ops[0] in ("->", "<->")
-    return isinstance(value, tree.Sym | tree.Connective) or negated or arrow
+    """Whether ``value`` is a logical formula: a letter, a negation, or a combination of them."""
+    is_negation = isinstance(value, tree.Call) and value.name == "not"
+    is_implication = isinstance(value, tree.Relation) and value.ops[0] in ("->", "<->")
+    return isinstance(value, tree.Sym | tree.Connective) or is_negation or is_implication
 
 
 def _distribute_equations(items: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Read ``x_1, x_2 = 2, 3`` as two equations."""
-    names = 0
-    while names < len(items) and isinstance(items[names], tree.Sym):
-        names += 1
-    middle = items[names] if names < len(items) else None
-    if not names or not isinstance(middle, tree.Relation) or middle.ops != ("=",):
+    """Return ``x_1, x_2 = 2, 3`` as two equations; return other items unchanged."""
+    name_count = 0
+    while name_count < len(items) and isinstance(items[name_count], tree.Sym):
+        name_count += 1
+    equation = items[name_count] if name_count < len(items) else None
+    if not name_count or not isinstance(equation, tree.Relation) or equation.ops != ("=",):
         return items
-    values = (middle.parts[1], *items[names + 1 :])
-    if len(values) != names + 1 or not isinstance(middle.parts[0], tree.Sym):
+    values = (equation.parts[1], *items[name_count + 1 :])
+    if len(values) != name_count + 1 or not isinstance(equation.parts[0], tree.Sym):
         return items
-    heads = (*items[:names], middle.parts[0])
-    return tuple(tree.Relation(pair, ("=",)) for pair in zip(heads, values, strict=True))
+    names = (*items[:name_count], equation.parts[0])
+    return tuple(tree.Relation(pair, ("=",)) for pair in zip(names, values, strict=True))
