@@ -71,7 +71,7 @@ def annotate(
     Raises:
         StoreError: if the disk fails or a worker is killed, usually because memory ran out.
     """
-    raw_bytes = sum(problem.span[1] for task in tasks for problem in task.problems)
+    raw_bytes = sum(problem.span.length for task in tasks for problem in task.problems)
     workers = workers or len(os.sched_getaffinity(0))
     if workers == 1 or raw_bytes < MIN_BYTES_FOR_POOL:
         yield from map(write_shard, tasks)

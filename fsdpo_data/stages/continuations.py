@@ -124,7 +124,7 @@ class ContinuationSampler:
         Args:
             draft: The new dataset.
             folder: Folder of the run inside the new dataset's directory.
-            list_prefixes: Yields the prefixes. Called twice, so that memory need not hold the texts.
+            list_prefixes: Yields the prefixes. Called twice, so the texts need not stay in memory.
             shard: Part of the prefixes to continue.
         """
         config = {"sampling": self.sampling.to_json_values(), "model": asdict(self.model)}
@@ -149,7 +149,7 @@ class ContinuationSampler:
     def open_grader(
         self, draft: DatasetDraft, run: RunDir, workers: int | None
     ) -> Iterator[ContinuationGrader]:
-        """Open a grader of the continuations in ``run``, with the options of the dataset's grader."""
+        """Open a grader of the continuations in ``run``, as for the dataset's solutions."""
         spec = draft.manifest.spec
         golds = gold_answers(draft.current_files("problems"))
         n_continuations = len(run.line_spans) * self.sampling.n
@@ -223,7 +223,7 @@ def _grade_continuations(
     verdicts = iter(grade_responses(grader, responses, grade_thinking=grade_thinking))
     for record in run.read_records(
         prefix_ids
-    ):  # read again, so that memory need not hold the records
+    ):  # read again, so the records need not stay in memory
         yield [
             GradedContinuation(sample, outcome=next(verdicts).status)
             for sample in record["completions"]
@@ -283,13 +283,13 @@ class ContinuationOptions(DeclaredSampling, StageOptions, SamplerOptions):
         self, model: ResolvedWeights, sampling: SamplingSpec, phase: str = "continue"
     ) -> ContinuationSampler:
         """Return the sampler of a resolved model; the weights are loaded when they are needed."""
-        engine = EngineSelection.select(self)
+        selection = EngineSelection.select(self)
         return ContinuationSampler(
             model=model.ref,
             sampling=sampling,
-            engine=engine.spec_entry,
-            make_sampler=lambda: engine.load("sampler", model),
-            batch_size=self.batch_size or engine.batch_size,
+            engine=selection.spec_entry,
+            make_sampler=lambda: selection.load("sampler", model),
+            batch_size=self.batch_size or selection.batch_size,
             phase=phase,
         )
 

@@ -1,8 +1,8 @@
 """Grade the solutions of a dataset again, without sampling.
 
-A sealed dataset contains everything that grading needs, because the steps of a solution joined give
-its exact text. Step rewards stay unchanged. Outcome labels follow the new verdicts. Preference pairs
-depend on the old verdicts and are removed.
+A sealed dataset contains everything that grading needs, because the steps of a solution joined
+give its exact text. Step rewards stay unchanged. Outcome labels follow the new verdicts.
+Preference pairs depend on the old verdicts and are removed.
 """
 
 from __future__ import annotations

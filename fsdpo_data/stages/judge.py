@@ -1,9 +1,9 @@
 """Step labels of a judge: a model reads each solution and names its first wrong step.
 
-One line of the run holds the prompt for a solution with its critiques, and survives an interruption.
-Every readable critique is a vote. The counts of a step are the number of votes and the number of
-votes without an error up to that step. With ``consensus`` a solution keeps its labels only if the
-majority names the same first wrong step as its Monte-Carlo labels (Zhang et al. 2025).
+One line of the run holds the prompt for a solution with its critiques, and survives an
+interruption. Every readable critique is a vote. The counts of a step are the number of votes and
+the number of votes without an error up to that step. With ``consensus`` a solution keeps its labels
+only if the majority names the same first wrong step as its Monte-Carlo labels (Zhang et al. 2025).
 """
 
 from __future__ import annotations

@@ -179,7 +179,8 @@ class LabelOptions(ContinuationOptions):
 
     Outcome labels (N=1) are already in the dataset and cost nothing. Monte-Carlo labels sample N
     continuations of every step of every solution. A judge reads each solution and names its first
-    wrong step. Sampling options that you leave out come from the judge's format.
+    wrong step. Sampling options that you do not set come from the dataset, or from the judge's
+    format.
 
     Attributes:
         rollouts: Continuations per step (the paper's N), at least 2.

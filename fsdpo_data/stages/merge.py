@@ -41,7 +41,7 @@ _COMMANDS: Mapping[str, type[ShardedOptions]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOptions(Options):
-    """Merge the shards that `--shard i/N` of build, label or score has written, and seal the dataset.
+    """Merge the shards that `--shard i/N` of build, label or score has written; seal the dataset.
 
     The result is identical to the dataset of the same command without shards. No model is loaded.
     If the merge is interrupted, run the same command again.
@@ -208,10 +208,10 @@ def _append_lines(source: Path, target: Path) -> None:
         target.parent.mkdir(exist_ok=True)
     with JsonlLog.open(target, key) as log, source.open("rb") as file:
         batch: dict[str, bytes] = {}
-        for name, length in scan_lines(source, key):
-            line = file.read(length)
-            if name is not None and name not in log.line_spans:
-                batch.setdefault(name, line)
+        for line in scan_lines(source, key):
+            text = file.read(line.length)
+            if line.key is not None and line.key not in log.line_spans:
+                batch.setdefault(line.key, text)
             if len(batch) == LINES_PER_WRITE:
                 log.append(batch)
                 batch = {}

@@ -178,14 +178,14 @@ def _make_job(options: BuildOptions) -> BuildJob:
     )
     for warning in source.warnings:
         log.warning(warning)
-    engine = EngineSelection.select(options)
+    selection = EngineSelection.select(options)
     is_named = options.model is not None
     spec = BuildSpec(
         model=options.author(model.ref, is_model_named=is_named),
         sources=tuple(source.refs),
         template=model.template,
         sampling=replace(sampling, stop=model.template.stop),
-        engine=engine.spec_entry | options.author_entry(is_model_named=is_named),
+        engine=selection.spec_entry | options.author_entry(is_model_named=is_named),
         segmenter=segmenter,
         grader=get_grader().version,
         unknown_fields=options.unknown_fields,
@@ -194,8 +194,8 @@ def _make_job(options: BuildOptions) -> BuildJob:
     return BuildJob(
         spec=spec,
         source=source,
-        make_sampler=lambda: engine.load("sampler", model),
-        batch_size=options.batch_size or engine.batch_size,
+        make_sampler=lambda: selection.load("sampler", model),
+        batch_size=options.batch_size or selection.batch_size,
         workers=options.workers,
     )
 

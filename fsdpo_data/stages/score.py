@@ -208,10 +208,10 @@ def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
         UnavailableError: if the engine is not installed, or the model cannot be read.
     """
     weights = resolve_prm(prm, options)
-    engine = EngineSelection.select_for_scorer(options, weights)
+    selection = EngineSelection.select_for_scorer(options, weights)
     return ScoreStage(
         prm=weights.ref,
-        engine={"name": engine.engine, "dtype": options.dtype},
-        make_scorer=lambda: engine.load("scorer", weights),
+        engine={"name": selection.engine, "dtype": options.dtype},
+        make_scorer=lambda: selection.load("scorer", weights),
         format_entry=format_entry(weights),
     )

@@ -1,9 +1,9 @@
 """Step-DPO pairs: the first error of a solution against a right step after the same prefix.
 
-The first error of an incorrect solution is its first step with a reward below a threshold. The model
-continues the steps before it. The first continuation with a correct outcome gives the chosen side.
-Both sides are complete solutions that start with the shared steps, so the pairs have the usual
-columns. The loss ``step-dpo`` trains on the first step that differs, and the export
+The first error of an incorrect solution is its first step with a reward below a threshold. The
+model continues the steps before it. The first continuation with a correct outcome gives the chosen
+side. Both sides are complete solutions that start with the shared steps, so the pairs have the
+usual columns. The loss ``step-dpo`` trains on the first step that differs, and the export
 ``step-dpo-10k`` writes only this step.
 """
 
