@@ -113,7 +113,7 @@ def test_losses_and_gradients_are_those_of_whole_rows(family: str, loss: Any) ->
 def test_fine_tuning_is_that_of_whole_rows(
     family: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.prefix_sharing._QUERY_CHUNK_TOKENS", at_once)
+    monkeypatch.setattr("fsdpo_data.engines.tree_attention._QUERY_CHUNK_TOKENS", at_once)
     model = net(family, "CausalLM", 0)
     rows = [{**row, "n_prompt": max(1, row["n_prompt"])} for row in make_rows()]
     expected: Any = 0

@@ -181,7 +181,7 @@ def attention(_: Path, case: Case) -> Result:
     group = PromptGroup([each] * 8, [[0.0]] * 8, [])
     shared = how in ("flex", "tree")
     batch = collate_groups([group] * 4, share_prompt=shared, pad_id=0, eos_id=1)
-    name = prefix_sharing._NAMES["flex" if how == "flex" else "sdpa"]
+    name = prefix_sharing._REGISTERED_NAMES["flex" if how == "flex" else "sdpa"]
     net = Namespace(device=torch.device(device), dtype=dtype)
     net.config = Namespace(_attn_implementation=name)
     given = {name: each.to(device) for name, each in batch["model_inputs"].items()}

@@ -17,8 +17,7 @@ from fsdpo_data.engines.logprobs import check_plain_head  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.prefix_sharing import (  # noqa: E402
     MAX_MASKED_ROW_TOKENS,
-    _attend,
-    _probes,
+    _make_probes,
     supports_prefix_sharing,
     use_tree_attention,
 )
@@ -26,6 +25,7 @@ from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
 from fsdpo_data.engines.scorers.prm import PrmScorer, _by_prompt  # noqa: E402
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution, StepTokenizer  # noqa: E402
+from fsdpo_data.engines.tree_attention import _attend  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
 
 SIZES: dict[str, Any] = dict(
@@ -94,14 +94,14 @@ def test_attention_that_does_more_is_refused_by_name(caplog: pytest.LogCaptureFi
     assert model.config.attn_logit_softcapping
     model.set_attn_implementation("sdpa")
     assert not supports_prefix_sharing(model, max_row_tokens=100)
-    assert "Gemma2Attention has softcap" in caplog.text
+    assert "Gemma2Attention uses softcap" in caplog.text
 
 
 @pytest.mark.parametrize("family", ["Qwen2", "Qwen3"])
 def test_trees_are_computed_in_halves_too(family: str) -> None:
     model = make(family, transformers.AutoModelForCausalLM)
     use_tree_attention(model, "sdpa")
-    alone, shared = _probes(model)
+    alone, shared = _make_probes(model)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         assert (alone() - shared()).abs().max() < 0.05 * alone().abs().max()
 
@@ -127,7 +127,7 @@ def test_attention_in_halves_errs_no_more_than_that_of_torch(shape: tuple[int, .
         return scaled_dot_product_attention(query, key, value, enable_gqa=True, **how)
 
     def by_us(query: Any, key: Any, value: Any, corner: Any) -> Any:
-        return _attend(query, key, value, mask=corner, options={"scale": None, "enable_gqa": True})
+        return _attend(query, key, value, mask=corner, scale=None, enable_gqa=True)
 
     exact = found(torch.float64, by_torch)
     errors = [
