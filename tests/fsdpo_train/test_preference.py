@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
-from fsdpo_data.engines import logprobs, prefix_sharing  # noqa: E402
+from fsdpo_data.engines import logprobs, tree_attention  # noqa: E402
 from fsdpo_data.engines.logprobs import token_logprobs  # noqa: E402
 from fsdpo_data.engines.prefix_sharing import tree_inputs, use_tree_attention  # noqa: E402
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution  # noqa: E402
@@ -201,7 +201,7 @@ def test_other_lengths_compile_nothing_anew(flex_on_cpu, monkeypatch):
 
     counter = CompileCounter()
     compiled = cache(partial(torch.compile, backend=counter, dynamic=True))
-    monkeypatch.setattr(prefix_sharing, "_compile", lambda call, device: compiled(call))
+    monkeypatch.setattr(tree_attention, "_compile", lambda call, device: compiled(call))
     model, compilations = policy("Qwen2", 0, "flex"), []
     for seed in range(4):
         groups = [*make_groups(seed), *make_groups(seed + 9)[: seed % 2]] * (1 + 2 * seed)

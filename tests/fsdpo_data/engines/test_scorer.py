@@ -165,7 +165,7 @@ def test_training_and_scoring_read_the_same_tokens(model: Path, tmp_path: Path) 
         encoded = encoder.encode(row["prompt"], row["completions"], add_eos=False)
         assert (encoded.input_ids, encoded.score_positions) == (
             read["input_ids"].tolist(),
-            read["score_positions"],
+            read["label_positions"],
         )
 
 
