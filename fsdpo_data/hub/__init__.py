@@ -1,1 +1,1 @@
-"""The Hugging Face Hub's client, and only that."""
+"""The client of the Hugging Face Hub."""

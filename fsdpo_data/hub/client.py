@@ -1,4 +1,4 @@
-"""The Hugging Face Hub, as far as it can fail: revisions become commits, errors become advice."""
+"""Hugging Face Hub access: exact commits of revisions, and errors with the next step."""
 
 import json
 import logging
@@ -16,12 +16,13 @@ from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
 
 logger = logging.getLogger(__name__)
 
-HUB_TIMEOUT_SECONDS = 8.0  #: Seconds to wait for the Hub before saying that it cannot be reached.
+HUB_TIMEOUT_SECONDS = 8.0  #: Time limit for an answer of the Hub.
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
-# A small file that nearly every repository of the kind has.
-_PROBES = {"model": "config.json", "dataset": "README.md"}
-_OFFLINE_WAYS = {
+#: A small file that nearly every repository has, by kind. Its download tests the access.
+_PROBE_FILES = {"model": "config.json", "dataset": "README.md"}
+#: Advice for users without the Hub, by kind of repository.
+_OFFLINE_ADVICE = {
     "model": "give a local path, or use the model tiny, which needs no network",
     "dataset": "give a local file, or use the source embedded, which needs no network",
 }
@@ -29,90 +30,93 @@ _OFFLINE_WAYS = {
 
 @dataclass(frozen=True, slots=True)
 class HubRepo:
-    """A repository as the user asked for it."""
+    """A Hub repository that the user has named."""
 
     name: str  #: ``org/name``.
     kind: Literal["model", "dataset"]  #: ``model`` or ``dataset``.
     revision: str | None = None  #: Branch, tag or commit; None for the default branch.
-    hint: str = ""  #: Added to the message when there is no such repository: nearest names.
-    required_access: Literal["read", "write"] = (
-        "read"  #: What is wanted of it, ``read`` or ``write``.
-    )
-    advice: str = ""  #: What to do without the Hub; the usual way for its kind if empty.
+    hint: str = ""  #: Sentence for the error if there is no such repository: similar names.
+    required_access: Literal["read", "write"] = "read"  #: Access that the command needs.
+    advice: str = ""  #: Alternative to the Hub; empty for the usual advice.
 
     @classmethod
     def parse(cls, text: str, kind: Literal["model", "dataset"]) -> Self | None:
-        """Read ``org/name`` or ``org/name@revision``; None if ``text`` is neither."""
+        """Parse ``org/name`` or ``org/name@revision``; None if ``text`` has another format."""
         name, _, revision = text.partition("@")
-        return cls(name, kind, revision or None) if _REPO.fullmatch(name) else None
+        if not _REPO.fullmatch(name):
+            return None
+        return cls(name, kind, revision or None)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" + (f"@{self.revision}" if self.revision else "")
 
     @property
     def offline_advice(self) -> str:
-        """What to do without the Hub."""
-        return self.advice or _OFFLINE_WAYS[self.kind]
+        """Alternative for the user if the Hub is unavailable."""
+        return self.advice or _OFFLINE_ADVICE[self.kind]
 
     @property
     def url(self) -> str:
-        """The repository's page."""
-        return f"{endpoint()}/{'datasets/' if self.kind == 'dataset' else ''}{self.name}"
+        """Address of the repository's page."""
+        folder = "datasets/" if self.kind == "dataset" else ""
+        return f"{endpoint()}/{folder}{self.name}"
 
 
 def endpoint() -> str:
-    """Return the Hub's address without any user name or password in it."""
+    """Return the Hub's address without user name and password."""
     parts = urlsplit(hf_constants.ENDPOINT)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def resolve_commit(repo: HubRepo) -> str:
-    """Return the 40-hex commit ``repo`` stands at.
+    """Return the 40-hex commit of a repository's revision.
 
-    Where the Hub cannot be reached, the commit of a copy in the local cache will do: always for
-    a model, for a dataset if offline mode is on (else its loader would first retry for minutes).
+    Without a connection, the commit comes from the local cache. For a dataset this needs offline
+    mode, because its loader would otherwise retry for minutes.
 
     Raises:
         InputError: if the Hub has no such repository or revision.
-        Unavailable: if the Hub cannot be reached or refuses, and nothing is cached.
+        UnavailableError: if the Hub is unreachable or refuses access, and the cache has no commit.
     """
     with hub_errors(repo):
-        probe = hf.try_to_load_from_cache(
-            repo.name, _PROBES[repo.kind], revision=repo.revision, repo_type=repo.kind
+        cached_file = hf.try_to_load_from_cache(
+            repo.name, _PROBE_FILES[repo.kind], revision=repo.revision, repo_type=repo.kind
         )
-    cached = Path(probe).parent.name if isinstance(probe, str) else None
-    if cached and repo.revision == cached:
-        return cached  # a commit cannot move, so there is nothing to ask
+    cached_commit = Path(cached_file).parent.name if isinstance(cached_file, str) else None
+    if cached_commit and repo.revision == cached_commit:
+        return cached_commit  # a commit never changes, so a request is not necessary
     try:
         with hub_errors(repo):
-            return _ask_commit(repo)
+            return _fetch_commit(repo)
     except UnavailableError as error:
-        if cached is None:
+        if cached_commit is None:
             raise
         if hf_constants.HF_HUB_OFFLINE:
-            return cached
+            return cached_commit
         if repo.kind == "dataset":
             raise UnavailableError(
-                f"{error} Or set HF_HUB_OFFLINE=1: {cached} is cached."
+                f"{error} Or set HF_HUB_OFFLINE=1 to use the cached commit {cached_commit}."
             ) from None
-        logger.warning("%s Going on with the cached copy at %s.", error, cached)
-        return cached
+        logger.warning("%s Using the cached commit %s.", error, cached_commit)
+        return cached_commit
 
 
-def _ask_commit(repo: HubRepo) -> str:
-    info = hf.HfApi().model_info if repo.kind == "model" else hf.HfApi().dataset_info
+def _fetch_commit(repo: HubRepo) -> str:
+    """Request the commit of a repository from the Hub, and test the access to its files."""
+    api = hf.HfApi()
+    fetch_info = api.model_info if repo.kind == "model" else api.dataset_info
     try:
-        commit = info(repo.name, revision=repo.revision, timeout=HUB_TIMEOUT_SECONDS).sha
+        commit = fetch_info(repo.name, revision=repo.revision, timeout=HUB_TIMEOUT_SECONDS).sha
     except (json.JSONDecodeError, TypeError, KeyError):
         commit = None
     if commit is None:
-        raise _not_a_hub(repo)
+        raise _foreign_server_error(repo)
     try:
-        # Anyone may ask what a gated repository holds, so access shows only on a file. This also
-        # leaves in the cache which commit the revision was, for the day without a network.
+        # Anyone may list a gated repository, so only a file tests the access. The download also
+        # caches the commit of the revision for later use without a network.
         file = hf.hf_hub_download(
             repo.name,
-            _PROBES[repo.kind],
+            _PROBE_FILES[repo.kind],
             repo_type=repo.kind,
             revision=repo.revision,
             etag_timeout=HUB_TIMEOUT_SECONDS,
@@ -127,72 +131,76 @@ def _ask_commit(repo: HubRepo) -> str:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is that of something here, rather than of a repository."""
+    """Return whether a name is a local path, and not the name of a repository."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).exists()
 
 
 @contextmanager
 def hub_errors(repo: HubRepo) -> Iterator[None]:
-    """Turn whatever the Hub's clients raise into one message with a way out."""
+    """Turn exceptions of the Hub clients into errors with the next step."""
     try:
         yield
     except FsdpoError:
         raise
     except Exception as error:
-        explained = to_fsdpo_error(error, repo)
-        if explained is None:
+        hub_error = to_fsdpo_error(error, repo)
+        if hub_error is None:
             raise
-        raise explained from None
+        raise hub_error from None
 
 
 def to_fsdpo_error(error: BaseException | None, repo: HubRepo) -> FsdpoError | None:
-    """Return what to tell the user of an error of the Hub, also of one inside wrappers.
+    """Return the error for the user if the Hub caused an exception, else None.
 
-    None if the Hub is not at fault.
+    The causes of the exception count too, because libraries wrap Hub errors.
     """
-    # The HTTP library's own base class, under whichever name the Hub client of the day uses it.
+    # Base class of the HTTP library. Its name depends on the version of the Hub client.
     http_error: type[BaseException] = hf_errors.HfHubHTTPError.__bases__[0]
     while error is not None:
         if isinstance(error, hf_errors.HFValidationError):
-            return InputError(f"{repo.name!r} is no Hub repository name: expected org/name.")
+            return InputError(f"{repo.name!r} is not a Hub repository name: expected org/name.")
         if isinstance(error, hf_errors.RemoteEntryNotFoundError):
-            return None  # one file is missing, which is for the caller to judge
+            return None  # a single missing file is a matter of the caller
         if isinstance(error, hf_errors.FileMetadataError):
-            return _not_a_hub(repo)
+            return _foreign_server_error(repo)
         if isinstance(error, hf_errors.HfHubHTTPError):
-            return _explain_answer(error, repo)
+            return _response_error(error, repo)
         if isinstance(error, http_error | ConnectionError):
-            return _explain_silence(error, repo)
+            return _connection_error(error, repo)
         error = error.__cause__ or error.__context__
     return None
 
 
-def _not_a_hub(repo: HubRepo) -> UnavailableError:
+def _foreign_server_error(repo: HubRepo) -> UnavailableError:
+    """Return the error for a server whose answers are not from a Hub."""
     return UnavailableError(
         f"{endpoint()} answers, but not like a Hugging Face Hub. Check HF_ENDPOINT and any proxy; "
         f"or {repo.offline_advice}."
     )
 
 
-def _explain_silence(error: BaseException, repo: HubRepo) -> UnavailableError:
+def _connection_error(error: BaseException, repo: HubRepo) -> UnavailableError:
+    """Return the error for an unreachable Hub."""
     if isinstance(error, hf_errors.OfflineModeIsEnabled):
-        reason, check = "offline mode is on", "unset HF_HUB_OFFLINE"
+        reason = "offline mode is on"
+        check = "unset HF_HUB_OFFLINE"
     else:
         reason = str(error) or type(error).__name__
         check = "check the network, or set HF_ENDPOINT to a mirror you can reach"
     return UnavailableError(
-        f"cannot reach the Hugging Face Hub at {endpoint()} for {repo} ({reason}). Ways on: "
+        f"cannot reach the Hugging Face Hub at {endpoint()} for {repo} ({reason}). Next steps: "
         f"{check}, and log in with `hf auth login` if the repository is private; "
         f"or {repo.offline_advice}."
     )
 
 
-def _explain_answer(error: Exception, repo: HubRepo) -> FsdpoError:
+def _response_error(error: Exception, repo: HubRepo) -> FsdpoError:
+    """Return the error for a response of the Hub with an HTTP error status."""
     status = getattr(getattr(error, "response", None), "status_code", 0)
     if isinstance(error, hf_errors.RevisionNotFoundError):
         return InputError(
             f"{repo.kind} {repo.name} has no revision {repo.revision!r}: expected a branch, a tag "
-            f"or a commit. See {repo.url}/commits, or leave the @revision out."
+            f"or a commit. See {repo.url}/commits, or remove the @revision."
         )
     if isinstance(error, hf_errors.GatedRepoError):
         return UnavailableError(
@@ -204,10 +212,10 @@ def _explain_answer(error: Exception, repo: HubRepo) -> FsdpoError:
             f"there is no {repo} at {endpoint()}, or it is private. Check the spelling, or log in "
             f"with `hf auth login`.{repo.hint}"
         )
-    token = "HF_TOKEN is set" if os.environ.get("HF_TOKEN") else "HF_TOKEN is not set"
+    token_note = "HF_TOKEN is set" if os.environ.get("HF_TOKEN") else "HF_TOKEN is not set"
     advice = {
-        401: f"Log in with `hf auth login`, or check that your token is still valid ({token})",
-        403: f"Check that your token may {repo.required_access} {repo.url} ({token})",
+        401: f"Log in with `hf auth login`, or check that your token is still valid ({token_note})",
+        403: f"Check that your token may {repo.required_access} {repo.url} ({token_note})",
         429: "The Hub limits the rate: wait some minutes, or log in with `hf auth login`",
     }.get(status, "Try again later, or set HF_ENDPOINT to a mirror")
     return UnavailableError(

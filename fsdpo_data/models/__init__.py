@@ -1,1 +1,1 @@
-"""Which weights, and how to ask them."""
+"""Models: names, checkpoints, prompt templates and thinking markers."""

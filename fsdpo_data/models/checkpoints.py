@@ -1,4 +1,4 @@
-"""Checkpoints loaded to run with transformers, whatever they are run for."""
+"""Loading of checkpoints with transformers: models, configs, tensors and devices."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 
-#: Tokens that a CPU computes at a time: more are slower, leave its caches and are padded more.
+#: Maximum tokens per batch on a CPU. Larger batches exceed its caches and need more padding.
 MAX_CPU_BATCH_TOKENS = 1024
 
 
@@ -28,30 +28,38 @@ def load_checkpoint(
     configure: Callable[[Any], None] | None = None,
     **load_arguments: Any,
 ) -> tuple[Any, Any]:
-    """Load a tokenizer and a model; weights come from safetensors only.
+    """Load a tokenizer and a model; the weights come from safetensors only.
 
-    ``auto_class`` is the ``AutoModelFor…`` to load it as, ``dtype`` one of torch's or ``auto``,
-    the checkpoint's own. ``configure`` changes the config before the weights are loaded.
-    ``expected`` and ``field`` say in the message what should have been there, and what names it;
-    ``how`` is what else ``from_pretrained`` is told.
+    Args:
+        auto_class: Name of the ``AutoModelFor…`` class.
+        weights: The checkpoint.
+        dtype: Name of a torch dtype, or ``auto`` for the dtype of the checkpoint.
+        expected: The expected kind of checkpoint, for errors.
+        field: The option that names the checkpoint, for errors.
+        configure: Changes the config before the weights are loaded.
+        load_arguments: Further arguments of ``from_pretrained``.
+
+    Returns:
+        The tokenizer and the model.
 
     Raises:
-        InputError: if weights are missing, and ``configure`` has not asked for new ones.
-        Unavailable: if it cannot be loaded.
+        InputError: if weights are missing, unless ``configure`` may have added new ones.
+        UnavailableError: if loading fails.
     """
-    # oneDNN keeps what it compiles for products of halves, which is megabytes for every length of a
-    # batch; those of a few batches are enough.
+    # oneDNN caches compiled bfloat16 kernels, which take megabytes per batch length. A small cache
+    # is enough for a few batches.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     try:
         tokenizer = read_tokenizer(weights.path, weights.commit)
         config = load_config(weights)
         if auto_class.endswith("CausalLM") and "ForTokenClass" in str(config.architectures):
-            told = "it is a reward model; expected a language model."
-            raise InputError(told, field=field, value=weights.path)
+            message = "the checkpoint is a reward model; expected a language model."
+            raise InputError(message, field=field, value=weights.path)
         if configure is not None:
             configure(config)
-        with _mute_load_report() if configure or auto_class == "AutoModel" else nullcontext():
-            net, told = getattr(transformers, auto_class).from_pretrained(
+        is_head_separate = configure is not None or auto_class == "AutoModel"
+        with _mute_load_report() if is_head_separate else nullcontext():
+            model, loading_info = getattr(transformers, auto_class).from_pretrained(
                 weights.path,
                 revision=weights.commit,
                 config=config,
@@ -64,21 +72,21 @@ def load_checkpoint(
     except FsdpoError:
         raise
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
-        raise _unloadable(weights, error, f"Expected {expected}.").for_field(field) from error
-    if configure is None and told["missing_keys"]:
-        names = sorted(told["missing_keys"])
+        raise _loading_error(weights, error, f"Expected {expected}.").for_field(field) from error
+    if configure is None and loading_info["missing_keys"]:
+        names = sorted(loading_info["missing_keys"])
         raise InputError(
-            f"the checkpoint has no weights for {len(names)} tensors of {type(net).__name__}, "
-            f"{names[0]} among them. Expected {expected}.",
+            f"the checkpoint has no weights for {len(names)} tensors of {type(model).__name__}, "
+            f"including {names[0]}. Expected {expected}.",
             field=field,
             value=weights.path,
         )
-    return tokenizer, net
+    return tokenizer, model
 
 
 @contextmanager
 def _mute_load_report() -> Iterator[None]:
-    """Keep transformers from reporting the weights of a head: new, or read apart."""
+    """Hide reports of transformers about the weights of a head that is new or loaded later."""
     logger = logging.getLogger("transformers")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -89,25 +97,32 @@ def _mute_load_report() -> Iterator[None]:
 
 
 def load_config(weights: ResolvedWeights) -> Any:
-    """Load the config of a checkpoint; Unavailable if it cannot be loaded."""
+    """Load the config of a checkpoint.
+
+    Raises:
+        UnavailableError: if loading fails.
+    """
     try:
         return transformers.AutoConfig.from_pretrained(
             weights.path, revision=weights.commit, trust_remote_code=False
         )
     except Exception as error:  # a damaged file
-        raise _unloadable(weights, error, "Expected a config.json of transformers.") from error
+        raise _loading_error(weights, error, "Expected a config.json of transformers.") from error
 
 
 def read_tensors(weights: ResolvedWeights, prefix: str) -> dict[str, Any]:
-    """Return the tensors of a checkpoint whose names begin with ``prefix``, by what comes after.
+    """Return the tensors of a checkpoint whose names start with ``prefix``.
+
+    Returns:
+        The tensors by name, without the prefix.
 
     Raises:
-        Unavailable: if its safetensors cannot be read.
+        UnavailableError: if the safetensors files are unreadable.
     """
     from safetensors import safe_open
     from transformers.utils import cached_file
 
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     try:
         index = cached_file(
             weights.path,
@@ -117,35 +132,41 @@ def read_tensors(weights: ResolvedWeights, prefix: str) -> dict[str, Any]:
         )
         files = {"model.safetensors"}
         if index is not None:
-            listed = json.loads(Path(index).read_bytes())["weight_map"]
-            files = {file for name, file in listed.items() if name.startswith(prefix)}
+            file_by_tensor = json.loads(Path(index).read_bytes())["weight_map"]
+            files = {file for name, file in file_by_tensor.items() if name.startswith(prefix)}
         for file in sorted(files):
             path = cached_file(weights.path, file, revision=weights.commit)
-            with safe_open(path, framework="pt") as tensors:
-                names = [name for name in tensors.keys() if name.startswith(prefix)]  # noqa: SIM118
-                found |= {name.removeprefix(prefix): tensors.get_tensor(name) for name in names}
+            with safe_open(path, framework="pt") as stored:
+                for name in stored.keys():  # noqa: SIM118
+                    if name.startswith(prefix):
+                        tensors[name.removeprefix(prefix)] = stored.get_tensor(name)
     except Exception as error:  # a damaged file
-        raise _unloadable(weights, error, "Expected weights in safetensors.") from error
-    return found
+        raise _loading_error(weights, error, "Expected weights in safetensors.") from error
+    return tensors
 
 
 def context_length(config: Any) -> int:
-    """Return how many tokens a model reads at most; models without positions read any number."""
-    text = config.get_text_config()  # a model that also sees has several configs
-    length: int = getattr(text, "max_position_embeddings", None) or sys.maxsize
+    """Return the maximum number of tokens of a model; without position limit, ``sys.maxsize``."""
+    text_config = config.get_text_config()  # vision models have several configs
+    length: int = getattr(text_config, "max_position_embeddings", None) or sys.maxsize
     return length
 
 
-def _unloadable(weights: ResolvedWeights, error: Exception, expected: str) -> FsdpoError:
+def _loading_error(weights: ResolvedWeights, error: Exception, expected: str) -> FsdpoError:
+    """Return the error for a checkpoint that transformers cannot load."""
     return UnavailableError(
-        f"it cannot be loaded: {describe_load_error(error)} {expected}",
+        f"the checkpoint cannot be loaded: {describe_load_error(error)} {expected}",
         field="model",
         value=weights.path,
     )
 
 
 def pick_device(device: str) -> str:
-    """Return ``cuda`` or ``cpu``; Unavailable if a GPU is asked for and torch sees none."""
+    """Return ``cuda`` or ``cpu`` for ``cuda``, ``cpu`` or ``auto``.
+
+    Raises:
+        UnavailableError: if ``device`` is ``cuda``, but torch has no GPU.
+    """
     has_gpu = torch.cuda.is_available()
     if device == "cuda" and not has_gpu:
         raise UnavailableError(
@@ -154,4 +175,6 @@ def pick_device(device: str) -> str:
             field="device",
             value=device,
         )
-    return device if device != "auto" else "cuda" if has_gpu else "cpu"
+    if device != "auto":
+        return device
+    return "cuda" if has_gpu else "cpu"

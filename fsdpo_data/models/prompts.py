@@ -1,8 +1,8 @@
-"""Prompt templates: named, numbered, and exact to the character.
+"""Prompt templates with names and version numbers, exact to the character.
 
-A model answers best to the prompt it was tuned on, and published numbers are tied to one. Each
-template here repeats what a public trainer or evaluation script sends, so a template is never
-edited: a change is a new number, and a bare name means the latest one.
+A model works best with the prompt from its training, and published results depend on the prompt.
+Each template copies the prompt of a public training or evaluation script. Templates therefore never
+change: a change gets a new number, and a name without a number means the latest one.
 """
 
 from __future__ import annotations
@@ -19,65 +19,66 @@ from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, to_fsdpo_error
 from fsdpo_data.models.untrusted import describe_load_error, limit_execution, read_tokenizer
 
-_MARK = re.compile(r"\{(question|first_line|rest)\}")
+_PLACEHOLDER = re.compile(r"\{(question|first_line|rest)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    r"""A question goes in, the string the model continues comes out."""
+    """A prompt template, which turns a question into the text that the model continues."""
 
     name: str  #: Name and number, e.g. ``alpaca@1``.
-    text: str  #: What is rendered, with ``{question}`` where the question goes.
-    #: Rendered in place of ``text`` when the question has more than one line, with ``{first_line}``
-    #: and ``{rest}``; empty for templates that make no difference.
+    text: str  #: Text of the prompt, with the placeholder ``{question}``.
+    #: Text for questions of several lines, with ``{first_line}`` and ``{rest}``; empty for
+    #: templates that use ``text`` for all questions.
     multiline: str = ""
-    stop: tuple[str, ...] = ()  #: Strings that end an answer, for samplers that need to be told.
-    #: The tokenizer's own chat format, put around the text; None for plain text.
+    stop: tuple[str, ...] = ()  #: Strings that end an answer, for samplers that need them.
+    #: Chat format of the tokenizer, which wraps the text; None for plain text.
     chat: ChatFormat | None = None
 
     @property
     def digest(self) -> str:
-        """Digest of what is rendered: equal texts are equal prompts, whatever their name."""
-        frame = self.chat.source if self.chat else None
-        return digest("template", self.text, self.multiline, frame)
+        """Digest of the texts and the chat format; it does not depend on the name."""
+        chat_source = self.chat.source if self.chat else None
+        return digest("template", self.text, self.multiline, chat_source)
 
     def render(self, question: str) -> str:
-        """Return the prompt for ``question``, which may hold braces or anything else."""
-        first_line, _, rest = question.partition("\n")
-        parts = {"question": question, "first_line": first_line, "rest": rest}
-        text = self.multiline if self.multiline and rest else self.text
-        # One pass over the template and none over the question: whatever looks like a mark
-        # inside the question stays as it is.
-        filled = _MARK.sub(lambda mark: parts[mark[1]], text)
-        return self.chat.render(filled) if self.chat else filled
+        """Return the prompt for ``question``, which may contain braces."""
+        first_line, _, other_lines = question.partition("\n")
+        values = {"question": question, "first_line": first_line, "rest": other_lines}
+        template_text = self.multiline if self.multiline and other_lines else self.text
+        # A single substitution over the template leaves placeholders in the question unchanged.
+        text = _PLACEHOLDER.sub(lambda match: values[match[1]], template_text)
+        return self.chat.render(text) if self.chat else text
 
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """A tokenizer's own chat template, with the system message that it brings, if any."""
+    """The chat template of a tokenizer, including its default system message."""
 
     tokenizer: Any  #: The loaded tokenizer.
 
     @property
     def source(self) -> tuple[str, dict[str, str]]:
-        """Return everything a rendering depends on: template and special tokens."""
-        special = {name: str(token) for name, token in self.tokenizer.special_tokens_map.items()}
-        return str(self.tokenizer.get_chat_template()), special
+        """The chat template and the special tokens, which determine the rendered text."""
+        special_tokens = {
+            name: str(token) for name, token in self.tokenizer.special_tokens_map.items()
+        }
+        return str(self.tokenizer.get_chat_template()), special_tokens
 
     def render(self, user: str) -> str:
-        """Return the conversation up to the point where the assistant starts to write."""
+        """Return the conversation with one user message, up to the start of the answer."""
         with limit_execution("the chat template"):
             text: str = self.tokenizer.apply_chat_template(
                 [{"role": "user", "content": user}],
                 tokenize=False,
                 add_generation_prompt=True,
-                # Llama 3.1 and later print today's date unless given one, others always; a prompt
-                # must be the same tomorrow, so it gets the date that Llama's fall back to.
+                # Some chat templates print today's date, but prompts must not change over time.
+                # Use the date that the templates of Llama 3.1 and later fall back to.
                 date_string="26 Jul 2024",
                 strftime_now=datetime(2024, 7, 26).strftime,
             )
-        # Samplers tokenise prompts with special tokens on. Where that adds a
-        # beginning-of-sequence token, the one the chat template wrote would be a second.
+        # Samplers tokenize prompts with special tokens. If this adds a beginning-of-sequence token,
+        # the token from the chat template would be a second one.
         bos = self.tokenizer.bos_token
         if bos and text.startswith(bos):
             ids = self.tokenizer(text)["input_ids"]
@@ -86,54 +87,61 @@ class ChatFormat:
         return text
 
 
-#: By name and number.
+#: Prompt templates by name and number.
 TEMPLATES = TomlTable(
-    __file__, lambda name, stop=(), **told: Template(name, stop=tuple(stop), **told)
+    __file__, lambda name, stop=(), **fields: Template(name, stop=tuple(stop), **fields)
 )
-#: How recorded responses are "asked" where their files do not say it.
+#: Template of recorded responses whose files do not state their prompt.
 RECORDED_TEMPLATE = Template("recorded@1", "{question}")
-CHAT_TEMPLATES = ("chat@1", "chat-boxed@1")  #: Rendered through the tokenizer's own chat template.
+#: Templates that use the chat template of the tokenizer.
+CHAT_TEMPLATES = ("chat@1", "chat-boxed@1")
 
 
 def get_template(
     name: str, tokenizer_path: str | None = None, *, revision: str | None = None
 ) -> Template:
-    """Return the template called ``name``.
+    """Return a prompt template by name.
 
-    ``alpaca`` is the latest of ``alpaca@1`` and its like. The chat templates, and they alone, need
-    the directory or Hub repository of a tokenizer.
+    Args:
+        name: Name with a number, e.g. ``alpaca@1``, or without one for the latest number.
+        tokenizer_path: Directory or Hub repository of a tokenizer; only chat templates need it.
+        revision: Revision of the Hub repository.
 
     Raises:
-        InputError: if there is no such template, or the chat templates lack a tokenizer that has
-            a chat template.
+        InputError: if there is no such template, or a chat template has no usable tokenizer.
     """
     template = TEMPLATES[versioned_name(name)]
     if template.name not in CHAT_TEMPLATES:
         return template
     if tokenizer_path is None:
         raise InputError(
-            f"template {template.name} is the model's own chat template, so it needs a model: "
-            "name one whose tokenizer has a chat template, or choose another template."
+            f"template {template.name} is the model's own chat template, so a model is required. "
+            "Name a model whose tokenizer has a chat template, or choose another template."
         )
     chat = ChatFormat(load_tokenizer(tokenizer_path, revision))
     try:
-        if "2+2?" not in chat.render("2+2?"):  # as those of models that want parts, not texts
-            raise ValueError("it leaves the question out")
-    except Exception as error:  # Jinja and its templates raise whatever they like
+        # Chat templates for multimodal messages ignore content that is plain text.
+        if "2+2?" not in chat.render("2+2?"):
+            raise ValueError("the rendered prompt lacks the question")
+    except Exception as error:  # Jinja and chat templates may raise any exception
         raise InputError(
-            f"the chat template of {tokenizer_path} cannot be used: {error}. Say by `template` "
-            "what it is asked; `fsdpo-data templates` lists them."
+            f"the chat template of {tokenizer_path} cannot be used: {error}. Choose another "
+            "`template`; `fsdpo-data templates` lists them."
         ) from None
     return dataclasses.replace(template, chat=chat)
 
 
 def versioned_name(name: str) -> str:
-    """Return a template's name with its version, by default the latest; InputError if none."""
+    """Return the name of a template with its number, by default the latest.
+
+    Raises:
+        InputError: if there is no such template.
+    """
     if name in TEMPLATES:
         return name
-    versions = [known for known in TEMPLATES if known.partition("@")[0] == name]
+    versions = [full_name for full_name in TEMPLATES if full_name.partition("@")[0] == name]
     if versions:
-        return max(versions, key=lambda known: int(known.partition("@")[2]))
+        return max(versions, key=lambda full_name: int(full_name.partition("@")[2]))
     raise unknown_name_error("template", name, TEMPLATES)
 
 
@@ -141,8 +149,8 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
     """Load the tokenizer of a model directory or Hub repository.
 
     Raises:
-        Unavailable: if transformers is not installed, or the Hub refuses.
-        InputError: if there is no usable tokenizer at ``path``.
+        UnavailableError: if transformers is not installed, or the Hub refuses access.
+        InputError: if ``path`` has no usable tokenizer.
     """
     try:
         return read_tokenizer(path, revision)
@@ -152,9 +160,9 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
             f"{install_command('train')}, or choose a template other than chat."
         ) from None
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
-        if revision and (explained := to_fsdpo_error(error, HubRepo(path, "model", revision))):
-            raise explained from None
+        if revision and (hub_error := to_fsdpo_error(error, HubRepo(path, "model", revision))):
+            raise hub_error from None
         raise InputError(
-            f"{path} has no tokenizer that can be loaded ({describe_load_error(error)}). Put its tokenizer "
-            "files beside the weights, or choose a template other than chat."
+            f"{path} has no tokenizer that can be loaded ({describe_load_error(error)}). Put the "
+            "tokenizer files next to the weights, or choose a template other than chat."
         ) from None

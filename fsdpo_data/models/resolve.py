@@ -1,4 +1,4 @@
-"""Models by name: which weights a name stands for, and how each model wants to be asked."""
+"""Model names: the exact weights and the prompt template that belong to a name."""
 
 import dataclasses
 import hashlib
@@ -13,97 +13,121 @@ from fsdpo_data.hub.client import HubRepo, is_path, resolve_commit
 from fsdpo_data.models.prompts import TEMPLATES, Template, get_template, versioned_name
 from fsdpo_data.problems.embedded import CHECKPOINT
 
-SERVED_REVISION = "served"  #: The revision of a model that a server runs.
-#: Files that decide what a local model says. Optimizer state, logs and READMEs do not.
+SERVED_REVISION = "served"  #: Revision of all models on a server, which does not state one.
+#: Patterns of the files that determine the output of a local model. Optimizer state, logs and
+#: READMEs have no effect.
 _MODEL_FILES = (
-    *("config.json", "generation_config.json", "*token*.json", "*token*.model", "chat_template*"),
-    *("vocab.*", "merges.txt", "spiece.model", "sentencepiece*.model", "*.safetensors"),
-    *("*.safetensors.index.json", "pytorch_model*.bin"),
+    "config.json",
+    "generation_config.json",
+    "*token*.json",
+    "*token*.model",
+    "chat_template*",
+    "vocab.*",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece*.model",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "pytorch_model*.bin",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A row of the table of short names."""
+    """A row of the table of short names in ``resolve.toml``."""
 
-    template: str  #: The prompt it was tuned on.
-    repo: str = ""  #: Hub repository; empty where none was ever published.
-    note: str = ""  #: Where there is no repository: what to do instead.
+    template: str  #: Name of the prompt template from the model's training.
+    repo: str = ""  #: Hub repository; empty for an unpublished model.
+    note: str = ""  #: Alternative for a model without a repository.
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedWeights:
-    """A model that is pinned down."""
+    """One exact version of a model's weights."""
 
-    ref: ModelRef  #: Name and revision, as they go into ids and manifests.
-    path: str  #: What ``from_pretrained`` takes: a directory, or a Hub repository.
-    commit: str | None = None  #: The ``revision`` for ``from_pretrained``; None for a directory.
+    ref: ModelRef  #: Name and revision for ids and manifests.
+    path: str  #: Argument of ``from_pretrained``: a directory or a Hub repository.
+    commit: str | None = None  #: ``revision`` for ``from_pretrained``; None for a directory.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedModel(ResolvedWeights):
-    """A model that is pinned down, and the template that makes prompts of questions."""
+    """One exact version of a model's weights, with its prompt template."""
 
-    template: Template
+    template: Template  #: The template that turns questions into prompts.
 
 
-MODELS = TomlTable(__file__, lambda _name, **told: ModelEntry(**told))  #: By short name.
+#: Published models by short name.
+MODELS = TomlTable(__file__, lambda _name, **fields: ModelEntry(**fields))
 
 
 def resolve(name: str, template: str | None = None) -> ResolvedModel:
-    """Pin down a model, and how to ask it: by default with its own template, or its chat template.
+    """Find the exact weights and the prompt template of a model.
 
-    ``name`` is one of ``MODELS``, a local directory, or ``org/name`` with an optional
-    ``@revision``.
+    Args:
+        name: A short name of ``MODELS``, a local directory, or ``org/name`` with an optional
+            ``@revision``.
+        template: Name of a prompt template. By default the template from the model's training, or
+            the chat template of its tokenizer.
 
     Raises:
         InputError: if there is no such model, directory, revision or template.
-        Unavailable: if the Hub cannot be reached, or refuses.
+        UnavailableError: if the Hub is unreachable or refuses access.
     """
     weights = resolve_weights(name)
-    tuned = _tuned_templates()
-    own = tuned.get(name) or tuned.get(weights.path, "chat-boxed")
-    chosen = get_template(
-        own if template is None else template, weights.path, revision=weights.commit
+    if template is None:
+        templates = _templates_by_model()
+        template = templates.get(name) or templates.get(weights.path, "chat-boxed")
+    return ResolvedModel(
+        ref=weights.ref,
+        path=weights.path,
+        commit=weights.commit,
+        template=get_template(template, weights.path, revision=weights.commit),
     )
-    return ResolvedModel(weights.ref, weights.path, weights.commit, template=chosen)
 
 
-def _tuned_templates() -> dict[str, str]:
-    """Return the template that each model known by name or repository was tuned on."""
-    known = MODELS.items()
-    return {name: model.template for label, model in known for name in (label, model.repo or label)}
+def _templates_by_model() -> dict[str, str]:
+    """Return the default template of each known model, by short name and by repository."""
+    templates = {}
+    for name, entry in MODELS.items():
+        templates[name] = entry.template
+        if entry.repo:
+            templates[entry.repo] = entry.template
+    return templates
 
 
 def served_weights(name: str) -> ResolvedWeights:
-    """Name a model that a server runs: which weights those are, only the server knows."""
-    # Folders are that machine's business.
-    return ResolvedWeights(
-        ModelRef(name.rpartition("/")[2] if name[:1] == "/" else name, SERVED_REVISION), name
-    )
+    """Return a reference to a model on a server; only the server knows its exact weights."""
+    # Only the last folder of a path counts, because the others belong to the server's machine.
+    ref_name = name.rpartition("/")[2] if name.startswith("/") else name
+    return ResolvedWeights(ModelRef(ref_name, SERVED_REVISION), name)
 
 
 def resolve_served(name: str, template: str | None, *, chat: bool) -> ResolvedModel:
-    """Name a model that a server runs, and how to ask it.
+    """Return a reference to a model on a server, with its prompt template.
 
-    With ``chat`` the server puts its own chat format around what the template makes.
+    Args:
+        name: Name of the model on the server.
+        template: Name of a prompt template; None for the default of the model.
+        chat: Whether the server adds its own chat format to the rendered template.
 
     Raises:
-        InputError: if there is no such template, or it needs a tokenizer that is not here.
+        InputError: if there is no such template, or the template needs a missing tokenizer.
     """
     weights = served_weights(name)
-    own = "chat-boxed" if chat else _tuned_templates().get(name, "chat-boxed")
-    full = versioned_name(template or own)
-    chosen = TEMPLATES[full] if chat else get_template(full, name)
-    return ResolvedModel(weights.ref, weights.path, template=chosen)
+    if not template:
+        template = "chat-boxed" if chat else _templates_by_model().get(name, "chat-boxed")
+    full_name = versioned_name(template)
+    prompt_template = TEMPLATES[full_name] if chat else get_template(full_name, name)
+    return ResolvedModel(weights.ref, weights.path, template=prompt_template)
 
 
 def resolve_weights(name: str) -> ResolvedWeights:
-    """Pin down which weights ``name`` stands for, for who brings prompts along.
+    """Find the exact weights of a model, without a prompt template.
 
     Raises:
         InputError: if there is no such model, directory or revision.
-        Unavailable: if the Hub cannot be reached, or refuses.
+        UnavailableError: if the Hub is unreachable or refuses access.
     """
     entry = MODELS.get(name)
     if name == "tiny":
@@ -113,49 +137,59 @@ def resolve_weights(name: str) -> ResolvedWeights:
             )
         return ResolvedWeights(ModelRef(name, content_revision(CHECKPOINT)), str(CHECKPOINT))
     if entry is not None and not entry.repo:
-        raise _unusable(name, f"{entry.note}.")
+        raise _model_error(name, f"{entry.note}.")
     if entry is None and is_path(name):
-        return _local(name, Path(os.path.expanduser(name)))
+        return _resolve_directory(name, Path(os.path.expanduser(name)))
     repo = HubRepo.parse(entry.repo if entry else name, "model")
     if repo is None:
-        raise _unusable(
+        raise _model_error(
             name,
             f"expected a directory, org/name on the Hub, or one of: {', '.join(MODELS)}."
-            f"{_nearest(name)}",
+            f"{_suggest_short_names(name)}",
         )
-    hint = "" if entry else " There is no directory of that name either." + _nearest(name)
+    hint = ""
+    if entry is None:
+        hint = " A local directory of this name does not exist." + _suggest_short_names(name)
     commit = resolve_commit(dataclasses.replace(repo, hint=hint))
     return ResolvedWeights(ModelRef(repo.name, commit), repo.name, commit)
 
 
-def _nearest(name: str) -> str:
-    wanted = name.rpartition("/")[2].partition("@")[0].lower()
-    return suggest_names(wanted, MODELS, "Nearest short names", cutoff=0.5)
+def _suggest_short_names(name: str) -> str:
+    """Return a sentence with the short names most similar to ``name``."""
+    last_part = name.rpartition("/")[2].partition("@")[0].lower()
+    return suggest_names(last_part, MODELS, "Nearest short names", cutoff=0.5)
 
 
-def _local(name: str, path: Path) -> ResolvedWeights:
+def _resolve_directory(name: str, path: Path) -> ResolvedWeights:
+    """Find the weights of a local model directory."""
     if not path.is_dir():
-        around = path.parent.iterdir() if path.parent.is_dir() else ()
-        folders = [each.name for each in around if each.is_dir() and each.name[0] != "."]
-        beside = suggest_names(path.name, folders, "Beside it")
-        raise _unusable(name, f"expected a model directory, found none.{beside}")
+        entries = path.parent.iterdir() if path.parent.is_dir() else ()
+        folders = [
+            entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")
+        ]
+        suggestion = suggest_names(path.name, folders, "Similar names")
+        raise _model_error(name, f"expected a model directory, found none.{suggestion}")
     if not (path / "config.json").is_file():
-        found = ", ".join(sorted(file.name for file in path.iterdir())[:8]) or "nothing"
-        raise _unusable(
+        file_names = ", ".join(sorted(file.name for file in path.iterdir())[:8]) or "nothing"
+        raise _model_error(
             name,
-            f"no config.json there, so it is no model directory. Found: {found}. "
-            "Give the directory that save_pretrained wrote.",
+            "the directory has no config.json, so it is not a model directory. "
+            f"Found: {file_names}. Give the directory that save_pretrained wrote.",
         )
-    # Folders above are this machine's business; the revision says which model it is.
+    # The name omits the parent folders, which differ between machines. The revision identifies the
+    # model.
     return ResolvedWeights(ModelRef(path.resolve().name, content_revision(path)), str(path))
 
 
-def _unusable(name: str, message: str) -> InputError:
+def _model_error(name: str, message: str) -> InputError:
+    """Return the error for an unusable model name."""
     return InputError(message, field="model", value=name)
 
 
 def content_revision(path: Path) -> str:
-    """Return ``sha256:…`` over the names and contents of a model directory's files."""
-    files = {file for pattern in _MODEL_FILES for file in path.glob(pattern) if file.is_file()}
-    listed = [(file.name, file_sha256(file)) for file in sorted(files)]
-    return "sha256:" + hashlib.sha256(canonical_json(listed).encode()).hexdigest()
+    """Return ``sha256:…`` of the names and contents of the files in a model directory."""
+    files: set[Path] = set()
+    for pattern in _MODEL_FILES:
+        files |= {file for file in path.glob(pattern) if file.is_file()}
+    digests = [(file.name, file_sha256(file)) for file in sorted(files)]
+    return "sha256:" + hashlib.sha256(canonical_json(digests).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Where the thinking of a solution ends: marks of model families, which are data beside this."""
+"""Detection of thinking at the start of a solution, by the markers in ``thinking.toml``."""
 
 from __future__ import annotations
 
@@ -10,70 +10,98 @@ from fsdpo_data.steps.segment import split_steps
 
 @dataclass(frozen=True, slots=True)
 class ThinkingSpan:
-    """The thinking at the beginning of a solution."""
+    """The thinking at the start of a solution."""
 
-    end: int  #: Characters of it, marks and the white space behind them included; 0 for none.
-    closed: bool | None  #: Whether it ended; None where there is none.
-    start: int = 0  #: Those before it: of an opening mark.
-    markers: ThinkingMarkers | None = None  #: None where the text has none.
+    #: Length in characters, including markers and the white space after them; 0 for no thinking.
+    end: int
+    closed: bool | None  #: Whether the thinking ended; None without thinking.
+    start: int = 0  #: Length of the start marker and the text before it, in characters.
+    markers: ThinkingMarkers | None = None  #: Markers of the text; None if it has no markers.
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingMarkers:
-    """How a family of models marks its thinking."""
+    """The thinking markers of a model family."""
 
-    name: str
-    start: str  #: Written by the model, or by the chat template at the end of the prompt.
-    end: str
-    answer_prefix: str = ""  #: What may stand between the thinking and the answer.
-    closing_text: str = ""  #: What ends a thought that is cut short; if empty, the mark on a line.
-    tokens: tuple[str, ...] = ()  #: Special tokens that the marks are made of.
-    requires_both: bool = False  #: Whether one mark says nothing without the other.
+    name: str  #: Name of the family in ``thinking.toml``.
+    start: str  #: Start marker, from the model or at the end of a prompt by the chat template.
+    end: str  #: End marker, between the thinking and the answer.
+    answer_prefix: str = ""  #: Optional text after the end marker, before the answer.
+    closing_text: str = ""  #: Text that closes truncated thinking; empty for ``end`` on a line.
+    tokens: tuple[str, ...] = ()  #: Special tokens of the tokenizer that form the markers.
+    requires_both: bool = False  #: Whether a single marker has no meaning.
 
-    def find(self, before: str, begin: str, text: str) -> ThinkingSpan | None:
-        """Find thinking that ``before``, the end of the prompt, or ``begin``, the text's, opens."""
-        begun, closed = begin.startswith(self.start), self.end in text
-        opened = begun or before.endswith(self.start)
-        if not (opened and closed if self.requires_both else opened or closed):
-            return None
-        start = text.find(self.start) + len(self.start) if begun else 0
-        answer = self._answer(text) if closed else None
-        return ThinkingSpan(len(text) - len(answer or ""), answer is not None, start, self)
+    def find(self, prompt_end: str, text_start: str, text: str) -> ThinkingSpan | None:
+        """Find thinking that starts at the end of the prompt or at the start of the text.
 
-    def _answer(self, text: str) -> str | None:
-        """Return what stands behind the thinking; None if the last thought is not closed.
-
-        Of several closing marks the last with something behind it counts, so one that the thinking
-        quotes ends nothing.
+        Args:
+            prompt_end: Last characters of the prompt, without white space at the end.
+            text_start: First characters of the text, without white space at the start.
+            text: The complete text.
         """
-        at, until = text.rfind(self.end), len(text)
-        while at >= 0 and not text[at + len(self.end) : until].strip():
-            at, until = text.rfind(self.end, 0, at), at
-        at = at if at >= 0 else text.rfind(self.end)
-        answer = text[at + len(self.end) :].lstrip().removeprefix(self.answer_prefix).lstrip()
+        text_has_start = text_start.startswith(self.start)
+        has_start = text_has_start or prompt_end.endswith(self.start)
+        has_end = self.end in text
+        is_thinking = (has_start and has_end) if self.requires_both else (has_start or has_end)
+        if not is_thinking:
+            return None
+        answer = self._find_answer(text) if has_end else None
+        return ThinkingSpan(
+            end=len(text) - len(answer or ""),
+            closed=answer is not None,
+            start=text.find(self.start) + len(self.start) if text_has_start else 0,
+            markers=self,
+        )
+
+    def _find_answer(self, text: str) -> str | None:
+        """Return the text after the thinking; None if the last thinking is not closed.
+
+        The last end marker with text after it counts, so a marker that the thinking quotes has no
+        effect. ``text`` contains at least one end marker.
+        """
+        marker = text.rfind(self.end)
+        answer_end = len(text)
+        while marker >= 0 and not text[marker + len(self.end) : answer_end].strip():
+            answer_end = marker
+            marker = text.rfind(self.end, 0, answer_end)
+        if marker < 0:
+            marker = text.rfind(self.end)
+        text_after = text[marker + len(self.end) :]
+        answer = text_after.lstrip().removeprefix(self.answer_prefix).lstrip()
         return None if self.start in answer else answer
 
 
-#: By name, in the order of the file.
+#: Thinking markers by name, in the order of the file.
 THINKING_MARKERS = TomlTable(
-    __file__, lambda name, tokens=(), **told: ThinkingMarkers(name, tokens=tuple(tokens), **told)
+    __file__,
+    lambda name, tokens=(), **fields: ThinkingMarkers(name, tokens=tuple(tokens), **fields),
 )
-_MARK = 40  #: Characters that no mark is longer than.
+_MAX_MARKER_CHARS = 40  #: Upper bound of the length of a marker.
 
 
 def find_thinking(prompt: str, text: str, *, has_separate_reasoning: bool = False) -> ThinkingSpan:
-    """Find the thinking of a solution.
+    """Find the thinking of a solution; thinking without an end is the complete text.
 
-    One that never ends is the whole text. Where a server has told it ``apart``, it is not in the
-    text, and has ended if there is any.
+    Args:
+        prompt: The prompt, which may end with a start marker.
+        text: The generated text.
+        has_separate_reasoning: Whether the server returned the thinking in a separate field. The
+            text then contains no thinking, and the thinking ended if the text is not blank.
     """
-    before, begin = prompt.rstrip()[-_MARK:], text.lstrip()[:_MARK]
-    for marks in THINKING_MARKERS.values():
-        if found := marks.find(before, begin, text):
-            return found
+    prompt_end = prompt.rstrip()[-_MAX_MARKER_CHARS:]
+    text_start = text.lstrip()[:_MAX_MARKER_CHARS]
+    for markers in THINKING_MARKERS.values():
+        if span := markers.find(prompt_end, text_start, text):
+            return span
     return ThinkingSpan(0, bool(text.strip()) if has_separate_reasoning else None)
 
 
 def split_solution(prompt: str, text: str, segmenter: str) -> list[str]:
-    """Cut a solution, which may begin with thinking, by a segmenter of that full name."""
+    """Split a solution, which may start with thinking, into steps.
+
+    Args:
+        prompt: The prompt of the solution.
+        text: The text of the solution.
+        segmenter: Full name of the segmenter, e.g. ``auto@1``.
+    """
     return split_steps(text, find_thinking(prompt, text).end, segmenter)

@@ -1,4 +1,4 @@
-"""What a checkpoint brings is used, not obeyed: no code of its own, no template without an end."""
+"""Safe use of untrusted checkpoints: no code from them, and a limit on their chat templates."""
 
 import sys
 from collections.abc import Iterator
@@ -8,56 +8,62 @@ from typing import Any
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import transformers
 
-#: Lines of Python that a chat template may take, its compilation included: a second or two, and a
-#: hundred times what long ones need.
+#: Limit of traced Python events for a chat template, including its compilation. This takes one or
+#: two seconds; long templates need a hundredth of it.
 MAX_TRACED_EVENTS = 5_000_000
 
 
 def describe_load_error(error: Exception) -> str:
-    """Return in one sentence why transformers could not load something.
+    """Return one sentence with the reason why transformers cannot load a checkpoint.
 
-    Everything is loaded with ``trust_remote_code=False``. Left out, transformers asks at the
-    terminal and takes any ``y`` on standard input for an answer.
+    All loads use ``trust_remote_code=False``. Without this argument, transformers asks at the
+    terminal, and accepts any ``y`` on standard input.
     """
     if "trust_remote_code" in str(error):
         return (
-            "it brings Python code of its own, which is never run; give a checkpoint of an "
-            "architecture that transformers has, without auto_map in its config."
+            "the model needs Python code from the checkpoint, which fsdpo never runs; use a "
+            "checkpoint with an architecture of transformers, without auto_map in its config."
         )
     lines = str(error).strip().splitlines()
     return lines[0] if lines else repr(error)
 
 
 def read_tokenizer(path: str, revision: str | None = None) -> Any:
-    """Load a tokenizer that turns a text into ids and back; damaged ones raise some error."""
-    auto = transformers.AutoTokenizer
-    found = auto.from_pretrained(path, revision=revision, trust_remote_code=False)
-    found.decode(found("a")["input_ids"])
-    return found
+    """Load a tokenizer, and test it with one token; a damaged one may raise any exception."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        path, revision=revision, trust_remote_code=False
+    )
+    tokenizer.decode(tokenizer("a")["input_ids"])
+    return tokenizer
 
 
 @contextmanager
-def limit_execution(name: str, steps: int = MAX_TRACED_EVENTS) -> Iterator[None]:
-    """Stop the functions called within, named ``what``, after a number of lines, calls and returns.
+def limit_execution(name: str, max_events: int = MAX_TRACED_EVENTS) -> Iterator[None]:
+    """Stop Python functions inside the block after a number of trace events.
 
-    A thread cannot be killed, and a process for each prompt would cost more than the prompt. Not
-    covered: memory, and single calls into C.
+    Events are executed lines, calls and returns. A thread cannot be killed, and a process per
+    prompt would cost more than the prompt. The limit does not cover memory and single C calls.
+
+    Args:
+        name: Name of the executed code, for the error.
+        max_events: Maximum number of events.
 
     Raises:
-        InputError: when they are spent.
+        InputError: if the code exceeds the limit.
     """
-    left = steps
+    remaining_events = max_events
 
-    def count(frame: Any, event: str, argument: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise InputError(f"{name} does not come to an end ({steps:,} steps).")
-        return count
+    def count_event(frame: Any, event: str, argument: Any) -> Any:
+        """Count one trace event; called by the interpreter."""
+        nonlocal remaining_events
+        remaining_events -= 1
+        if remaining_events < 0:
+            raise InputError(f"{name} does not come to an end ({max_events:,} steps).")
+        return count_event
 
-    before = sys.gettrace()
-    sys.settrace(count)
+    previous_trace = sys.gettrace()
+    sys.settrace(count_event)
     try:
         yield
     finally:
-        sys.settrace(before)
+        sys.settrace(previous_trace)

@@ -115,9 +115,9 @@ def test_a_local_model_is_asked_by_its_chat_template_unless_told(tmp_path: Path)
 def test_local_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_model(tmp_path / "checkpoint-100")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"found none\. Beside it: checkpoint-100\."):
+    with pytest.raises(InputError, match=r"found none\. Similar names: checkpoint-100\."):
         resolve(str(tmp_path / "checkpoint-10"))
-    with pytest.raises(InputError, match=r"no config\.json there.* Found: nothing"):
+    with pytest.raises(InputError, match=r"no config\.json, .* Found: nothing"):
         resolve(str(tmp_path / "empty"))
     with pytest.raises(InputError, match=r"template = 'alpacca'"):
         resolve(str(tmp_path / "checkpoint-100"), "alpacca")
@@ -163,7 +163,7 @@ def test_without_a_network_a_cached_copy_will_do(hub: HubServer, tmp_path: Path)
     names = ["qwen2-7b-sft", f"{SFT}@{commit}", f"{SFT}@v1", "qwen2-7b-instruct"]
     (named, pinned, tagged, absent), log = ask(names, hub.url, tmp_path)
     assert named[1] == pinned[1] == commit
-    assert f"Going on with the cached copy at {commit}." in log
+    assert f"Using the cached commit {commit}." in log
     assert tagged[0] == absent[0] == "UnavailableError"
     (offline,), log = ask(["qwen2-7b-sft"], hub.url, tmp_path, HF_HUB_OFFLINE="1")
     assert offline[1] == commit
@@ -179,13 +179,13 @@ def test_no_network_gives_one_message_at_once(tmp_path: Path) -> None:
     assert refused[0] == "UnavailableError"
     assert refused[1] == (
         f"cannot reach the Hugging Face Hub at http://127.0.0.1:{port} for model {SFT} "
-        "([Errno 111] Connection refused). Ways on: check the network, or set HF_ENDPOINT to a "
+        "([Errno 111] Connection refused). Next steps: check the network, or set HF_ENDPOINT to a "
         "mirror you can reach, and log in with `hf auth login` if the repository is private; or "
         "give a local path, or use the model tiny, which needs no network."
     )
     assert log == ""
     (offline,), _ = ask(["qwen2-7b-sft"], "http://127.0.0.1:9", tmp_path, HF_HUB_OFFLINE="1")
-    assert "(offline mode is on). Ways on: unset HF_HUB_OFFLINE" in offline[1]
+    assert "(offline mode is on). Next steps: unset HF_HUB_OFFLINE" in offline[1]
 
 
 def test_a_silent_hub_is_given_up_on(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_what_the_hub_can_answer(hub: HubServer, tmp_path: Path) -> None:
     assert "answered 500 for model o/broken. Try again later" in broken[1]
     assert "answered 403 for model o/forbidden. Check that your token" in forbidden[1]
     assert "answers, but not like a Hugging Face Hub" in html[1]
-    assert "'o/--' is no Hub repository name" in invalid[1]
+    assert "'o/--' is not a Hub repository name" in invalid[1]
     assert log == ""
 
 

@@ -71,14 +71,19 @@ def test_a_yes_on_standard_input_runs_nothing(line: list[str], evil: Path, tmp_p
         cwd=tmp_path,
     )
     assert not (tmp_path / "mark").exists()
-    assert ran.returncode == 1 and "Python code of its own, which is never run" in ran.stderr
+    assert (
+        ran.returncode == 1
+        and "Python code from the checkpoint, which fsdpo never runs" in ran.stderr
+    )
 
 
 def test_a_prm_with_code_of_its_own_is_refused(evil: Path, tmp_path: Path) -> None:
     from fsdpo_data.core.errors import UnavailableError
     from fsdpo_data.engines.load import resolve_prm
 
-    with pytest.raises(UnavailableError, match=r"prm = .*code of its own, which is never run"):
+    with pytest.raises(
+        UnavailableError, match=r"prm = .*Python code from the checkpoint, which fsdpo never runs"
+    ):
         resolve_prm(str(evil))
     assert not (tmp_path / "mark").exists()
 

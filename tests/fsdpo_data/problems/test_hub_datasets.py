@@ -187,7 +187,7 @@ def test_without_a_network(hub: HubServer, tmp_path: Path) -> None:
     hub.fail("/", 503)
     (down,) = ask(asked, hub, tmp_path)
     assert down[0] == "UnavailableError"
-    assert f"Or set HF_HUB_OFFLINE=1: {repo.refs['main']} is cached." in down[1]
+    assert f"Or set HF_HUB_OFFLINE=1 to use the cached commit {repo.refs['main']}." in down[1]
     (cached,) = ask(asked, hub, tmp_path, HF_HUB_OFFLINE="1")
     assert cached == first
     (absent,) = ask(asked, hub, tmp_path / "other", HF_HUB_OFFLINE="1")
