@@ -414,7 +414,9 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
 def test_a_reward_model_is_no_policy(policy: Path, data: Path, tmp_path: Path) -> None:
     prm.train_prm(config(policy, data, tmp_path / "prm", max_steps=1))
     weights = resolve_weights(str(tmp_path / "prm"))
-    with pytest.raises(InputError, match="the checkpoint is a reward model; expected a language model"):
+    with pytest.raises(
+        InputError, match="the checkpoint is a reward model; expected a language model"
+    ):
         load_checkpoint("AutoModelForCausalLM", weights, dtype="float32", expected="")
 
 
