@@ -93,7 +93,7 @@ def _compare_parsed(
     """Return whether two answers are equal, and the rule that decided."""
     is_gold_words = isinstance(gold.value, Words)
     is_answer_words = isinstance(answer.value, Words)
-    if same_words(gold.plain, answer.plain, is_gold_words, is_answer_words):
+    if same_words(gold.plain, answer.plain, either_is_text=is_gold_words or is_answer_words):
         return True, "words"
     if gold.value == answer.value == UNDEFINED:
         return True, "words"

@@ -1,4 +1,4 @@
-"""An answer, read once: everything that comparing asks of a text, each worked out at most once."""
+"""An answer text and its readings, each computed at most once."""
 
 import re
 from functools import cached_property, lru_cache
@@ -10,33 +10,37 @@ from fsdpo_data.answers.parsing.read import LABEL, MAX_LABELLED, alternatives, r
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import Num, Quantity, Value
 
-#: Longest text that is kept for the next time it is met, and how many are.
-_MAX_KEPT, _KEPT = 400, 8_192
+_MAX_CACHED_CHARS = 400  #: Maximum length of a text in the cache.
+_CACHE_SIZE = 8_192  #: Maximum number of answers in the cache.
 _DECIMAL_COMMA = re.compile(r"(-?)(\d+),(\d{1,2}|\d{4,15})")
 _DROPPED = re.compile(r"(?<![A-Za-z0-9])\s|\s(?![A-Za-z0-9])|\\!|\\(?:left|right)(?![A-Za-z])")
 
 
 class ParsedAnswer:
-    """One bare answer; a gold is one, too."""
+    """A gold answer, or an answer extracted from a response.
+
+    Attributes:
+        text: The text of the answer.
+        number: The value if the text is a plain number, a sum of money or a percentage, else None.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        #: The plain number, sum of money or percentage that the whole text is.
         self.number: Num | Quantity | None = read_number(text)
 
     @cached_property
     def cleaned(self) -> str:
-        """The text in plain ASCII LaTeX; one that is too long to be taken up, as it is."""
+        """The text as plain ASCII LaTeX; a text over ``MAX_LENGTH`` is unchanged."""
         return self.text if len(self.text) > MAX_LENGTH else clean(self.text)
 
     @cached_property
     def plain(self) -> str:
-        """The text without LaTeX wrappers, in single spaces."""
+        """The text without LaTeX wrappers, with single spaces."""
         return plain_text(self.cleaned)
 
     @cached_property
     def key(self) -> str:
-        """A key that only equivalent answers share."""
+        """A key for equality: two answers with the same key are equivalent."""
         if len(self.text) > MAX_LENGTH:
             return self.text
         if isinstance(self.number, Num):
@@ -47,40 +51,42 @@ class ParsedAnswer:
 
     @cached_property
     def value(self) -> Value:
-        """What the answer is; ``Text`` if no grammar fits."""
+        """The value of the answer; ``Words`` if the text fits no grammar."""
         return read_cleaned(self.cleaned) if self.number is None else self.number
 
     @cached_property
     def with_letter_units(self) -> Value:
-        """The answer with letters after numbers read as units: ``5m`` is five metres."""
+        """The value if letters after numbers are units: ``5m`` is five metres."""
         return read_cleaned(self.cleaned, letter_units=True)
 
     @cached_property
     def with_decimal_comma(self) -> Num | None:
-        """The decimal that ``3,5`` is where a comma separates places, not values or thousands."""
+        """The number if its comma is a decimal comma: ``3,5`` is 3.5. None for other texts."""
         match = _DECIMAL_COMMA.fullmatch(self.cleaned)
         return make_decimal(match[2], match[3], sign=match[1]) if match else None
 
     @cached_property
     def alternatives(self) -> tuple[Value, ...]:
-        """Its value, and what else the text may mean."""
+        """The value, followed by other possible readings of the text."""
         return alternatives(self.cleaned, self.value)
 
     @cached_property
     def label(self) -> tuple[str, ...]:
-        """The words that name its value: "maximum" of "Maximum: 5"."""
-        named = LABEL.fullmatch(self.plain) if len(self.plain) < MAX_LABELLED else None
-        return tuple(self.plain[: named.start(1)].lower().rstrip(":= ").split()) if named else ()
+        """The words before the value that name it: "maximum" in "Maximum: 5"."""
+        match = LABEL.fullmatch(self.plain) if len(self.plain) < MAX_LABELLED else None
+        if match is None:
+            return ()
+        return tuple(self.plain[: match.start(1)].lower().rstrip(":= ").split())
 
     @cached_property
     def form(self) -> str:
-        """Its normal form: how it was read."""
+        """The normal form of the value, as text."""
         return format_value(self.number if isinstance(self.number, Num) else self.value)
 
 
-_read_short = lru_cache(_KEPT)(ParsedAnswer)
+_read_short = lru_cache(_CACHE_SIZE)(ParsedAnswer)
 
 
 def read_answer(text: str) -> ParsedAnswer:
-    """Return ``text`` as an answer; short ones are kept, because samples repeat their answers."""
-    return ParsedAnswer(text) if len(text) > _MAX_KEPT else _read_short(text)
+    """Return a parsed answer; short answers are cached, because samples repeat them."""
+    return ParsedAnswer(text) if len(text) > _MAX_CACHED_CHARS else _read_short(text)

@@ -1,4 +1,4 @@
-"""Read an answer: its value, and what else it may mean. What no grammar fits is words."""
+"""Read an answer: its value and other possible readings. Texts outside the grammar are words."""
 
 import re
 from fractions import Fraction
@@ -20,37 +20,43 @@ from fsdpo_data.answers.parsing.statements import AnswerParser, vector_component
 from fsdpo_data.answers.tree import Num, NumberInBase, Ratio, Relation, Value, ValueList, Words
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
-#: Longest answer that is read; the longest gold of any benchmark has 250 characters.
+#: Maximum number of characters of an answer that is parsed. The longest gold answer of the
+#: benchmarks has 250.
 MAX_READ = 2_500
-#: Longest answer whose label is looked for.
+#: Maximum number of characters of an answer with a label, as in "Area = 5".
 MAX_LABELLED = 300
 _PATTERNS = compile_patterns(read_toml(__file__)["patterns"])
 LABEL = _PATTERNS["label"]
 
 _NUMERALS = re.compile(r"[\d.]+").fullmatch
-#: Longest text that is looked at.
+#: Maximum number of characters of a date, a time, a number in a base or a set phrase.
 MAX_SPECIAL = 120
 
 
 def read(text: str) -> Value:
-    """Read an answer as it was written; what no grammar fits is ``Text``."""
+    """Clean and read an answer; a text that fits no grammar becomes ``Words``."""
     return read_cleaned(text if len(text) > MAX_LENGTH else clean(text))
 
 
 def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
-    """Read the result of ``clean``; with ``letter_units``, an m after a number is a unit."""
+    """Read the result of ``clean``.
+
+    Args:
+        cleaned: An answer in plain ASCII LaTeX.
+        letter_units: Whether a letter after a number is a unit: ``5m`` is five metres.
+    """
     if len(cleaned) > MAX_READ:
         return Words((cleaned,))
     value = _read_special(cleaned)
     if value is not None:
         return value
     if "in" in cleaned:
-        cleaned = _PATTERNS["domain"].sub(_domain, cleaned)
+        cleaned = _PATTERNS["domain"].sub(_format_domain, cleaned)
     if cleaned.endswith(")"):
         cleaned = _PATTERNS["restriction"].sub(r" , \1", cleaned)
-    left_out = reals_except(cleaned)
-    if left_out is not None:
-        cleaned = f"\\mathbb{{R}} \\setminus \\{{ {left_out} \\}}"
+    excluded = reals_except(cleaned)
+    if excluded is not None:
+        cleaned = f"\\mathbb{{R}} \\setminus \\{{ {excluded} \\}}"
     value = _parse(cleaned, letter_units)
     if value is None and len(cleaned) < MAX_LABELLED:
         label = LABEL.fullmatch(plain_text(cleaned.replace("{,}", "")))
@@ -59,7 +65,7 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
 
 
 def _parse(text: str, letter_units: bool) -> Value | None:
-    """Return what the grammar reads; None for an empty text and where it does not fit."""
+    """Parse a text with the grammar; return None if the text does not fit or is empty."""
     try:
         value = AnswerParser(tokenize(spell_relations(text)), letter_units).parse_answer()
     except UnparsableAnswerError:
@@ -68,31 +74,32 @@ def _parse(text: str, letter_units: bool) -> Value | None:
 
 
 def _read_special(text: str) -> Value | None:
-    """Read what has a grammar of its own: times, dates, number bases, set phrases."""
+    """Read texts outside the grammar: times, dates, numbers in a base, set phrases."""
     if len(text) > MAX_SPECIAL:
         return None
-    known = phrase_value(plain_words(text)) if _PATTERNS["has_word"].search(text) else None
-    if known is not None:
-        return known
+    value = phrase_value(plain_words(text)) if _PATTERNS["has_word"].search(text) else None
+    if value is not None:
+        return value
     if any(map(str.isalpha, text)) and contains_any(text, DATE_OR_TIME_MARKERS):
-        moment = read_date_or_time(" ".join(_text_of_time(text).split()))
-        if moment is not None:
-            return moment
+        date_or_time = read_date_or_time(" ".join(_drop_text_commands(text).split()))
+        if date_or_time is not None:
+            return date_or_time
     if "_" in text or "base" in text:
-        based = _PATTERNS["based"].fullmatch(re.sub(r"[\s,]|\\\\", "", plain_text(text)))
-        if based is not None:
-            return _parse_based_number(based)
+        number = _PATTERNS["number_in_base"].fullmatch(re.sub(r"[\s,]|\\\\", "", plain_text(text)))
+        if number is not None:
+            return _parse_based_number(number)
     return None
 
 
-def _text_of_time(text: str) -> str:
+def _drop_text_commands(text: str) -> str:
     """Return ``text`` without the commands around words."""
     return re.sub(r"\\(?:text|mbox|mathrm|textbf|boxed|fbox)\s*\{|[{}]|\\[,;:! ]|~", " ", text)
 
 
 def _parse_based_number(match: re.Match[str]) -> Value | None:
-    named = match["base"]
-    base = int(named) if named.isdigit() else SMALL_NUMBERS.get(named, 0)
+    """Return a number in a base, ``25_6`` or "25 base six"; None if a digit is too large."""
+    base_text = match["base"]
+    base = int(base_text) if base_text.isdigit() else SMALL_NUMBERS.get(base_text, 0)
     digits = match["digits"].upper()
     if not 2 <= base <= 36 or not any(c.isdigit() for c in digits):
         return None
@@ -101,49 +108,56 @@ def _parse_based_number(match: re.Match[str]) -> Value | None:
     return NumberInBase(match["sign"] + (digits.lstrip("0") or "0"), base)
 
 
-def _domain(match: re.Match[str]) -> str:
-    r"""Write a domain as ``, k \in \mathbb{Z}``."""
+def _format_domain(match: re.Match[str]) -> str:
+    r"""Return the domain of a parameter as ``, k \in \mathbb{Z}``."""
     numbers = match["set"] or match["set2"] or "Z"
     name = match["name"] or match["name3"]
     return f" , {name} \\in \\mathbb{{{numbers}}}{(match['part'] or '').strip()}"
 
 
 def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
-    """Return ``value`` and what else its text may mean: "5:45" a time, "70,110" a list."""
+    """Return all possible values of a text, first ``value``.
+
+    For example, "5:45" is a ratio or a time, and "70,110" is a number or a list.
+    """
     if cleaned == "None":
         return (value, UNDETERMINED)  # no solution, or a question that cannot be answered
     if isinstance(value, Ratio) and len(value.parts) in (2, 3):
-        moment = read_date_or_time(_text_of_time(cleaned))
-        return (value,) if moment is None else (value, moment)
-    if "(b)" in cleaned and (parts := _parts(cleaned)):
+        date_or_time = read_date_or_time(_drop_text_commands(cleaned))
+        return (value,) if date_or_time is None else (value, date_or_time)
+    if "(b)" in cleaned and (parts := _read_parts(cleaned)):
         return (value, parts)
-    listed = isinstance(value, Num) and _PATTERNS["list"].fullmatch(cleaned)
-    if listed or (cleaned[:1] == "(" and _PATTERNS["places"].fullmatch(cleaned)):
+    is_list = isinstance(value, Num) and _PATTERNS["list"].fullmatch(cleaned)
+    if is_list or (cleaned[:1] == "(" and _PATTERNS["bracketed_numbers"].fullmatch(cleaned)):
         numbers = (Num(Fraction(int(part))) for part in re.findall(r"\d+", cleaned))
         return (value, ValueList("", tuple(numbers)))
     if isinstance(value, ValueList) and value.brackets == "":
-        whole = combine_quantities(value.items)
-        return (value,) if whole is None else (value, whole)
-    return (value, *_without_surroundings(cleaned))
+        total = combine_quantities(value.items)
+        return (value,) if total is None else (value, total)
+    return (value, *_read_without_context(cleaned))
 
 
-def _parts(cleaned: str) -> ValueList | None:
-    """Read "(a) 5 (b) 7" as the list of its parts."""
-    before, *parts = _PATTERNS["part"].split(cleaned)
-    values = tuple(map(read, parts[1::2]))
-    if before or "".join(parts[::2]) not in "abcde" or any(isinstance(x, Words) for x in values):
+def _read_parts(cleaned: str) -> ValueList | None:
+    """Read "(a) 5 (b) 7" as the list of its parts; return None for other texts."""
+    prefix, *labels_and_values = _PATTERNS["part"].split(cleaned)
+    values = tuple(map(read, labels_and_values[1::2]))
+    if prefix or "".join(labels_and_values[::2]) not in "abcde":
+        return None
+    if any(isinstance(value, Words) for value in values):
         return None
     return ValueList("", values)
 
 
-def _without_surroundings(text: str) -> tuple[Value, ...]:
-    """Read "(B) 5", "P(2,3)" and "5 when x = 2" without what names or restricts the value."""
+def _read_without_context(text: str) -> tuple[Value, ...]:
+    """Read "(B) 5", "P(2,3)" or "5 when x = 2" without the name or condition of the value."""
     if len(text) > MAX_LABELLED:
         return ()
     aside = _PATTERNS["aside"].fullmatch(text)
     if aside is not None:
-        said = read(aside[1]), read(aside[2] or aside[3])
-        return () if any(isinstance(part, Words) for part in said) else (Relation(said, ("=",)),)
+        sides = (read(aside[1]), read(aside[2] or aside[3]))
+        if any(isinstance(side, Words) for side in sides):
+            return ()
+        return (Relation(sides, ("=",)),)
     match = _PATTERNS["chosen"].fullmatch(text) or _PATTERNS["point"].fullmatch(plain_text(text))
     if match is None:
         match = _PATTERNS["condition"].fullmatch(text)
