@@ -1,7 +1,7 @@
-"""The public face: what ``import fsdpo_data as fd`` gives, and what the command line calls.
+"""The public interface of ``fsdpo_data``, which the command line uses too.
 
-What a function takes is declared once, in a class of options beside what it does; here the options
-become keywords. Nothing prints, and what goes wrong is an ``FsdpoError`` that names the field.
+The parameters of a function are declared once, in its class of options, and become keywords here.
+No function prints. Errors are of type ``FsdpoError`` and name the field.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from fsdpo_data.core.options import class_summary, field_help
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.dataset.diff import ConfigDiff
-from fsdpo_data.dataset.diff import diff_datasets as compare
+from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets
 from fsdpo_data.dataset.html_page import dataset_page
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.stage import StageOptions, derive_dataset
@@ -35,9 +34,8 @@ from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.exchange.export import ExportResult, export
 from fsdpo_data.models.thinking import split_solution
-from fsdpo_data.publish.pull import pull_dataset as fetch
-from fsdpo_data.publish.push import plan_push
-from fsdpo_data.publish.push import push_dataset as carry_out
+from fsdpo_data.publish.pull import pull_dataset
+from fsdpo_data.publish.push import plan_push, push_dataset
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, OverlapReport, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
@@ -72,10 +70,10 @@ Result = TypeVar("Result")
 StrPath = str | Path
 
 
-def _with_signature(function: Callable[P, Result], kind: type, text: str) -> Callable[P, Result]:
+def _with_signature(function: Callable[P, Result], kind: type, summary: str) -> Callable[P, Result]:
     """Give a function the signature and the help of a class of options."""
-    attributes = "".join(f"\n    {name}: {told}" for name, told in field_help(kind).items())
-    function.__doc__ = f"{text}\n\nArgs:{attributes}"
+    attributes = "".join(f"\n    {name}: {text}" for name, text in field_help(kind).items())
+    function.__doc__ = f"{summary}\n\nArgs:{attributes}"
     function.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
     return function
 
@@ -83,16 +81,16 @@ def _with_signature(function: Callable[P, Result], kind: type, text: str) -> Cal
 def accepts_options(
     kind: Callable[P, OptionsT],
 ) -> Callable[[Callable[[OptionsT], Result]], Callable[P, Result]]:
-    """Let a function of options be called with the options themselves."""
+    """Return a decorator that turns a parameter ``options`` into keyword parameters."""
 
-    def of(run: Callable[[OptionsT], Result]) -> Callable[P, Result]:
+    def decorate(run: Callable[[OptionsT], Result]) -> Callable[P, Result]:
         @functools.wraps(run)
         def call(*args: P.args, **kwargs: P.kwargs) -> Result:
             return run(kind(*args, **kwargs))
 
         return _with_signature(call, kind, run.__doc__ or "")  # type: ignore[arg-type]
 
-    return of
+    return decorate
 
 
 def _stage(
@@ -108,10 +106,11 @@ def _stage(
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A sealed dataset on disk; it never changes, and what is made of it is a new one.
+    """A sealed dataset on disk, which never changes; stages derive new datasets from it.
 
     Attributes:
-        manifest: What it holds, where that comes from, and what it cost.
+        path: Directory of the dataset.
+        manifest: Description of its content, origin and cost.
     """
 
     path: Path
@@ -129,7 +128,7 @@ class Dataset:
         """Return the preference pairs; a row has the fields of :class:`Pair`.
 
         Raises:
-            InputError: if it has none.
+            InputError: if the dataset has no pairs.
         """
         return self._rows("pairs")
 
@@ -142,41 +141,48 @@ class Dataset:
     def examples(
         self, count: int, *, problem: str | None, outcome: str | None, seed: int
     ) -> list[dict[str, Any]]:
-        """Return problems with their solutions under ``solutions``, and the pairs of those.
+        """Return problems with their ``solutions`` and ``pairs``.
 
-        Of ``count`` problems drawn, or of the one whose id begins with ``problem``; only solutions
-        of ``outcome``, and problems that have one.
+        Args:
+            count: Most problems to return.
+            problem: First characters of a problem id; None for random problems.
+            outcome: Return only solutions with this outcome, and problems that have one.
+            seed: Seed of the random selection.
 
         Raises:
             InputError: if nothing matches.
-            SchemaError: if a file that is read was changed or is gone.
+            SchemaError: if a file is missing or was changed after the seal.
         """
         check_files(self.path, self.manifest.files)
-        problems, solutions = self.problems(), self.solutions()
+        problems = self.problems()
+        solutions = self.solutions()
         if outcome:
             solutions = solutions.filter(pl.col("outcome") == outcome)
             problems = problems.join(solutions, on="problem_id", how="semi")
         if problem:
             problems = problems.filter(pl.col("problem_id").str.starts_with(problem))
-        found = problems.collect()
-        if found.is_empty():
-            wanted = f"problem {problem!r}" if problem else f"a solution with outcome {outcome!r}"
-            raise InputError(f"{self.path} holds no {wanted}. Leave it out to see what is there.")
-        found = found.head(count) if problem else found.sample(min(count, len(found)), seed=seed)
+        selected = problems.collect()
+        if selected.is_empty():
+            request = f"problem {problem!r}" if problem else f"a solution with outcome {outcome!r}"
+            raise InputError(f"{self.path} holds no {request}. Leave the option out to see all.")
+        if problem:
+            selected = selected.head(count)
+        else:
+            selected = selected.sample(min(count, len(selected)), seed=seed)
 
-        def of_them(rows: pl.LazyFrame) -> dict[Any, Any]:
-            wanted = rows.filter(pl.col("problem_id").is_in(found["problem_id"].implode()))
-            return wanted.collect().partition_by("problem_id", as_dict=True)
+        def rows_by_problem(rows: pl.LazyFrame) -> dict[Any, Any]:
+            is_selected = pl.col("problem_id").is_in(selected["problem_id"].implode())
+            return rows.filter(is_selected).collect().partition_by("problem_id", as_dict=True)
 
-        grouped = of_them(solutions.sort("sample_index"))
-        paired = of_them(self.pairs()) if self.manifest.rows.pairs else {}
+        grouped = rows_by_problem(solutions.sort("sample_index"))
+        paired = rows_by_problem(self.pairs()) if self.manifest.rows.pairs else {}
         return [
             {
                 **row,
                 "solutions": grouped[key].to_dicts(),
                 "pairs": paired[key].to_dicts() if key in paired else [],
             }
-            for row in found.iter_rows(named=True)
+            for row in selected.iter_rows(named=True)
             if (key := (row["problem_id"],)) in grouped
         ]
 
@@ -184,12 +190,12 @@ class Dataset:
         """Return an HTML page: statistics, problems, solutions, step rewards, pairs side by side.
 
         Args:
-            megabytes: Text of problems and solutions in it.
-            gamma: Temperature of the rewards in the step weights α of pairs.
+            megabytes: Size of the texts in the page, in megabytes.
+            gamma: Inverse temperature of the rewards in the step weights α of pairs.
         """
         budget = int(megabytes * 1_000_000)
         rows = self.examples(-(-budget // MIN_PROBLEM_BYTES), problem=None, outcome=None, seed=0)
-        return dataset_page(self.path, self.manifest, rows, gamma, budget)
+        return dataset_page(self.path, self.manifest, rows, gamma=gamma, budget_bytes=budget)
 
     label = _stage(LabelOptions)
     score = _stage(ScoreOptions)
@@ -200,17 +206,17 @@ class Dataset:
         """Check every file, row and count against the schema and the manifest.
 
         Raises:
-            SchemaError: saying what is wrong, and in which row.
+            SchemaError: listing every violated invariant, with the ids of rows.
         """
         validate(self.path)
         return self
 
     def diff(self, other: Dataset) -> dict[str, ConfigDiff]:
-        """Return by config which rows ``other`` has more, fewer, or describes otherwise."""
-        return dict(compare(self.path, other.path))
+        """Return by config the rows that ``other`` adds, removes or changes."""
+        return dict(diff_datasets(self.path, other.path))
 
     def export(self, to: str, out: StrPath) -> ExportResult:
-        """Write the dataset in somebody else's format.
+        """Write the dataset in another format.
 
         ``to`` is one of :data:`fsdpo_data.exchange.formats.FORMATS`, ``out`` a new or empty folder.
         """
@@ -230,11 +236,12 @@ def open_dataset(path: StrPath) -> Dataset:
 def build(options: BuildOptions) -> Dataset:
     """Sample solutions, cut them into steps, grade and label them, and seal the dataset."""
     _refuse_shard(options)
-    return Dataset(*run_build(options, NO_PROGRESS))
+    path, manifest = run_build(options, NO_PROGRESS)
+    return Dataset(path, manifest)
 
 
 def run_stage(options: StageOptions, progress: Progress = NO_PROGRESS) -> Dataset:
-    """Make a new dataset of a dataset, as the class of the options says."""
+    """Run one stage on a dataset and return the new dataset."""
     _refuse_shard(options)
     out = Path(options.out)
     stages = [options.stage()]
@@ -245,11 +252,11 @@ def run_stage(options: StageOptions, progress: Progress = NO_PROGRESS) -> Datase
 
 
 def _refuse_shard(options: BuildOptions | StageOptions) -> None:
-    """Refuse what gives no dataset."""
+    """Refuse options for one shard, which do not give a dataset."""
     if shard := getattr(options, "shard", None):
         raise InputError(
-            "a shard is no dataset yet. `fsdpo_data.stages.merge.run_shard` makes one, and `merge` "
-            "there a dataset of all.",
+            "a shard is not a dataset. Use `fsdpo_data.stages.merge.run_shard` for one shard, and "
+            "`merge` in that module for a dataset of all shards.",
             field="shard",
             value=shard,
         )
@@ -262,15 +269,15 @@ def decontaminate(options: DecontaminateOptions) -> OverlapReport:
 
 
 def grade(gold: str, response: str, grader: str | None = None) -> Verdict:
-    r"""Say whether a response gives the gold answer.
+    r"""Grade a response against the gold answer.
 
     >>> grade("1/2", r"so \\boxed{0.5}").status
     'correct'
 
     Args:
-        gold: The right answer, as a source writes it.
-        response: What a model wrote.
-        grader: Full name of the grader; the release's if None.
+        gold: The gold answer, as its source writes it.
+        response: The text of the model.
+        grader: Full name of the grader; the default of this release if None.
     """
     return get_grader(grader).grade([(gold, response)])[0]
 
@@ -281,7 +288,7 @@ def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
     Args:
         text: The solution.
         segmenter: `auto`, `step-marker`, `newline`, `blank-line`, `thinking` or `both`.
-        prompt: What it answers; it may open the thinking.
+        prompt: Its prompt, which may open the thinking.
     """
     return split_solution(prompt, text, segmenter_name(segmenter))
 
@@ -308,7 +315,7 @@ def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main"
     Returns:
         The commit.
     """
-    return carry_out(
+    return push_dataset(
         plan_push(Path(data), name, branch=branch), public=public, progress=NO_PROGRESS
     )
 
@@ -319,7 +326,7 @@ def pull(name: str, out: StrPath | None = None, progress: Progress = NO_PROGRESS
     Args:
         name: ``org/name`` or ``org/name@tag``.
         out: Directory; ``runs/NAME-TAG`` if None.
-        progress: Told of every file.
+        progress: Receives the progress of the download.
     """
     target = Path(out or Path("runs") / name.partition("/")[2].replace("@", "-").replace("/", "-"))
-    return Dataset(target, fetch(name, target, progress=progress))
+    return Dataset(target, pull_dataset(name, target, progress=progress))

@@ -1,4 +1,4 @@
-"""The card of a dataset: its facts gathered from the files, for ``fsdpo_cards`` to tell."""
+"""Collect the data of a dataset card from the files; ``fsdpo_cards`` renders the card."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.steps.rewards import aggregate_expr
 
-_SHOWN = 400  #: Characters of one text shown in an example.
+_MAX_EXAMPLE_CHARS = 400  #: Characters of one text in an example.
 
 
 def dataset_card(
     root: Path, manifest: Manifest, *, name: str = "PATH_OR_NAME", revision: str | None = None
 ) -> str:
     """Return the README of the dataset in ``root``; see :func:`fsdpo_cards.dataset_card`."""
-    facts = DatasetCardData(
+    card_data = DatasetCardData(
         manifest=manifest.to_dict(),
         table=summary_rows(manifest),
         warnings=dataset_warnings(manifest),
@@ -33,41 +33,42 @@ def dataset_card(
         plots={title: bars(counts) for title, counts in distributions(root, manifest).items()},
         info=dataset_info(root, manifest),
     )
-    return fsdpo_cards.dataset_card(facts, name=name, revision=revision)
+    return fsdpo_cards.dataset_card(card_data, name=name, revision=revision)
 
 
 def ordered_configs(manifest: Manifest) -> list[str]:
-    """Return the configs that the dataset has, the one to show first in front."""
+    """Return the configs of the dataset, starting with the config that the Hub shows first."""
     first = "pairs" if manifest.rows.pairs else "solutions"
-    there = [name for name in CONFIGS if getattr(manifest.rows, name) or name != "pairs"]
-    return [first, *(name for name in there if name != first)]
+    present_configs = [name for name in CONFIGS if getattr(manifest.rows, name) or name != "pairs"]
+    return [first, *(name for name in present_configs if name != first)]
 
 
 def example_rows(root: Path, manifest: Manifest) -> dict[str, str]:
     """Return one real row of each config as JSON, long texts shortened."""
-    found = {}
+    examples = {}
     for config in ordered_configs(manifest):
         row = scan_parquet(manifest.config_paths(root, config)).head(1).collect().to_dicts()
         if row:
-            found[config] = json.dumps(_shorten(row[0]), indent=2, ensure_ascii=False)
-    return found
+            examples[config] = json.dumps(_shorten(row[0]), indent=2, ensure_ascii=False)
+    return examples
 
 
 def _shorten(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > _SHOWN:
-        return value[:_SHOWN] + " …"
+    """Shorten the texts and round the numbers of a row."""
+    if isinstance(value, str) and len(value) > _MAX_EXAMPLE_CHARS:
+        return value[:_MAX_EXAMPLE_CHARS] + " …"
     if isinstance(value, float):
         return round(value, 4)
     if isinstance(value, list):
-        return [_shorten(each) for each in value]
+        return [_shorten(item) for item in value]
     if isinstance(value, dict):
-        return {key: _shorten(each) for key, each in value.items()}
+        return {key: _shorten(item) for key, item in value.items()}
     return value
 
 
 def dataset_info(root: Path, manifest: Manifest) -> list[dict[str, Any]]:
-    """Return what the Hub's viewer and ``datasets`` want to know of each config beforehand."""
-    listed = []
+    """Return the ``dataset_info`` of each config for the Hub's viewer and ``datasets``."""
+    infos = []
     for config in ordered_configs(manifest):
         entries = manifest.config_files(config)
         metadata = [pq.read_metadata(root / entry.path) for entry in entries]
@@ -75,34 +76,35 @@ def dataset_info(root: Path, manifest: Manifest) -> list[dict[str, Any]]:
         size = sum(group.total_byte_size for group in groups)
         rows = sum(entry.rows for entry in entries)
         schema = pq.read_schema(root / entries[0].path)
-        columns = [{"name": each.name, **_feature(each.type)} for each in schema]
-        told = {
+        columns = [{"name": column.name, **_feature(column.type)} for column in schema]
+        info = {
             "config_name": config,
             "features": columns,
             "splits": [{"name": "train", "num_bytes": size, "num_examples": rows}],
             "download_size": sum(entry.bytes for entry in entries),
             "dataset_size": size,
         }
-        listed.append(told)
-    return listed
+        infos.append(info)
+    return infos
 
 
-def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """Spell an Arrow type as ``datasets`` spells it in a card."""
-    if pa.types.is_list(kind):
-        if not pa.types.is_struct(kind.value_type):
-            return {"list": _feature(kind.value_type)["dtype"]}
-        fields = kind.value_type.fields
-        return {"list": [{"name": each.name, **_feature(each.type)} for each in fields]}
-    return {"dtype": {"float": "float32", "bool": "bool"}.get(str(kind), str(kind))}
+def _feature(arrow_type: pa.DataType) -> dict[str, Any]:
+    """Return an Arrow type in the notation of ``datasets`` cards."""
+    if pa.types.is_list(arrow_type):
+        if not pa.types.is_struct(arrow_type.value_type):
+            return {"list": _feature(arrow_type.value_type)["dtype"]}
+        fields = arrow_type.value_type.fields
+        return {"list": [{"name": field.name, **_feature(field.type)} for field in fields]}
+    return {"dtype": {"float": "float32", "bool": "bool"}.get(str(arrow_type), str(arrow_type))}
 
 
 def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, int]]]:
-    """Return the distributions that the dataset has, by title: (label, count) in order."""
+    """Return (label, count) rows of each distribution, by title."""
     solutions = scan_parquet(manifest.config_paths(root, "solutions"))
-    labels, steps = manifest.labels, pl.col("completions").list.len()
+    labels = manifest.labels
+    steps = pl.col("completions").list.len()
     kinds = [kind for kind in ("positive", "negative", "unlabelled") if kind in labels]
-    found: dict[str, list[tuple[str, int]]] = {
+    plots: dict[str, list[tuple[str, int]]] = {
         "Solutions by outcome": list(manifest.outcomes.items()),
         "Steps by label": [(kind, labels[kind]) for kind in kinds],
         "Solutions by number of steps": histogram(_counts(solutions, steps)),
@@ -110,31 +112,37 @@ def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, i
     }
     if manifest.rollouts or manifest.judge:
         counts = pl.col("rollouts").struct
-        each = solutions.select("rollouts").explode("rollouts").drop_nulls()
-        share = counts.field("n_correct") / counts.field("n")
-        told = "continuations that end right" if manifest.rollouts else "votes without an error yet"
-        found[f"Steps by share of {told}"] = _tenths(each, share)
+        rollouts = solutions.select("rollouts").explode("rollouts").drop_nulls()
+        fraction = counts.field("n_correct") / counts.field("n")
+        if manifest.rollouts:
+            title = "Steps by fraction of correct continuations"
+        else:
+            title = "Steps by fraction of votes without an error so far"
+        plots[title] = _tenths(rollouts, fraction)
     if manifest.rewards and manifest.spec.rewards_are_probabilities:
-        right, rewards = pl.col("outcome") == "correct", pl.col("step_rewards")
-        for name, which in (("correct", right), ("other", ~right)):
-            each = solutions.filter(which).select(rewards).explode("step_rewards")
-            found[f"Step rewards in {name} solutions"] = _tenths(each, rewards)
-    compared = manifest.pairs and manifest.pairs.margin and manifest.spec.rewards_are_probabilities
-    if manifest.spec.pair and compared:
-        how = manifest.spec.pair.aggregate
-        margin = aggregate_expr("chosen_rewards", how) - aggregate_expr("rejected_rewards", how)
-        title = f"Pairs by margin ({how} reward of chosen less rejected)"
-        found[title] = _tenths(scan_parquet(manifest.config_paths(root, "pairs")), margin)
-    return found
+        is_correct = pl.col("outcome") == "correct"
+        rewards = pl.col("step_rewards")
+        for name, mask in (("correct", is_correct), ("other", ~is_correct)):
+            step_rewards = solutions.filter(mask).select(rewards).explode("step_rewards")
+            plots[f"Step rewards in {name} solutions"] = _tenths(step_rewards, rewards)
+    has_margins = bool(manifest.pairs and manifest.pairs.margin)
+    if manifest.spec.pair and has_margins and manifest.spec.rewards_are_probabilities:
+        aggregate = manifest.spec.pair.aggregate
+        margin = aggregate_expr("chosen_rewards", aggregate) - aggregate_expr(
+            "rejected_rewards", aggregate
+        )
+        title = f"Pairs by margin ({aggregate} reward of chosen minus rejected)"
+        plots[title] = _tenths(scan_parquet(manifest.config_paths(root, "pairs")), margin)
+    return plots
 
 
 def _tenths(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[str, int]]:
-    """Count numbers between -1 and 1 in tenths, from the first tenth that has any to the last."""
-    # A tenth is closed below; the nudge keeps 0.3, which floats hold as a little less, in its own.
+    """Count numbers between -1 and 1 by tenths, from the first to the last non-empty tenth."""
+    # A tenth includes its lower bound. The small offset keeps 0.3 in its tenth despite rounding.
     tenths = (value * 10 + 1e-6).floor().clip(-10, 9).cast(pl.Int32)
     return shares(_counts(rows, tenths))
 
 
 def _counts(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[int, int]]:
-    counted = rows.select(value=value).drop_nulls().group_by("value").agg(pl.len()).collect()
-    return [(int(each), int(count)) for each, count in counted.iter_rows()]
+    counts = rows.select(value=value).drop_nulls().group_by("value").agg(pl.len()).collect()
+    return [(int(number), int(count)) for number, count in counts.iter_rows()]

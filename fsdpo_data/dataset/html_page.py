@@ -1,4 +1,4 @@
-"""A dataset as a page: what it is like, and its problems with solutions, step rewards and pairs."""
+"""Render a dataset as an HTML page: summary, distributions, problems, solutions and pairs."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -23,61 +23,79 @@ _MARKS: Marks = {
     "none correct": ("wrong", "✗", "none correct"),
     **OUTCOMES,
 }
-_GROUPS = ("subject", "type", "level")  #: What sources call the groups of their problems.
+_GROUPS = ("subject", "type", "level")  #: Keys of problem metadata that name groups.
 
 
 def dataset_page(
-    root: Path, manifest: Manifest, rows: Iterable[Row], gamma: float, budget_bytes: int
+    root: Path, manifest: Manifest, rows: Iterable[Row], *, gamma: float, budget_bytes: int
 ) -> str:
-    """Render the page; ``rows`` are problems with ``solutions`` and ``pairs``."""
-    shown = ProblemList(_MARKS, manifest.rows.problems, budget_bytes)
+    """Render the page of a dataset.
+
+    Args:
+        root: Directory of the dataset.
+        manifest: Its manifest.
+        rows: Problems, each with its ``solutions`` and ``pairs``.
+        gamma: Inverse temperature of the rewards in step weights.
+        budget_bytes: Size of the texts in the page.
+    """
+    problem_list = ProblemList(_MARKS, manifest.rows.problems, budget_bytes)
     for row in rows:
-        _add(shown, row, gamma)
+        _add_problem(problem_list, row, gamma)
     return render_page(
         Path(__file__).with_name("html_page.html"),
-        shown.data,
+        problem_list.data,
         title=f"{manifest.spec.model.name} · {root.name}",
         name=root.name,
         table=summary_rows(manifest),
         warnings=dataset_warnings(manifest),
         distributions=distributions(root, manifest),
-        shown=shown,
+        shown=problem_list,
     )
 
 
-def _add(shown: ProblemList, row: Row, gamma: float) -> None:
-    solutions = {each["solution_id"]: _solution(each) for each in row["solutions"]}
+def _add_problem(problem_list: ProblemList, row: Row, gamma: float) -> None:
+    """Add a problem with its solutions and pairs to the list of the page."""
+    solutions = {
+        solution["solution_id"]: _solution_entry(solution) for solution in row["solutions"]
+    }
     metadata = json.loads(row["metadata"])
-    right = [each["outcome"] == "correct" for each in row["solutions"]]
+    is_correct = [solution["outcome"] == "correct" for solution in row["solutions"]]
     pairs = []
     for pair in row["pairs"]:
         for side in SIDES:
-            solutions.setdefault(pair[f"{side}_id"], _continuation(pair, side))
-        places = {name: place for place, name in enumerate(solutions)}
-        taken = [places[pair[f"{side}_id"]] for side in SIDES]
-        pairs.append({"sides": SIDES, "taken": taken, "weights": pair_step_weights(pair, gamma)})
+            solutions.setdefault(pair[f"{side}_id"], _continuation_entry(pair, side))
+        index_by_id = {solution_id: index for index, solution_id in enumerate(solutions)}
+        indices = [index_by_id[pair[f"{side}_id"]] for side in SIDES]
+        pairs.append({"sides": SIDES, "taken": indices, "weights": pair_step_weights(pair, gamma)})
+    quantity = "some" if any(is_correct) else "none"
+    if all(is_correct):
+        quantity = "all"
     problem = {
         "task": row["source"],
         "id": row["problem_id"],
-        **shown.question_entry(row["question"], row["answer"], row["solutions"][0]["prompt"]),
+        **problem_list.question_entry(
+            row["question"], row["answer"], row["solutions"][0]["prompt"]
+        ),
         "groups": {name: str(metadata[name]) for name in _GROUPS if metadata.get(name)},
-        "verdict": f"{'all' if all(right) else 'some' if any(right) else 'none'} correct",
+        "verdict": f"{quantity} correct",
         "decoded": {},
         "pairs": pairs,
     }
-    shown.add(problem, list(solutions.values()), pairs)
+    problem_list.add(problem, list(solutions.values()), pairs)
 
 
 def pair_step_weights(pair: Row, gamma: float) -> list[list[float] | None]:
-    """Return the step weights α of both sides of a pair; None of a side without rewards."""
-    given = [(pair[f"{side}_rewards"], sign) for side, sign in zip(SIDES, (1, -1), strict=True)]
+    """Return the step weights α of both sides of a pair; None for a side without rewards."""
+    rewards_and_signs = [
+        (pair[f"{side}_rewards"], sign) for side, sign in zip(SIDES, (1, -1), strict=True)
+    ]
     return [
         [round(weight, 4) for weight in step_weights(rewards, gamma, sign)] if rewards else None
-        for rewards, sign in given
+        for rewards, sign in rewards_and_signs
     ]
 
 
-def _solution(row: Row) -> dict[str, Any]:
+def _solution_entry(row: Row) -> dict[str, Any]:
     return {
         "name": f"sample {row['sample_index']}",
         "steps": row["completions"],
@@ -91,7 +109,14 @@ def _solution(row: Row) -> dict[str, Any]:
     }
 
 
-def _continuation(pair: Row, side: str) -> dict[str, Any]:
-    """Return a side that is no solution of the dataset: a continuation that ended right."""
-    told = {"steps": pair[f"{side}_steps"], "rewards": pair[f"{side}_rewards"], "answer": None}
-    return {"name": "continuation", **told, "status": "correct", "why": "", "finish": "stop"}
+def _continuation_entry(pair: Row, side: str) -> dict[str, Any]:
+    """Return the entry of a correct continuation, which is not a solution of the dataset."""
+    return {
+        "name": "continuation",
+        "steps": pair[f"{side}_steps"],
+        "rewards": pair[f"{side}_rewards"],
+        "answer": None,
+        "status": "correct",
+        "why": "",
+        "finish": "stop",
+    }

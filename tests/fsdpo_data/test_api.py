@@ -28,7 +28,7 @@ def test_the_names_are_listed() -> None:
     ("name", "out"), [("o/r@v1.0", "r-v1.0"), ("o/r@refs/pr/1", "r-refs-pr-1"), ("o/r", "r")]
 )
 def test_where_a_pull_goes_by_itself(monkeypatch: pytest.MonkeyPatch, name: str, out: str) -> None:
-    monkeypatch.setattr("fsdpo_data.api.fetch", lambda *_, **__: None)
+    monkeypatch.setattr("fsdpo_data.api.pull_dataset", lambda *_, **__: None)
     assert fd.pull(name).path == Path("runs") / out
 
 

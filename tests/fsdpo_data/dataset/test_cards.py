@@ -89,7 +89,7 @@ def test_distributions_count_every_row_once(dataset: Path) -> None:
         "Solutions by number of tokens": solutions,
         "Step rewards in correct solutions": steps / 2,
         "Step rewards in other solutions": steps / 2,
-        "Pairs by margin (mean reward of chosen less rejected)": manifest["rows"]["pairs"],
+        "Pairs by margin (mean reward of chosen minus rejected)": manifest["rows"]["pairs"],
     }
     negative = manifest["pairs"]["margin"]["negative"]
     assert (

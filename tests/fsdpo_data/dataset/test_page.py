@@ -77,7 +77,9 @@ def test_a_side_that_is_no_solution_of_the_dataset_is_a_continuation(pairs: Path
     [row] = data.examples(1, problem=None, outcome=None, seed=0)
     pair = {**row["pairs"][0], "chosen_id": "elsewhere", "chosen_rewards": None}
     assert pair_step_weights(pair, 0.5)[0] is None
-    page = dataset_page(pairs, data.manifest, [{**row, "pairs": [pair]}], 0.5, 10**6)
+    page = dataset_page(
+        pairs, data.manifest, [{**row, "pairs": [pair]}], gamma=0.5, budget_bytes=10**6
+    )
     [problem] = data_of(page)["problems"]
     chosen, rejected = problem["pairs"][0]["taken"]
     assert problem["solutions"][chosen]["name"] == "continuation"
@@ -94,7 +96,7 @@ def test_hostile_rows_stay_data(pairs: Path) -> None:
         each |= {"completions": [hostile], "answer": hostile, "prompt": hostile}
         each |= {"step_rewards": [0.5], "labels": [True]}
     odd = {**row, "question": hostile, "answer": hostile, "source": hostile, "pairs": []}
-    page = dataset_page(pairs, data.manifest, [odd], 0.5, 10**6)
+    page = dataset_page(pairs, data.manifest, [odd], gamma=0.5, budget_bytes=10**6)
     assert page.count("<script") == page.count("</script") == 2
     assert data_of(page)["problems"][0]["question"] == hostile
 

@@ -88,7 +88,7 @@ def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
         and manifest["spec"]["label"]["sampling"]["n"] == 4
     )
     card = (tmp_path / "mc/README.md").read_text()
-    plot = card.partition("Steps by share of continuations that end right:")[2].split("```")[1]
+    plot = card.partition("Steps by fraction of correct continuations:")[2].split("```")[1]
     counts = [line.split()[0::2] for line in plot.strip().splitlines()[1:] if "█" in line]
     assert counts == [["0.0–0.1", "2"], ["0.2–0.3", "1"], ["0.7–0.8", "1"], ["0.9–1.0", "1"]]
 
