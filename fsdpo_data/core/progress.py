@@ -71,8 +71,9 @@ class LineProgress(_TimedProgress):
         """Start a phase, and print its size."""
         super().phase(name, total, done)
         self._last_print_time = self._start_time
+        size_note = f": {total} to do" if total > 1 else ""
         done_note = f", {done} already done" if done else ""
-        print(f"{name}: {total} to do{done_note}", file=sys.stderr, flush=True)
+        print(f"{name}{size_note}{done_note}", file=sys.stderr, flush=True)
 
     def advance(self, units: int, tokens: int = 0) -> None:
         """Report newly finished units."""

@@ -194,7 +194,7 @@ def sample_missing(
     finished_count = sum(key in run.line_spans for key in keys)
     if finished_count == len(keys):
         return
-    progress.phase("load", 1)
+    progress.phase("load the model", 1)
     sampler = make_sampler()
     progress.phase(phase, len(keys), done=finished_count)
     unsaved: list[tuple[str, str, Sequence[Completion]]] = []

@@ -98,7 +98,7 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
         measured.dataset = dataset_report(load_scored(options.data)) if options.data else None
         return measured
     solutions = load_graded(options.data) if options.data else []
-    progress.phase("load", 1)
+    progress.phase("load the model", 1)
     given = load_scorer(prm, options) if prm else load_likelihood(model, options)
     scorer = _ProgressScorer(given, progress)
     if options.data:
