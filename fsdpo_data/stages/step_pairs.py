@@ -64,8 +64,8 @@ class BasePairStage(Stage):
         rewards = scan_parquet(manifest.config_paths(source, "solutions")).select("step_rewards")
         if not rewards.select(pl.col("step_rewards").is_not_null().any()).collect().item():
             raise InputError(
-                f"{source} has no step rewards. Score it first with `fsdpo-data score {source} "
-                "--prm PRM --out SCORED`, then run `fsdpo-data pair SCORED`."
+                f"{source} has no step rewards. Score it first: `fsdpo-data score {source}` with "
+                "`prm=PRM` and `out=SCORED`. Then run `fsdpo-data pair SCORED`."
             )
 
 

@@ -210,7 +210,7 @@ def test_a_dataset_of_an_older_grader_is_read_but_graded_again_before_it_is_labe
     """Counts by today's rules beside verdicts by others would disagree without a model's doing."""
     old, sampler = Path(__file__).parents[2] / "data/schema-1", Continues()
     assert validate(old).spec.grader == "math@1"
-    with pytest.raises(SchemaError, match=r"'math@1' .* grade it again, with `fsdpo-data grade`"):
+    with pytest.raises(SchemaError, match=r"'math@1' .* `fsdpo-data grade`"):
         labelled(old, tmp_path / "mc", sampler)
     assert sampler.asked == [] and not (tmp_path / "mc").exists()
     again = GradeStage(get_grader().version, workers=1)
