@@ -1,8 +1,8 @@
-"""Grade on all cores, in processes that may hang, be killed or run out of memory.
+"""Grade on all CPU cores, in processes that may hang, be killed or run out of memory.
 
-Grading is bounded by construction; this is for the day when that is not enough. A thread cannot
-be killed, so each worker is a process that the parent replaces. Only the pair that did the harm
-is lost: its verdict is ``timed_out``.
+The operation budget of the grader already bounds every comparison. The pool protects a build if
+that bound fails. A thread cannot be killed, so each worker is a process that the parent replaces.
+Only the pair that caused the failure is lost: its verdict is ``timed_out``.
 """
 
 import contextlib
@@ -21,34 +21,39 @@ from fsdpo_data.answers import Grader, GraderInput, Verdict
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.workers import SPAWN_CONTEXT, exit_with_parent
 
-CHUNK_PAIRS = 200  #: Pairs sent to a worker at once.
-#: Fewer pairs than this are graded in this process: starting workers takes longer.
+CHUNK_PAIRS = 200  #: Pairs that a worker receives at once.
+#: Fewer pairs are graded in this process, because starting workers takes longer.
 MIN_PAIRS_FOR_POOL = 10_000
-MAX_WORKER_BYTES = 4 << 30  #: Memory a worker may have, in bytes.
-START_TIMEOUT_SECONDS = 120  #: Time a worker may take to start.
+MAX_WORKER_BYTES = 4 << 30  #: Memory limit of a worker.
+START_TIMEOUT_SECONDS = 120  #: Time limit for the start of a worker.
 
-#: The verdict for a pair that killed its worker or held it up.
+#: The verdict for a pair whose worker died or exceeded the time limit.
 TIMED_OUT_VERDICT = Verdict("timed_out", None, "worker-lost")
 
 
 @dataclass(slots=True)
 class _Worker:
-    """A worker process, and what it is at: positions of its pairs, and when it is given up."""
+    """A worker process with the chunk that it grades."""
 
-    process: BaseProcess
-    pipe: Connection
-    ready: bool = False
-    span: range = range(0)
-    deadline: float = 0.0
+    process: BaseProcess  #: The process.
+    pipe: Connection  #: The connection to the process.
+    is_ready: bool = False  #: Whether the process has reported that it started.
+    span: range = range(0)  #: Positions of the pairs in its chunk. Empty for an idle worker.
+    deadline: float = 0.0  #: The monotonic time at which the worker is replaced, in seconds.
 
 
 class GraderPool:
-    """A grader that spreads its pairs over worker processes; use it as a context manager.
+    """A grader that distributes its pairs over worker processes; use it as a context manager.
 
     Args:
-        make: Makes the grader, here and in every worker; must be importable there.
-        workers: Processes; the cores at hand if None.
-        seconds: Wall-clock time a worker may take for one answer before it is replaced.
+        make_grader: A function that returns the grader, in this process and in every worker. The
+            workers must be able to import the function.
+        workers: The number of processes. None starts one per CPU core.
+        timeout_seconds: Time limit for one chunk, after which the worker is replaced.
+
+    Attributes:
+        version: The full name of the grader.
+        replaced_workers: The number of workers that died or exceeded the time limit.
     """
 
     def __init__(
@@ -59,58 +64,67 @@ class GraderPool:
     ) -> None:
         self.version = make_grader().version
         self.replaced_workers = 0
-        self._make = make_grader
-        self._seconds = timeout_seconds
-        self._count = workers or len(os.sched_getaffinity(0))
+        self._make_grader = make_grader
+        self._timeout_seconds = timeout_seconds
+        self._n_workers = workers or len(os.sched_getaffinity(0))
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> Self:
-        self._workers = [self._start() for _ in range(self._count)]
+        self._workers = [self._start_worker() for _ in range(self._n_workers)]
         return self
 
     def __exit__(self, *_: object) -> None:
         for worker in self._workers:
-            _stop(worker)
+            _stop_worker(worker)
         self._workers = []
 
     def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
-        """Grade (gold, response) pairs, in order."""
-        spans = (
-            range(at, min(at + CHUNK_PAIRS, len(items))) for at in range(0, len(items), CHUNK_PAIRS)
+        """Grade pairs and return their verdicts in the same order."""
+        pending = deque(
+            range(start, min(start + CHUNK_PAIRS, len(items)))
+            for start in range(0, len(items), CHUNK_PAIRS)
         )
-        owed = deque(spans)
         verdicts: list[Verdict] = [TIMED_OUT_VERDICT] * len(items)
-        while owed or any(worker.span for worker in self._workers):
+        while pending or any(worker.span for worker in self._workers):
             for worker in self._workers:
-                if owed and not worker.span:
-                    self._send(worker, owed.popleft(), items)
-            for index in self._ready():
-                self._receive(index, owed, verdicts)
+                if pending and not worker.span:
+                    self._send(worker, pending.popleft(), items)
+            for index in self._wait_for_workers():
+                self._receive(index, pending, verdicts)
         return verdicts
 
     def _send(self, worker: _Worker, span: range, items: Sequence[GraderInput]) -> None:
         _await_start(worker)
         worker.span = span
-        worker.deadline = time.monotonic() + self._seconds
+        worker.deadline = time.monotonic() + self._timeout_seconds
         try:
             worker.pipe.send(items[span.start : span.stop])
         except OSError:
-            worker.deadline = 0.0  # it is dead, and is replaced when its answer is asked for
+            worker.deadline = 0.0  # the process is dead; _receive replaces it
 
-    def _ready(self) -> list[int]:
-        """Wait until workers have answered, died or used up their time; return which."""
+    def _wait_for_workers(self) -> list[int]:
+        """Wait until a worker answers, dies or exceeds its time limit.
+
+        Returns:
+            The indices of these workers.
+        """
         busy = [worker for worker in self._workers if worker.span]
-        nearest = min(worker.deadline for worker in busy)
-        answered = wait([each.pipe for each in busy], max(nearest - time.monotonic(), 0.0))
-        now = time.monotonic()
+        first_deadline = min(worker.deadline for worker in busy)
+        timeout = max(first_deadline - time.monotonic(), 0.0)
+        ready_pipes = wait([worker.pipe for worker in busy], timeout)
+        time_now = time.monotonic()
         return [
             index
             for index, worker in enumerate(self._workers)
-            if worker.span and (worker.pipe in answered or now >= worker.deadline)
+            if worker.span and (worker.pipe in ready_pipes or time_now >= worker.deadline)
         ]
 
-    def _receive(self, index: int, owed: deque[range], verdicts: list[Verdict]) -> None:
-        """Take a worker's answer; replace it and owe its pairs one by one if there is none."""
+    def _receive(self, index: int, pending: deque[range], verdicts: list[Verdict]) -> None:
+        """Store the verdicts of a worker, or replace a worker that returned none.
+
+        The pairs of a replaced worker are graded again one by one. A pair that fails alone keeps
+        the verdict ``timed_out``.
+        """
         worker = self._workers[index]
         span = worker.span
         try:
@@ -119,47 +133,49 @@ class GraderPool:
             verdicts[span.start : span.stop] = worker.pipe.recv()
             worker.span = range(0)
         except (EOFError, OSError):
-            _stop(worker)
-            self._workers[index] = self._start()
+            _stop_worker(worker)
+            self._workers[index] = self._start_worker()
             self.replaced_workers += 1
             if len(span) > 1:
-                owed.extendleft(range(at, at + 1) for at in reversed(span))
+                pending.extendleft(range(start, start + 1) for start in reversed(span))
 
-    def _start(self) -> _Worker:
-        ours, theirs = SPAWN_CONTEXT.Pipe()
-        process = SPAWN_CONTEXT.Process(target=_work, args=(theirs, self._make), daemon=True)
+    def _start_worker(self) -> _Worker:
+        parent_pipe, worker_pipe = SPAWN_CONTEXT.Pipe()
+        process = SPAWN_CONTEXT.Process(
+            target=_run_worker, args=(worker_pipe, self._make_grader), daemon=True
+        )
         process.start()
-        theirs.close()
-        return _Worker(process, ours)
+        worker_pipe.close()
+        return _Worker(process, parent_pipe)
 
 
 def _await_start(worker: _Worker) -> None:
-    """Wait for a worker's first sign of life, so that starting up is not charged to a pair."""
+    """Wait until a worker has started, so that its time limit excludes the start."""
     try:
-        if not worker.ready and not worker.pipe.poll(START_TIMEOUT_SECONDS):
+        if not worker.is_ready and not worker.pipe.poll(START_TIMEOUT_SECONDS):
             raise EOFError
-        worker.ready = worker.ready or worker.pipe.recv()
+        worker.is_ready = worker.is_ready or worker.pipe.recv()
     except (EOFError, OSError):
         raise UnavailableError(
-            f"a grading process did not start within {START_TIMEOUT_SECONDS} seconds, most likely for want "
-            "of memory. Run again with `workers=1`."
+            f"a grading process did not start within {START_TIMEOUT_SECONDS} seconds, probably "
+            "because memory is short. Run again with `workers=1`."
         ) from None
 
 
-def _stop(worker: _Worker) -> None:
+def _stop_worker(worker: _Worker) -> None:
     worker.pipe.close()
     worker.process.kill()
     worker.process.join()
 
 
-def _work(pipe: Connection, make: Callable[[], Grader]) -> None:
-    """Grade what comes in, until the parent closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to act on
+def _run_worker(pipe: Connection, make_grader: Callable[[], Grader]) -> None:
+    """Grade chunks from the pipe until the parent closes it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     exit_with_parent()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = MAX_WORKER_BYTES if hard == resource.RLIM_INFINITY else min(MAX_WORKER_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-    grader = make()
+    grader = make_grader()
     pipe.send(True)
     with contextlib.suppress(EOFError, MemoryError):
         while True:
@@ -170,9 +186,12 @@ def _work(pipe: Connection, make: Callable[[], Grader]) -> None:
 def open_grader(
     make_grader: Callable[[], Grader], n_pairs: int, workers: int | None = None
 ) -> Iterator[Grader]:
-    """Give a grader for so many pairs: in this process if they are few, else in several.
+    """Open a grader for a number of pairs: in this process if they are few, else a pool.
 
-    ``make`` must be importable in other processes; without ``workers``, each core gets one.
+    Args:
+        make_grader: A function that returns the grader. Worker processes must be able to import it.
+        n_pairs: The number of pairs to grade.
+        workers: The number of processes. None starts one per CPU core.
     """
     workers = workers or len(os.sched_getaffinity(0))
     if workers == 1 or n_pairs < MIN_PAIRS_FOR_POOL:

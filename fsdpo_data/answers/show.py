@@ -1,24 +1,24 @@
-"""Normal forms: one short line that says how an answer was read."""
+"""Normal forms: one short line that shows how the grader parsed an answer."""
 
 from collections.abc import Iterable
 from fractions import Fraction
 
 from fsdpo_data.answers import tree
 
-MAX_FORM_CHARS = 500  #: Longest normal form that is shown.
-_JOINS = {"or": " or ", "and": " and ", "union": " ∪ ", "intersection": " ∩ ", "minus": " ∖ "}
+MAX_FORM_CHARS = 500  #: Maximum length of a normal form. A longer form is shortened.
+_CONNECTIVES = {"or": " or ", "and": " and ", "union": " ∪ ", "intersection": " ∩ ", "minus": " ∖ "}
 
 
 def format_value(value: tree.Value) -> str:
-    """Write ``value`` as plain text."""
-    text = _show(value)
+    """Return the normal form of a value as plain text."""
+    text = _format(value)
     return text if len(text) <= MAX_FORM_CHARS else text[:MAX_FORM_CHARS] + "…"
 
 
-def _show(value: tree.Value) -> str:
+def _format(value: tree.Value) -> str:
     match value:
         case tree.Num():
-            return _number(value)
+            return _format_number(value)
         case tree.Sym() | tree.Const():
             return value.name
         case tree.Add():
@@ -26,24 +26,24 @@ def _show(value: tree.Value) -> str:
         case tree.Mul():
             return _join_terms("*", value.factors)
         case tree.Div():
-            return f"({_show(value.top)})/({_show(value.bottom)})"
+            return f"({_format(value.top)})/({_format(value.bottom)})"
         case tree.Pow():
-            return f"({_show(value.base)})^({_show(value.exponent)})"
+            return f"({_format(value.base)})^({_format(value.exponent)})"
         case tree.Call():
             return f"{value.name}({_join_terms(', ', value.args)})"
         case tree.PlusMinus():
-            return ("±" if value.sign > 0 else "∓") + _show(value.node)
-    return _compound(value)
+            return ("±" if value.sign > 0 else "∓") + _format(value.node)
+    return _format_compound(value)
 
 
 def _join_terms(sign: str, parts: Iterable[tree.Value]) -> str:
-    return sign.join(map(_show, parts))
+    return sign.join(map(_format, parts))
 
 
-def _compound(value: tree.Value) -> str:
+def _format_compound(value: tree.Value) -> str:
     match value:
         case tree.Quantity():
-            return f"{_show(value.node)} [{value.unit.label}]"
+            return f"{_format(value.node)} [{value.unit.label}]"
         case tree.Ratio():
             return _join_terms(":", value.parts)
         case tree.NumberInBase():
@@ -53,48 +53,53 @@ def _compound(value: tree.Value) -> str:
         case tree.Matrix():
             return "[" + "; ".join(_join_terms(", ", row) for row in value.rows) + "]"
         case tree.Relation():
-            rest = zip(value.ops, value.parts[1:], strict=True)
-            return _show(value.parts[0]) + "".join(f" {op} {_show(part)}" for op, part in rest)
+            comparisons = zip(value.ops, value.parts[1:], strict=True)
+            tail = "".join(f" {op} {_format(part)}" for op, part in comparisons)
+            return _format(value.parts[0]) + tail
         case tree.SetMembership():
-            return f"{_show(value.left)} {'∉' if value.negated else '∈'} {_show(value.right)}"
+            return f"{_format(value.left)} {'∉' if value.negated else '∈'} {_format(value.right)}"
         case tree.Connective():
-            return _join_terms(_JOINS[value.op], value.parts)
+            return _join_terms(_CONNECTIVES[value.op], value.parts)
         case tree.SetBuilder():
-            return f"{{{_show(value.head)} | {_join_terms(', ', value.conditions)}}}"
+            return f"{{{_format(value.head)} | {_join_terms(', ', value.conditions)}}}"
         case tree.Piecewise():
             return "; ".join(
-                f"{_show(one)} if {_show(said) if said else 'else'}" for one, said in value.branches
+                f"{_format(result)} if {_format(condition) if condition else 'else'}"
+                for result, condition in value.branches
             )
         case tree.DateOrTime():
-            return _moment(value)
+            return _format_date_or_time(value)
         case tree.Words():
             return "“" + " ".join(value.words) + "”"
     raise TypeError(f"{type(value).__name__} has no normal form")
 
 
-def _number(number: tree.Num) -> str:
+def _format_number(number: tree.Num) -> str:
     if number.decimal_places is None:
         value = number.value
         return str(value) if value.numerator.bit_length() < 2_000 else "a large number"
-    return _decimal(number.value, number.decimal_places)
+    return _format_decimal(number.value, number.decimal_places)
 
 
-def _decimal(value: Fraction, places: int) -> str:
-    if places < 0 and abs(value) < 10**15:
+def _format_decimal(value: Fraction, decimal_places: int) -> str:
+    if decimal_places < 0 and abs(value) < 10**15:
         return str(value)
-    if not 0 <= places <= 30:
+    if not 0 <= decimal_places <= 30:
         digits = f"{float(value):.6g}" if 1e-300 < abs(value) < 1e300 else f"{value.numerator}"
         return digits[:40]
-    scaled = str(abs(round(value * 10**places))).rjust(places + 1, "0")
+    scaled = str(abs(round(value * 10**decimal_places))).rjust(decimal_places + 1, "0")
     sign = "-" if value < 0 else ""
-    return f"{sign}{scaled[:-places]}.{scaled[-places:]}" if places else sign + scaled
+    if not decimal_places:
+        return sign + scaled
+    return f"{sign}{scaled[:-decimal_places]}.{scaled[-decimal_places:]}"
 
 
-def _moment(moment: tree.DateOrTime) -> str:
-    parts = [str(part) for part in (moment.year, moment.month, moment.day) if part is not None]
+def _format_date_or_time(value: tree.DateOrTime) -> str:
+    date_fields = (value.year, value.month, value.day)
+    parts = [str(field) for field in date_fields if field is not None]
     date = "-".join(part.rjust(2, "0") for part in parts)
-    if moment.seconds is None:
+    if value.seconds is None:
         return date
-    minutes, seconds = divmod(moment.seconds, 60)
-    clock = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02} {moment.half_of_day}".strip()
+    minutes, seconds = divmod(value.seconds, 60)
+    clock = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02} {value.half_of_day}".strip()
     return f"{date} {clock}".strip()

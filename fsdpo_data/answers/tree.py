@@ -1,7 +1,7 @@
-"""The small immutable trees that answers are read into.
+"""The small immutable trees into which answers are parsed.
 
-``Node`` is an expression that has a value; ``Value`` is anything an answer can be: an expression,
-a quantity, a list, an interval, a relation, a matrix, a clock time, plain words.
+A ``Node`` is an expression with a value. A ``Value`` is any kind of answer: an expression, a
+quantity, a list, an interval, a relation, a matrix, a time, or plain words.
 """
 
 from __future__ import annotations
@@ -18,71 +18,71 @@ from typing import Any, TypeAlias, TypeGuard
 class Num:
     """A rational number."""
 
-    value: Fraction  #: What is written, exactly.
-    #: Digits shown after the point, None for a number that is exact (``3``, ``1/7``); negative when
-    #: the last digit shown is above the units (``4.5e33``).
+    value: Fraction  #: The exact value of the written number.
+    #: Digits after the decimal point, or None for an exact number (``3``, ``1/7``). Negative if the
+    #: last written digit is left of the units (``4.5e33``).
     decimal_places: int | None = None
-    significant_digits: int = 0  #: Significant digits shown by a decimal, without zeros at its end.
+    significant_digits: int = 0  #: Significant digits of a decimal, without zeros at its end.
 
 
 @dataclass(frozen=True, slots=True)
 class Sym:
-    """A variable; case and subscript are part of the name."""
+    """A variable."""
 
-    name: str
+    name: str  #: The name, with its case and its subscript.
 
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """``pi``, ``e``, ``i`` or ``inf``."""
+    """A mathematical constant."""
 
-    name: str
+    name: str  #: ``pi``, ``e``, ``i`` or ``inf``.
 
 
 @dataclass(frozen=True, slots=True)
 class Add:
     """A sum."""
 
-    terms: tuple[Node, ...]
+    terms: tuple[Node, ...]  #: The summands. A difference has a summand with the factor -1.
 
 
 @dataclass(frozen=True, slots=True)
 class Mul:
-    """A product; a difference is a sum with a factor -1."""
+    """A product."""
 
-    factors: tuple[Node, ...]
+    factors: tuple[Node, ...]  #: The factors.
 
 
 @dataclass(frozen=True, slots=True)
 class Div:
     """A quotient."""
 
-    top: Node
-    bottom: Node
+    top: Node  #: The numerator.
+    bottom: Node  #: The denominator.
 
 
 @dataclass(frozen=True, slots=True)
 class Pow:
     """A power."""
 
-    base: Node
-    exponent: Node
+    base: Node  #: The base.
+    exponent: Node  #: The exponent.
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of its arguments: ``sin``, ``root``, ``log``, or an unknown one such as ``f``."""
+    """A function of its arguments."""
 
-    name: str
-    args: tuple[Node, ...]
+    name: str  #: ``sin``, ``root``, ``log``, or the name of an unknown function such as ``f``.
+    args: tuple[Node, ...]  #: The arguments.
 
 
 @dataclass(frozen=True, slots=True)
 class PlusMinus:
-    r"""``\pm node`` (sign +1) or ``\mp node`` (sign -1), both values meant."""
+    r"""An expression with ``\pm`` or ``\mp``, which stands for two values."""
 
-    sign: int
-    node: Node
+    sign: int  #: +1 for ``\pm``, -1 for ``\mp``.
+    node: Node  #: The expression after the sign.
 
 
 Node: TypeAlias = Num | Sym | Const | Add | Mul | Div | Pow | Call | PlusMinus
@@ -91,112 +91,113 @@ NODE_TYPES = frozenset((Num, Sym, Const, Add, Mul, Div, Pow, Call, PlusMinus))
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of measure, a currency, or the name of the things that were counted."""
+    """A unit of measure, a currency, or the name of counted things."""
 
-    label: str  #: As it is shown.
-    dims: tuple[tuple[str, int], ...] = ()  #: With their powers, sorted; empty for counted things.
+    label: str  #: The name for display.
+    #: Base dimensions with their powers, sorted. Empty for counted things.
+    dims: tuple[tuple[str, int], ...] = ()
     factor: Fraction = Fraction(1)  #: Size in the base unit of its dimensions.
-    words: tuple[str, ...] = ()  #: What was said after it: "north", "of paint".
+    words: tuple[str, ...] = ()  #: The name of counted things, or words after the unit: "north".
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number of units."""
+    """A number with a unit."""
 
-    node: Node
-    unit: Unit
+    node: Node  #: The number.
+    unit: Unit  #: The unit.
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
     """``3:4`` or ``3 to 4 to 5``."""
 
-    parts: tuple[Node, ...]
+    parts: tuple[Node, ...]  #: The numbers of the ratio.
 
 
 @dataclass(frozen=True, slots=True)
 class NumberInBase:
-    """Digits in a number base: ``25_6``."""
+    """A number in another base than ten: ``25_6``."""
 
-    digits: str
-    base: int
+    digits: str  #: The digits, as written.
+    base: int  #: The number base.
 
 
 @dataclass(frozen=True, slots=True)
 class ValueList:
-    """Several values."""
+    """Several values: a list, tuple, interval or set."""
 
-    #: Opening and closing bracket: ``()``, ``[]``, ``(]``, ``[)``, ``{}``; empty for a list without
-    #: brackets.
+    #: Opening and closing bracket: ``()``, ``[]``, ``(]``, ``[)`` or ``{}``. Empty for a list
+    #: without brackets.
     brackets: str
     items: tuple[Value, ...]  #: The values.
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Rows of expressions."""
+    """A matrix or vector."""
 
-    rows: tuple[tuple[Value, ...], ...]
+    rows: tuple[tuple[Value, ...], ...]  #: The rows of entries.
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A chain ``a < b <= c`` or an equation; ``ops`` has one entry fewer than ``parts``."""
+    """An equation, or a chain of inequalities such as ``a < b <= c``."""
 
-    parts: tuple[Value, ...]
-    ops: tuple[str, ...]
+    parts: tuple[Value, ...]  #: The sides.
+    ops: tuple[str, ...]  #: The relation signs between the sides.
 
 
 @dataclass(frozen=True, slots=True)
 class SetMembership:
-    """``left`` is an element of ``right``; with ``negated``, it is not."""
+    """The statement that a value is an element of a set."""
 
-    left: Value
-    right: Value
-    negated: bool = False
+    left: Value  #: The element.
+    right: Value  #: The set.
+    negated: bool = False  #: Whether the statement is "not an element".
 
 
 @dataclass(frozen=True, slots=True)
 class Connective:
     """Statements joined by ``or`` or ``and``, or sets by ``∪``, ``∩`` or ``∖``."""
 
-    op: str
-    parts: tuple[Value, ...]
+    op: str  #: ``or``, ``and``, ``union``, ``intersection`` or ``minus``.
+    parts: tuple[Value, ...]  #: The statements or sets.
 
 
 @dataclass(frozen=True, slots=True)
 class SetBuilder:
-    """``{head | conditions}``."""
+    """A set in set-builder notation: ``{head | conditions}``."""
 
-    head: Value
-    conditions: tuple[Value, ...]
+    head: Value  #: The form of the elements.
+    conditions: tuple[Value, ...]  #: The conditions on the elements.
 
 
 @dataclass(frozen=True, slots=True)
 class Piecewise:
-    """A function by cases: (value, condition) pairs; None is the condition "otherwise"."""
+    """A function by cases."""
 
-    branches: tuple[Branch, ...]
+    branches: tuple[Branch, ...]  #: The cases, in order.
 
 
 @dataclass(frozen=True, slots=True)
 class DateOrTime:
-    """A clock time, a date, or both; what is not stated is None."""
+    """A clock time, a date, or both. Fields that the text does not state are None."""
 
     seconds: int | None = None  #: Since midnight; since midnight or noon if ``half`` is unknown.
     half_of_day: str = (
         ""  #: ``am`` or ``pm``, ``24h`` where the hour shows it, or "" if not stated.
     )
-    day: int | None = None  #: Day of the month.
-    month: int | None = None  #: Month from 1 to 12.
-    year: int | None = None  #: Year.
+    day: int | None = None  #: The day of the month.
+    month: int | None = None  #: The month from 1 to 12.
+    year: int | None = None  #: The year.
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Words, lower-case, without articles and punctuation."""
+    """An answer in plain words."""
 
-    words: tuple[str, ...]
+    words: tuple[str, ...]  #: The words in lower case, without articles and punctuation.
 
 
 Value: TypeAlias = (
@@ -215,13 +216,14 @@ Value: TypeAlias = (
     | Words
 )
 
-Branch: TypeAlias = tuple[Value, Value | None]  #: A value and the condition under which it holds.
+#: A value and its condition. None is the condition "otherwise".
+Branch: TypeAlias = tuple[Value, Value | None]
 
 ONE = Num(Fraction(1))
 MINUS_ONE = Num(Fraction(-1))
 
-
-_PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+#: For each type with subexpressions, a function that returns them.
+_GET_PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Add: attrgetter("terms"),
     Mul: attrgetter("factors"),
     Div: attrgetter("top", "bottom"),
@@ -240,8 +242,8 @@ def is_node(value: Value) -> TypeGuard[Node]:
 
 def children(node: Node) -> tuple[Node, ...]:
     """Return the direct subexpressions of ``node``."""
-    parts = _PARTS.get(type(node))
-    return parts(node) if parts else ()
+    get_parts = _GET_PARTS.get(type(node))
+    return get_parts(node) if get_parts else ()
 
 
 def negate(node: Node) -> Node:
@@ -251,47 +253,47 @@ def negate(node: Node) -> Node:
     return Mul((MINUS_ONE, node))
 
 
-def _exact(nodes: list[Node]) -> list[Fraction] | None:
-    """Return the values of exact numbers, None if not all are such."""
+def _exact_values(nodes: list[Node]) -> list[Fraction] | None:
+    """Return the values of the nodes, or None if they are not all exact numbers."""
     values = [node.value for node in nodes if isinstance(node, Num) and node.decimal_places is None]
     return values if len(values) == len(nodes) else None
 
 
 def add(terms: list[Node]) -> Node:
-    """Return the sum, folded if all terms are exact numbers."""
+    """Return the sum, evaluated if all terms are exact numbers."""
     if len(terms) == 1:
         return terms[0]
-    values = _exact(terms)
+    values = _exact_values(terms)
     return Add(tuple(terms)) if values is None else Num(sum(values, Fraction(0)))
 
 
 def multiply(factors: list[Node]) -> Node:
-    """Return the product, folded if all factors are exact numbers of moderate size."""
+    """Return the product, evaluated if all factors are exact numbers."""
     if len(factors) == 1:
         return factors[0]
-    values = _exact(factors)
+    values = _exact_values(factors)
     if values is not None:
         return Num(prod(values, start=Fraction(1)))
-    scaled = _scientific(*factors) if len(factors) == 2 else None
-    return scaled or Mul(tuple(factors))
+    number = _evaluate_scientific(factors[0], factors[1]) if len(factors) == 2 else None
+    return number or Mul(tuple(factors))
 
 
 def scale(node: Node, size: Fraction) -> Node:
-    """Return ``size`` times ``node``, of which a decimal counts as exact."""
+    """Return ``size`` times ``node``; a decimal number counts as exact."""
     return multiply([Num(node.value) if isinstance(node, Num) else node, Num(size)])
 
 
 def divide(top: Node, bottom: Node) -> Node:
-    """Return the quotient, folded if both are exact numbers."""
-    values = _exact([top, bottom])
+    """Return the quotient, evaluated if both are exact numbers."""
+    values = _exact_values([top, bottom])
     return Num(values[0] / values[1]) if values and values[1] else Div(top, bottom)
 
 
-MAX_POWER_OF_TEN = 5_000  #: Powers of ten in scientific notation beyond this are left as powers.
+MAX_POWER_OF_TEN = 5_000  #: Larger exponents in scientific notation are not evaluated.
 
 
-def _scientific(number: Node, power: Node) -> Node | None:
-    """Read ``4.5 * 10^33`` as one number that shows two digits."""
+def _evaluate_scientific(number: Node, power: Node) -> Node | None:
+    """Return ``4.5 * 10^33`` as one number with two significant digits, or None."""
     if not (
         isinstance(number, Num)
         and isinstance(power, Pow)
@@ -302,17 +304,21 @@ def _scientific(number: Node, power: Node) -> Node | None:
     ):
         return None
     shift = int(power.exponent.value)
-    places = None if number.decimal_places is None else number.decimal_places - shift
-    return Num(number.value * Fraction(10) ** shift, places, number.significant_digits)
+    decimal_places = None if number.decimal_places is None else number.decimal_places - shift
+    return Num(number.value * Fraction(10) ** shift, decimal_places, number.significant_digits)
 
 
 def map_children(node: Node, function: Callable[[Node], Node]) -> Node:
-    """Return ``node`` with ``change`` made to its direct subexpressions."""
+    """Return ``node`` with ``function`` applied to its direct subexpressions."""
     match node:
-        case Add() | Mul():
-            return type(node)(tuple(map(function, children(node))))
-        case Div() | Pow():
-            return type(node)(*map(function, children(node)))
+        case Add():
+            return Add(tuple(map(function, node.terms)))
+        case Mul():
+            return Mul(tuple(map(function, node.factors)))
+        case Div():
+            return Div(function(node.top), function(node.bottom))
+        case Pow():
+            return Pow(function(node.base), function(node.exponent))
         case Call():
             return Call(node.name, tuple(map(function, node.args)))
         case PlusMinus():
@@ -322,45 +328,47 @@ def map_children(node: Node, function: Callable[[Node], Node]) -> Node:
 
 
 def substitute(node: Node, values: Mapping[str, Node]) -> Node:
-    """Put ``values`` for the symbols of those names."""
+    """Replace symbols by the values of their names."""
     if isinstance(node, Sym):
         return values.get(node.name, node)
     return map_children(node, lambda child: substitute(child, values))
 
 
 def walk(value: Value) -> list[Value]:
-    """Return ``value`` and what it is made of: subexpressions, items, numbers of units."""
-    found = [value]
-    for part in found:  # which grows meanwhile
-        parts = _PARTS.get(type(part))
-        if parts:
-            found.extend(parts(part))
-    return found
+    """List ``value`` and its parts at all depths: subexpressions, items, numbers of units."""
+    values = [value]
+    for part in values:  # the loop appends to the list
+        get_parts = _GET_PARTS.get(type(part))
+        if get_parts:
+            values.extend(get_parts(part))
+    return values
 
 
 def list_values(value: Value) -> tuple[Value, ...]:
-    """Return the values of a list without brackets, or the one value."""
+    """Return the items of a list without brackets, or a tuple of the value itself."""
     return value.items if isinstance(value, ValueList) and not value.brackets else (value,)
 
 
 def has_plus_minus(value: Value) -> bool:
     r"""Whether ``\pm`` occurs in an expression or quantity."""
-    kind = type(value)
-    return kind in _PARTS and kind is not ValueList and PlusMinus in map(type, walk(value))
+    value_type = type(value)
+    if value_type not in _GET_PARTS or value_type is ValueList:
+        return False
+    return PlusMinus in map(type, walk(value))
 
 
 def plus_minus_values(value: Value) -> tuple[Value, ...]:
-    r"""Return the values that ``1 \pm x`` stands for; signs of several ``\pm`` go together."""
+    r"""Return the two values of ``1 \pm x``; all ``\pm`` of one value take the same sign."""
     if not has_plus_minus(value):
         return (value,)
     if isinstance(value, Quantity):
-        return tuple(Quantity(_choose(value.node, sign), value.unit) for sign in (1, -1))
-    return tuple(_choose(value, sign) for sign in (1, -1)) if is_node(value) else (value,)
+        return tuple(Quantity(_choose_sign(value.node, sign), value.unit) for sign in (1, -1))
+    return tuple(_choose_sign(value, sign) for sign in (1, -1)) if is_node(value) else (value,)
 
 
-def _choose(node: Node, sign: int) -> Node:
-    """Replace every ``±`` by one of its signs."""
+def _choose_sign(node: Node, sign: int) -> Node:
+    r"""Replace every ``\pm`` by ``sign``, and every ``\mp`` by the opposite sign."""
     if isinstance(node, PlusMinus):
-        inner = _choose(node.node, sign)
+        inner = _choose_sign(node.node, sign)
         return inner if node.sign == sign else negate(inner)
-    return map_children(node, lambda child: _choose(child, sign))
+    return map_children(node, lambda child: _choose_sign(child, sign))

@@ -26,7 +26,7 @@ from fsdpo_data.answers.comparison.symbols import (
 from fsdpo_data.answers.lexicon.numbers import (
     MIN_DIGITS_OTHER,
     is_close_to_gold,
-    matches_shown_digits,
+    matches_written_digits,
     numbers_agree,
 )
 from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, substitute
@@ -122,7 +122,7 @@ def _compare_to_shown_digits(left: Node, right: Node, budget: Budget) -> bool:
     if exact_value is not None:
         return numbers_agree(decimal, Num(exact_value))
     value = _real_value(constant, budget)
-    return value is not None and matches_shown_digits(decimal, value, is_exact=False)
+    return value is not None and matches_written_digits(decimal, value, is_exact=False)
 
 
 def within_tolerance(gold: Num, answer: Node, relative_tolerance: Fraction, budget: Budget) -> bool:

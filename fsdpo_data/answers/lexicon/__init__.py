@@ -1,1 +1,1 @@
-"""What words mean in answers: numbers, units, phrases."""
+"""Vocabulary of answers: numbers, units, dates, function names."""

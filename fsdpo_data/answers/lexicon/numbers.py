@@ -1,7 +1,7 @@
-r"""Plain numbers: how they are written, and when a decimal stands for another value.
+r"""Plain numbers: their notation, and the decimals that count as another value.
 
-``read_number`` is the fast path in front of the parser: one regular expression decides whether a
-short text is a plain number (``1,000``, ``-3.50``, ``7/9``, ``\frac{3}{4}``, ``25\%``).
+``read_number`` is the fast path before the parser. One regular expression recognises a plain
+number: ``1,000``, ``-3.50``, ``7/9``, ``\frac{3}{4}`` or ``25\%``.
 """
 
 import re
@@ -13,19 +13,20 @@ from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
 MAX_DIGITS = 1_000  #: Numbers with more digits are compared as text only.
 
-#: Significant digits a decimal must show before it stands for a value it does not equal.
-MIN_DIGITS_RECURRING = 4  # 0.3333 for 1/3
-MIN_DIGITS_OTHER = 6  # 1.41421 for \sqrt 2
-#: Digits from which a difference in the last places is float noise: 14.999999999999998 is 15.
+# A decimal needs this many significant digits before it counts as a value that it rounds.
+MIN_DIGITS_RECURRING = 4  #: For a recurring decimal: 0.3333 for 1/3.
+MIN_DIGITS_OTHER = 6  #: For other values: 1.41421 for \sqrt 2.
+#: From this many digits on, a difference in the last digits is float noise: 14.999999999999998
+#: is 15.
 FLOAT_DIGITS = 15
-FLOAT_NOISE = Fraction(1, 10**15)
+FLOAT_NOISE = Fraction(1, 10**15)  #: The relative size of float noise.
 
 _PLAIN = compile_patterns(read_toml(__file__))["plain"]
 _SEPARATOR = re.compile(r"[,{}\\!]")
 
 
 def read_number(text: str) -> Num | Quantity | None:
-    """Read ``text`` if all of it is one plain number, sum of money or percentage."""
+    """Parse ``text`` if it is nothing but a plain number, a sum of money or a percentage."""
     if len(text) > MAX_DIGITS:
         return None
     text = text.strip()
@@ -34,7 +35,7 @@ def read_number(text: str) -> Num | Quantity | None:
     if text.endswith("."):
         text = text[:-1]
     match = _PLAIN.fullmatch(text)
-    number = _from_match(match) if match else None
+    number = _number_from_match(match) if match else None
     if match is None or number is None:
         return None
     if match["money"]:
@@ -42,26 +43,28 @@ def read_number(text: str) -> Num | Quantity | None:
     return Quantity(number, PERCENT) if match["percent"] else number
 
 
-def _from_match(match: re.Match[str]) -> Num | None:
-    negative = (match["sign"] == "-") != bool(match["sign2"])
-    top = match["top"] or match["num"] or match["num1"]
-    if top is not None:
-        bottom = int(match["bottom"] or match["den"] or match["den1"])
-        if bottom == 0:
+def _number_from_match(match: re.Match[str]) -> Num | None:
+    is_negative = (match["sign"] == "-") != bool(match["sign2"])
+    numerator = match["top"] or match["num"] or match["num1"]
+    if numerator is not None:
+        denominator = int(match["bottom"] or match["den"] or match["den1"])
+        if denominator == 0:
             return None
-        value = Fraction(int(top), bottom)
-        return Num(-value if negative else value)
-    whole, places = match["whole"] or "", match["places"] or ""
-    if not whole and not places:
+        value = Fraction(int(numerator), denominator)
+        return Num(-value if is_negative else value)
+    integer_part = match["integer_part"] or ""
+    decimals = match["decimals"] or ""
+    if not integer_part and not decimals:
         return None
-    digits, sign = _SEPARATOR.sub("", whole), "-" if negative else ""
-    if not places and match["power"] is None:
+    digits = _SEPARATOR.sub("", integer_part)
+    sign = "-" if is_negative else ""
+    if not decimals and match["power"] is None:
         return Num(Fraction(int(sign + digits)))
-    return make_decimal(digits, places, int(match["power"] or 0), sign)
+    return make_decimal(digits, decimals, int(match["power"] or 0), sign)
 
 
 def make_decimal(integer_part: str, decimals: str, power: int = 0, sign: str = "") -> Num | None:
-    """Return ``whole.places`` times ten to ``power``, or None if that is out of bounds."""
+    """Return ``integer_part.decimals`` times ten to ``power``, or None if it is too large."""
     if abs(power) > MAX_POWER_OF_TEN or len(integer_part) + len(decimals) > MAX_DIGITS:
         return None
     digits = integer_part + decimals
@@ -71,68 +74,72 @@ def make_decimal(integer_part: str, decimals: str, power: int = 0, sign: str = "
 
 
 def make_repeating_decimal(integer_part: str, decimals: str, cycle: str) -> Num:
-    """Return ``whole.places`` followed by ``cycle`` for ever."""
+    """Return ``integer_part.decimals`` followed by endless repetitions of ``cycle``."""
     scale = 10 ** len(decimals)
     head = Fraction(int((integer_part or "0") + decimals), scale)
     return Num(head + Fraction(int(cycle), scale * (10 ** len(cycle) - 1)))
 
 
 def numbers_agree(left: Num, right: Num) -> bool:
-    """Compare by value; a decimal may stand for another value to the precision it shows."""
+    """Whether two numbers have the same value, within the precision of a written decimal."""
     if left.value == right.value:
         return True
     if left.decimal_places is None and right.decimal_places is None:
         return False
     return any(
-        matches_shown_digits(shown, other.value, other.decimal_places is None)
-        for shown, other in ((left, right), (right, left))
+        matches_written_digits(decimal, other.value, is_exact=other.decimal_places is None)
+        for decimal, other in ((left, right), (right, left))
     )
 
 
-def matches_shown_digits(shown: Num, value: Fraction, is_exact: bool) -> bool:
-    """Whether a decimal is ``value`` rounded or cut to its digits.
+def matches_written_digits(decimal: Num, value: Fraction, *, is_exact: bool) -> bool:
+    """Whether a decimal is ``value``, rounded or truncated to the digits of the decimal.
 
-    ``exact`` says that the value is written exactly, not as another decimal.
+    ``is_exact`` states that ``value`` comes from an exact number, not from another decimal.
     """
-    if shown.decimal_places is None:
+    if decimal.decimal_places is None:
         return False
-    if shown.significant_digits >= FLOAT_DIGITS and abs(value) < FLOAT_NOISE.denominator:
-        return abs(shown.value - value) <= FLOAT_NOISE * abs(value)
-    needed = MIN_DIGITS_RECURRING if is_exact and _recurs(value) else MIN_DIGITS_OTHER
-    if value.denominator == 1 or shown.value.denominator == 1:
+    if decimal.significant_digits >= FLOAT_DIGITS and abs(value) < FLOAT_NOISE.denominator:
+        return abs(decimal.value - value) <= FLOAT_NOISE * abs(value)
+    min_digits = MIN_DIGITS_RECURRING if is_exact and _recurs(value) else MIN_DIGITS_OTHER
+    if value.denominator == 1 or decimal.value.denominator == 1:
         return False  # integers are exact, "145.0" too
-    may_cut = not is_exact or (shown.decimal_places >= MIN_DIGITS_RECURRING and _recurs(value))
-    return shown.significant_digits >= needed and is_rounded(shown, value, may_cut)
+    is_long = decimal.decimal_places >= MIN_DIGITS_RECURRING
+    may_truncate = not is_exact or (is_long and _recurs(value))
+    return decimal.significant_digits >= min_digits and is_rounded(
+        decimal, value, may_truncate=may_truncate
+    )
 
 
-def is_rounded(shown: Num, value: Fraction, may_cut: bool) -> bool:
-    """Whether ``shown`` is ``value`` rounded, or with ``may_cut`` cut, to its digits."""
-    beyond = abs(value) - abs(shown.value)
-    same_sign = (value < 0) == (shown.value < 0)
-    most = last_digit_size(shown) if may_cut else last_digit_size(shown) / 2
-    return same_sign and -last_digit_size(shown) / 2 <= beyond < most
+def is_rounded(decimal: Num, value: Fraction, *, may_truncate: bool) -> bool:
+    """Whether a decimal is ``value`` rounded (or truncated, with ``may_truncate``) to its digits."""
+    missing_part = abs(value) - abs(decimal.value)
+    has_same_sign = (value < 0) == (decimal.value < 0)
+    digit_size = last_digit_size(decimal)
+    upper_bound = digit_size if may_truncate else digit_size / 2
+    return has_same_sign and -digit_size / 2 <= missing_part < upper_bound
 
 
-def last_digit_size(shown: Num) -> Fraction:
-    """Return the size of one unit in the last place that a decimal shows."""
-    return Fraction(10) ** -(shown.decimal_places or 0)
+def last_digit_size(decimal: Num) -> Fraction:
+    """Return the value of one unit in the last digit of a decimal."""
+    return Fraction(10) ** -(decimal.decimal_places or 0)
 
 
 def _recurs(value: Fraction) -> bool:
-    """Whether the decimals of ``value`` never end."""
-    rest = value.denominator
-    if rest.bit_length() > 4 * MAX_DIGITS:
+    """Whether the decimal expansion of ``value`` never ends."""
+    remainder = value.denominator
+    if remainder.bit_length() > 4 * MAX_DIGITS:
         return True
     for prime in (2, 5):
-        while rest % prime == 0:
-            rest //= prime
-    return rest > 1
+        while remainder % prime == 0:
+            remainder //= prime
+    return remainder > 1
 
 
 def is_close_to_gold(number: Fraction, gold: Num, relative: Fraction) -> bool:
-    """The tolerant rule: ``number`` rounds to the gold at its digits, or is close relatively.
+    """Whether a number rounds to the gold, or is within a relative tolerance of it.
 
-    An exact gold shows all its digits.
+    This is the rule of graders with a tolerance. The first condition needs a decimal gold.
     """
     if gold.decimal_places is not None and abs(number - gold.value) <= last_digit_size(gold) / 2:
         return True

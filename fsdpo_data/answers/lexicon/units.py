@@ -1,4 +1,4 @@
-"""Units of measure: their names, kinds and sizes, and when two of them agree."""
+"""Units of measure: names, dimensions and sizes, and rules for comparing them."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -6,53 +6,65 @@ from fractions import Fraction
 from fsdpo_data.answers.tree import Unit
 from fsdpo_data.core.toml_tables import read_toml
 
-#: Sizes and names of units, what is derived of what, and words that exclude each other.
+#: Sizes and names of units, derived dimensions, and groups of opposite words.
 _TABLE = read_toml(__file__)
 
-#: One-letter units; read as units only where letters cannot be variables.
+#: One-letter units. They are units only if a letter cannot be a variable.
 LETTER_UNITS = frozenset("msghLlJNWVATKCM")
-#: Short names of units that are read in any case.
+#: Short names of units that match in upper and lower case.
 _ANY_CASE = frozenset(("lbs", "gal", "mph", "hrs", "min"))
 
 
-def _factor(size: str) -> Fraction:
-    top, _, bottom = size.partition("/")
-    return Fraction(top) / Fraction(bottom or 1)
+def _parse_size(size: str) -> Fraction:
+    """Parse a size such as ``1/1000`` or ``4046.86``."""
+    numerator, _, denominator = size.partition("/")
+    return Fraction(numerator) / Fraction(denominator or 1)
 
 
-def _build() -> dict[str, Unit]:
+def _build_units() -> dict[str, Unit]:
+    """Return the units of the table by name, with their regular plurals."""
     units: dict[str, Unit] = {}
     for dimension, sizes in _TABLE["units"].items():
         derived = _TABLE["derived"].get(dimension, {"of": {dimension: 1}, "size": "1"})
-        dims, scale = tuple(derived["of"].items()), _factor(derived["size"])
+        dims = tuple(derived["of"].items())
+        scale = _parse_size(derived["size"])
         for size, names in sizes.items():
-            for name in (each.replace("_", " ") for each in names.split()):
-                unit = Unit(name, dims, _factor(size) * scale)
-                units[name] = unit
-                if len(name) > 2 and not name.endswith("s"):
-                    units.setdefault(name + "s", unit)
+            for name in names.split():
+                _add_unit(units, Unit(name.replace("_", " "), dims, _parse_size(size) * scale))
     units["centuries"] = units["century"]
     return units
 
 
-UNITS = _build()
-PERCENT, DOLLAR, CENT, DEGREE = UNITS["%"], UNITS["$"], UNITS["cent"], UNITS["°"]
+def _add_unit(units: dict[str, Unit], unit: Unit) -> None:
+    """Add a unit under its name and, unless another unit has that name, its plural."""
+    name = unit.label
+    units[name] = unit
+    if len(name) > 2 and not name.endswith("s"):
+        units.setdefault(name + "s", unit)
+
+
+UNITS = _build_units()  #: Units by name.
+PERCENT = UNITS["%"]
+DOLLAR = UNITS["$"]
+CENT = UNITS["cent"]
+DEGREE = UNITS["°"]
+#: Units by sign, e.g. ``%``.
 UNIT_SIGNS = {sign: UNITS[name] for sign, name in _TABLE["signs"].items()}
-#: Units by the signs and commands that stand after a number.
+#: Units by the sign or LaTeX command after a number.
 UNIT_MARKS = UNIT_SIGNS | {sign: UNITS[name] for sign, name in _TABLE["marks"].items()}
-#: Currencies by the codes that stand before a number.
+#: Currencies by the code before a number.
 CURRENCIES = {code: UNITS[name] for code, name in _TABLE["currencies"].items()}
 
 
 def find_unit(word: str) -> Unit | None:
-    """Return the unit called ``word``; long names in any case, short ones as they are."""
+    """Return the unit with a name, or None; only long names match in upper and lower case."""
     lower = word.lower()
     unit = UNITS.get(word)
     return UNITS.get(lower) if unit is None and (len(word) > 3 or lower in _ANY_CASE) else unit
 
 
 def unit_power(unit: Unit, power: int) -> Unit:
-    """Return ``unit`` to ``power``."""
+    """Return a unit raised to a power."""
     dims = tuple((name, exponent * power) for name, exponent in unit.dims)
     return Unit(f"{unit.label}^{power}", dims, unit.factor**power)
 
@@ -67,34 +79,41 @@ def multiply_units(left: Unit, right: Unit) -> Unit:
 
 
 def counted_unit(words: str) -> Unit:
-    """Return the unit of counted things: it agrees with any other name of things."""
+    """Return the unit of counted things; it agrees with any other name of things."""
     return Unit(words, words=_unit_words(words))
 
 
-RANK_DIMS = (("place", 1),)  #: Dimension of places in an order: "6th", "sixth caller".
-RANK_WORDS = frozenset(
-    ("th", "place", "position", "rank", "spot")
-)  #: Places that are their number.
-PART_DIMS = (("part", 1),)  #: Dimension of parts of a whole: "5 thirds".
-#: Words that exclude each other.
+RANK_DIMS = (("place", 1),)  #: The dimension of ranks: "6th", "sixth caller".
+#: Names of ranks. A rank with such a name equals its number.
+RANK_WORDS = frozenset(("th", "place", "position", "rank", "spot"))
+PART_DIMS = (("part", 1),)  #: The dimension of fractions in words: "5 thirds".
+#: Groups of opposite words. Each maps a word to the number of its meaning in the group.
 _OPPOSITES = tuple(
-    {word: at for at, same in enumerate(group.split()) for word in same.split("=")}
+    {
+        word: meaning
+        for meaning, synonyms in enumerate(group.split())
+        for word in synonyms.split("=")
+    }
     for group in _TABLE["opposites"]
 )
 
 
 def are_opposites(left: Sequence[str], right: Sequence[str]) -> bool:
-    """Whether what was said with two numbers excludes each other: "5 miles north / south"."""
-    for group in _OPPOSITES if left and right else ():
-        said = [group[word] for word in left if word in group]
-        other = [group[word] for word in right if word in group]
-        if said and other and list(dict.fromkeys(said)) != list(dict.fromkeys(other)):
+    """Whether the words of two quantities are opposites: "5 miles north" and "5 miles south"."""
+    if not (left and right):
+        return False
+    for group in _OPPOSITES:
+        left_meanings = [group[word] for word in left if word in group]
+        right_meanings = [group[word] for word in right if word in group]
+        if not (left_meanings and right_meanings):
+            continue
+        if list(dict.fromkeys(left_meanings)) != list(dict.fromkeys(right_meanings)):
             return True
     return False
 
 
 def qualify_unit(unit: Unit, words: tuple[str, ...]) -> Unit:
-    """Return ``unit`` with what was said after it."""
+    """Return a unit together with the words after it, e.g. "north"."""
     return Unit(unit.label, unit.dims, unit.factor, _unit_words(" ".join(words))) if words else unit
 
 
@@ -102,30 +121,34 @@ def _unit_words(words: str) -> tuple[str, ...]:
     return tuple(words.lower().replace(" - ", "-").split())
 
 
-#: Dimensions that do not exclude each other: "square units" of a length in centimetres,
-#: degrees of an angle or of a temperature.
+#: Generic dimensions, and the dimensions that they include: "square units" of a length in
+#: centimetres, degrees of an angle or of a temperature.
 _GENERIC = {"unit": ("length",), "degree": ("celsius", "fahrenheit")}
-_MONEY_TOO = frozenset(("pound", "pounds"))  #: Names of a mass that are a currency as well.
+_MASS_OR_CURRENCY = frozenset(("pound", "pounds"))  #: Names of both a mass and a currency.
 
 
 def unit_ratio(left: Unit, right: Unit) -> Fraction | None:
-    """Return how many ``right`` one ``left`` is, or None if they differ in kind."""
+    """Return the size of ``left`` in units of ``right``, or None if they are not comparable."""
     if not left.dims and not right.dims:
         return Fraction(1)
     if (left.dims == PART_DIMS and not right.dims) or (right.dims == PART_DIMS and not left.dims):
         return Fraction(1) if left.label == right.label else None
     if left.dims == right.dims:
         return left.factor / right.factor
-    if _generic(left.dims, right.dims) or _generic(right.dims, left.dims):
+    if _includes(left.dims, right.dims) or _includes(right.dims, left.dims):
         return Fraction(1)
-    for money, other in ((left, right), (right, left)):
-        if money.dims == UNITS["£"].dims and other.label in _MONEY_TOO:
-            return money.factor if money is left else 1 / money.factor
+    pound = UNITS["£"].dims
+    if left.dims == pound and right.label in _MASS_OR_CURRENCY:
+        return left.factor
+    if right.dims == pound and left.label in _MASS_OR_CURRENCY:
+        return 1 / right.factor
     return None
 
 
-def _generic(broad: tuple[tuple[str, int], ...], narrow: tuple[tuple[str, int], ...]) -> bool:
+def _includes(broad: tuple[tuple[str, int], ...], narrow: tuple[tuple[str, int], ...]) -> bool:
+    """Whether a generic dimension includes another dimension, with the same power."""
     if len(broad) != 1 or len(narrow) != 1:
         return False
-    (name, power), (other, other_power) = broad[0], narrow[0]
-    return power == other_power and other in _GENERIC.get(name, ())
+    broad_name, broad_power = broad[0]
+    narrow_name, narrow_power = narrow[0]
+    return broad_power == narrow_power and narrow_name in _GENERIC.get(broad_name, ())

@@ -1,4 +1,4 @@
-"""The names that answers use: functions, constants, Greek letters, words that are no letters."""
+"""Names in answers: functions, constants, Greek letters, and words of the language."""
 
 from collections.abc import Iterable
 
@@ -8,39 +8,41 @@ from fsdpo_data.core.toml_tables import read_toml
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of ``text``."""
+    """Return the set of the words of a text."""
     return frozenset(text.split())
 
 
 def contains_any(text: str, words: Iterable[str]) -> bool:
-    """Whether a text holds one of some words, in any case, as a part of another word too."""
+    """Whether a text contains one of the words, in any case; parts of words count, too."""
     lower = text.lower()
     return any([word in lower for word in words])
 
 
 _TABLE = read_toml(__file__)
 TRIG_FUNCTIONS = word_set(_TABLE["trigonometric"])
-#: Functions by every name they go by.
+#: Function names by name and alias.
 FUNCTIONS: dict[str, str] = (
     {name: name for name in TRIG_FUNCTIONS | word_set(_TABLE["functions"])}
     | {prefix + name: "a" + name for name in TRIG_FUNCTIONS for prefix in ("arc", "a")}
     | {"ar" + name: "a" + name for name in TRIG_FUNCTIONS if name.endswith("h")}
-    | _TABLE["also"]
+    | _TABLE["aliases"]
 )
 CONSTANTS = {name: Const(constant) for name, constant in _TABLE["constants"].items()}
 GREEK_LETTERS = word_set(_TABLE["greek"])
-SYMBOLS = GREEK_LETTERS | word_set(_TABLE["symbols"])  #: Commands that stand for themselves.
+SYMBOLS = GREEK_LETTERS | word_set(_TABLE["symbols"])  #: LaTeX commands that are symbols.
 ACCENTS = word_set(_TABLE["accents"])
-FUNCTION_LETTERS = frozenset("fghFGH")  #: Letters that stand for functions when a bracket follows.
-KEYWORDS = word_set(_TABLE["keywords"])  #: Words that join or compare; never letters to multiply.
-NON_NOUNS = word_set(_TABLE["no_nouns"])  #: Words that are never the name of what was counted.
-SUBSCRIPT_WORDS = word_set(_TABLE["subscripts"])  #: Words that are one subscript.
+FUNCTION_LETTERS = frozenset("fghFGH")  #: Letters that name functions if a bracket follows.
+KEYWORDS = word_set(
+    _TABLE["keywords"]
+)  #: Words that join or compare. They are never products of letters.
+NON_NOUNS = word_set(_TABLE["non_nouns"])  #: Words that never name counted things.
+SUBSCRIPT_WORDS = word_set(_TABLE["subscripts"])  #: Words that form one subscript.
 ORDINAL_MARKS = word_set("st nd rd th")
 PART_WORDS = word_set("half third quarter fourth fifth sixth eighth tenth")
-#: Words before the letters that name a figure.
+#: Words before the letters of a figure: "triangle ABC".
 FIGURE_WORDS = word_set("segment line point angle triangle ray")
 _SHORT_WORDS = word_set("yes no odd all not the are sq cu")
-#: Short words that name what was counted when they follow a number.
+#: Short words that name counted things after a number.
 SHORT_NOUNS = _SHORT_WORDS | word_set(_TABLE["nouns"])
 
 
@@ -57,7 +59,7 @@ def is_known_name(word: str) -> bool:
 
 
 def is_language_word(word: str) -> bool:
-    """Whether ``word`` is a word of a language, not letters to multiply."""
+    """Whether ``word`` is a word of a language, not a product of letters."""
     lower = word.lower()
     if lower in SMALL_NUMBERS or lower in SCALES or lower in GREEK_LETTERS:
         return False

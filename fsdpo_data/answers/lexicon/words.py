@@ -1,8 +1,9 @@
-"""Number words: cardinals, ordinals, fractions, scales; and clock times and dates."""
+"""Number words (cardinals, ordinals, fractions, scales), clock times and dates."""
 
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from fsdpo_data.answers.tree import DateOrTime
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
@@ -17,15 +18,23 @@ ORDINALS = (
     | {word[:-1] + "ieth": value for word, value in _TENS.items()}
     | {"hundredth": 100, "thousandth": 1000}
 )
-#: Denominators in words, singular.
+#: Denominators by their names in the singular.
 DENOMINATORS = {word: value for word, value in ORDINALS.items() if value > 2} | {
     "half": 2, "halve": 2, "quarter": 4,
 }  # fmt: skip
 _ARTICLES = ("a", "an")
 
 
+class NumberWords(NamedTuple):
+    """A number in words at the start of a text."""
+
+    value: Fraction  #: The value.
+    word_count: int  #: The number of its words.
+    is_ordinal: bool  #: Whether the number is an ordinal, e.g. "third".
+
+
 def is_number_word(word: str) -> bool:
-    """Whether a number in words may begin with ``word``."""
+    """Whether ``word`` may begin a number in words."""
     word = word.lower()
     return (
         word in SMALL_NUMBERS
@@ -34,73 +43,76 @@ def is_number_word(word: str) -> bool:
     )
 
 
-def read_number_words(words: Sequence[str]) -> tuple[Fraction, int, bool] | None:
-    """Read the longest number in words that ``words`` begin with.
-
-    Returns:
-        The value, how many words it took, and whether it is an ordinal; None if there is none.
-    """
-    value, used = _cardinal(words)
-    if not used:
-        return _without_cardinal(words)
-    rest = words[used:]
-    if (
-        rest
-        and (part := find_denominator(rest[0])) is not None
-        and (value != 1 or rest[0] != "second")
-    ):
-        return Fraction(value, part), used + 1, False
-    if len(rest) >= 2 and rest[0] == "and":
-        fraction, taken = _fraction(rest[1:])
-        if taken:
-            return value + fraction, used + 1 + taken, False
-    if rest and rest[0] in ORDINALS and value and value % 10 == 0:
-        return Fraction(value + ORDINALS[rest[0]]), used + 1, True
-    return Fraction(value), used, False
+def read_number_words(words: Sequence[str]) -> NumberWords | None:
+    """Read the longest number at the start of ``words``, or return None."""
+    value, word_count = _read_cardinal(words)
+    if not word_count:
+        return _read_without_cardinal(words)
+    next_words = words[word_count:]
+    if not next_words:
+        return NumberWords(Fraction(value), word_count, is_ordinal=False)
+    denominator = find_denominator(next_words[0])
+    if denominator is not None and (value != 1 or next_words[0] != "second"):
+        return NumberWords(Fraction(value, denominator), word_count + 1, is_ordinal=False)
+    if len(next_words) >= 2 and next_words[0] == "and":
+        fraction, fraction_words = _read_fraction(next_words[1:])
+        if fraction_words:
+            total_words = word_count + 1 + fraction_words
+            return NumberWords(value + fraction, total_words, is_ordinal=False)
+    if next_words[0] in ORDINALS and value and value % 10 == 0:
+        ordinal = Fraction(value + ORDINALS[next_words[0]])
+        return NumberWords(ordinal, word_count + 1, is_ordinal=True)
+    return NumberWords(Fraction(value), word_count, is_ordinal=False)
 
 
-def _without_cardinal(words: Sequence[str]) -> tuple[Fraction, int, bool] | None:
-    fraction, used = _fraction(words)
-    if used:
-        return fraction, used, False
+def _read_without_cardinal(words: Sequence[str]) -> NumberWords | None:
+    """Read a fraction, a scale ("a hundred", "million") or an ordinal, or return None."""
+    fraction, word_count = _read_fraction(words)
+    if word_count:
+        return NumberWords(fraction, word_count, is_ordinal=False)
     if words and words[0] in _ARTICLES and len(words) > 1 and words[1] in SCALES:
-        value, used = _cardinal(("one", *words[1:]))
-        return Fraction(value), used, False
+        value, word_count = _read_cardinal(("one", *words[1:]))
+        return NumberWords(Fraction(value), word_count, is_ordinal=False)
     if words and words[0] in SCALES and not words[0].endswith("s"):
-        value, used = _cardinal(("one", *words))
-        return Fraction(value), used - 1, False
+        value, word_count = _read_cardinal(("one", *words))
+        return NumberWords(Fraction(value), word_count - 1, is_ordinal=False)
     if words and words[0] in ORDINALS:
-        return Fraction(ORDINALS[words[0]]), 1, True
+        return NumberWords(Fraction(ORDINALS[words[0]]), 1, is_ordinal=True)
     return None
 
 
-def _fraction(words: Sequence[str]) -> tuple[Fraction, int]:
-    """Read ``a half``, ``half``, ``two thirds``; (0, 0) if there is none."""
+def _read_fraction(words: Sequence[str]) -> tuple[Fraction, int]:
+    """Read ``a half``, ``half`` or ``two thirds``; return the value and the number of words.
+
+    Both are 0 if the words do not begin with a fraction.
+    """
     if not words:
         return Fraction(0), 0
     if words[0] in ("half", "quarter"):
         return Fraction(1, DENOMINATORS[words[0]]), 1
-    if len(words) > 1 and (part := find_denominator(words[1])) is not None:
+    if len(words) > 1 and (denominator := find_denominator(words[1])) is not None:
         if words[0] in _ARTICLES or words[0] == "one":
-            return Fraction(1, part), 2
+            return Fraction(1, denominator), 2
         if words[0] in SMALL_NUMBERS:
-            return Fraction(SMALL_NUMBERS[words[0]], part), 2
+            return Fraction(SMALL_NUMBERS[words[0]], denominator), 2
     return Fraction(0), 0
 
 
 def find_denominator(word: str) -> int | None:
-    """Return the denominator that ``word`` names: 3 for "thirds"."""
+    """Return the denominator with a name, 3 for "thirds", or None."""
     return DENOMINATORS.get(word) or (DENOMINATORS.get(word[:-1]) if word.endswith("s") else None)
 
 
-def _cardinal(words: Sequence[str]) -> tuple[int, int]:
-    """Read ``two hundred and five``; returns (value, words used)."""
-    total, group, used = 0, 0, 0
+def _read_cardinal(words: Sequence[str]) -> tuple[int, int]:
+    """Read ``two hundred and five``; return the value and the number of words."""
+    total = 0  # finished groups: thousands, millions
+    group = 0  # the current group
+    used = 0
     last: int | None = None
     for index, word in enumerate(words):
         size = SMALL_NUMBERS.get(word, -1)
-        after_tens = last is not None and 20 <= last < 100 and 0 < size < 10
-        if size >= 0 and (last is None or last >= 100 or after_tens):
+        follows_tens = last is not None and 20 <= last < 100 and 0 < size < 10
+        if size >= 0 and (last is None or last >= 100 or follows_tens):
             last = size
             group += last
         elif word in SCALES and last is not None:
@@ -108,7 +120,8 @@ def _cardinal(words: Sequence[str]) -> tuple[int, int]:
             if last in (12, 100):
                 group *= last
             else:
-                total, group = total + group * last, 0
+                total += group * last
+                group = 0
         elif word == "and" and last is not None and last >= 100 and index == used:
             continue
         else:
@@ -122,52 +135,67 @@ _MONTHS = {
 }
 _MONTH = "|".join(_MONTHS)
 _DATE = re.compile(_PATTERNS["date"].pattern.replace("MONTH", _MONTH))
-#: Of these, a text that is a moment holds one.
-DATE_OR_TIME_MARKERS = frozenset(_TABLE["of_moments"])
+#: Every date or time contains one of these strings.
+DATE_OR_TIME_MARKERS = frozenset(_TABLE["date_or_time_markers"])
+
+
+#: "at" or "on" at either end of the text around a date.
+_CONNECTING_WORD = re.compile(r"^[\s,]*(?:at|on)?\s+|[\s,]+(?:at|on)?\s*$|^\s*(?:at|on)\s+")
 
 
 def read_date_or_time(text: str) -> DateOrTime | None:
-    """Read a clock time that cannot be anything else, a date, or both."""
+    """Parse an unambiguous clock time, a date, or both; None for any other text."""
     text = text.strip().rstrip(".")
     if not 3 <= len(text) <= 60:
         return None
     date = _DATE.search(text)
-    rest = text if date is None else (text[: date.start()] + " " + text[date.end() :])
-    rest = re.sub(r"^[\s,]*(?:at|on)?\s+|[\s,]+(?:at|on)?\s*$|^\s*(?:at|on)\s+", "", rest).strip()
+    time_text = text if date is None else (text[: date.start()] + " " + text[date.end() :])
+    time_text = _CONNECTING_WORD.sub("", time_text).strip()
     if date is not None:
-        rest = _PATTERNS["weekday"].sub("", rest + " ").strip()
-    for words, half in _TABLE["halves"].items():
-        rest = re.sub(words, half, rest)
-    time = _PATTERNS["time"].fullmatch(rest) if rest else None
-    if time is None and (rest or date is None):
+        time_text = _PATTERNS["weekday"].sub("", time_text + " ").strip()
+    for words, half_of_day in _TABLE["halves"].items():
+        time_text = re.sub(words, half_of_day, time_text)
+    time = _PATTERNS["time"].fullmatch(time_text) if time_text else None
+    if time is None and (time_text or date is None):
         return None
-    return _moment(time, date)
+    return _make_date_or_time(time, date)
 
 
 def find_dates(text: str) -> list[DateOrTime]:
-    """Return all dates that ``text`` names."""
-    found = (_moment(None, match) for match in _DATE.finditer(text[-1_000:]))
-    return [moment for moment in found if moment is not None]
+    """Return all dates in the last 1,000 characters of a text."""
+    dates = (_make_date_or_time(None, match) for match in _DATE.finditer(text[-1_000:]))
+    return [date for date in dates if date is not None]
 
 
-def _moment(time: re.Match[str] | None, date: re.Match[str] | None) -> DateOrTime | None:
+def _make_date_or_time(time: re.Match[str] | None, date: re.Match[str] | None) -> DateOrTime | None:
+    """Return the date and time of two matches, or None if the time does not exist."""
     day = month = year = None
     if date is not None:
         day = int(date["day"] or date["day2"])
         month = _MONTHS[(date["month"] or date["month2"]).lower()]
-        stated = date["year"] or date["year2"]
-        year = int(stated) if stated else None
+        year_text = date["year"] or date["year2"]
+        year = int(year_text) if year_text else None
     if time is None:
-        return DateOrTime(None, "", day, month, year)
+        return DateOrTime(day=day, month=month, year=year)
     if time["name"]:
-        noon = time["name"].lower() != "midnight"
-        return DateOrTime(12 * 3600 if noon else 0, "24h", day, month, year)
+        is_noon = time["name"].lower() != "midnight"
+        seconds = 12 * 3600 if is_noon else 0
+        return DateOrTime(seconds=seconds, half_of_day="24h", day=day, month=month, year=year)
     hour = int(time["h"] or time["h2"] or time["h3"])
-    minute, second = int(time["m"] or time["m2"] or 0), int(time["s"] or time["s2"] or 0)
-    half = (time["half"] or time["half3"] or "").lower()
-    if hour > 24 or (half and hour > 12):
+    minute = int(time["m"] or time["m2"] or 0)
+    second = int(time["s"] or time["s2"] or 0)
+    letter = (time["half"] or time["half3"] or "").lower()
+    if hour > 24 or (letter and hour > 12):
         return None
-    if half:
-        hour = hour % 12 + (12 if half == "p" else 0)
-    stated_half = f"{half}m" if half else "24h" if hour > 12 or hour == 0 else ""
-    return DateOrTime(hour * 3600 + minute * 60 + second, stated_half, day, month, year)
+    if letter:
+        hour = hour % 12 + (12 if letter == "p" else 0)
+        half_of_day = f"{letter}m"
+    else:
+        half_of_day = "24h" if hour > 12 or hour == 0 else ""
+    return DateOrTime(
+        seconds=hour * 3600 + minute * 60 + second,
+        half_of_day=half_of_day,
+        day=day,
+        month=month,
+        year=year,
+    )

@@ -112,7 +112,7 @@ def test_one_large_shard_is_graded_by_all_workers(
 
     class Watched(GraderPool):
         def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
-            used.append(self._count)
+            used.append(self._n_workers)
             return super().grade(items)
 
     small_build(tmp_path / "one", problem_set(7))
