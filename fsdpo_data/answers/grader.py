@@ -76,7 +76,8 @@ def grade_response(
         return Verdict("gold_unparsed", None, "empty-gold")
     extracted = extract_answer(response)
     if "<" in response and "<think>" in response and "</think>" not in response:
-        # Unclosed thinking means truncation, whatever the sampler reports, unless it ends on a box.
+        # Unclosed thinking that does not end on a box is truncated, even if the sampler reports
+        # another finish reason.
         ends_on_box = extracted.rule == "boxed" and response.rstrip(" $.\n]*)")[-1:] == "}"
         is_truncated = is_truncated or not ends_on_box
         extracted = extracted._replace(rule="none") if is_truncated else extracted
@@ -90,18 +91,9 @@ def grade_response(
         verdict = compare_answers(gold, number, tolerance)
     if verdict.status == "incorrect":
         verdict = _compare_alternatives(gold, extracted, response, tolerance, verdict=verdict)
-    if (
-        verdict.status == "incorrect"
-        and extracted.sentence
-        and _states_gold(gold, extracted.sentence)
-    ):
-        return Verdict(
-            status="correct",
-            answer=extracted.answer,
-            rule=f"{extracted.rule}/sentence",
-            gold_form=verdict.gold_form,
-            answer_form=extracted.sentence,
-        )
+    sentence = extracted.sentence
+    if verdict.status == "incorrect" and sentence and _states_gold(gold, sentence):
+        verdict = verdict._replace(status="correct", rule="sentence", answer_form=sentence)
     return Verdict(
         status=verdict.status,
         answer=extracted.answer,

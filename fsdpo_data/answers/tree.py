@@ -79,7 +79,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PlusMinus:
-    r"""An expression with ``\pm`` or ``\mp``, which stands for two values."""
+    r"""An expression with ``\pm`` or ``\mp``, which has two values."""
 
     sign: int  #: +1 for ``\pm``, -1 for ``\mp``.
     node: Node  #: The expression after the sign.
@@ -184,10 +184,9 @@ class Piecewise:
 class DateOrTime:
     """A clock time, a date, or both. Fields that the text does not state are None."""
 
-    seconds: int | None = None  #: Since midnight; since midnight or noon if ``half`` is unknown.
-    half_of_day: str = (
-        ""  #: ``am`` or ``pm``, ``24h`` where the hour shows it, or "" if not stated.
-    )
+    #: Seconds since midnight; since midnight or noon if ``half_of_day`` is unknown.
+    seconds: int | None = None
+    half_of_day: str = ""  #: ``am``, ``pm``, ``24h`` if the hour implies it, or "" if unknown.
     day: int | None = None  #: The day of the month.
     month: int | None = None  #: The month from 1 to 12.
     year: int | None = None  #: The year.

@@ -20,13 +20,12 @@ from fsdpo_data.answers.extraction.multi_part import closing_list
 from fsdpo_data.answers.extraction.phrases import load_phrases
 from fsdpo_data.answers.extraction.unmarked import (
     CONFIRMATION,
-    CONJUNCTION,
-    JOINING_TEXT,
     concluding_clause,
     extract_unmarked,
     last_sentence,
     statement_value,
 )
+from fsdpo_data.answers.extraction.values import CONJUNCTION, JOINING_TEXT
 
 _PATTERNS = load_phrases("extract")
 _NEXT_PROBLEM = _PATTERNS["next_problem"]
