@@ -26,7 +26,7 @@ from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import first_wrong_step, write_solution
-from fsdpo_data.problems.embedded.story import WORLD_VERSION
+from fsdpo_data.problems.embedded.story import EMBEDDED_VERSION
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.train import train_sft
 
@@ -91,7 +91,7 @@ def _write_demonstrations(work: Path, seed: int) -> None:
     """Write the prompt/completion rows of every stage, each row for another problem."""
     n_problems = sum(stage["rows"] for stage in STAGES)
     problems = iter(make_problems("train", n_problems, seed))
-    rng = random.Random(f"{WORLD_VERSION}/demonstrations/{seed}")
+    rng = random.Random(f"{EMBEDDED_VERSION}/demonstrations/{seed}")
     for stage in STAGES:
         with _demonstrations_file(work, stage).open("w") as file:
             for problem in islice(problems, stage["rows"]):
@@ -205,7 +205,7 @@ def _measure_temperature(
 def _render_card(seed: int, minutes: float, measurements: list[dict[str, float]]) -> str:
     return render(
         Path(__file__).with_suffix(".md"),
-        world=WORLD_VERSION,
+        world=EMBEDDED_VERSION,
         prompt=PROMPT.encode("unicode_escape").decode(),
         eos=EOS,
         measurements=measurements,

@@ -51,7 +51,7 @@ def main(
     source = load_problems(["embedded"], limit=problems)
     spec = BuildSpec(
         model=model.ref,
-        sources=tuple(source.refs),
+        sources=tuple(source.source_refs),
         template=model.template,
         sampling=SamplingSpec(n=samples, max_tokens=256),
         engine={"name": "vllm", "dtype": "auto"},

@@ -128,7 +128,7 @@ def solutions(problems: int, samples: int) -> list[ScorerInput]:
 def make_ways(folder: Path) -> dict[str, Callable[[Sequence[ScorerInput]], Rewards]]:
     ours, apart = (load_scorer(str(folder), ALONE) for _ in range(2))
     assert isinstance(apart, PrmScorer)
-    apart._share = False
+    apart._can_share_prompts = False
     step_wise = partial(step_by_step, apart)
     return {"scorer": ours.score, "no sharing": apart.score, "step by step": step_wise}
 
@@ -136,7 +136,7 @@ def make_ways(folder: Path) -> dict[str, Callable[[Sequence[ScorerInput]], Rewar
 def step_by_step(scorer: PrmScorer, items: Sequence[ScorerInput]) -> Rewards:
     def reward(item: ScorerInput, count: int) -> float:
         beginning = scorer._encode(replace(item, steps=item.steps[:count]))
-        return scorer._link(scorer._logits([beginning]))[0, -1].item()
+        return scorer._activate(scorer._compute_logits([beginning]))[0, -1].item()
 
     return [[reward(item, n + 1) for n in range(len(item.steps))] for item in items]
 

@@ -30,10 +30,10 @@ DATASETS = TomlTable(__file__, lambda _name, **told: HubDataset(**told))  #: By 
 class HubSource:
     """A dataset as the user asked for it."""
 
-    short: str  #: Its short name; empty if it was asked for by repository.
+    short_name: str  #: Its short name; empty if it was asked for by repository.
     repo: HubRepo  #: Repository and revision.
     configs: Sequence[str | None]  #: Configs to read; (None,) for the default one.
-    expected_format: HubDataset  #: What to hold it against.
+    expected: HubDataset  #: What to hold it against.
 
     @classmethod
     def parse(cls, text: str, datasets: Mapping[str, HubDataset]) -> Self | None:
@@ -57,7 +57,7 @@ class HubSource:
     @property
     def name(self) -> str:
         """Return the repository, with the config where the default was not asked for."""
-        whole = self.configs in ([None], self.expected_format.configs)
+        whole = self.configs in ([None], self.expected.configs)
         return self.repo.name if whole else f"{self.repo.name}:{self.configs[0]}"
 
     def check(self, split: str, commit: str, rows: int, digest: str) -> list[str]:
@@ -67,14 +67,14 @@ class HubSource:
             InputError: if there are more or fewer rows than there should be.
         """
         where = f"{self.repo.name} at {commit[:12]}, split {split}"
-        expected = self.expected_format.rows.get(split, rows)
+        expected = self.expected.rows.get(split, rows)
         if rows != expected:
             raise InputError(
                 f"{where}: {rows} rows, expected {expected}. It is not the dataset that the name "
-                f"{self.short} stands for: choose another revision with {self.short}@<commit>, or "
+                f"{self.short_name} stands for: choose another revision with {self.short_name}@<commit>, or "
                 f"read it as it is under its full name, {self.repo.name}."
             )
-        known = self.expected_format.digests.get(split, digest)
+        known = self.expected.digests.get(split, digest)
         if digest != known:
             return [
                 f"{where}: the problems are not those of the original files (digest {digest}, "

@@ -18,7 +18,7 @@ from fsdpo_data.core.row_files import (
 )
 from fsdpo_data.hub.client import is_path
 from fsdpo_data.problems.embedded.generator import make_problems
-from fsdpo_data.problems.embedded.story import WORLD_VERSION
+from fsdpo_data.problems.embedded.story import EMBEDDED_VERSION
 from fsdpo_data.problems.hub_datasets import DATASETS, HubDataset, HubSource, load_hub
 from fsdpo_data.problems.row_formats import (
     PROBLEM_FORMATS,
@@ -48,7 +48,7 @@ class ProblemSet:
     """Problems ready to be sampled, with an account of every row that is not among them."""
 
     problems: list[Problem] = field(default_factory=list)  #: In the sources' order; no id twice.
-    refs: list[SourceRef] = field(default_factory=list)  #: One per source, to find it again.
+    source_refs: list[SourceRef] = field(default_factory=list)  #: One per source, to find it again.
     quarantined: list[QuarantinedRow] = field(default_factory=list)  #: The rows set aside.
     warnings: list[str] = field(default_factory=list)  #: What a reader of the results should know.
 
@@ -104,7 +104,7 @@ class _ProblemLoader:
         hub = HubSource.parse(name, self.datasets)
         if name == "embedded":
             self._add_embedded()
-        elif hub is not None and (hub.short or not _is_path(name)):
+        elif hub is not None and (hub.short_name or not _is_path(name)):
             self._add_hub(hub)
         elif _is_path(name):
             self._add_files(name)
@@ -119,14 +119,14 @@ class _ProblemLoader:
         made = make_problems(self.split, self.limit or EMBEDDED_COUNT, self.seed)
         for row, problem in enumerate(made, start=1):
             self._keep(problem, "embedded", SourceRow(row, problem.to_row()), problem.id)
-        self.found.refs.append(SourceRef("embedded", str(WORLD_VERSION), self.split))
+        self.found.source_refs.append(SourceRef("embedded", str(EMBEDDED_VERSION), self.split))
 
     def _add_files(self, name: str) -> None:
         files = data_files(name, self.split)
         self._parse(name, self._read(files))
         # Folders are this machine's business; the revision says which file it was.
         named = Path(name).resolve().name
-        self.found.refs.append(SourceRef(named, files_revision(files), self.split))
+        self.found.source_refs.append(SourceRef(named, files_revision(files), self.split))
 
     def _read(self, files: Sequence[Path]) -> Iterator[SourceRows]:
         root = _common_folder(files)
@@ -143,10 +143,10 @@ class _ProblemLoader:
     def _add_hub(self, source: HubSource) -> None:
         commit, configs = load_hub(source, self.split)
         parts = [(label, source.repo.name, records) for label, records in configs]
-        ids = self._parse(source.name, parts, source.expected_format.one_per_question)
+        ids = self._parse(source.name, parts, source.expected.one_per_question)
         rows = sum(len(records) for _, records in configs)
         self.found.warnings += source.check(self.split, commit, rows, problems_digest(ids))
-        self.found.refs.append(SourceRef(source.name, commit, self.split))
+        self.found.source_refs.append(SourceRef(source.name, commit, self.split))
 
     def _parse(
         self, name: str, parts: Iterable[SourceRows], one_per_question: bool = False
@@ -189,10 +189,10 @@ class _ProblemLoader:
             self.found.problems.append(problem)
 
 
-def quarantine_row(where: str, record: SourceRow, reason: str) -> QuarantinedRow:
+def quarantine_row(source: str, record: SourceRow, reason: str) -> QuarantinedRow:
     """Describe a row that is set aside."""
     return QuarantinedRow(
-        where, record.row_number, reason, record.text.encode(errors="replace").decode()
+        source, record.row_number, reason, record.text.encode(errors="replace").decode()
     )
 
 

@@ -27,13 +27,13 @@ _BASE = 0x9E3779B97F4A7C15
 class LocatedQuestion:
     """A question and its gold answer, and where they stand."""
 
-    where: str  #: The file or dataset.
+    source: str  #: The file or dataset.
     row: int  #: Its row there, from 1.
     question: str  #: The question.
     answer: str  #: The gold; empty if the source has none.
 
 
-def overlaps(
+def find_overlapping_pairs(
     training: Sequence[LocatedQuestion],
     benchmarks: Sequence[LocatedQuestion],
     *,

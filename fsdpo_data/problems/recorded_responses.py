@@ -11,7 +11,7 @@ from typing import Any
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, FinishReason
 from fsdpo_data.core.toml_tables import TomlTable
-from fsdpo_data.problems.row_formats import UnusableRowError, after_hashes, answer_text, boxed_gold
+from fsdpo_data.problems.row_formats import UnusableRowError, parse_gsm8k_gold, gold_text, parse_boxed_gold
 
 Fields = Mapping[str, Any]
 
@@ -60,19 +60,19 @@ class ResponseFormat:
     not_text: str = ""  #: Why a response may be no text.
     repeats: Sequence[str] = ()  #: What names a document that has several rows, all the same.
 
-    def fits(self, fields: Fields) -> bool:
+    def matches(self, fields: Fields) -> bool:
         """Whether a row has all that the form needs."""
         told = all(any(name in fields for name in each.split("|")) for each in self.needs)
         return told and (not self.by_model or any(self._columns(fields)))
 
-    def key(self, fields: Fields) -> str:
+    def document_key(self, fields: Fields) -> str:
         """Name the document of a row: a number alone is of several where files are joined."""
         if not self.repeats or self.repeats[0] not in fields:
             return ""
         told = json.dumps([fields.get(name) for name in self.repeats], sort_keys=True, default=str)
         return hashlib.sha256(told.encode()).hexdigest()
 
-    def read(self, record: SourceRow) -> list[RecordedResponse]:
+    def read_responses(self, record: SourceRow) -> list[RecordedResponse]:
         """Return the responses of a row.
 
         Raises:
@@ -168,12 +168,12 @@ _REASONING = ("message.reasoning_content", "message.reasoning", "reasoning")
 
 
 def _of_solution(value: Any) -> str:
-    return boxed_gold(value) if "\\boxed" in value else after_hashes(value)
+    return parse_boxed_gold(value) if "\\boxed" in value else parse_gsm8k_gold(value)
 
 
 _GOLDS: Mapping[str, Callable[[Any], Any]] = {
     "": lambda value: value,
-    "text": lambda value: answer_text(value) if value != "" else "",  # which is never counted
+    "text": lambda value: gold_text(value) if value != "" else "",  # which is never counted
     # A solution may say "at Job A: …" before the "A: 8400" it ends on.
     "last line": lambda value: str(value).rpartition("\nA:")[2].strip(),
     "solution": _of_solution,
@@ -215,15 +215,15 @@ def _each(value: Any, count: int) -> list[Any]:
 RESPONSE_FORMATS = TomlTable(__file__, lambda _, **told: ResponseFormat(**told))
 
 
-def find_format(fields: Fields, golds: bool = False) -> ResponseFormat | None:
+def find_response_format(fields: Fields, requires_gold: bool = False) -> ResponseFormat | None:
     """Return the form of a row, one with ``golds`` if so asked; None if it is of none."""
-    known = (form for form in RESPONSE_FORMATS.values() if form.gold or not golds)
-    return next((form for form in known if form.fits(fields)), None)
+    known = (form for form in RESPONSE_FORMATS.values() if form.gold or not requires_gold)
+    return next((form for form in known if form.matches(fields)), None)
 
 
-def unknown_format_message(fields: Fields, golds: bool = False) -> str:
+def unknown_format_message(fields: Fields, requires_gold: bool = False) -> str:
     """Say what fields a row has of which :func:`find_format` knows no form, and what it knows."""
-    known = (form for form in RESPONSE_FORMATS.values() if form.gold or not golds)
+    known = (form for form in RESPONSE_FORMATS.values() if form.gold or not requires_gold)
     needs = "; ".join(f"{form.publisher} ({', '.join(form.needs)})" for form in known)
     return f"fields {', '.join(sorted(map(str, fields)))}. Expected one of: {needs}"
 

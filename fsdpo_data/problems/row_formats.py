@@ -47,7 +47,7 @@ class ProblemFormat:
         return text
 
 
-def answer_text(value: Any) -> str:
+def gold_text(value: Any) -> str:
     """Write a gold answer as text: ``145.0`` is ``145``, a list of one is its element.
 
     Raises:
@@ -70,17 +70,17 @@ def answer_text(value: Any) -> str:
 def _after_hashes(value: Any) -> str:
     if _HASHES not in str(value):
         raise UnusableRowError(f"the answer has no {_HASHES} before its gold")
-    return after_hashes(value)
+    return parse_gsm8k_gold(value)
 
 
-def after_hashes(value: Any) -> str:
+def parse_gsm8k_gold(value: Any) -> str:
     """Take GSM8K's gold: what follows the last ``####``, or all of it where there is none."""
     if isinstance(value, str):
         value = value.rpartition(_HASHES)[2].strip()
-    return answer_text(value)
+    return gold_text(value)
 
 
-def boxed_gold(value: Any) -> str:
+def parse_boxed_gold(value: Any) -> str:
     """Take the gold out of a solution: its last box; UnusableRowError if that is none, or empty."""
     gold = last_box_content(str(value))
     if gold is None:
@@ -93,18 +93,18 @@ def boxed_gold(value: Any) -> str:
 _GSM8K = ProblemFormat(
     ("question",), "answer", _after_hashes, "question + answer ending in '#### gold'"
 )
-_QUESTION = ProblemFormat(("question",), "answer", answer_text, "question + answer")
+_QUESTION = ProblemFormat(("question",), "answer", gold_text, "question + answer")
 
 #: Tried in this order; the first that fits the row's fields reads it.
 PROBLEM_FORMATS = (
     # ASDiv: the question alone would lack its facts.
-    ProblemFormat(("body", "question"), "answer", answer_text, "body + question + answer"),
-    ProblemFormat(("problem",), "answer", answer_text, "problem + answer"),
-    ProblemFormat(("problem",), "solution", boxed_gold, "problem + solution with a \\boxed answer"),
+    ProblemFormat(("body", "question"), "answer", gold_text, "body + question + answer"),
+    ProblemFormat(("problem",), "answer", gold_text, "problem + answer"),
+    ProblemFormat(("problem",), "solution", parse_boxed_gold, "problem + solution with a \\boxed answer"),
     _QUESTION,
-    ProblemFormat(("prompt",), "answer", answer_text, "prompt + answer"),
-    ProblemFormat(("instruction",), "answer", answer_text, "instruction + answer"),
-    ProblemFormat(("input",), "target", answer_text, "input + target"),
+    ProblemFormat(("prompt",), "answer", gold_text, "prompt + answer"),
+    ProblemFormat(("instruction",), "answer", gold_text, "instruction + answer"),
+    ProblemFormat(("input",), "target", gold_text, "input + target"),
 )
 _OWN = {"problem_id", "source", "split", "question", "answer", "metadata"}
 
@@ -135,7 +135,7 @@ def read_problem(record: SourceRow, source: str, split: str, *, gsm8k: bool) -> 
     if form is _QUESTION and gsm8k:
         form = _GSM8K
     question, answer = form.question_text(fields), form.parse_gold(fields[form.answer])
-    return check_encodable(Problem(question, answer, source, split, _metadata(fields, form)))
+    return require_encodable(Problem(question, answer, source, split, _metadata(fields, form)))
 
 
 def _own_problem(fields: Mapping[str, Any]) -> Problem:
@@ -144,9 +144,9 @@ def _own_problem(fields: Mapping[str, Any]) -> Problem:
         metadata = json.loads(fields["metadata"] or "{}")
     except (TypeError, ValueError):
         raise UnusableRowError("metadata is not JSON") from None
-    question, answer = _QUESTION.question_text(fields), answer_text(fields["answer"])
+    question, answer = _QUESTION.question_text(fields), gold_text(fields["answer"])
     source, split = str(fields["source"]), str(fields["split"])
-    return check_encodable(Problem(question, answer, source, split, metadata))
+    return require_encodable(Problem(question, answer, source, split, metadata))
 
 
 def _metadata(fields: Mapping[str, Any], form: ProblemFormat) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _metadata(fields: Mapping[str, Any], form: ProblemFormat) -> dict[str, Any]:
     return plain
 
 
-def check_encodable(problem: Problem) -> Problem:
+def require_encodable(problem: Problem) -> Problem:
     """Return the problem, or raise UnusableRowError if UTF-8 cannot hold it."""
     try:
         f"{problem.question}{problem.answer}".encode()

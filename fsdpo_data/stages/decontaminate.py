@@ -23,7 +23,7 @@ from fsdpo_data.dataset.stage import DatasetDraft, Stage, derive_dataset
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.engines.options import Resume
 from fsdpo_data.problems.load import files_revision, load_problems
-from fsdpo_data.problems.overlap import MIN_OVERLAP, NGRAM_SIZE, LocatedQuestion, overlaps
+from fsdpo_data.problems.overlap import MIN_OVERLAP, NGRAM_SIZE, LocatedQuestion, find_overlapping_pairs
 from fsdpo_data.problems.row_formats import PROBLEM_FORMATS
 
 log = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ def find_overlaps(
         LocatedQuestion(problem.source, 0, problem.question, problem.answer) for problem in problems
     ]
     questions = _all_questions(benchmarks)
-    pairs = overlaps(training, questions, ngram=ngram, min_overlap=overlap)
+    pairs = find_overlapping_pairs(training, questions, ngram=ngram, min_overlap=overlap)
     return OverlapReport(
         problems=problems, benchmarks=benchmarks, pairs=pairs, ngram=ngram, overlap=overlap
     )

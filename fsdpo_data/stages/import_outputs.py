@@ -31,11 +31,11 @@ from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.problems.load import ProblemSet, files_revision, load_problems, quarantine_row
 from fsdpo_data.problems.recorded_responses import (
     RecordedResponse,
-    find_format,
+    find_response_format,
     question_key,
     unknown_format_message,
 )
-from fsdpo_data.problems.row_formats import UnusableRowError, check_encodable
+from fsdpo_data.problems.row_formats import UnusableRowError, require_encodable
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build
 from fsdpo_data.steps.segment import segmenter_name
 
@@ -141,7 +141,7 @@ def _build_spec(
     outputs_source = SourceRef(Path(options.file).name, revision, options.split)
     return BuildSpec(
         model=ModelRef(options.model_name or reader.model_name(), revision),
-        sources=tuple(reader.gold_problems.refs) or (outputs_source,),
+        sources=tuple(reader.gold_problems.source_refs) or (outputs_source,),
         template=reader.template,
         sampling=SamplingSpec(n=reader.sampler.max_samples, **options.declared_sampling),
         engine={"name": "outputs", "dtype": UNKNOWN},
@@ -235,13 +235,13 @@ class _OutputReader:
     def add(self, file: Path) -> None:
         """Read a file; rows that are not outputs are quarantined."""
         for record in read_records(file):
-            response_format = find_format(record.fields)
+            response_format = find_response_format(record.fields)
             try:
                 if record.error or response_format is None:
                     raise UnusableRowError(record.error or unknown_format_message(record.fields))
-                document = response_format.key(record.fields)
+                document = response_format.document_key(record.fields)
                 if document not in self._documents:
-                    for response in response_format.read(record):
+                    for response in response_format.read_responses(record):
                         self._add_response(file, response)
                 if document:
                     self._documents.add(document)
@@ -292,7 +292,7 @@ class _OutputReader:
         for name, value in (("question", question), ("gold", response.gold)):
             if not value.strip():
                 raise UnusableRowError(f"the {name} is missing: give the problems with `problems`")
-        return check_encodable(
+        return require_encodable(
             Problem(question, response.gold, source=file.stem, split=self.options.split)
         )
 

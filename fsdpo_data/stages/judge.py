@@ -26,7 +26,7 @@ from fsdpo_data.engines.scorers.critiques import (
     critique_prompt,
     majority_vote,
     read_votes,
-    steps_approved,
+    count_approvals,
 )
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat
 from fsdpo_data.models.prompts import Template
@@ -148,7 +148,7 @@ class JudgeStage(Stage):
             if majority != first_failed_step(row["rollouts"]):
                 return None
             votes = [majority]
-        approvals = steps_approved(votes, len(row["completions"]))
+        approvals = count_approvals(votes, len(row["completions"]))
         return [{"n": len(votes), "n_correct": approved} for approved in approvals]
 
     def _manifest_counts(self, row: Mapping[str, Any], votes: list[int]) -> dict[str, int]:

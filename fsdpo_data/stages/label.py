@@ -26,7 +26,7 @@ from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.engines.load import resolve_model
 from fsdpo_data.engines.options import Shard
-from fsdpo_data.engines.scorers.critiques import critique_sampling, get_critique
+from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
 from fsdpo_data.models.resolve import ResolvedModel, resolve_served
 from fsdpo_data.stages.continuations import (
     ContinuationGrader,
@@ -241,7 +241,7 @@ class LabelOptions(ContinuationOptions):
 
     def _judge_stage(self, judge: str) -> JudgeStage:
         """Resolve the judge, and return its stage."""
-        critique_format = get_critique(self.judge_format)
+        critique_format = get_judge_format(self.judge_format)
         if critique_format.reply_prefix and self.api == "chat":
             raise self.field_error(
                 "api",

@@ -182,7 +182,7 @@ def _make_job(options: BuildOptions) -> BuildJob:
     is_named = options.model is not None
     spec = BuildSpec(
         model=options.author(model.ref, is_model_named=is_named),
-        sources=tuple(source.refs),
+        sources=tuple(source.source_refs),
         template=model.template,
         sampling=replace(sampling, stop=model.template.stop),
         engine=selection.spec_entry | options.author_entry(is_model_named=is_named),

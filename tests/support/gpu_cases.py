@@ -157,7 +157,7 @@ def score(folder: Path, case: Case) -> Result:
     engine: Any = "vllm" if how == "vllm" else "transformers"
     scorer: Any = load_scorer(str(prm), ScorerOptions(engine=engine, dtype="bfloat16"))
     if how == UNSHARED:
-        scorer._share = False
+        scorer._can_share_prompts = False
     items = [ScorerInput(row["prompt"], row["completions"]) for row in rows]
     return work(rows, size, 2, False) | {"seconds": seconds_of(lambda: scorer.score(items))}
 

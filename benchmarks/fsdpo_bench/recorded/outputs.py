@@ -16,7 +16,7 @@ from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.problems.recorded_responses import (
     RecordedResponse,
-    find_format,
+    find_response_format,
     unknown_format_message,
 )
 from fsdpo_data.problems.row_formats import UnusableRowError
@@ -35,15 +35,15 @@ def read_outputs(file: Path) -> list[RecordedResponse]:
     found: list[RecordedResponse] = []
     seen: set[str] = set()
     for record in read_records(file):
-        where, form = f"{file}, row {record.row_number}", find_format(record.fields, golds=True)
+        where, form = f"{file}, row {record.row_number}", find_response_format(record.fields, requires_gold=True)
         if record.error or form is None:
             raise InputError(
-                f"{where}: {record.error or unknown_format_message(record.fields, golds=True)}."
+                f"{where}: {record.error or unknown_format_message(record.fields, requires_gold=True)}."
             )
-        key = form.key(record.fields)
+        key = form.document_key(record.fields)
         if not key or key not in seen:
             try:
-                found += form.read(record)
+                found += form.read_responses(record)
             except UnusableRowError as reason:
                 raise InputError(f"{where}: {reason}.") from None
         seen.add(key)
@@ -59,7 +59,7 @@ def is_outputs(file: Path) -> bool:
         InputError: if there is no such file.
     """
     first = next(iter(read_records(file)), None)
-    return first is not None and find_format(first.fields, golds=True) is not None
+    return first is not None and find_response_format(first.fields, requires_gold=True) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import SourceRef, file_sha256
 from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, data_files
 from fsdpo_data.hub.client import HubRepo
-from fsdpo_data.problems.embedded.story import WORLD_VERSION
+from fsdpo_data.problems.embedded.story import EMBEDDED_VERSION
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_data.problems.load import problems_digest
 from fsdpo_data.problems.row_formats import UnusableRowError
@@ -49,7 +49,7 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
     if data is None and task.fetch is not None:
         data = fetch_file(task.name, task.fetch)
     if task.make is not None:
-        ref, problems = SourceRef(task.name, str(WORLD_VERSION), "test"), task.make()
+        ref, problems = SourceRef(task.name, str(EMBEDDED_VERSION), "test"), task.make()
     elif data is not None:
         file = find_file(task, data)
         ref = SourceRef(f"{task.name}/{file.name}", f"sha256:{file_sha256(file)}", "test")

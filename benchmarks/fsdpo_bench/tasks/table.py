@@ -17,9 +17,9 @@ from fsdpo_data.problems.hub_datasets import HubDataset
 from fsdpo_data.problems.row_formats import (
     ProblemFormat,
     UnusableRowError,
-    after_hashes,
-    answer_text,
-    boxed_gold,
+    parse_gsm8k_gold,
+    gold_text,
+    parse_boxed_gold,
 )
 
 BUILTIN_TASKS = (
@@ -153,20 +153,20 @@ def read_task(file: Path) -> Task:
 
 def normalize_number(value: Any) -> str:
     """Take a gold that is a number, or one as text (``27.0``, ``025``), so that all forms agree."""
-    text = answer_text(value)
+    text = gold_text(value)
     try:
-        return answer_text(round(float(text), GOLD_PLACES))
+        return gold_text(round(float(text), GOLD_PLACES))
     except ValueError:
         raise UnusableRowError(f"the answer {text!r} is no number") from None
 
 
 #: How a field of a row becomes a gold: the words of ``gold = …``.
 GOLD_PARSERS: Mapping[str, Callable[[Any], str]] = {
-    "text": answer_text,
-    "boxed": boxed_gold,
-    "hashes": after_hashes,
+    "text": gold_text,
+    "boxed": parse_boxed_gold,
+    "hashes": parse_gsm8k_gold,
     # A problem whose gold is missing is kept, and is nobody's failure.
-    "maybe": lambda value: answer_text(value).strip() if value else "",
+    "maybe": lambda value: gold_text(value).strip() if value else "",
     "number": normalize_number,
 }
 

@@ -29,7 +29,7 @@ _INDEX = re.compile(r"-1|\d{1,6}", re.A)
 _VERDICT = re.compile(r"\\boxed\{(?:\\text\{)?(correct|incorrect)\}", re.I)
 
 
-def get_critique(name: str) -> PrmFormat:
+def get_judge_format(name: str) -> PrmFormat:
     """Return the convention of a judge, by its name or from a TOML file.
 
     Raises:
@@ -48,7 +48,7 @@ def get_critique(name: str) -> PrmFormat:
 def critique_prompt(convention: PrmFormat, template: Template, item: ScorerInput) -> str:
     """Return what a judge is asked of a solution; InputError if its question is not known."""
     written = (convention.format_step(k, step) for k, step in enumerate(item.steps, 1))
-    question, steps = convention.question_of(item), convention.separator.join(written)
+    question, steps = convention.question_text(item), convention.separator.join(written)
     return (
         template.render(fill_fields(convention.prompt, question=question, steps=steps))
         + convention.reply_prefix
@@ -92,7 +92,7 @@ def majority_vote(votes: Sequence[int]) -> int:
     return Counter(votes).most_common(1)[0][0]
 
 
-def steps_approved(votes: Sequence[int], n_steps: int) -> list[int]:
+def count_approvals(votes: Sequence[int], n_steps: int) -> list[int]:
     """Return of each step how many votes find no error up to it."""
     return [sum(vote == NO_ERROR or vote > k for vote in votes) for k in range(n_steps)]
 
@@ -119,5 +119,5 @@ class CritiqueScorer:
     def _shares(self, item: ScorerInput, critiques: Sequence[Completion]) -> list[float] | None:
         told = [(each.text, each.finish_reason) for each in critiques]
         votes = read_votes(self._convention, told, len(item.steps))
-        approved = steps_approved(votes, len(item.steps))
+        approved = count_approvals(votes, len(item.steps))
         return [count / len(votes) for count in approved] if votes else None

@@ -33,19 +33,19 @@ class PrmScorer(TransformersScorer):
 
     def _rewards(self, encoded: dict[int, EncodedSolution]) -> Iterator[tuple[int, list[float]]]:
         for batch, logits in self._batches(encoded):
-            for index, row in zip(batch, self._link(logits).tolist(), strict=True):
+            for index, row in zip(batch, self._activate(logits).tolist(), strict=True):
                 yield index, row[: len(encoded[index].score_positions)]
 
     def _read(self, score_positions: Sequence[Sequence[int]], **inputs: Any) -> Tensor:
         """Run the model; return the logits of steps, [B, K], or [B, K, C] of C classes."""
         return gather_steps(self._net(**inputs).logits, score_positions)[..., 0].float()
 
-    def _link(self, logits: Tensor) -> Tensor:
+    def _activate(self, logits: Tensor) -> Tensor:
         """Return the rewards, [B, K]."""
         return logits.sigmoid()
 
     @cached_property
-    def _share(self) -> bool:
+    def _can_share_prompts(self) -> bool:
         """Try it on two solutions of one prompt, each token of theirs a step."""
         if prefix_sharing.attention_window(self._net.config):
             return False  # keys that a window has already dropped cannot be shared
@@ -57,7 +57,7 @@ class PrmScorer(TransformersScorer):
         ]
         return prefix_sharing.matches_unshared(
             self._net,
-            lambda: self._logits(both),
+            lambda: self._compute_logits(both),
             lambda: torch.cat(
                 [
                     rows
@@ -68,15 +68,15 @@ class PrmScorer(TransformersScorer):
 
     def _batches(self, encoded: dict[int, EncodedSolution]) -> Iterator[tuple[list[int], Tensor]]:
         """Yield the items of each batch and the logits of their steps [B, K]."""
-        shared, alone = _by_prompt(encoded) if self._share else ([], list(encoded))
+        shared, alone = _group_by_prompt(encoded) if self._can_share_prompts else ([], list(encoded))
         for start in range(0, len(shared), MAX_CACHED_PROMPTS):
             groups = shared[start : start + MAX_CACHED_PROMPTS]
             yield from self._score_with_shared_prompts(groups, encoded)
         lengths = {index: len(encoded[index].input_ids) for index in alone}
         for batch in length_batches(lengths, self._batch_tokens):
-            yield batch, self._logits([encoded[index] for index in batch])
+            yield batch, self._compute_logits([encoded[index] for index in batch])
 
-    def _logits(self, batch: Sequence[EncodedSolution]) -> Tensor:
+    def _compute_logits(self, batch: Sequence[EncodedSolution]) -> Tensor:
         """Run whole sequences, padded on the right."""
         ids, mask = pad_sequences([each.input_ids for each in batch], self._pad, self._device)
         score_positions = [each.score_positions for each in batch]
@@ -130,7 +130,7 @@ def gather_steps(value_BTC: Tensor, score_positions: Sequence[Sequence[int]]) ->
     return value_BTC[torch.arange(len(score_positions), device=place_BK.device)[:, None], place_BK]
 
 
-def _by_prompt(encoded: dict[int, EncodedSolution]) -> tuple[list[list[int]], list[int]]:
+def _group_by_prompt(encoded: dict[int, EncodedSolution]) -> tuple[list[list[int]], list[int]]:
     """Return groups of items with one prompt, shortest prompts first, and items alone with theirs.
 
     Groups of like prompts come together, so that prompts are padded little too.

@@ -50,7 +50,7 @@ class PrmFormatTokenizer:
             InputError: if its question is not known, or a mark is merged with what is before it.
         """
         convention = self._convention
-        question, bos = convention.question_of(item), self._tokenizer.bos_token or ""
+        question, bos = convention.question_text(item), self._tokenizer.bos_token or ""
         prompt = fill_fields(convention.prompt, question=question, prompt=item.prompt, bos=bos)
         steps = [convention.format_step(k, step) for k, step in enumerate(item.steps, 1)]
         ids, start, score_positions = (

@@ -107,7 +107,7 @@ class PrmFormat(Options):
         """Whether it is sampled: a reward is the share of its critiques that find no error."""
         return self.read_at in ("index", "verdicts")
 
-    def question_of(self, item: ScorerInput) -> str:
+    def question_text(self, item: ScorerInput) -> str:
         """Return the question as it is put; InputError if it is wanted and not known."""
         if item.question is None and "{question}" in self.prompt:
             raise InputError(

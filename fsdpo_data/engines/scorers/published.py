@@ -41,7 +41,7 @@ class PublishedScorer(PrmScorer):
             gather_steps(self._net(**inputs).last_hidden_state, score_positions)
         )
 
-    def _link(self, logits: Tensor) -> Tensor:
+    def _activate(self, logits: Tensor) -> Tensor:
         return self._head.rewards(logits)
 
 

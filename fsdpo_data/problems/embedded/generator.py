@@ -12,7 +12,7 @@ from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.problems.embedded.story import (
     MAX_NUMBER,
-    WORLD_VERSION,
+    EMBEDDED_VERSION,
     RejectedStoryError,
     Story,
     words,
@@ -52,7 +52,7 @@ def make_problems(
         raise InputError(f"split {split!r}: the embedded world has {', '.join(SPLITS)}.")
     if count < 0:
         raise InputError(f"count {count}: expected 0 or more problems.")
-    rng = random.Random(f"{WORLD_VERSION}/{split}/{seed}")
+    rng = random.Random(f"{EMBEDDED_VERSION}/{split}/{seed}")
     made: dict[str, Problem] = {}
     while len(made) < count:
         problem = _draw(rng, kind or ProblemKind())
@@ -61,7 +61,7 @@ def make_problems(
     return list(made.values())
 
 
-def split_of(question: str) -> str:
+def question_split(question: str) -> str:
     """Return the split a question belongs to: 5 % test, 5 % validation, the rest train.
 
     The numbers alone decide, so a test problem is not a train problem under other names either.
@@ -82,9 +82,9 @@ def _draw(rng: random.Random, kind: ProblemKind) -> Problem | None:
         return None
     distractor = _distract(story, kind.distractors)
     question = " ".join(story.sentences)
-    told: dict[str, Any] = {"world": WORLD_VERSION, "thing": story.thing, "nodes": story.nodes}
+    told: dict[str, Any] = {"world": EMBEDDED_VERSION, "thing": story.thing, "nodes": story.nodes}
     told["distractor"] = distractor
-    return Problem(question, str(story.amount), "embedded", split_of(question), told)
+    return Problem(question, str(story.amount), "embedded", question_split(question), told)
 
 
 def _plan(rng: random.Random, lengths: Mapping[int, int]) -> list[Event]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from fsdpo_data.core.toml_tables import read_toml
 
 #: Raised when any question, gold or verdict changes for the same seed.
-WORLD_VERSION = "embedded@1"
+EMBEDDED_VERSION = "embedded@1"
 
 MAX_NUMBER = (
     99  #: Largest number in a story. Two digits are what a model of a million weights masters.

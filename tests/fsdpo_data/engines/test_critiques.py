@@ -20,7 +20,7 @@ from fsdpo_data.engines.scorers.critiques import (
     critique_prompt,
     majority_vote,
     read_votes,
-    steps_approved,
+    count_approvals,
 )
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template
@@ -127,7 +127,7 @@ def test_the_last_box_is_the_index_or_nothing(critique: str, vote: int | None) -
 
 def test_the_majority_and_its_ties_are_those_of_the_vendors_counter() -> None:
     assert majority_vote([2, -1, -1, 2, 0]) == 2 and majority_vote([-1, 2, 2, -1]) == -1
-    assert steps_approved([1, -1, 3], 4) == [3, 2, 2, 1] and steps_approved([], 2) == [0, 0]
+    assert count_approvals([1, -1, 3], 4) == [3, 2, 2, 1] and count_approvals([], 2) == [0, 0]
 
 
 class Says:
@@ -154,7 +154,7 @@ def chatty(tmp_path: Path) -> Path:
 
 
 def test_a_reward_is_the_share_of_critiques_without_an_error(chatty: Path, tmp_path: Path) -> None:
-    (tmp_path / "three.toml").write_text('like = "thinkprm"\nvotes = 3\n')
+    (tmp_path / "three.toml").write_text('based_on = "thinkprm"\nvotes = 3\n')
     options = ScorerOptions(prm_format=str(tmp_path / "three.toml"))
     weights = resolve_prm(str(chatty), options)
     assert isinstance(weights, PublishedPrm) and weights.prm_format.is_probability
@@ -179,7 +179,7 @@ def test_a_judge_scores_a_dataset_wherever_a_reward_model_does(
 
     small_build(tmp_path / "run", problem_set(1))
     form = tmp_path / "short.toml"
-    form.write_text('like = "processbench"\nmax_tokens = 4\n')
+    form.write_text('based_on = "processbench"\nmax_tokens = 4\n')
     line = ["score", str(tmp_path / "run"), "--prm", str(chatty), "--prm-format", str(form)]
     line += ["--device", "cpu", "--engine", "transformers", "--out", str(tmp_path / "out")]
     code, _, err = run(capsys, *line)
@@ -187,7 +187,7 @@ def test_a_judge_scores_a_dataset_wherever_a_reward_model_does(
     manifest = validate(tmp_path / "out")
     assert manifest.rewards is not None and manifest.rewards.scored == 0
     told: Any = manifest.spec.score
-    assert (told.convention.name, told.convention.meaning) == ("short.toml", "probability")
+    assert (told.prm_format.name, told.prm_format.meaning) == ("short.toml", "probability")
 
 
 @pytest.mark.parametrize("folder", ["GenPRM-7B", "other"])

@@ -52,7 +52,7 @@ def scorer_of(path: Path, *, share_prompts: bool = True, **options: Any) -> PrmS
     weights = ResolvedWeights(REF, str(path))
     scorer = PrmScorer(weights, ScorerOptions(**options))
     if not share_prompts:
-        scorer._share = False
+        scorer._can_share_prompts = False
     return scorer
 
 
@@ -93,7 +93,7 @@ def test_bfloat16_is_close(model: Path) -> None:
     items = solutions()
     scorer = scorer_of(model, dtype="bfloat16")
     assert worst(scorer.score(items), reference(model, items)) < 0.1
-    assert scorer._share, "what rounding explains is no reason to compute prompts again"
+    assert scorer._can_share_prompts, "what rounding explains is no reason to compute prompts again"
 
 
 def test_on_cpus_scorers_share_prompts_whatever_is_installed(

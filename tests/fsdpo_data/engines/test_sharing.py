@@ -23,7 +23,7 @@ from fsdpo_data.engines.prefix_sharing import (  # noqa: E402
 )
 from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
-from fsdpo_data.engines.scorers.prm import PrmScorer, _by_prompt  # noqa: E402
+from fsdpo_data.engines.scorers.prm import PrmScorer, _group_by_prompt  # noqa: E402
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution, StepTokenizer  # noqa: E402
 from fsdpo_data.engines.tree_attention import _attend  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
@@ -153,7 +153,7 @@ def test_long_solutions_are_scored_with_their_prompts() -> None:
         index: EncodedSolution([0, 1, *range(size)], [PROMPT_STEP_ID] * 2 + [0] * size, [size], 1)
         for index, size in enumerate(sizes)
     }
-    assert _by_prompt(encoded) == ([[0, 1, 2]], [3])
+    assert _group_by_prompt(encoded) == ([[0, 1, 2]], [3])
 
 
 def test_a_hybrid_scores_as_its_plain_forward_passes(

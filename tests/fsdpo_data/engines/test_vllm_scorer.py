@@ -77,7 +77,7 @@ def test_a_judge_runs_on_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
     small_build(tmp_path / "run", problem_set(1))
     form, run_on = tmp_path / "mine.toml", ["--engine", "vllm", "--out"]
-    form.write_text('like = "processbench"\ntemplate = "problem"\nmax_tokens = 8\n')
+    form.write_text('based_on = "processbench"\ntemplate = "problem"\nmax_tokens = 8\n')
     line = ["label", str(tmp_path / "run"), "--judge", "tiny", "--judge-format", str(form)]
     code, _, err = run(capsys, *line, *run_on, str(tmp_path / "judged"))
     assert code == 0, err

@@ -15,7 +15,7 @@ from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.problems.embedded import CHECKPOINT
-from fsdpo_data.problems.embedded.generator import SPLITS, ProblemKind, make_problems, split_of
+from fsdpo_data.problems.embedded.generator import SPLITS, ProblemKind, make_problems, question_split
 from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step, write_solution
 from fsdpo_data.problems.embedded.story import words
 
@@ -45,7 +45,7 @@ def test_no_question_of_one_split_occurs_in_another():
     for split in SPLITS:
         assert len(questions[split]) > 1000
         # The split is a function of the question alone, so this holds for every seed and count.
-        assert {split_of(question) for question in questions[split]} == {split}
+        assert {question_split(question) for question in questions[split]} == {split}
     assert not questions["train"] & questions["test"]
     assert not questions["train"] & questions["validation"]
     assert not questions["validation"] & questions["test"]
@@ -58,7 +58,7 @@ def test_problems_do_not_depend_on_how_many_are_made():
 
 
 def test_the_world_is_pinned():
-    """A change here changes golds under the same name: raise WORLD_VERSION with it."""
+    """A change here changes golds under the same name: raise EMBEDDED_VERSION with it."""
     rows = [p.to_row() for split in SPLITS for p in make_problems(split, 50)]
     assert digest(rows) == "653d80f9480d2d2abeaf"
 

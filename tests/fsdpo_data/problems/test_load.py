@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.problems.load import ProblemSet, load_problems, problems_digest
-from fsdpo_data.problems.row_formats import UnusableRowError, answer_text
+from fsdpo_data.problems.row_formats import UnusableRowError, gold_text
 
 PLAIN = [{"question": f"{i}+{i}?", "answer": str(2 * i)} for i in range(5)]
 GSM8K = [{"question": f"Add {i} and {i}.", "answer": f"Easy.\n#### {2000 * i:,}"} for i in range(5)]
@@ -145,7 +145,7 @@ def test_duplicates_are_set_aside_and_name_the_first(tmp_path: Path) -> None:
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers())
 def test_numbers_keep_their_value(value: float) -> None:
-    text = answer_text(value)
+    text = gold_text(value)
     assert type(value)(text) == value
     assert not text.endswith(".0")
 
@@ -154,7 +154,7 @@ def test_numbers_keep_their_value(value: float) -> None:
                  st.lists(st.integers(), min_size=2)))  # fmt: skip
 def test_what_cannot_be_an_answer_is_none(value: object) -> None:
     with pytest.raises(UnusableRowError):
-        answer_text(value)
+        gold_text(value)
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -257,9 +257,9 @@ def test_directories_and_globs(tmp_path: Path) -> None:
     assert [problem.source for problem in whole.problems] == ["a.jsonl"] * 3 + ["b.jsonl"] * 2
     matched = load_problems([str(tmp_path / "MATH" / "*.jsonl")])
     assert matched.problems == whole.problems
-    assert matched.refs[0].revision == whole.refs[0].revision
+    assert matched.source_refs[0].revision == whole.source_refs[0].revision
     (tmp_path / "MATH/a.jsonl").rename(tmp_path / "MATH/c.jsonl")
-    assert load_problems([str(tmp_path / "MATH")]).refs[0].revision != whole.refs[0].revision
+    assert load_problems([str(tmp_path / "MATH")]).source_refs[0].revision != whole.source_refs[0].revision
 
 
 def test_a_directory_gives_the_split_asked_for_and_no_other(tmp_path: Path) -> None:
@@ -365,8 +365,8 @@ def pairs_of(problems: Sequence[Any]) -> list[tuple[str, str]]:
 def test_the_embedded_world() -> None:
     found = load_problems(["embedded"])
     assert len(found.problems) == 200
-    assert found.refs[0].name == "embedded"
-    assert found.refs[0].revision
+    assert found.source_refs[0].name == "embedded"
+    assert found.source_refs[0].revision
     assert load_problems(["embedded"], limit=7).problems == found.problems[:7]
     assert not {p.id for p in found.problems} & {
         p.id for p in load_problems(["embedded"], split="test").problems

@@ -18,7 +18,7 @@ def test_gsm8k_as_published(shared: Path) -> None:
     found = load_problems([str(path)])
     assert len(found.problems) == 7473
     assert found.quarantined == found.warnings == []
-    assert found.refs[0].revision == f"sha256:{file_sha256(path)}"
+    assert found.source_refs[0].revision == f"sha256:{file_sha256(path)}"
     golds = [problem.answer for problem in found.problems]
     assert sum("," in gold for gold in golds) == 79
     assert sum(gold.startswith("-") for gold in golds) == 3

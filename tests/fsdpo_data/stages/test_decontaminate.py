@@ -19,7 +19,7 @@ from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.importing import import_rows
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
-from fsdpo_data.problems.overlap import LocatedQuestion, overlaps
+from fsdpo_data.problems.overlap import LocatedQuestion, find_overlapping_pairs
 from fsdpo_data.stages.decontaminate import (
     DecontaminateStage,
     OverlapReport,
@@ -36,7 +36,7 @@ def pairs(training: list[str], benchmark: list[str], **options: float) -> list[t
     old, new = (
         [LocatedQuestion("x", 1, text, "7") for text in texts] for texts in (training, benchmark)
     )
-    found = overlaps(old, new, **options)
+    found = find_overlapping_pairs(old, new, **options)
     return [
         (row["training"], row["benchmark"], row["same"], round(row["share"], 2))
         for row in found.iter_rows(named=True)
@@ -73,7 +73,7 @@ def test_the_share_decides() -> None:
 
 def test_answers_are_compared_apart() -> None:
     training = [LocatedQuestion("x", 1, LONG, "7"), LocatedQuestion("x", 2, LONG, "")]
-    found = overlaps(
+    found = find_overlapping_pairs(
         training, [LocatedQuestion("y", 1, LONG, " 7 "), LocatedQuestion("y", 2, LONG, "")]
     )
     assert found["same"].to_list() == [True] * 4
@@ -83,7 +83,7 @@ def test_answers_are_compared_apart() -> None:
 def test_one_answer_may_be_written_in_two_ways() -> None:
     golds = [("9", "9 (apples)"), ("1/2", "0.5"), ("9", "8"), ("9 m", "9 km")]
     told = [
-        overlaps([LocatedQuestion("x", 1, LONG, one)], [LocatedQuestion("y", 1, LONG, other)])[
+        find_overlapping_pairs([LocatedQuestion("x", 1, LONG, one)], [LocatedQuestion("y", 1, LONG, other)])[
             "same_answer"
         ].item()
         for one, other in golds

@@ -25,7 +25,7 @@ from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
     critique_prompt,
     critique_sampling,
-    get_critique,
+    get_judge_format,
     read_votes,
 )
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
@@ -34,7 +34,7 @@ from fsdpo_data.stages.continuations import ContinuationSampler
 from fsdpo_data.stages.judge import JudgeStage, first_failed_step
 from fsdpo_data.stages.label import LabelOptions, LabelStage
 
-FORM = get_critique("processbench")
+FORM = get_judge_format("processbench")
 
 
 class Reads:

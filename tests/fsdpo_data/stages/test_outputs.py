@@ -21,7 +21,7 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.problems.recorded_responses import (
     RESPONSE_FORMATS,
-    find_format,
+    find_response_format,
     unknown_format_message,
 )
 from fsdpo_data.problems.row_formats import UnusableRowError
@@ -127,7 +127,7 @@ TOLD: dict[str, tuple[list[dict[str, Any]], str, str]] = {
 @pytest.mark.parametrize("name", TOLD)
 def test_every_form_is_sealed(tmp_path: Path, name: str) -> None:
     rows, question, prompt = TOLD[name]
-    form = find_format(rows[0])
+    form = find_response_format(rows[0])
     assert form is RESPONSE_FORMATS[name]
     manifest, found = sealed(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
     assert ["".join(each["completions"]) for each in found] == [RIGHT, WRONG]
@@ -310,13 +310,13 @@ def test_how_a_response_ended_is_said_in_several_ways(tmp_path: Path) -> None:
 )
 def test_verdicts_of_publishers_may_be_words(value: Any, right: bool | None) -> None:
     row = SourceRow(1, plain("2+2?", "4", RIGHT, correct=value))
-    assert [each.correct for each in RESPONSE_FORMATS["plain"].read(row)] == [right]
+    assert [each.correct for each in RESPONSE_FORMATS["plain"].read_responses(row)] == [right]
 
 
 def test_a_logit_without_bounds_is_no_crash() -> None:
     row = {"question": "q", "gt": "1", "code": ["a"], "pred_score": [[-1000.0]]}
     with pytest.raises(UnusableRowError, match="math range error"):
-        RESPONSE_FORMATS["tora"].read(SourceRow(1, row))
+        RESPONSE_FORMATS["tora"].read_responses(SourceRow(1, row))
 
 
 def test_half_surrogates_of_prompts_and_responses_are_replaced(tmp_path: Path) -> None:
