@@ -11,7 +11,12 @@ from typing import Any
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, FinishReason
 from fsdpo_data.core.toml_tables import TomlTable
-from fsdpo_data.problems.row_formats import UnusableRowError, parse_gsm8k_gold, gold_text, parse_boxed_gold
+from fsdpo_data.problems.row_formats import (
+    UnusableRowError,
+    gold_text,
+    parse_boxed_gold,
+    parse_gsm8k_gold,
+)
 
 Fields = Mapping[str, Any]
 

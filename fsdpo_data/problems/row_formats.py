@@ -100,7 +100,9 @@ PROBLEM_FORMATS = (
     # ASDiv: the question alone would lack its facts.
     ProblemFormat(("body", "question"), "answer", gold_text, "body + question + answer"),
     ProblemFormat(("problem",), "answer", gold_text, "problem + answer"),
-    ProblemFormat(("problem",), "solution", parse_boxed_gold, "problem + solution with a \\boxed answer"),
+    ProblemFormat(
+        ("problem",), "solution", parse_boxed_gold, "problem + solution with a \\boxed answer"
+    ),
     _QUESTION,
     ProblemFormat(("prompt",), "answer", gold_text, "prompt + answer"),
     ProblemFormat(("instruction",), "answer", gold_text, "instruction + answer"),

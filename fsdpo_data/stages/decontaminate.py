@@ -23,7 +23,12 @@ from fsdpo_data.dataset.stage import DatasetDraft, Stage, derive_dataset
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.engines.options import Resume
 from fsdpo_data.problems.load import files_revision, load_problems
-from fsdpo_data.problems.overlap import MIN_OVERLAP, NGRAM_SIZE, LocatedQuestion, find_overlapping_pairs
+from fsdpo_data.problems.overlap import (
+    MIN_OVERLAP,
+    NGRAM_SIZE,
+    LocatedQuestion,
+    find_overlapping_pairs,
+)
 from fsdpo_data.problems.row_formats import PROBLEM_FORMATS
 
 log = logging.getLogger(__name__)

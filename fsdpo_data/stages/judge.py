@@ -23,10 +23,10 @@ from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
     NO_ERROR,
+    count_approvals,
     critique_prompt,
     majority_vote,
     read_votes,
-    count_approvals,
 )
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat
 from fsdpo_data.models.prompts import Template

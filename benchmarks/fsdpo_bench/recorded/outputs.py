@@ -35,7 +35,10 @@ def read_outputs(file: Path) -> list[RecordedResponse]:
     found: list[RecordedResponse] = []
     seen: set[str] = set()
     for record in read_records(file):
-        where, form = f"{file}, row {record.row_number}", find_response_format(record.fields, requires_gold=True)
+        where, form = (
+            f"{file}, row {record.row_number}",
+            find_response_format(record.fields, requires_gold=True),
+        )
         if record.error or form is None:
             raise InputError(
                 f"{where}: {record.error or unknown_format_message(record.fields, requires_gold=True)}."

@@ -17,9 +17,9 @@ from fsdpo_data.problems.hub_datasets import HubDataset
 from fsdpo_data.problems.row_formats import (
     ProblemFormat,
     UnusableRowError,
-    parse_gsm8k_gold,
     gold_text,
     parse_boxed_gold,
+    parse_gsm8k_gold,
 )
 
 BUILTIN_TASKS = (

@@ -68,7 +68,9 @@ class PrmScorer(TransformersScorer):
 
     def _batches(self, encoded: dict[int, EncodedSolution]) -> Iterator[tuple[list[int], Tensor]]:
         """Yield the items of each batch and the logits of their steps [B, K]."""
-        shared, alone = _group_by_prompt(encoded) if self._can_share_prompts else ([], list(encoded))
+        shared, alone = (
+            _group_by_prompt(encoded) if self._can_share_prompts else ([], list(encoded))
+        )
         for start in range(0, len(shared), MAX_CACHED_PROMPTS):
             groups = shared[start : start + MAX_CACHED_PROMPTS]
             yield from self._score_with_shared_prompts(groups, encoded)

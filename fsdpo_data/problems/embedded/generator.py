@@ -11,8 +11,8 @@ from typing import Any
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.problems.embedded.story import (
-    MAX_NUMBER,
     EMBEDDED_VERSION,
+    MAX_NUMBER,
     RejectedStoryError,
     Story,
     words,

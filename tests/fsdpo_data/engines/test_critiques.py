@@ -17,10 +17,10 @@ from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
     CritiqueScorer,
+    count_approvals,
     critique_prompt,
     majority_vote,
     read_votes,
-    count_approvals,
 )
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template

@@ -296,7 +296,10 @@ def test_rewards_are_the_vendors(family: str, made: Made, shared: Path) -> None:
         "rewards that are all alike would prove nothing"
     )
     assert scorer._can_share_prompts, "prompts are computed once"
-    scorer._batch_tokens, scorer._can_share_prompts = 1, False  # one by one, each from its beginning
+    scorer._batch_tokens, scorer._can_share_prompts = (
+        1,
+        False,
+    )  # one by one, each from its beginning
     assert worst(scorer.score(given), expected) < 1e-4
 
 

@@ -15,7 +15,12 @@ from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.problems.embedded import CHECKPOINT
-from fsdpo_data.problems.embedded.generator import SPLITS, ProblemKind, make_problems, question_split
+from fsdpo_data.problems.embedded.generator import (
+    SPLITS,
+    ProblemKind,
+    make_problems,
+    question_split,
+)
 from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step, write_solution
 from fsdpo_data.problems.embedded.story import words
 

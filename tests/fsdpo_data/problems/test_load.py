@@ -259,7 +259,10 @@ def test_directories_and_globs(tmp_path: Path) -> None:
     assert matched.problems == whole.problems
     assert matched.source_refs[0].revision == whole.source_refs[0].revision
     (tmp_path / "MATH/a.jsonl").rename(tmp_path / "MATH/c.jsonl")
-    assert load_problems([str(tmp_path / "MATH")]).source_refs[0].revision != whole.source_refs[0].revision
+    assert (
+        load_problems([str(tmp_path / "MATH")]).source_refs[0].revision
+        != whole.source_refs[0].revision
+    )
 
 
 def test_a_directory_gives_the_split_asked_for_and_no_other(tmp_path: Path) -> None:

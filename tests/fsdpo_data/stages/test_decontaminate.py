@@ -83,9 +83,9 @@ def test_answers_are_compared_apart() -> None:
 def test_one_answer_may_be_written_in_two_ways() -> None:
     golds = [("9", "9 (apples)"), ("1/2", "0.5"), ("9", "8"), ("9 m", "9 km")]
     told = [
-        find_overlapping_pairs([LocatedQuestion("x", 1, LONG, one)], [LocatedQuestion("y", 1, LONG, other)])[
-            "same_answer"
-        ].item()
+        find_overlapping_pairs(
+            [LocatedQuestion("x", 1, LONG, one)], [LocatedQuestion("y", 1, LONG, other)]
+        )["same_answer"].item()
         for one, other in golds
     ]
     assert told == [True, True, False, False]
