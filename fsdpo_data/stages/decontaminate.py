@@ -115,7 +115,7 @@ class OverlapReport:
             question = questions[pair["benchmark"]]
             yield {
                 "problem_id": problem.id,
-                "benchmark": question.where,
+                "benchmark": question.source,
                 "row": question.row,
                 "same": pair["same"],
                 "overlap": round(pair["share"], 4),

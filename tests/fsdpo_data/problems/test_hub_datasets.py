@@ -99,7 +99,7 @@ def test_gsm8k_from_the_hub(hub: HubServer, tmp_path: Path) -> None:
 
     assert [row["answer"] for row in pinned["problems"]] == golds
     assert pinned["problems"][0]["source"] == "openai/gsm8k"
-    assert pinned["refs"] == [{"name": "openai/gsm8k", "revision": first, "split": "train"}]
+    assert pinned["source_refs"] == [{"name": "openai/gsm8k", "revision": first, "split": "train"}]
     assert pinned["warnings"] == pinned["quarantined"] == []
     assert short == [
         "InputError",
@@ -108,9 +108,9 @@ def test_gsm8k_from_the_hub(hub: HubServer, tmp_path: Path) -> None:
         "as it is under its full name, openai/gsm8k.",
     ]
     assert len(config["problems"]) == 2
-    assert config["refs"][0]["name"] == "openai/gsm8k:socratic"
+    assert config["source_refs"][0]["name"] == "openai/gsm8k:socratic"
     assert len(plain["problems"]) == 2
-    assert plain["refs"][0]["revision"] == second
+    assert plain["source_refs"][0]["revision"] == second
     assert len(exact["problems"]) == 5
     assert not [request for request in hub.requests if "datasets-server" in request]
 
@@ -148,7 +148,7 @@ def test_math_is_seven_configs_and_step_dpo_one_row_a_question(
     asked = [("math", "train"), ("math:geometry", "train"), ("math-step-dpo-10k", "train")]
     whole, part, step_dpo = ask(asked, hub, tmp_path, known)
     assert [row["answer"] for row in whole["problems"]] == list("0123456")
-    assert [ref["name"] for ref in whole["refs"]] == ["EleutherAI/hendrycks_math"]
+    assert [ref["name"] for ref in whole["source_refs"]] == ["EleutherAI/hendrycks_math"]
     assert [row["metadata"]["type"] for row in part["problems"]] == ["geometry"]
     assert [row["answer"] for row in step_dpo["problems"]] == ["1"]
     assert [row["row"] for row in step_dpo["quarantined"]] == [2, 3]
