@@ -1,6 +1,6 @@
-"""Cards: what a dataset, a model or a benchmark run is. An undefined field is an error.
+"""Render the README cards of datasets, models and benchmark runs.
 
-The templates are the ``.md`` files beside the modules.
+The templates are the ``.md`` files next to the modules. An undefined template field is an error.
 """
 
 from fsdpo_cards.benchmark import benchmark_card

@@ -1,29 +1,29 @@
-"""The card of a benchmark run, rendered from its ``results.json``."""
+"""Render the card of a benchmark run from its ``results.json``."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fsdpo_cards.bars import bars
-from fsdpo_cards.commands import COMMIT, measure_command
+from fsdpo_cards.bars import draw_bars
+from fsdpo_cards.commands import COMMIT_PATTERN, measure_command
 from fsdpo_cards.render import front_matter, hub_metadata, render
 
-Results = Mapping[str, Any]
+Results = Mapping[str, Any]  #: The content of ``results.json``.
 
 
 def benchmark_card(results: Results) -> str:
-    """Render the README of a run: its numbers as metadata, then what they mean.
+    """Render the README of a run, with its accuracies as metadata and as tables.
 
     Raises:
-        jinja2.UndefinedError: if the results lack a field that the card shows.
+        jinja2.UndefinedError: if the results lack a field of the card.
     """
-    measured = [
-        (f"{task['title']} {name}", round(100 * found["accuracy"]))
-        for task in results["tasks"].values()
-        for name, found in task["decoders"].items()
-        if found["accuracy"] is not None
-    ]
     body = render(
-        "benchmark.md", **results, plot=bars(measured), command=measure_command(results["run"])
+        "benchmark.md",
+        run=results["run"],
+        tasks=results["tasks"],
+        suites=results["suites"],
+        cost=results["cost"],
+        plot=draw_bars(list(_accuracy_rows(results))),
+        command=measure_command(results["run"]),
     )
     metadata = hub_metadata(
         language="en",
@@ -34,16 +34,24 @@ def benchmark_card(results: Results) -> str:
     return front_matter(metadata) + body
 
 
+def _accuracy_rows(results: Results) -> Iterator[tuple[str, int]]:
+    """Yield (task and decoder, accuracy in percent) for the plot."""
+    for task in results["tasks"].values():
+        for decoder, decoder_results in task["decoders"].items():
+            if decoder_results["accuracy"] is not None:
+                yield f"{task['title']} {decoder}", round(100 * decoder_results["accuracy"])
+
+
 def model_index(results: Results) -> Iterator[Any]:
-    """Yield one result for each benchmark and decoder, in percent with its interval."""
+    """Yield one ``EvalResult`` per benchmark and decoder, in percent with its interval."""
     from huggingface_hub import EvalResult
 
     for name, task in results["tasks"].items():
         source = results["run"]["tasks"][name]["source"]
         revision = source["revision"]
         repo, _, config = source["name"].partition(":")
-        for decoder, found in task["decoders"].items():
-            if found["accuracy"] is None:
+        for decoder, decoder_results in task["decoders"].items():
+            if decoder_results["accuracy"] is None:
                 continue
             yield EvalResult(
                 task_type="text-generation",
@@ -52,13 +60,13 @@ def model_index(results: Results) -> Iterator[Any]:
                 dataset_name=task["title"],
                 dataset_config=config or None,
                 dataset_split=source["split"],
-                dataset_revision=revision if COMMIT.fullmatch(revision) else None,
+                dataset_revision=revision if COMMIT_PATTERN.fullmatch(revision) else None,
                 metric_type="accuracy",
                 metric_name=f"accuracy, {decoder}",
-                metric_value=round(100 * found["accuracy"], 2),
+                metric_value=round(100 * decoder_results["accuracy"], 2),
                 metric_args={
                     "decoder": decoder,
-                    "n": found["n"],
-                    "ci95": [round(100 * bound, 2) for bound in found["ci95"]],
+                    "n": decoder_results["n"],
+                    "ci95": [round(100 * bound, 2) for bound in decoder_results["ci95"]],
                 },
             )

@@ -1,4 +1,4 @@
-"""The commands that make a dataset or a benchmark run again, read off their specs."""
+"""Write the command lines that reproduce a dataset, a model or a benchmark run."""
 
 import re
 import shlex
@@ -7,68 +7,94 @@ from typing import Any
 
 from fsdpo_cards.render import render
 
-COMMIT = re.compile(r"[0-9a-f]{40}")  #: A revision of the Hub; files have none there.
-_OF_SAMPLES = ("sc", "weighted", "bon")  #: Decoders that choose among samples.
+COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")  #: A commit on the Hub; local files have a digest.
+_SAMPLE_DECODERS = ("sc", "weighted", "bon")  #: Decoders that choose among samples.
 
 
 def rebuild_commands(spec: Mapping[str, Any]) -> list[str]:
-    """Return one command line for each stage that made the dataset."""
-    return _lines("rebuild.txt", spec=spec)
+    """Return one command line for each stage of the dataset."""
+    return _render_commands("rebuild.txt", spec=spec)
 
 
 def measure_command(run: Mapping[str, Any]) -> str:
-    """Return the ``fsdpo-bench run`` of a run's config.
+    """Return the ``fsdpo-bench run`` command for the config of a run.
 
-    Benchmarks come from the Hub, or from ``--data``; a recording is called ``FILE``.
+    The benchmarks come from the Hub or from ``--data``. A file of recorded responses is called
+    ``FILE``.
     """
-    cut = [each["problems"] for each in run["tasks"].values() if each["problems"] < each["rows"]]
-    limit, decoders = max(cut, default=0), _decoders(run["decoders"])
-    return _lines("measure.txt", run=run, limit=limit, decoders=decoders)[0]
+    limits = [task["problems"] for task in run["tasks"].values() if task["problems"] < task["rows"]]
+    commands = _render_commands(
+        "measure.txt",
+        run=run,
+        limit=max(limits, default=0),
+        decoder_options=_decoder_options(run["decoders"]),
+    )
+    return commands[0]
 
 
-def train_command(run: Any, made: Sequence[str]) -> str:
-    """Return the ``fsdpo-train`` of a :class:`~.model.TrainingRun` on what the last command ``made``."""
-    data = made[-1].rpartition(" ")[2] if made else run.data
-    return _lines("train.txt", run=run, data=data)[0]
+def train_command(run: Any, data_commands: Sequence[str]) -> str:
+    """Return the ``fsdpo-train`` command of a :class:`~fsdpo_cards.model.TrainingRun`.
+
+    The training data are the output of the last of ``data_commands``, or the ``data`` of the run
+    if there are no commands.
+    """
+    data = data_commands[-1].rpartition(" ")[2] if data_commands else run.data
+    return _render_commands("train.txt", run=run, data=data)[0]
 
 
 def pinned_name(ref: Mapping[str, Any]) -> str:
-    """Return a model or source with its commit; what is local has none, and goes by its name."""
-    name, revision = str(ref["name"]), str(ref["revision"])
-    if not COMMIT.fullmatch(revision):
+    """Return the name of a model or source with its commit; a local path has no commit."""
+    name = str(ref["name"])
+    revision = str(ref["revision"])
+    if not COMMIT_PATTERN.fullmatch(revision):
         return name
     repo, colon, config = name.partition(":")
     return f"{repo}@{revision}{colon}{config}"
 
 
-def policy(spec: Mapping[str, Any]) -> str:
-    """Return the model to train on a dataset as typed: its own, unless only words name that."""
-    by_words = spec["sampling"]["seed"] == "unknown" and "author" not in spec["engine"]
-    return "BASE_MODEL" if by_words else shell_quote(pinned_name(spec["model"]))
+def policy_argument(spec: Mapping[str, Any]) -> str:
+    """Return the model to train on a dataset, as an argument for the shell.
+
+    If the dataset records only a title for its model, the argument is ``BASE_MODEL``.
+    """
+    has_only_title = spec["sampling"]["seed"] == "unknown" and "author" not in spec["engine"]
+    return "BASE_MODEL" if has_only_title else shell_quote(pinned_name(spec["model"]))
 
 
-def _lines(template: str, **fields: Any) -> list[str]:
-    """Return the commands of a template: an option a line, a blank line between two commands."""
+def _render_commands(template: str, **fields: Any) -> list[str]:
+    """Return the commands of a template: one option per line, commands apart by a blank line."""
     filters = {"quoted": shell_quote, "pinned": lambda ref: shell_quote(pinned_name(ref))}
     commands = render(template, filters, **fields).strip().split("\n\n")
     return [" \\\n  ".join(command.splitlines()) for command in commands]
 
 
 def shell_quote(value: object) -> str:
-    """Return a value as typed."""
+    """Quote a value for the shell."""
     return shlex.quote(str(value))
 
 
-def _decoders(names: list[str]) -> list[tuple[str, str]]:
-    """Read options off names such as ``greedy``, ``sc@5``, ``bon@5:min`` and ``sbs@5,1``."""
-    parts = [name.partition("@")[::2] for name in names]
-    kinds = dict.fromkeys(kind for kind, _ in parts)
-    sizes = [size.partition(":")[::2] for kind, size in parts if kind in _OF_SAMPLES]
-    widths = [size.split(",") for kind, size in parts if kind == "sbs"]
-    return [
-        ("decoder", ",".join(kinds)),
-        *(("k", k) for k in dict.fromkeys(k for k, _ in sizes)),
-        *(("aggregate", each) for each in dict.fromkeys(each for _, each in sizes if each)),
-        *(("b1", b1) for b1 in dict.fromkeys(b1 for b1, _ in widths)),
-        *(("b2", b2) for _, b2 in widths),
-    ]
+def _decoder_options(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the (option, value) pairs of decoders such as ``sc@5``, ``bon@5:min``, ``sbs@5,1``."""
+    kinds: dict[str, None] = {}  # dictionaries serve as ordered sets
+    sample_sizes: dict[str, None] = {}
+    aggregates: dict[str, None] = {}
+    b1_values: dict[str, None] = {}
+    b2_values: list[str] = []
+    for name in names:
+        kind, _, size = name.partition("@")
+        kinds[kind] = None
+        if kind in _SAMPLE_DECODERS:
+            k, _, aggregate = size.partition(":")
+            sample_sizes[k] = None
+            if aggregate:
+                aggregates[aggregate] = None
+        elif kind == "sbs":
+            b1, b2 = size.split(",")
+            b1_values[b1] = None
+            b2_values.append(b2)
+    options = [("decoder", ",".join(kinds))]
+    options += [("k", k) for k in sample_sizes]
+    options += [("aggregate", aggregate) for aggregate in aggregates]
+    options += [("b1", b1) for b1 in b1_values]
+    options += [("b2", b2) for b2 in b2_values]
+    return options

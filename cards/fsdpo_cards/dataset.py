@@ -1,4 +1,4 @@
-"""The card of a sealed dataset."""
+"""Render the card of a sealed dataset."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -6,65 +6,76 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsdpo_cards import commands
-from fsdpo_cards.render import front_matter, licence, render
+from fsdpo_cards.render import combined_licence, front_matter, render
 
-#: The Hub's size categories, and the numbers of rows between them.
-_SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "n>10M")
-_BETWEEN = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+#: The Hub's size categories.
+_SIZE_CATEGORIES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "n>10M")
+#: The numbers of rows at which the next size category begins.
+_SIZE_BOUNDS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 
 
 @dataclass(frozen=True)
 class DatasetCardData:
-    """A dataset, as far as its card tells of it."""
+    """The data of a dataset that its card shows."""
 
-    manifest: Mapping[str, Any]
+    manifest: Mapping[str, Any]  #: The content of the manifest.
     table: Sequence[tuple[str, str]]  #: (name, value) rows of the summary.
-    warnings: Sequence[str]
-    configs: Sequence[str]  #: Its configs, the one to show first in front.
-    examples: Mapping[str, str]
-    plots: Mapping[str, str]
-    info: Sequence[Mapping[str, Any]]  #: What the Hub's viewer wants to know of each config.
+    warnings: Sequence[str]  #: Possible problems of the dataset, one sentence each.
+    configs: Sequence[str]  #: Names of the configs; the Hub shows the first.
+    examples: Mapping[str, str]  #: One row as JSON, by config.
+    plots: Mapping[str, str]  #: Text plots by title.
+    info: Sequence[Mapping[str, Any]]  #: ``dataset_info`` of each config, for the Hub's viewer.
 
 
 def dataset_card(
-    facts: DatasetCardData, *, name: str = "PATH_OR_NAME", revision: str | None = None
+    card_data: DatasetCardData, *, name: str = "PATH_OR_NAME", revision: str | None = None
 ) -> str:
     """Render the README of a dataset: YAML for the Hub's viewer, then prose, tables and plots.
 
-    Readers load it by ``name``, ``org/name`` once it is published, and ``revision``, its tag there.
+    Args:
+        card_data: The data of the dataset.
+        name: Name that loads the dataset: ``org/name`` after publication.
+        revision: Its tag on the Hub.
 
     Raises:
-        jinja2.UndefinedError: if the manifest lacks a field that the card shows.
+        jinja2.UndefinedError: if the manifest lacks a field of the card.
     """
-    spec = facts.manifest["spec"]
+    spec = card_data.manifest["spec"]
     body = render(
         "dataset.md",
-        **vars(facts),
+        manifest=card_data.manifest,
+        table=card_data.table,
+        warnings=card_data.warnings,
+        configs=card_data.configs,
+        examples=card_data.examples,
+        plots=card_data.plots,
         spec=spec,
         name=name,
         revision=revision,
-        rebuild=commands.rebuild_commands(spec),
-        policy=commands.policy(spec),
+        rebuild_commands=commands.rebuild_commands(spec),
+        policy=commands.policy_argument(spec),
     )
-    return front_matter(_metadata(facts)) + body
+    return front_matter(_metadata(card_data)) + body
 
 
-def _metadata(facts: DatasetCardData) -> dict[str, Any]:
-    spec, rows = facts.manifest["spec"], facts.manifest["rows"]["solutions"]
+def _metadata(card_data: DatasetCardData) -> dict[str, Any]:
+    """Return the metadata that the Hub reads from the card."""
+    spec = card_data.manifest["spec"]
+    n_solutions = card_data.manifest["rows"]["solutions"]
     return {
-        "license": licence(spec["sources"]),
+        "license": combined_licence(spec["sources"]),
         "language": ["en"],
         "pretty_name": f"Step-annotated solutions by {spec['model']['name']}",
-        "size_categories": [_SIZES[bisect_right(_BETWEEN, rows)]],
+        "size_categories": [_SIZE_CATEGORIES[bisect_right(_SIZE_BOUNDS, n_solutions)]],
         "task_categories": ["text-generation"],
         "tags": ["math", "reasoning", "process-supervision", "fsdpo"],
         "configs": [
             {
                 "config_name": config,
-                **({"default": True} if config == facts.configs[0] else {}),
+                **({"default": True} if config == card_data.configs[0] else {}),
                 "data_files": [{"split": "train", "path": f"{config}/*.parquet"}],
             }
-            for config in facts.configs
+            for config in card_data.configs
         ],
-        "dataset_info": facts.info,
+        "dataset_info": card_data.info,
     }

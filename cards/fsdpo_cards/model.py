@@ -1,4 +1,4 @@
-"""The cards of trained models: fine-tuned and preference-trained policies, step reward models."""
+"""Render the cards of trained models: fine-tuned policies, DPO policies and reward models."""
 
 import re
 from collections.abc import Mapping
@@ -11,61 +11,64 @@ from fsdpo_cards.render import TABLES, front_matter, hub_metadata, render
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """A training run, as far as its card tells of it."""
+    """The data of a training run that its card shows."""
 
-    stage: str
-    name: str
-    model: str  #: What it started from: a name, or ``org/name@commit`` of the Hub.
-    data: str  #: What it was trained on: a name, or ``org/name@commit`` of the Hub.
-    report: Mapping[str, Any]
+    stage: str  #: ``sft``, ``prm`` or ``dpo``.
+    name: str  #: Name of the trained model.
+    model: str  #: The initial model: a name, or ``org/name@commit`` on the Hub; empty for none.
+    data: str  #: The training data: a name, or ``org/name@commit`` on the Hub.
+    report: Mapping[str, Any]  #: The report of the run, such as steps, loss and metrics.
     options: Mapping[str, str]  #: All options and versions, as text.
-    changed: Mapping[str, Any]  #: Those given on the command line that are not the defaults.
-    manifest: Mapping[str, Any] | None = None  #: Of the training data; None if that is not sealed.
-    processes: tuple[int, int] = (1, 1)  #: Training processes in all, and on each machine.
+    overrides: Mapping[str, Any]  #: Options of the command line that differ from the defaults.
+    manifest: Mapping[str, Any] | None = None  #: Manifest of the training data, if they are sealed.
+    processes: tuple[int, int] = (1, 1)  #: Training processes in total, and per machine.
 
 
 def model_card(run: TrainingRun) -> str:
     """Render the README of a trained model.
 
     Raises:
-        jinja2.UndefinedError: if the run lacks a field that the card shows.
+        jinja2.UndefinedError: if the run lacks a field of the card.
     """
     spec = run.manifest["spec"] if run.manifest else None
-    made = commands.rebuild_commands(spec) if spec else []
+    data_commands = commands.rebuild_commands(spec) if spec else []
     body = render(
         f"model_{run.stage}.md",
         run=run,
         manifest=run.manifest,
         spec=spec,
-        commands=[*made, commands.train_command(run, made)],
+        commands=[*data_commands, commands.train_command(run, data_commands)],
     )
     return front_matter(_metadata(run)) + body
 
 
 def _metadata(run: TrainingRun) -> dict[str, Any]:
-    """Return what the Hub reads; only names that it knows are links."""
+    """Return the metadata that the Hub reads from the card; only names on the Hub become links."""
+    stage_metadata = TABLES["models"][run.stage]
+    dataset = _unpinned_hub_name(run.data)
     return hub_metadata(
         library_name="transformers",
         language=["en"],
-        **TABLES["models"][run.stage],
-        base_model=_on_hub(run.model),
-        datasets=[hub] if (hub := _on_hub(run.data)) else None,
+        pipeline_tag=stage_metadata["pipeline_tag"],
+        tags=stage_metadata["tags"],
+        base_model=_unpinned_hub_name(run.model),
+        datasets=[dataset] if dataset else None,
         model_name=run.name,
-        eval_results=_held_out_metrics(run) or None,
+        eval_results=_evaluation_results(run) or None,
     )
 
 
-def _on_hub(name: str) -> str | None:
-    """Return ``org/name`` of what is pinned to a commit of the Hub."""
-    found = re.fullmatch(r"([^/@]+/[^/@]+)@[0-9a-f]{40}", name)
-    return found[1] if found else None
+def _unpinned_hub_name(name: str) -> str | None:
+    """Return the ``org/name`` of ``org/name@commit``; None for other names."""
+    match = re.fullmatch(r"([^/@]+/[^/@]+)@[0-9a-f]{40}", name)
+    return match[1] if match else None
 
 
-def _held_out_metrics(run: TrainingRun) -> list[Any]:
-    """Return the numbers measured on problems that a reward model was not trained on."""
+def _evaluation_results(run: TrainingRun) -> list[Any]:
+    """Return the metrics of a reward model on its evaluation problems, as ``EvalResult``."""
     from huggingface_hub import EvalResult
 
-    measured = run.report.get("held_out", {})
+    metrics = run.report.get("held_out", {})
     source = run.data.partition("@")[0]
     return [
         EvalResult(
@@ -73,9 +76,10 @@ def _held_out_metrics(run: TrainingRun) -> list[Any]:
             task_name="step rewards",
             dataset_type=source,
             dataset_name=f"{source}, problems held out of training",
-            **metric,
-            metric_value=round(measured[key], 6),
+            metric_type=metric["metric_type"],
+            metric_name=metric["metric_name"],
+            metric_value=round(metrics[key], 6),
         )
         for key, metric in TABLES["held_out"].items()
-        if key in measured
+        if key in metrics
     ]

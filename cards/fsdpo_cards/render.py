@@ -1,4 +1,4 @@
-"""Templates to text, and the YAML block that the Hub reads."""
+"""Render templates, and the YAML block that the Hub reads."""
 
 import re
 import tomllib
@@ -13,21 +13,27 @@ _LICENCES: Mapping[str, str] = TABLES["licences"]
 def render(
     template: str | Path, /, filters: Mapping[str, Callable[..., str]] | None = None, **fields: Any
 ) -> str:
-    """Fill in a template.
+    """Render a template as text.
 
-    ``template`` is the name of one in this folder, or a file; ``filters`` are its own.
+    Args:
+        template: Name of a template in this folder, or the path of another template.
+        filters: Additional filters for this template.
+        fields: The fields of the template.
 
     Raises:
-        jinja2.UndefinedError: if the template shows a field that is not there.
+        jinja2.UndefinedError: if the template uses an undefined field.
     """
-    own: dict[str, Any] = {
+    all_filters: dict[str, Any] = {
         "count": "{:,}".format,
-        "text": text,
-        "code": code,
+        "text": escape_markdown,
+        "code": code_span,
         "fenced": escape_fences,
+        "licence": _source_licence,
+        "percent": format_percent,
+        "amount": format_amount,
+        **(filters or {}),
     }
-    own |= {"licence": _licence_of, "percent": percent, "amount": amount, **(filters or {})}
-    return render_file(Path(__file__).parent / template, own, fields).rstrip() + "\n"
+    return render_file(Path(__file__).parent / template, all_filters, fields).rstrip() + "\n"
 
 
 def render_file(
@@ -37,7 +43,10 @@ def render_file(
     *folders: Path,
     autoescape: bool = False,
 ) -> str:
-    """Fill in a template; those that it names are beside it or in ``folders``."""
+    """Render a template file.
+
+    The templates that it includes or extends are in the same folder or in ``folders``.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -52,67 +61,68 @@ def render_file(
 
 
 def front_matter(fields: Mapping[str, Any]) -> str:
-    """Return fields as the YAML block at the beginning of a card."""
+    """Return the YAML block at the beginning of a card."""
     import yaml
 
     return f"---\n{yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)}---\n"
 
 
 def hub_metadata(**fields: Any) -> dict[str, Any]:
-    """Return what the Hub reads of the card of a model, ``EvalResult`` objects included."""
+    """Return the metadata of a model card for the Hub; the fields are those of ``ModelCardData``."""
     from huggingface_hub import ModelCardData
 
-    card: Any = ModelCardData(**fields)
-    found: dict[str, Any] = card.to_dict()
-    found.pop("model_name", None)  # the Hub knows it only within results
-    return found
+    card_data: Any = ModelCardData(**fields)
+    metadata: dict[str, Any] = card_data.to_dict()
+    # The Hub accepts the name of the model only inside `model-index`.
+    metadata.pop("model_name", None)
+    return metadata
 
 
-def licence(sources: Sequence[Mapping[str, Any]]) -> str | list[str]:
-    """Return what to state for problems of all ``sources`` together."""
-    found = sorted({_licence_of(source["name"]) for source in sources})
-    return found[0] if len(found) == 1 else found
+def combined_licence(sources: Sequence[Mapping[str, Any]]) -> str | list[str]:
+    """Return the licence of the problems of all ``sources``, as a list if there are several."""
+    licences = sorted({_source_licence(source["name"]) for source in sources})
+    return licences[0] if len(licences) == 1 else licences
 
 
-def _licence_of(source: str) -> str:
-    """Return the licence of a source, with or without the config behind its name."""
+def _source_licence(source: str) -> str:
+    """Return the licence of a source; its name may end with a config."""
     return _LICENCES.get(source, _LICENCES.get(source.partition(":")[0], "unknown"))
 
 
-def text(name: str) -> str:
-    """Return a name as Markdown that shows it: nothing in it is markup or HTML."""
+def escape_markdown(name: str) -> str:
+    """Escape a name for Markdown, so that it contains neither markup nor HTML."""
     return re.sub(r"([\\`*_\[\]>|~#])", r"\\\1", _one_line(name)).replace("<", "&lt;")
 
 
-def code(name: str) -> str:
-    """Return a name as a code span, within a table too."""
+def code_span(name: str) -> str:
+    """Return a name as a Markdown code span that is also safe in a table."""
     return "`" + _one_line(name).replace("`", "'").replace("|", "\\|") + "`"
 
 
 def escape_fences(lines: str) -> str:
-    """Return lines that stay inside their fence."""
+    """Return lines that cannot close the code block around them."""
     return lines.replace("```", "``")
 
 
 def _one_line(name: str) -> str:
-    return "".join(each if each.isprintable() else " " for each in name)
+    return "".join(character if character.isprintable() else " " for character in name)
 
 
-def amount(counted: float | str) -> str:
-    """Format a whole number for a person; a word where it is not known."""
-    return counted if isinstance(counted, str) else f"{counted:,.0f}"
+def format_amount(value: float | str) -> str:
+    """Format a number without decimals; return words, such as ``unknown``, unchanged."""
+    return value if isinstance(value, str) else f"{value:,.0f}"
 
 
-def tokens(count: int | None) -> str:
-    """Say how many tokens a solution has."""
+def format_token_count(count: int | None) -> str:
+    """Format the number of tokens of a solution."""
     return "tokens unknown" if count is None else f"{count} tokens"
 
 
-def percent(share: float | None, interval: list[float] | None = None) -> str:
-    """Format a share and its 95 % interval for a person."""
-    if share is None:
+def format_percent(fraction: float | None, interval: list[float] | None = None) -> str:
+    """Format a fraction and its 95 % interval in percent."""
+    if fraction is None:
         return "–"
-    text = f"{100 * share:.1f} %"
+    text = f"{100 * fraction:.1f} %"
     if interval:
         text += f"  [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
     return text

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_cards.render import tokens
+from fsdpo_cards.render import format_token_count
 
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.dataset.manifest import Manifest
@@ -120,7 +120,7 @@ def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float)
     cut = ", truncated" if solution["finish_reason"] == "length" else ""
     console.print(
         f"\n[bold {colour}]#{solution['sample_index']} {solution['outcome']}[/]  "
-        f"answer {answer}  [dim]{tokens(solution['n_tokens'])}{cut}  {solution['solution_id']}[/]",
+        f"answer {answer}  [dim]{format_token_count(solution['n_tokens'])}{cut}  {solution['solution_id']}[/]",
         highlight=False,
     )
     steps = solution["completions"]

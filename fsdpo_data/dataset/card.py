@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import fsdpo_cards
-from fsdpo_cards.bars import bars, histogram, shares
+from fsdpo_cards.bars import draw_bars, histogram, label_tenths
 from fsdpo_cards.dataset import DatasetCardData
 
 from fsdpo_data.core.lazy import pa, pl, pq
@@ -30,7 +30,7 @@ def dataset_card(
         warnings=dataset_warnings(manifest),
         configs=ordered_configs(manifest),
         examples=example_rows(root, manifest),
-        plots={title: bars(counts) for title, counts in distributions(root, manifest).items()},
+        plots={title: draw_bars(counts) for title, counts in distributions(root, manifest).items()},
         info=dataset_info(root, manifest),
     )
     return fsdpo_cards.dataset_card(card_data, name=name, revision=revision)
@@ -140,7 +140,7 @@ def _tenths(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[str, int]]:
     """Count numbers between -1 and 1 by tenths, from the first to the last non-empty tenth."""
     # A tenth includes its lower bound. The small offset keeps 0.3 in its tenth despite rounding.
     tenths = (value * 10 + 1e-6).floor().clip(-10, 9).cast(pl.Int32)
-    return shares(_counts(rows, tenths))
+    return label_tenths(_counts(rows, tenths))
 
 
 def _counts(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[int, int]]:

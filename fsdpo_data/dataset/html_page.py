@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_cards.pages.page import render_page
-from fsdpo_cards.pages.problem_list import OUTCOMES, Marks, ProblemList
-from fsdpo_cards.render import tokens
+from fsdpo_cards.pages.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList
+from fsdpo_cards.render import format_token_count
 
 from fsdpo_data.dataset.card import distributions
 from fsdpo_data.dataset.manifest import Manifest
@@ -18,10 +18,10 @@ from fsdpo_data.steps.rewards import step_weights
 Row = Mapping[str, Any]
 
 _MARKS: Marks = {
-    "all correct": ("right", "✓", "all correct"),
-    "some correct": ("some", "±", "some correct"),
-    "none correct": ("wrong", "✗", "none correct"),
-    **OUTCOMES,
+    "all correct": Mark("right", "✓", "all correct"),
+    "some correct": Mark("some", "±", "some correct"),
+    "none correct": Mark("wrong", "✗", "none correct"),
+    **OUTCOME_MARKS,
 }
 _GROUPS = ("subject", "type", "level")  #: Keys of problem metadata that name groups.
 
@@ -43,13 +43,13 @@ def dataset_page(
         _add_problem(problem_list, row, gamma)
     return render_page(
         Path(__file__).with_name("html_page.html"),
-        problem_list.data,
+        problem_list.page_data,
         title=f"{manifest.spec.model.name} · {root.name}",
         name=root.name,
         table=summary_rows(manifest),
         warnings=dataset_warnings(manifest),
         distributions=distributions(root, manifest),
-        shown=problem_list,
+        problem_list=problem_list,
     )
 
 
@@ -81,7 +81,7 @@ def _add_problem(problem_list: ProblemList, row: Row, gamma: float) -> None:
         "decoded": {},
         "pairs": pairs,
     }
-    problem_list.add(problem, list(solutions.values()), pairs)
+    problem_list.add_problem(problem, list(solutions.values()), pairs)
 
 
 def pair_step_weights(pair: Row, gamma: float) -> list[list[float] | None]:
@@ -104,7 +104,7 @@ def _solution_entry(row: Row) -> dict[str, Any]:
         "answer": row["answer"],
         "status": row["outcome"],
         "why": "",
-        "tokens": tokens(row["n_tokens"]),
+        "tokens": format_token_count(row["n_tokens"]),
         "finish": row["finish_reason"],
     }
 

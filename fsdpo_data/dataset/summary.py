@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
-from fsdpo_cards.render import amount, percent
+from fsdpo_cards.render import format_amount, format_percent
 
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.dataset.manifest import Manifest
@@ -24,9 +24,9 @@ class _SummaryFormatter(Formatter):
     def convert_field(self, value: Any, conversion: str | None) -> Any:
         """Convert a value as its conversion flag demands."""
         if conversion == "p" and isinstance(value, AccuracyStats | PassAtK):
-            return percent(value.value, value.ci95)
+            return format_percent(value.value, value.ci95)
         if conversion == "p":
-            return percent(value)
+            return format_percent(value)
         if conversion == "c":
             return _join_counts(value)
         return super().convert_field(value, conversion)
@@ -60,7 +60,7 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
         "positive": _fraction(positive, positive + negative),
         "truncated": statistics.truncated / n_solutions,
         "unique": statistics.unique_solutions / n_solutions,
-        "tokens": amount(manifest.cost.tokens),
+        "tokens": format_amount(manifest.cost.tokens),
         "consensus": manifest.judge and manifest.judge.kept is not None,
         "rate": f"  ({token_rate:,.0f} tokens/s)" if token_rate else "",
         "step_pairs": pairs and pairs.resampled,
@@ -120,7 +120,7 @@ def _pair_entries(pairs: PairStats) -> dict[str, Any]:
         }
         return {
             "left_out": _join_counts(left_out) or "none left out",
-            "resampled_tokens": amount(pairs.resampled.tokens),
+            "resampled_tokens": format_amount(pairs.resampled.tokens),
         }
     unit = "tokens" if "chosen_tokens" in pairs.length else "characters"
     return {

@@ -109,7 +109,7 @@ def _write_card(
         data=card_options["data"] if is_on_hub else config.data.resolve().name,
         report=vars(report),
         options={**_without_folders(card_options), **versions},
-        changed=_without_folders(_changed_options(config)),
+        overrides=_without_folders(_changed_options(config)),
         manifest=read_manifest(config.data).to_dict() if is_sealed else None,
         processes=(world_size, local_world_size),
     )

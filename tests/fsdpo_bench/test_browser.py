@@ -305,7 +305,7 @@ def test_the_index_follows_a_run_that_goes_on_and_stays_sorted(
     records = tmp_path / "c" / "records" / "gsm_ic2.jsonl"
     rest, page = records.read_text(), tmp_path / "index.html"
     records.write_text("".join(rest.splitlines(keepends=True)[:5]))
-    page.write_text(render_index(tmp_path, page, seconds=1)[0])
+    page.write_text(render_index(tmp_path, page, reload_seconds=1)[0])
     browser.open(page)
     browser.click(".sortable th:nth-child(7) button")
     first = (
@@ -313,7 +313,7 @@ def test_the_index_follows_a_run_that_goes_on_and_stays_sorted(
     )
     assert browser.run(first) == ["b", "c", "a"] and "45 of 61" in browser.text("tbody")
     records.write_text(rest)
-    page.write_text(render_index(tmp_path, page, seconds=1)[0])
+    page.write_text(render_index(tmp_path, page, reload_seconds=1)[0])
     deadline = time.monotonic() + 120
     while "45 of 61" in browser.text("tbody"):
         assert time.monotonic() < deadline

@@ -63,8 +63,8 @@ def test_the_metadata_are_the_results() -> None:
 
 def test_the_text_names_every_limit() -> None:
     card = benchmark_card(results())
-    assert "- MATH is 20 of its 23 problems." in card
-    assert "- OCW takes a number within 1 % for right." in card
+    assert "- MATH was measured on 20 of its 23 problems." in card
+    assert "- OCW accepts numbers within 1 % of the gold answer." in card
     assert re.search(r"^\| MATH \| greedy \| 45\.0 %  \[25\.8, 65\.8\] \| 9 \| 20 \|$", card, re.M)
     assert card.count("\n| mean of ") == 5
 

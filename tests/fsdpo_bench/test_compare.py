@@ -96,7 +96,7 @@ def test_other_problem_sets_are_refused_unless_common_is_given(tmp_path: Path) -
     for record in other:
         record["problem_id"] += "x"
     stranger = write_run(tmp_path / "d", config({"gsm8k": 5}), other)
-    with pytest.raises(InputError, match="same problems"):
+    with pytest.raises(InputError, match="needs common problems"):
         compare_runs(first, stranger, ComparisonOptions(common=True))
 
 
@@ -133,7 +133,7 @@ def test_unknown_decoders_benchmarks_and_runs_are_refused(tmp_path: Path) -> Non
     first, second = two_runs(tmp_path)
     with pytest.raises(InputError, match=r"no decoder 'bon@99:min' .* greedy, sc@2"):
         compare_runs(first, second, ComparisonOptions(decoder_a="bon@99:min"))
-    with pytest.raises(InputError, match="no benchmark to compare"):
+    with pytest.raises(InputError, match="no common benchmark"):
         compare_runs(first, second, ComparisonOptions(task="math"))
     with pytest.raises(InputError, match="fsdpo-bench run"):
         compare_runs(first, tmp_path, ComparisonOptions())

@@ -14,8 +14,8 @@ import pytest
 from bench_runs import HOSTILE, QWEN, config, make_records, qwen_run, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.index import render_index
-from fsdpo_bench.report.plots import _apart
-from fsdpo_bench.report.problem_list import build_problem_list, explain
+from fsdpo_bench.report.plots import _space_out
+from fsdpo_bench.report.problem_list import build_problem_list, explain_verdict
 from fsdpo_bench.report.render import render_html, write_report
 from fsdpo_bench.report.svg import Axis
 from fsdpo_bench.results.summary import summarise
@@ -196,12 +196,12 @@ def test_a_large_run_keeps_to_the_budget_and_says_what_is_left_out() -> None:
             [taken] = each["taken"]
             assert taken is None or problem["solutions"][taken]
     text = render_html(summarise(records, config({"gsm8k": 3000})), shown, print, "")
-    assert "Left out for size: 2,000 of 3,000 problems" in text
+    assert "Left out because of the size limit: 2,000 of 3,000 problems" in text
 
 
 def test_endless_solutions_are_cut_and_counted() -> None:
     records = make_records({"gsm8k": 50}, text="9" * 100_000)
-    shown = build_problem_list(records, 50, budget=500_000)
+    shown = build_problem_list(records, 50, budget_bytes=500_000)
     assert len(json.dumps(shown.problems)) < 800_000
     solution = shown.problems[0]["solutions"][0]
     assert solution["hidden"] > 90_000
@@ -241,7 +241,7 @@ def test_real_outputs_show_whole(tmp_path: Path) -> None:
 )
 def test_verdicts_are_explained_in_words(gold: str, response: str, words: str) -> None:
     [verdict] = MathGrader().grade([(gold, response)])
-    assert words in explain(verdict.status, verdict.rule)
+    assert words in explain_verdict(verdict.status, verdict.rule)
 
 
 def test_an_unfinished_or_foreign_directory_is_refused(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_labels_of_decoders_of_one_budget_are_set_apart_in_finite_time() -> None
     """Adding 9 to this position and taking it away again leaves less than 9."""
     at = 254.43046729594042
     values = {"a": at, "b": at, "c": at + 1e-9}
-    placed = sorted(_apart(values, 9).values())
+    placed = sorted(_space_out(values, 9).values())
     assert all(later - sooner > 8.99 for sooner, later in itertools.pairwise(placed))
 
 
@@ -354,10 +354,10 @@ def test_runs_under_a_directory_are_a_page_that_reloads_while_one_goes_on(tmp_pa
     (half / "records" / "gsm_ic2.jsonl").unlink()
     (runs / "model").mkdir()
     (runs / "model" / "config.json").write_text('{"model_type": "qwen2"}')
-    page, whole = render_index(runs, runs / "index.html", seconds=7)
-    assert not whole and Page(page).data == {"again": 7}
+    page, whole = render_index(runs, runs / "index.html", reload_seconds=7)
+    assert not whole and Page(page).data == {"reload_seconds": 7}
     assert "32 of 46" in page and "<i>" not in page and page.count("<polyline") == 2
-    assert Page(render_index(runs, runs / "index.html")[0]).data == {"again": None}
+    assert Page(render_index(runs, runs / "index.html")[0]).data == {"reload_seconds": None}
     (half / "records" / "gsm_ic2.jsonl").write_bytes(
         (runs / "deep" / "a<b>" / "records" / "gsm_ic2.jsonl").read_bytes()
     )
@@ -365,7 +365,7 @@ def test_runs_under_a_directory_are_a_page_that_reloads_while_one_goes_on(tmp_pa
     shown = CliRunner().invoke(app, ["index", str(runs), "--watch", "1"])
     assert shown.exit_code == 0
     page = (runs / "index.html").read_text()
-    assert 'href="half/report.html"' in page and Page(page).data == {"again": None}
+    assert 'href="half/report.html"' in page and Page(page).data == {"reload_seconds": None}
 
 
 def test_a_directory_without_runs_has_no_page(tmp_path: Path) -> None:

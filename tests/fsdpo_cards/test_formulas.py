@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from fsdpo_cards.pages.formulas import PATTERN, formula_trees
+from fsdpo_cards.pages.formulas import FORMULA_PATTERN, formula_trees
 
 LOTS = 10**7
 
@@ -33,7 +33,7 @@ def test_a_formula_is_a_tree_of_elements_and_texts(written: str, expected: Any) 
 
 def test_formulas_are_found_and_money_is_not() -> None:
     text = r"It costs $5 and $6, so $x$ is \(y\) or $$z$$. From $10-$20; \[w\]"
-    assert re.findall(PATTERN, text) == ["$x$", r"\(y\)", "$$z$$", r"\[w\]"]
+    assert re.findall(FORMULA_PATTERN, text) == ["$x$", r"\(y\)", "$$z$$", r"\[w\]"]
 
 
 @pytest.mark.parametrize(

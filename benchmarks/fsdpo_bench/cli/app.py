@@ -68,7 +68,7 @@ def _print_json(value: Any) -> None:
 @command(app, take.RunInspectOptions, examples=_EXAMPLES["inspect"])
 def inspect(options: take.RunInspectOptions) -> None:
     """Show problems of a run."""
-    found = printing.matching(options)
+    found = printing.matching_records(options)
     if options.as_json:
         for record in found:
             typer.echo(json.dumps(record, ensure_ascii=False))
@@ -239,9 +239,9 @@ def recipe(options: take.RecipeOptions) -> None:
         printing.print_recipes([load_recipe(each) for each in recipe_names()])
         return
     found = load_recipe(options.name)
-    stages = found.chosen(options.stage)
+    stages = found.select_stages(options.stage)
     if options.as_json:
-        _print_json(found.plan(stages, GPUS[options.gpu]))
+        _print_json(found.plan_dict(stages, GPUS[options.gpu]))
     elif options.dry_run:
         printing.print_plan(found, stages, GPUS[options.gpu], options.price)
     else:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from fsdpo_bench.publish.export import FORMS
+from fsdpo_bench.publish.export import EXPORT_FORMATS
 from fsdpo_bench.recipes.recipe import GPUS
 from fsdpo_bench.results.compare import ComparisonOptions
 from fsdpo_data.core.entities import OUTCOMES
@@ -183,7 +183,7 @@ class RunExportOptions(Options):
     """
 
     data: Annotated[Path, _FIRST]
-    to: Annotated[str, Option(choices=FORMS)]
+    to: Annotated[str, Option(choices=EXPORT_FORMATS)]
     out: Path
     decoder: Annotated[str | None, Option(default_text="the first of the run")] = None
 

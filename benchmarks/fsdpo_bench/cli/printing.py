@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fsdpo_cards.render import amount, percent, tokens
+from fsdpo_cards.render import format_amount, format_percent, format_token_count
 from rich.console import Console
 from rich.measure import Measurement
 from rich.rule import Rule
@@ -16,7 +16,7 @@ from fsdpo_bench.prm.measure import PrmMeasurements
 from fsdpo_bench.prm.prmbench import ALTERATIONS, PrmBenchScores, StepErrorScores
 from fsdpo_bench.recipes.recipe import Gpu, Recipe, RecipeStage, estimate, measured_cost
 from fsdpo_bench.recorded.outputs import GradedResponse
-from fsdpo_bench.report.plots import points
+from fsdpo_bench.report.plots import format_points
 from fsdpo_bench.results.compare import PairedDifference, RunComparison
 from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.runs.records import decoder_of, own_decoders, read_records
@@ -49,7 +49,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) ->
     last: str | Text = ""
     for name, *others in rows:
         shown = ("" if name == last else name, *others)
-        table.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in shown))
+        table.add_row(*(plain_text(cell) if isinstance(cell, str) else cell for cell in shown))
         last = name
     console = Console()
     words = [column for column in table.columns if not column.no_wrap]
@@ -62,12 +62,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) ->
     console.print(table, soft_wrap=False, crop=False)
 
 
-def say(text: str, style: str = "", *, wrap: bool = False) -> None:
+def print_text(text: str, style: str = "", *, wrap: bool = False) -> None:
     """Print plain text; lines are folded between words only if ``wrap``."""
-    Console(highlight=False, soft_wrap=not wrap).print(plain(text, style))
+    Console(highlight=False, soft_wrap=not wrap).print(plain_text(text, style))
 
 
-def plain(text: str, style: str = "") -> Text:
+def plain_text(text: str, style: str = "") -> Text:
     """Return text of a model or a benchmark as it is shown: no markup, no terminal escapes."""
     return Text(strip_control_characters(text), style=style)
 
@@ -89,20 +89,20 @@ def print_reports(reports: Sequence[TaskReport]) -> None:
     print_table((*columns, "golds read as"), map(_report_row, reports))
     for report in reports:
         if report.error:
-            say(f"\n{report.task.title}: {report.error}")
+            print_text(f"\n{report.task.title}: {report.error}")
         if report.findings or report.task.defects:
-            say(f"\n{report.task.title}")
+            print_text(f"\n{report.task.title}")
         for defect in report.task.defects:
-            say(f"  known: {defect}")
+            print_text(f"  known: {defect}")
         for finding in report.findings:
             mark, style = ("surprise", "red") if finding.is_unexpected else ("known", "")
-            say(f"  row {finding.row:>4}  {mark}  {finding.gold!r}: {finding.what}", style)
+            print_text(f"  row {finding.row:>4}  {mark}  {finding.gold!r}: {finding.what}", style)
 
 
 def _report_row(report: TaskReport) -> Sequence[Any]:
     digest = report.digest if report.known_digest else f"{report.digest} (not the known one)"
     counts = (f"{count:,}" for count in (report.problems, report.golds, report.right))
-    result = "ok" if report.passed else plain("not ok", "red")
+    result = "ok" if report.passed else plain_text("not ok", "red")
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in report.kinds.items())
     return (report.task.title, *counts, "–" if report.error else digest, result, kinds)
 
@@ -115,7 +115,7 @@ def print_series(series: Sequence[Mapping[str, Any]]) -> None:
 
 def _series_row(each: Mapping[str, Any]) -> Sequence[str]:
     counts = {name: f"{n:,}" for name, n in each.items() if isinstance(n, int)}
-    share = percent(each["correct"] / each["n"] if each["n"] else None, each["ci95"])
+    share = format_percent(each["correct"] / each["n"] if each["n"] else None, each["ci95"])
     published = ("–", "–")
     if each["published_correct"] is not None:
         published = (counts["published_correct"], counts["disputed"])
@@ -130,13 +130,13 @@ def print_disputed(scored: Sequence[GradedResponse], count: int) -> None:
     for each in scored[:count]:
         recorded = each.recorded
         name = f" {recorded.series}" if recorded.series else ""
-        say(
+        print_text(
             f"row {recorded.row}{name}: gold {recorded.gold!r}, answer {each.verdict.answer!r}: "
             f"{each.verdict.status} ({each.verdict.rule}), published as "
             f"{'correct' if recorded.correct else 'incorrect'}"
         )
     if len(scored) > count:
-        say(f"{len(scored) - count} more; --show {len(scored)} shows all")
+        print_text(f"{len(scored) - count} more; --show {len(scored)} shows all")
 
 
 def print_verdict(gold: str, verdict: Verdict) -> None:
@@ -151,7 +151,7 @@ def print_verdict(gold: str, verdict: Verdict) -> None:
         "gold is read as": verdict.gold_form or "–",
         "answer is read as": verdict.answer_form or "–",
     }
-    print_table(("", ""), ((plain(name, "bold"), value) for name, value in rows.items()))
+    print_table(("", ""), ((plain_text(name, "bold"), value) for name, value in rows.items()))
 
 
 def print_results(results: Results) -> None:
@@ -165,13 +165,13 @@ def _result_rows(results: Results) -> Iterator[Sequence[str]]:
         for name, decoder in task["decoders"].items():
             cost = decoder["cost"]
             counts = (f"{decoder['correct']:g}", f"{decoder['n']:,}")
-            spent = (amount(cost["tokens"]), f"{cost['prm_calls']:,.0f}")
-            yield (task["title"], name, points(decoder), *counts, *spent)
+            spent = (format_amount(cost["tokens"]), f"{cost['prm_calls']:,.0f}")
+            yield (task["title"], name, format_points(decoder), *counts, *spent)
         for k, share in task["avg_at_k"].items():
-            yield (task["title"], f"avg@{k}", points(share), "", f"{share['n']:,}", "", "")
+            yield (task["title"], f"avg@{k}", format_points(share), "", f"{share['n']:,}", "", "")
     for suite, found in results["suites"].items():
         for name, share in found["decoders"].items():
-            yield (f"mean of {suite}", name, points(share), "", f"{share['n']:,}", "", "")
+            yield (f"mean of {suite}", name, format_points(share), "", f"{share['n']:,}", "", "")
 
 
 def print_comparison(compared: RunComparison, show: int) -> None:
@@ -179,20 +179,20 @@ def print_comparison(compared: RunComparison, show: int) -> None:
     columns = ("benchmark", "decoder", "A>", "B>", "B - A>", "95 %>", "only A>", "only B>", "p>")
     print_table((*columns, "of>"), map(_delta_row, compared.deltas))
     for note in compared.notes:
-        say(f"note: {note}")
+        print_text(f"note: {note}")
     if any(delta.clusters for delta in compared.deltas):
-        say("(n): base problems that problems share; interval and p are over those.")
+        print_text("(n): base problems that problems share; interval and p are over those.")
     for change in compared.changed[:show]:
         right, wrong = change.answer_a, change.answer_b
         if change.better == "b":
             right, wrong = wrong, right
-        say(
+        print_text(
             f"{change.task} {change.problem_id}  only {change.better.upper()}: gold "
             f"{change.gold!r}, right {right!r}, wrong {wrong!r}  "
             f"{' '.join(change.question.split())[:90]}"
         )
     if len(compared.changed) > show:
-        say(f"{len(compared.changed) - show} more; --show {len(compared.changed)}")
+        print_text(f"{len(compared.changed) - show} more; --show {len(compared.changed)}")
 
 
 def _delta_row(delta: PairedDifference) -> Sequence[str]:
@@ -217,7 +217,7 @@ def print_prm(measured: PrmMeasurements) -> None:
     """Print what was measured of a process reward model."""
     if measured.dataset is not None:
         for name, value in _dataset_rows(measured.dataset):
-            say(f"{name:<36}{value}")
+            print_text(f"{name:<36}{value}")
         curves = measured.dataset["best_of"]
         names = {"pass": "a perfect judge"}
         rows = (
@@ -226,15 +226,15 @@ def print_prm(measured: PrmMeasurements) -> None:
         )
         print_table(("best-of-N by", *(f"N={size}>" for size in curves["pass"])), rows)
     for file, found in measured.processbench.items():
-        say(f"\n{file}")
+        print_text(f"\n{file}")
         for name, value in found.rows():
-            say(f"{name:<36}{value}")
+            print_text(f"{name:<36}{value}")
     if measured.prmbench is not None:
         _print_step_errors(measured.prmbench)
 
 
 def _print_step_errors(found: PrmBenchScores) -> None:
-    say(f"\nPRMBench, rewards above {found.threshold:g} call a step right")
+    print_text(f"\nPRMBench, rewards above {found.threshold:g} call a step right")
     columns = ("PRMScore>", "F1>", "negative F1>", "right passed>", "wrong caught>")
     names = {name: way.says for name, way in ALTERATIONS.items()}
     print_table(
@@ -246,7 +246,7 @@ def _print_step_errors(found: PrmBenchScores) -> None:
         ],
     )
     for name, score in found.dimensions.items():
-        say(f"{name:<36}{100 * score:.1f}")
+        print_text(f"{name:<36}{100 * score:.1f}")
 
 
 def _step_errors_row(found: StepErrorScores) -> Iterator[str]:
@@ -300,13 +300,13 @@ def print_plan(
     recipe: Recipe, stages: Sequence[RecipeStage], gpu: Gpu, price: float | None
 ) -> None:
     """Print what the stages do, cost and have cost, then their commands."""
-    say(f"{recipe.title}\n{recipe.about}\n")
+    print_text(f"{recipe.title}\n{recipe.about}\n")
     print_costs(stages, gpu, price)
-    say(f"\n{gpu.assumptions}\n")
+    print_text(f"\n{gpu.assumptions}\n")
     for stage in stages:
-        say(f"# {stage.name}: {stage.purpose}\n{stage.command}\n")
+        print_text(f"# {stage.name}: {stage.purpose}\n{stage.command}\n")
     if recipe.expected:
-        say(f"The paper's row: {recipe.expected}")
+        print_text(f"The paper's row: {recipe.expected}")
 
 
 def _tokens(count: float | None) -> str:
@@ -320,11 +320,11 @@ def _hours(count: float | None) -> str:
 
 
 _INDENT = "    "  #: Before each line of a solution.
-_say = partial(say, wrap=True)
+_say = partial(print_text, wrap=True)
 _STYLES = {True: "green", False: "red", None: "dim"}
 
 
-def matching(wanted: RunInspectOptions) -> Iterator[dict[str, Any]]:
+def matching_records(wanted: RunInspectOptions) -> Iterator[dict[str, Any]]:
     """Yield the records of a run that a filter lets pass.
 
     Raises:
@@ -354,7 +354,7 @@ def print_records(records: Iterator[dict[str, Any]], count: int, samples: int) -
 def _print_record(record: Mapping[str, Any], samples: int) -> None:
     facets = ", ".join(f"{key} {value}" for key, value in record["metadata"].items())
     head = f"{record['task']} row {record['row']}  {record['problem_id']}"
-    Console().print(Rule(plain(f"{head}  {facets}"), align="left"))
+    Console().print(Rule(plain_text(f"{head}  {facets}"), align="left"))
     own = own_decoders(record)
     _say(record["question"])
     _say(f"gold: {record['gold']}\n", "bold")
@@ -370,7 +370,7 @@ def _print_record(record: Mapping[str, Any], samples: int) -> None:
 
 
 def _print_solution(name: str, row: Mapping[str, Any]) -> None:
-    ended = f"{tokens(row['n_tokens'])}, ended by {row['finish_reason']}"
+    ended = f"{format_token_count(row['n_tokens'])}, ended by {row['finish_reason']}"
     _say(f"\n{name}: {row['answer']}  {row['status']} ({row['rule']}), {ended}")
     rewards = row["rewards"] or [None] * len(row["steps"])
     for step, reward in zip(row["steps"], rewards, strict=True):

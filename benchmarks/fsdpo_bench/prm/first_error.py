@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fsdpo_cards.render import percent
+from fsdpo_cards.render import format_percent
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_files import read_records
@@ -58,7 +58,7 @@ class FirstErrorScores:
 
 
 def _share(part: int, whole: int) -> str:
-    found = whole and percent(part / whole, wilson_interval(part, whole))
+    found = whole and format_percent(part / whole, wilson_interval(part, whole))
     return f"{found}  ({part} of {whole})" if found else "none"
 
 

@@ -18,7 +18,7 @@ from fsdpo_data.core.toml_tables import fill_placeholders, read_toml
 ExportRecord = Mapping[str, Any]  #: A record, with what a decoder has seen of its problem.
 
 
-def export_run(run: Path, form: str, out: Path, decoder: str | None = None) -> list[Path]:
+def export_run(run: Path, format_name: str, out: Path, decoder: str | None = None) -> list[Path]:
     """Write the responses that a decoder has seen, a file for each benchmark; return the files.
 
     Raises:
@@ -27,7 +27,7 @@ def export_run(run: Path, form: str, out: Path, decoder: str | None = None) -> l
     """
     wanted, files = decoder_of(run, decoder), []
     for task in read_config(run)["tasks"]:
-        name, content = FORMS[form](task, _select_records(run, task, wanted))
+        name, content = EXPORT_FORMATS[format_name](task, _select_records(run, task, wanted))
         files.append(out / name)
         write_file(out / name, content)
     return files
@@ -81,7 +81,7 @@ def _lighteval(task: str, seen: Iterable[ExportRecord]) -> tuple[str, bytes]:
 
 _ROWS = read_toml(__file__)
 #: From a benchmark to the name and the content of its file.
-FORMS: Mapping[str, Callable[[str, Iterable[ExportRecord]], tuple[str, bytes]]] = {
+EXPORT_FORMATS: Mapping[str, Callable[[str, Iterable[ExportRecord]], tuple[str, bytes]]] = {
     "lm-eval": _lm_eval,
     "lighteval": _lighteval,
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_cards.benchmark import model_index
-from fsdpo_cards.commands import COMMIT
+from fsdpo_cards.commands import COMMIT_PATTERN
 
 from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.results.summary import summarise
@@ -66,7 +66,7 @@ def plan_push(run: Path, name: str) -> ResultsPushPlan:
 def _source(name: str, described: Mapping[str, Any]) -> dict[str, str] | None:
     """Return where a benchmark is on the Hub, without a commit if it was read from a copy."""
     source, task = described["source"], builtin_tasks().get(name)
-    if COMMIT.fullmatch(source["revision"]):
+    if COMMIT_PATTERN.fullmatch(source["revision"]):
         return dict(source)
     if task is None or task.hub is None or task.digest != described["digest"]:
         return None

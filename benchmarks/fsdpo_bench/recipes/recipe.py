@@ -18,7 +18,7 @@ from fsdpo_bench.results.published import published_results, shipped_path
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
 from fsdpo_data.core.toml_tables import TomlTable
 
-Kind = Literal["generate", "score", "train", "pairs", "none"]
+WorkKind = Literal["generate", "score", "train", "pairs", "none"]
 
 UTILISATION = 0.4  #: Share of a GPU's FLOP per second that training and scoring reach.
 
@@ -34,7 +34,7 @@ class Gpu:
     decode_tokens_per_second: float = 0.0
 
     @property
-    def written(self) -> float:
+    def tokens_per_second(self) -> float:
         """Tokens per second that it writes with a model of 7 billion parameters."""
         known = GPUS["a100"]
         return (
@@ -47,7 +47,7 @@ class Gpu:
         """What estimates for it rest on."""
         how = "" if self.decode_tokens_per_second else ", the A100's by memory bandwidth"
         return (
-            f"GPU-hours are of one {self.title}. Generation: tokens written / ({self.written:,.0f} "
+            f"GPU-hours are of one {self.title}. Generation: tokens written / ({self.tokens_per_second:,.0f} "
             f"per second{how}, x 7 / billions of parameters). Training: 8 x parameters x tokens "
             "FLOP (forward, backward, and forward again for gradient checkpointing); scoring and "
             f"reference log-probabilities: 2 x; both at {100 * UTILISATION:.0f} % of "
@@ -67,7 +67,7 @@ class Workload:
     #: ``generate`` writes the completions, ``score`` reads prompt and completion once, ``train``
     #: learns from both, ``pairs`` does so with a reference model, its prompts counted once;
     #: ``none`` needs no GPU.
-    kind: Kind
+    kind: WorkKind
     sequences: int = 0
     prompts: int = 0  #: Different prompts, for ``pairs``.
     prompt_tokens: int = 0
@@ -92,7 +92,7 @@ class RecipeStage:
         """The command line, split as a shell would."""
         return shlex.split(self.command)
 
-    def plan(self, gpu: Gpu) -> dict[str, Any]:
+    def plan_dict(self, gpu: Gpu) -> dict[str, Any]:
         """Return what it does and costs, for machines."""
         cost, real = estimate(self.work, gpu), measured_cost(self)
         told = {
@@ -127,16 +127,16 @@ class Recipe:
         shown = (each for each in cells if each.table != "prm" and each.task != "average")
         return ", ".join(f"{each.task} {each.value}" for each in shown)
 
-    def plan(self, stages: Sequence[RecipeStage], gpu: Gpu) -> dict[str, Any]:
+    def plan_dict(self, stages: Sequence[RecipeStage], gpu: Gpu) -> dict[str, Any]:
         """Return what some stages do and cost, for machines."""
         return {
             "recipe": self.name,
             "title": self.title,
             "assumptions": gpu.assumptions,
-            "stages": [stage.plan(gpu) for stage in stages],
+            "stages": [stage.plan_dict(gpu) for stage in stages],
         }
 
-    def chosen(self, names: Sequence[str]) -> list[RecipeStage]:
+    def select_stages(self, names: Sequence[str]) -> list[RecipeStage]:
         """Return the stages of some names, in their order; all if there are none.
 
         Raises:
@@ -182,8 +182,10 @@ def _line(text: str) -> str:
 
 
 def _stage(*, purpose: str, command: str, work: dict[str, Any], **told: Any) -> RecipeStage:
-    if work["kind"] not in get_args(Kind):
-        raise ValueError(f"work kind {work['kind']!r}: expected one of {', '.join(get_args(Kind))}")
+    if work["kind"] not in get_args(WorkKind):
+        raise ValueError(
+            f"work kind {work['kind']!r}: expected one of {', '.join(get_args(WorkKind))}"
+        )
     return RecipeStage(
         purpose=_line(purpose), command=_line(command), work=Workload(**work), **told
     )
@@ -196,7 +198,7 @@ def estimate(work: Workload, gpu: Gpu | None = None) -> CostEstimate:
         return CostEstimate(0.0, 0.0)
     if work.kind == "generate":
         tokens = float(work.sequences * work.tokens)
-        return CostEstimate(tokens, tokens / (gpu.written * 7 / work.parameters) / 3600)
+        return CostEstimate(tokens, tokens / (gpu.tokens_per_second * 7 / work.parameters) / 3600)
     prompts = work.prompts if work.kind == "pairs" else work.sequences
     once = float(prompts * work.prompt_tokens + work.sequences * work.tokens)
     passes = {"score": 2.0, "train": 8 * work.epochs, "pairs": 8 * work.epochs + 2}[work.kind]

@@ -1,1 +1,1 @@
-"""Reports that people open and pass on."""
+"""Reports on runs: HTML pages, Markdown tables and plots."""

@@ -1,67 +1,83 @@
-"""Two runs as a page: what differs, and every problem with both solutions side by side."""
+"""Render the comparison of two runs as a page, with the solutions of both next to each other."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from fsdpo_cards.pages.page import render_page
-from fsdpo_cards.pages.problem_list import OUTCOMES, Marks, ProblemList
+from fsdpo_cards.pages.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList
 
-from fsdpo_bench.report.problem_list import question_entry, solutions_of
-from fsdpo_bench.report.render import TEMPLATES, date_of
+from fsdpo_bench.report.problem_list import question_entry, solution_entries
+from fsdpo_bench.report.render import TEMPLATES_FOLDER, run_date
 from fsdpo_bench.results.compare import RunComparison
 from fsdpo_bench.results.outcomes import Record, key_records
 from fsdpo_bench.runs.records import read_config, read_records
 
 _MARKS: Marks = {
-    "both right": ("right", "✓", "both right"),
-    "only A": ("a", "A", "only A"),
-    "only B": ("b", "B", "only B"),
-    "both wrong": ("wrong", "✗", "both wrong"),
-    **OUTCOMES,
+    "both right": Mark("right", "✓", "both right"),
+    "only A": Mark("a", "A", "only A"),
+    "only B": Mark("b", "B", "only B"),
+    "both wrong": Mark("wrong", "✗", "both wrong"),
+    **OUTCOME_MARKS,
 }
 
 
-def render_comparison(run_a: Path, run_b: Path, compared: RunComparison) -> str:
-    """Render the page; of problems that do not fit, those that changed come first."""
-    decoders = defaultdict(list)
-    for delta in compared.deltas:
-        decoders[delta.task].append((delta.decoder_a, delta.decoder_b))
-    changed = {(each.task, each.problem_id) for each in compared.changed}
-    theirs = dict(key_records(read_records(run_b)))
-    both = [
-        key for key, _ in key_records(read_records(run_a)) if key in theirs and key[0] in decoders
+def render_comparison(run_a: Path, run_b: Path, comparison: RunComparison) -> str:
+    """Render the page; if not all problems fit, problems with changed verdicts come first."""
+    decoder_pairs = defaultdict(list)
+    for delta in comparison.deltas:
+        decoder_pairs[delta.task].append((delta.decoder_a, delta.decoder_b))
+    changed = {(problem.task, problem.problem_id) for problem in comparison.changed}
+    records_b = dict(key_records(read_records(run_b)))
+    common_keys = [
+        key
+        for key, _ in key_records(read_records(run_a))
+        if key in records_b and key[0] in decoder_pairs
     ]
-    both.sort(key=lambda key: key[:2] not in changed)
-    shown = ProblemList(_MARKS, len(both))
-    chosen = set(both[: shown.budget // shown.room])
-    for key, record in key_records(read_records(run_a)):
-        if key in chosen:
-            _add(shown, record, theirs[key], decoders[key[0]])
-    names = [read_config(run)["model"]["name"] for run in (run_a, run_b)]
+    common_keys.sort(key=lambda key: key[:2] not in changed)
+    problem_list = ProblemList(_MARKS, len(common_keys))
+    capacity = problem_list.budget_bytes // problem_list.bytes_per_problem
+    page_keys = set(common_keys[:capacity])
+    for key, record_a in key_records(read_records(run_a)):
+        if key in page_keys:
+            _add_problem(problem_list, record_a, records_b[key], decoder_pairs[key[0]])
+    models = [read_config(run)["model"]["name"] for run in (run_a, run_b)]
     return render_page(
-        TEMPLATES / "compare.html",
-        shown.data,
-        title=f"{names[0]} and {names[1]} · {date_of(run_b)}",
-        names=names,
+        TEMPLATES_FOLDER / "compare.html",
+        problem_list.page_data,
+        title=f"{models[0]} and {models[1]} · {run_date(run_b)}",
+        models=models,
         runs=(run_a, run_b),
-        compared=compared,
-        shown=shown,
+        comparison=comparison,
+        problem_list=problem_list,
     )
 
 
-def _add(shown: ProblemList, ours: Record, theirs: Record, decoders: list[tuple[str, str]]) -> None:
-    (first, decoded_a), (second, decoded_b) = solutions_of(ours, "A: "), solutions_of(theirs, "B: ")
-    decoded = {}
-    for a, b in decoders:
-        verdict = _verdict(ours["decoded"][a]["correct"], theirs["decoded"][b]["correct"])
-        [one], [other] = decoded_a[a]["taken"], decoded_b[b]["taken"]
-        taken = {"status": verdict, "taken": [one, len(first) + other]}
-        decoded[a if a == b else f"{a} / {b}"] = taken
-    problem = question_entry(shown, ours) | {"decoded": decoded}
-    shown.add(problem, [*first, *second], decoded.values())
+def _add_problem(
+    problem_list: ProblemList,
+    record_a: Record,
+    record_b: Record,
+    decoder_pairs: Sequence[tuple[str, str]],
+) -> None:
+    """Add a problem with the solutions of both runs."""
+    solutions_a, entries_a = solution_entries(record_a, "A: ")
+    solutions_b, entries_b = solution_entries(record_b, "B: ")
+    pair_entries = {}
+    for decoder_a, decoder_b in decoder_pairs:
+        verdict = _pair_verdict(
+            record_a["decoded"][decoder_a]["correct"], record_b["decoded"][decoder_b]["correct"]
+        )
+        [index_a] = entries_a[decoder_a]["taken"]
+        [index_b] = entries_b[decoder_b]["taken"]
+        name = decoder_a if decoder_a == decoder_b else f"{decoder_a} / {decoder_b}"
+        pair_entries[name] = {"status": verdict, "taken": [index_a, len(solutions_a) + index_b]}
+    problem = question_entry(problem_list, record_a) | {"decoded": pair_entries}
+    problem_list.add_problem(problem, [*solutions_a, *solutions_b], pair_entries.values())
 
 
-def _verdict(a: bool | None, b: bool | None) -> str:
-    if a is None or b is None:
+def _pair_verdict(correct_a: bool | None, correct_b: bool | None) -> str:
+    if correct_a is None or correct_b is None:
         return "gold_unparsed"
-    return f"both {'right' if a else 'wrong'}" if a == b else f"only {'A' if a else 'B'}"
+    if correct_a == correct_b:
+        return "both right" if correct_a else "both wrong"
+    return "only A" if correct_a else "only B"

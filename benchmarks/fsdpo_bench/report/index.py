@@ -1,4 +1,4 @@
-"""All runs under a directory as a page, those that still go on among them."""
+"""Render a page that lists all runs in a directory, including unfinished runs."""
 
 import os
 from functools import cache
@@ -9,63 +9,101 @@ from urllib.parse import quote
 
 from fsdpo_cards.pages.page import render_page
 
-from fsdpo_bench.report.plots import points
-from fsdpo_bench.report.render import TEMPLATES, date_of
+from fsdpo_bench.report.plots import format_points
+from fsdpo_bench.report.render import TEMPLATES_FOLDER, run_date
 from fsdpo_bench.results.intervals import macro_average
 from fsdpo_bench.results.outcomes import read_problem_results
-from fsdpo_bench.results.summary import as_dict, decoder_share
+from fsdpo_bench.results.summary import accuracy_result, decoder_accuracy
 from fsdpo_bench.runs.records import RECORDS, read_config, read_records
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import write_text
 from fsdpo_data.dataset.run import CONFIG_FILE
 
-_POINTS = 60  #: Of the line that shows how accuracy settled.
+_CURVE_POINTS = 60  #: Points of the line that shows the accuracy so far.
 
 
-def render_index(root: Path, out: Path, seconds: int | None = None) -> tuple[str, bool]:
-    """Render the page that is to be written to ``out``, and tell whether all runs are whole.
+def render_index(root: Path, out: Path, reload_seconds: int | None = None) -> tuple[str, bool]:
+    """Render the page of the runs in ``root``.
 
-    Until they are, the page loads itself again every so many ``seconds``, if any.
+    Args:
+        root: Directory with runs.
+        out: File of the page, for relative links to the reports.
+        reload_seconds: Interval at which the page reloads while a run is unfinished.
+
+    Returns:
+        The page, and whether all runs are complete.
 
     Raises:
-        InputError: if there is no run, or a record of one was changed.
+        InputError: if there are no runs, or a record is invalid.
     """
     runs = []
     for folder in sorted(file.parent for file in root.rglob(CONFIG_FILE)):
         sizes = tuple(file.stat().st_size for file in sorted((folder / RECORDS).glob("*")))
-        if told := _run_entry(folder, sizes):
+        entry = _run_entry(folder, sizes)
+        if entry is not None:
             report = folder / "report.html"
             link = quote(os.path.relpath(report, out.parent)) if report.is_file() else ""
-            runs.append({**told, "path": str(folder.relative_to(root)), "link": link})
+            runs.append({**entry, "path": str(folder.relative_to(root)), "link": link})
     if not runs:
-        raise InputError("it holds no run of `fsdpo-bench run`.", field="data", value=str(root))
-    whole = all(run["done"] == run["of"] for run in runs)
-    again = None if whole else seconds
-    told = {"title": f"{len(runs)} runs · {root.resolve().name}", "runs": runs, "again": again}
-    page = render_page(TEMPLATES / "index.html", {"again": again}, {"points": points}, **told)
-    return page, whole
+        raise InputError(
+            "the directory contains no run of `fsdpo-bench run`.", field="data", value=str(root)
+        )
+    is_complete = all(run["done"] == run["total"] for run in runs)
+    reload_after = None if is_complete else reload_seconds
+    page = render_page(
+        TEMPLATES_FOLDER / "index.html",
+        {"reload_seconds": reload_after},
+        {"points": format_points},
+        title=f"{len(runs)} runs · {root.resolve().name}",
+        runs=runs,
+        reload_seconds=reload_after,
+    )
+    return page, is_complete
+
+
+def write_index(root: Path, out: Path, reload_seconds: int | None = None) -> bool:
+    """Write the page of the runs in ``root``, and return whether all runs are complete.
+
+    The arguments and errors are those of :func:`render_index`.
+    """
+    page, is_complete = render_index(root, out, reload_seconds)
+    write_text(out, page)
+    return is_complete
 
 
 @cache
 def _run_entry(run: Path, sizes: tuple[int, ...]) -> dict[str, Any] | None:
-    """Return what the page says of a run whose records are so long; None if it is no run."""
+    """Return the row of a run; None if the directory contains another kind of run.
+
+    The ``sizes`` of the record files are part of the cache key: unchanged runs are not read again.
+    """
     try:
         config = read_config(run)
     except InputError:
         return None
-    facts, first = read_problem_results(read_records(run)), config["decoders"][0]
-    answers = (each.decoded.get(first) for part in facts.values() for each in part)
-    right = list(accumulate(bool(each.correct) for each in answers if each))
-    every = max(1, len(right) // _POINTS)
+    results = read_problem_results(read_records(run))
+    first_decoder = config["decoders"][0]
+    answers = (
+        result.decoder_answers.get(first_decoder)
+        for task_results in results.values()
+        for result in task_results
+    )
+    correct_so_far = list(accumulate(bool(answer.correct) for answer in answers if answer))
+    stride = max(1, len(correct_so_far) // _CURVE_POINTS)
     tasks = config["tasks"].values()
     return {
         "model": config["model"]["name"],
         "tasks": [task["title"] for task in tasks],
-        "date": date_of(run),
-        "done": sum(map(len, facts.values())),
-        "of": sum(task["problems"] for task in tasks),
+        "date": run_date(run),
+        "done": sum(map(len, results.values())),
+        "total": sum(task["problems"] for task in tasks),
         "decoders": {
-            name: as_dict(macro_average([decoder_share(part, name) for part in facts.values()]))
+            name: accuracy_result(
+                macro_average([decoder_accuracy(part, name) for part in results.values()])
+            )
             for name in config["decoders"]
         },
-        "curve": [right[at] / (at + 1) for at in range(0, len(right), every)],
+        "curve": [
+            correct_so_far[index] / (index + 1) for index in range(0, len(correct_so_far), stride)
+        ],
     }

@@ -1,179 +1,264 @@
-"""The plots of the report: accuracy, cost, calibration, rewards."""
+"""The plots of the report: accuracy, cost, calibration and rewards."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from fsdpo_bench.report.svg import Axis, SvgDrawing, panel
+from fsdpo_bench.report.svg import Axis, SvgDrawing, draw_panel
 from fsdpo_bench.results.published import is_backbone, published_results_for
 from fsdpo_data.core.sampling import UNKNOWN
 
-_FAMILIES = ("greedy", "sc", "weighted", "bon", "sbs")
-#: Accuracy plot: height of a decoder, space between benchmarks.
-_ROW, _GAP = 16, 14
-_NAMES = 106  #: Pixels for the names of decoders beside it, as the style sheet leaves them.
-_LINE = 12  #: Height of a name in the cost plot.
+_DECODER_FAMILIES = ("greedy", "sc", "weighted", "bon", "sbs")
+_ROW_HEIGHT = 16  #: Pixels per decoder in the accuracy plot.
+_TASK_GAP = 14  #: Pixels between benchmarks in the accuracy plot.
+_NAME_WIDTH = 106  #: Pixels for the decoder names; the style sheet has the same margin.
+_LABEL_HEIGHT = 12  #: Pixels per decoder name in the cost plot.
 
-#: Kinds of solutions, and the styles they are drawn in.
-_KINDS = {"correct": "good", "wrong": "bad"}
+_CORRECTNESS_STYLES = {"correct": "good", "wrong": "bad"}
 
-Results = Mapping[str, Any]
+Results = Mapping[str, Any]  #: ``results.json``, or a part of it.
 
 
-def colour(decoder: str) -> str:
+def style_class(decoder: str) -> str:
     """Return the style class of a decoder's family."""
     family = decoder.partition("@")[0]
-    return f"c{_FAMILIES.index(family) + 1}" if family in _FAMILIES else "c6"
+    return f"c{_DECODER_FAMILIES.index(family) + 1}" if family in _DECODER_FAMILIES else "c6"
 
 
-def points(share: Results) -> str:
-    """Write an accuracy, or a drop of it, with its interval in points: ``58.3 [54.1, 62.4]``."""
-    value = share["drop"] if "drop" in share else share["accuracy"]
+def format_points(result: Results) -> str:
+    """Format an accuracy, or an accuracy drop, with its interval: ``58.3 [54.1, 62.4]``."""
+    value = result["drop"] if "drop" in result else result["accuracy"]
     if value is None:
         return "–"
-    low, high = share["ci95"]
+    low, high = result["ci95"]
     return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def accuracy_plot(results: Results) -> str:
-    """Draw every decoder's accuracy with its interval, by benchmark, over the published ones."""
-    tasks, model = results["tasks"], results["run"]["model"]["name"]
-    rows = sum(1 + len(task["decoders"]) for task in tasks.values())
-    height = 20 + rows * _ROW + len(tasks) * _GAP + 24
+    """Draw the accuracy of every decoder by benchmark, over the paper's greedy results."""
+    tasks = results["tasks"]
+    model = results["run"]["model"]["name"]
+    n_rows = sum(1 + len(task["decoders"]) for task in tasks.values())
+    height = 20 + n_rows * _ROW_HEIGHT + len(tasks) * _TASK_GAP + 24
     drawing = SvgDrawing(None, height, "Accuracy by benchmark and decoder, with 95 % intervals")
     for value in range(0, 101, 20):
-        drawing.line(f"{value}%", 16, f"{value}%", height - 24, "grid")
-        drawing.text(f"{value}%", height - 10, f"{value}%", "small", "middle")
+        x = f"{value}%"
+        drawing.add_line(x1=x, y1=16, x2=x, y2=height - 24, style="grid")
+        drawing.add_text(x, height - 10, x, style="small", anchor="middle")
     top = 20.0
     for name, task in tasks.items():
-        drawing.text(0, top + _ROW - 4, task["title"], "label", dx=-_NAMES)
-        top += _ROW
-        size = len(task["decoders"]) * _ROW
-        for each in published_results_for(name):
-            style = "own" if is_backbone(each.backbone, model) else "theirs"
-            drawing.bar(f"{each.value}%", top, 2, size, style, f"{each.label}: {each.value}")
-        for index, (decoder, share) in enumerate(task["decoders"].items()):
-            _interval(drawing, top + (index + 0.5) * _ROW, decoder, share)
-        top += size + _GAP
+        drawing.add_text(0, top + _ROW_HEIGHT - 4, task["title"], style="label", dx=-_NAME_WIDTH)
+        top += _ROW_HEIGHT
+        task_height = len(task["decoders"]) * _ROW_HEIGHT
+        for published in published_results_for(name):
+            drawing.add_rectangle(
+                x=f"{published.value}%",
+                y=top,
+                width=2,
+                height=task_height,
+                style="own" if is_backbone(published.backbone, model) else "theirs",
+                tip=f"{published.label}: {published.value}",
+            )
+        for index, (decoder, result) in enumerate(task["decoders"].items()):
+            _draw_interval(drawing, top + (index + 0.5) * _ROW_HEIGHT, decoder, result)
+        top += task_height + _TASK_GAP
     return drawing.render()
 
 
-def _interval(drawing: SvgDrawing, y: float, decoder: str, share: Results) -> None:
-    style = colour(decoder)
-    drawing.text(0, y + 4, decoder, "small", "end", dx=-8)
-    if share["accuracy"] is None:
-        drawing.text(0, y + 4, "no problem counts", "small")
+def _draw_interval(drawing: SvgDrawing, y: float, decoder: str, result: Results) -> None:
+    """Draw the row of a decoder: its name, its interval and its accuracy."""
+    style = style_class(decoder)
+    accuracy = result["accuracy"]
+    drawing.add_text(0, y + 4, decoder, style="small", anchor="end", dx=-8)
+    if accuracy is None:
+        drawing.add_text(0, y + 4, "no problem counts", style="small")
         return
-    low, at, high = (
-        f"{100 * each:.2f}%" for each in (share["ci95"][0], share["accuracy"], share["ci95"][1])
+    low, high = (f"{100 * bound:.2f}%" for bound in result["ci95"])
+    drawing.add_line(x1=low, y1=y, x2=high, y2=y, style=f"whisker {style}")
+    drawing.add_circle(
+        x=f"{100 * accuracy:.2f}%",
+        y=y,
+        radius=4,
+        style=f"fill {style}",
+        tip=f"{decoder}: {format_points(result)}, {result['correct']:g} of {result['n']}",
     )
-    drawing.line(low, y, high, y, f"whisker {style}")
-    tip = f"{decoder}: {points(share)}, {share['correct']:g} of {share['n']}"
-    drawing.dot(at, y, 4, f"fill {style}", tip)
-    drawing.text("100%", y + 4, f"{100 * share['accuracy']:.1f}", "small", dx=8)
+    drawing.add_text("100%", y + 4, f"{100 * accuracy:.1f}", style="small", dx=8)
 
 
 def cost_plot(task: Results) -> str:
-    """Draw accuracy against tokens per problem, by decoder; empty if no tokens were counted."""
+    """Draw accuracy against tokens per problem by decoder; empty without known token counts."""
     decoders = {
-        name: share
-        for name, share in task["decoders"].items()
-        if share["cost"]["tokens"] not in (0, UNKNOWN) and share["accuracy"] is not None
+        name: result
+        for name, result in task["decoders"].items()
+        if result["cost"]["tokens"] not in (0, UNKNOWN) and result["accuracy"] is not None
     }
     if not decoders:
         return ""
-    spent = {name: share["cost"]["tokens"] / task["problems"] for name, share in decoders.items()}
-    bounds = [bound for share in decoders.values() for bound in share["ci95"]]
-    bottom = max(196, 30 + _LINE * len(decoders))
-    x = Axis(min(spent.values()) / 1.4, max(spent.values()) * 1.4, 46, 250, log=True)
+    tokens = {
+        name: result["cost"]["tokens"] / task["problems"] for name, result in decoders.items()
+    }
+    bounds = [bound for result in decoders.values() for bound in result["ci95"]]
+    bottom = max(196, 30 + _LABEL_HEIGHT * len(decoders))
+    x = Axis(min(tokens.values()) / 1.4, max(tokens.values()) * 1.4, 46, 250, log=True)
     y = Axis(100 * max(0, min(bounds) - 0.02), 100 * min(1, max(bounds) + 0.02), bottom, 26)
-    title = f"{task['title']}: accuracy against tokens per problem"
-    drawing = panel(title, x, y, "tokens per problem", f"{task['title']}, accuracy in %")
-    heights = {name: y(100 * share["accuracy"]) for name, share in decoders.items()}
-    lines = _apart(heights, _LINE, bottom)
-    # Decoders of one budget stand side by side; their names, beside the plot, one below the other.
-    for name, at in _apart({name: x(spent[name]) for name in spent}, 9).items():
-        share = decoders[name]
-        low, high = (y(100 * bound) for bound in share["ci95"])
-        tip = f"{name}: {points(share)}, {spent[name]:,.0f} tokens per problem, "
-        drawing.line(at, low, at, high, f"whisker {colour(name)}")
-        tip += f"{share['cost']['prm_calls']:,} PRM calls"
-        drawing.dot(at, heights[name], 4, f"fill {colour(name)}", tip)
-        drawing.line(at + 5, heights[name], x.end + 6, lines[name], "leader")
-        drawing.text(x.end + 9, lines[name] + 4, name, f"small {colour(name)} word")
+    drawing = draw_panel(
+        f"{task['title']}: accuracy against tokens per problem",
+        x,
+        y,
+        x_label="tokens per problem",
+        y_label=f"{task['title']}, accuracy in %",
+    )
+    y_positions = {name: y(100 * result["accuracy"]) for name, result in decoders.items()}
+    label_positions = _space_out(y_positions, _LABEL_HEIGHT, bottom)
+    # Decoders with the same budget are next to each other. Their names are below each other, to the
+    # right of the plot.
+    x_positions = _space_out({name: x(tokens[name]) for name in tokens}, 9)
+    for name, x_position in x_positions.items():
+        result = decoders[name]
+        style = style_class(name)
+        low, high = (y(100 * bound) for bound in result["ci95"])
+        drawing.add_line(x1=x_position, y1=low, x2=x_position, y2=high, style=f"whisker {style}")
+        drawing.add_circle(
+            x=x_position,
+            y=y_positions[name],
+            radius=4,
+            style=f"fill {style}",
+            tip=f"{name}: {format_points(result)}, {tokens[name]:,.0f} tokens per problem, "
+            f"{result['cost']['prm_calls']:,} PRM calls",
+        )
+        drawing.add_line(
+            x1=x_position + 5,
+            y1=y_positions[name],
+            x2=x.end + 6,
+            y2=label_positions[name],
+            style="leader",
+        )
+        drawing.add_text(x.end + 9, label_positions[name] + 4, name, style=f"small {style} word")
     return drawing.render()
 
 
-def _apart(values: Mapping[str, float], gap: float, most: float = math.inf) -> dict[str, float]:
-    """Move values at least ``gap`` apart, upwards and in their order; none comes above ``most``."""
-    placed: dict[str, float] = {}
-    least = -math.inf
+def _space_out(
+    values: Mapping[str, float], gap: float, max_value: float = math.inf
+) -> dict[str, float]:
+    """Move values upwards, in their order, until neighbours are at least ``gap`` apart.
+
+    No value exceeds ``max_value``.
+    """
+    positions: dict[str, float] = {}
+    min_position = -math.inf
     for number, name in enumerate(sorted(values, key=values.__getitem__), start=1):
-        room = gap * (len(values) - number)  # for those above it
-        placed[name] = max(least, min(values[name], most - room))
-        least = placed[name] + gap
-    return placed
+        reserved = gap * (len(values) - number)  # for the larger values
+        positions[name] = max(min_position, min(values[name], max_value - reserved))
+        min_position = positions[name] + gap
+    return positions
 
 
 def calibration_plot(rewards: Results) -> str:
-    """Draw how often solutions are correct against the reward of their steps."""
-    x, y = Axis(0, 1, 46, 350), Axis(0, 1, 196, 26)
-    title, above = "Calibration of the step rewards", "Share of correct solutions"
-    drawing = panel(title, x, y, "step reward", above)
-    drawing.path([(x(0), y(0)), (x(1), y(1))], "ideal")
+    """Draw the fraction of correct solutions against the reward of their steps."""
+    x = Axis(0, 1, 46, 350)
+    y = Axis(0, 1, 196, 26)
+    drawing = draw_panel(
+        "Calibration of the step rewards",
+        x,
+        y,
+        x_label="step reward",
+        y_label="Fraction of correct solutions",
+    )
+    drawing.add_polyline([(x(0), y(0)), (x(1), y(1))], "ideal")
     bins = rewards["calibration"]["bins"]
-    most = max(each["steps"] for each in bins)
-    for each in bins:
-        at, top = x(each["reward"]), y(0.12 * each["steps"] / most)
-        drawing.bar(x(each["from"]) + 1, top, x(0.1) - x(0) - 2, y(0) - top, "mass")
-        drawing.line(at, y(each["ci95"][0]), at, y(each["ci95"][1]), "whisker c1")
-        tip = f"{each['steps']:,} steps with mean reward {each['reward']:.3f}: "
-        tip += f"{100 * each['correct']:.1f} % in correct solutions"
-        drawing.dot(at, y(each["correct"]), 4, "fill c1", tip)
+    max_steps = max(reward_bin["steps"] for reward_bin in bins)
+    for reward_bin in bins:
+        x_position = x(reward_bin["reward"])
+        top = y(0.12 * reward_bin["steps"] / max_steps)
+        low, high = reward_bin["ci95"]
+        drawing.add_rectangle(
+            x=x(reward_bin["from"]) + 1,
+            y=top,
+            width=x(0.1) - x(0) - 2,
+            height=y(0) - top,
+            style="mass",
+        )
+        drawing.add_line(x1=x_position, y1=y(low), x2=x_position, y2=y(high), style="whisker c1")
+        drawing.add_circle(
+            x=x_position,
+            y=y(reward_bin["correct"]),
+            radius=4,
+            style="fill c1",
+            tip=f"{reward_bin['steps']:,} steps with mean reward {reward_bin['reward']:.3f}: "
+            f"{100 * reward_bin['correct']:.1f} % in correct solutions",
+        )
     return drawing.render()
 
 
 def distribution_plot(rewards: Results) -> str:
-    """Draw the rewards of correct and of wrong solutions."""
-    shown = rewards["distribution"]
-    totals = {kind: max(1, sum(shown[kind])) for kind in _KINDS}
-    shares = {kind: [n / totals[kind] for n in shown[kind]] for kind in totals}
-    top = max(max(values) for values in shares.values()) or 1
-    x, y = Axis(0, 1, 46, 350), Axis(0, 100 * top, 196, 26)
-    title = "Rewards of correct and of wrong solutions"
-    below = f"{shown['aggregate']} of the step rewards"
-    drawing = panel(title, x, y, below, "% of the solutions")
-    width = (x(1) - x(0)) / len(shown["correct"])
-    for offset, (kind, style) in enumerate(_KINDS.items()):
-        for index, part in enumerate(shares[kind]):
-            left = x(0) + index * width + 1 + offset * (width / 2 - 1)
-            height = y(0) - y(100 * part)
-            tip = f"{kind}: {shown[kind][index]:,} solutions"
-            drawing.bar(left, y(100 * part), width / 2 - 1, height, style, tip)
-    _key(drawing)
+    """Draw the reward distributions of correct and of wrong solutions."""
+    distribution = rewards["distribution"]
+    totals = {kind: max(1, sum(distribution[kind])) for kind in _CORRECTNESS_STYLES}
+    fractions = {kind: [n / totals[kind] for n in distribution[kind]] for kind in totals}
+    max_fraction = max(max(values) for values in fractions.values()) or 1
+    x = Axis(0, 1, 46, 350)
+    y = Axis(0, 100 * max_fraction, 196, 26)
+    drawing = draw_panel(
+        "Rewards of correct and of wrong solutions",
+        x,
+        y,
+        x_label=f"{distribution['aggregate']} of the step rewards",
+        y_label="% of the solutions",
+    )
+    bin_width = (x(1) - x(0)) / len(distribution["correct"])
+    for offset, (kind, style) in enumerate(_CORRECTNESS_STYLES.items()):
+        for index, fraction in enumerate(fractions[kind]):
+            top = y(100 * fraction)
+            drawing.add_rectangle(
+                x=x(0) + index * bin_width + 1 + offset * (bin_width / 2 - 1),
+                y=top,
+                width=bin_width / 2 - 1,
+                height=y(0) - top,
+                style=style,
+                tip=f"{kind}: {distribution[kind][index]:,} solutions",
+            )
+    _draw_legend(drawing)
     return drawing.render()
 
 
 def step_plot(rewards: Results) -> str:
     """Draw the mean reward by the number of the step."""
     steps = rewards["by_step"]
-    last = max(i for kind in steps for i, each in enumerate(steps[kind], start=1) if each)
+    numbered_steps = {
+        kind: [(number, entry) for number, entry in enumerate(steps[kind], start=1) if entry]
+        for kind in _CORRECTNESS_STYLES
+    }
+    last = max(entries[-1][0] for entries in numbered_steps.values() if entries)
     labels = {float(number): str(number) for number in range(1, last + 1)}
     if last == len(steps["correct"]):
         labels[last] += "+"
-    x, y = Axis(0.5, max(2, last) + 0.5, 46, 350), Axis(0, 1, 196, 26)
-    drawing = panel("Mean reward by step", x, y, "number of the step", "Mean reward", labels)
-    for kind, style in _KINDS.items():
-        known = [(i, each) for i, each in enumerate(steps[kind], start=1) if each]
-        drawing.path([(x(i), y(each["reward"])) for i, each in known], f"curve {style}")
-        for i, each in known:
-            tip = f"step {i} of {each['steps']:,} {kind} solutions: {each['reward']:.3f}"
-            drawing.dot(x(i), y(each["reward"]), 3, style, tip)
-    _key(drawing)
+    x = Axis(0.5, max(2, last) + 0.5, 46, 350)
+    y = Axis(0, 1, 196, 26)
+    drawing = draw_panel(
+        "Mean reward by step",
+        x,
+        y,
+        x_label="number of the step",
+        y_label="Mean reward",
+        x_ticks=labels,
+    )
+    for kind, style in _CORRECTNESS_STYLES.items():
+        entries = numbered_steps[kind]
+        points = [(x(number), y(entry["reward"])) for number, entry in entries]
+        drawing.add_polyline(points, f"curve {style}")
+        for number, entry in entries:
+            drawing.add_circle(
+                x=x(number),
+                y=y(entry["reward"]),
+                radius=3,
+                style=style,
+                tip=f"step {number} of {entry['steps']:,} {kind} solutions: {entry['reward']:.3f}",
+            )
+    _draw_legend(drawing)
     return drawing.render()
 
 
-def _key(drawing: SvgDrawing) -> None:
-    for at, (name, style) in zip((216, 286), _KINDS.items(), strict=True):
-        drawing.bar(at, 5, 10, 10, style)
-        drawing.text(at + 14, 14, name, "small")
+def _draw_legend(drawing: SvgDrawing) -> None:
+    for x, (kind, style) in zip((216, 286), _CORRECTNESS_STYLES.items(), strict=True):
+        drawing.add_rectangle(x=x, y=5, width=10, height=10, style=style)
+        drawing.add_text(x + 14, 14, kind, style="small")

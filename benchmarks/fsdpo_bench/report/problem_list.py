@@ -1,72 +1,100 @@
-"""Problems and solutions of a run, for the list of its report."""
+"""Collect the problems and solutions of a run for the list of its report."""
 
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_cards.pages.problem_list import BUDGET, OUTCOMES, ProblemList, shorten
-from fsdpo_cards.render import tokens
+from fsdpo_cards.pages.problem_list import (
+    DEFAULT_BUDGET_BYTES,
+    OUTCOME_MARKS,
+    ProblemList,
+    shorten,
+)
+from fsdpo_cards.render import format_token_count
 
-from fsdpo_bench.results.outcomes import Record, groups_of
+from fsdpo_bench.results.outcomes import Record, problem_groups
 from fsdpo_data.core.toml_tables import read_toml
 
-_WORDS = read_toml(Path(__file__).with_name("explain"))
+_PHRASES = read_toml(Path(__file__).with_name("explain"))
 
 
-def build_problem_list(records: Iterable[Record], total: int, budget: int = BUDGET) -> ProblemList:
-    """Choose what the list shows; with more problems than there is room for, every n-th."""
-    shown = ProblemList(OUTCOMES, total, budget)
-    for record in islice(records, 0, None, shown.stride):
-        solutions, decoded = solutions_of(record)
-        shown.add(question_entry(shown, record) | {"decoded": decoded}, solutions, decoded.values())
-    return shown
+def build_problem_list(
+    records: Iterable[Record], total: int, budget_bytes: int = DEFAULT_BUDGET_BYTES
+) -> ProblemList:
+    """Build the list of a report; if not all problems fit, it has every n-th.
+
+    Args:
+        records: The records of the run.
+        total: The number of records.
+        budget_bytes: Bytes of text in the list.
+    """
+    problem_list = ProblemList(OUTCOME_MARKS, total, budget_bytes)
+    for record in islice(records, 0, None, problem_list.stride):
+        solutions, decoder_entries = solution_entries(record)
+        problem = question_entry(problem_list, record) | {"decoded": decoder_entries}
+        problem_list.add_problem(problem, solutions, decoder_entries.values())
+    return problem_list
 
 
-def question_entry(shown: ProblemList, record: Record) -> dict[str, Any]:
-    """Return what was asked, as the list has it."""
+def question_entry(problem_list: ProblemList, record: Record) -> dict[str, Any]:
+    """Return the entry of a problem, without its solutions."""
     return {
         "task": record["task"],
         "id": record["problem_id"],
-        "groups": groups_of(record["metadata"]),
-        **shown.question_entry(record["question"], record["gold"], record["prompt"]),
+        "groups": problem_groups(record["metadata"]),
+        **problem_list.question_entry(record["question"], record["gold"], record["prompt"]),
     }
 
 
-def solutions_of(
-    record: Record, run: str = ""
+def solution_entries(
+    record: Record, name_prefix: str = ""
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """Return all solutions, named after their ``run``, and by decoder which of them it chose."""
-    rows = [(f"sample {i + 1}", each) for i, each in enumerate(record["samples"])]
-    decoded = {}
-    for name, each in record["decoded"].items():
-        chosen = each.get("sample")
-        if each.get("solution"):
-            chosen = len(rows)
-            rows.append((name, each["solution"]))
-        answer = each["answer"] and shorten(each["answer"])
-        decoded[name] = {"status": each["status"], "answer": answer, "taken": [chosen]}
-    return [_solution(run + name, row) for name, row in rows], decoded
+    """Return the entries of all solutions, and the entry of each decoder with its choice.
+
+    Args:
+        record: The record of a problem.
+        name_prefix: Text in front of the solution names.
+    """
+    named_rows = [(f"sample {i + 1}", sample) for i, sample in enumerate(record["samples"])]
+    decoder_entries = {}
+    for decoder, decoded in record["decoded"].items():
+        chosen_index = decoded.get("sample")
+        if decoded.get("solution"):
+            chosen_index = len(named_rows)
+            named_rows.append((decoder, decoded["solution"]))
+        decoder_entries[decoder] = {
+            "status": decoded["status"],
+            "answer": decoded["answer"] and shorten(decoded["answer"]),
+            "taken": [chosen_index],
+        }
+    solutions = [_solution_entry(name_prefix + name, row) for name, row in named_rows]
+    return solutions, decoder_entries
 
 
-def _solution(name: str, row: Record) -> dict[str, Any]:
+def _solution_entry(name: str, row: Record) -> dict[str, Any]:
     return {
         "name": name,
-        **{key: row[key] for key in ("steps", "rewards", "answer", "status")},
-        "why": explain(row["status"], row["rule"]),
-        "tokens": tokens(row["n_tokens"]),
+        "steps": row["steps"],
+        "rewards": row["rewards"],
+        "answer": row["answer"],
+        "status": row["status"],
+        "why": explain_verdict(row["status"], row["rule"]),
+        "tokens": format_token_count(row["n_tokens"]),
         "finish": row["finish_reason"],
     }
 
 
-def explain(status: str, rule: str) -> str:
+def explain_verdict(status: str, rule: str) -> str:
     """Explain a verdict by its status and rule, e.g. ``correct`` and ``boxed/number``."""
     extraction, _, comparison = rule.partition("/")
     if status == "gold_unparsed":
         return "The gold answer is empty or unreadable, so the problem does not count."
     if status == "no_answer":
         return "No answer was found in the response."
-    how = _WORDS["extracted"].get(extraction, f"by the rule “{extraction}”")
-    compared = _WORDS["compared"].get(comparison, comparison and f"by the rule “{comparison}”")
-    told = f", compared with the gold {compared}" if compared else ""
-    return f"The answer was read {how}{told}. {_WORDS['status'].get(status, status)}"
+    extraction_phrase = _PHRASES["extracted"].get(extraction, f"by the rule “{extraction}”")
+    explanation = f"The answer was read {extraction_phrase}"
+    if comparison:
+        comparison_phrase = _PHRASES["compared"].get(comparison, f"by the rule “{comparison}”")
+        explanation += f", compared with the gold {comparison_phrase}"
+    return f"{explanation}. {_PHRASES['status'].get(status, status)}"

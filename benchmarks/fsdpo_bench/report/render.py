@@ -1,120 +1,150 @@
-"""The report as a page and as text.
+"""Render the report of a run as a page and as Markdown.
 
-``report.html`` is one file with everything in it, which opens from disk and asks no network;
-``report.md`` has the numbers as tables that read well as plain text too.
+``report.html`` is a single file that opens from disk and loads nothing from the network.
+``report.md`` contains the numbers as tables that are readable as plain text.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fsdpo_cards import benchmark_card
 from fsdpo_cards.pages.page import render_page
-from fsdpo_cards.pages.problem_list import BUDGET, ProblemList
+from fsdpo_cards.pages.problem_list import DEFAULT_BUDGET_BYTES, ProblemList
 from fsdpo_cards.render import render
 from markupsafe import Markup
 
 from fsdpo_bench.report import plots
 from fsdpo_bench.report.problem_list import build_problem_list
 from fsdpo_bench.results.published import is_backbone, published_results_for
-from fsdpo_bench.results.result_types import Results
+from fsdpo_bench.results.result_types import AccuracyResult, Results
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import RECORDS, read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.dataset.run import CONFIG_FILE
 
-TEMPLATES = Path(__file__).parent / "templates"
-_OF_REWARDS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
-_NAMED = 3  #: Benchmarks that a title names one by one; of more, the means.
+TEMPLATES_FOLDER = Path(__file__).parent / "templates"
+_REWARD_PLOTS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
+_MAX_TITLE_TASKS = 3  #: Benchmarks that a title names; for more, it names the means of suites.
 
 
 def render_html(
-    results: Results, shown: ProblemList, warn: Callable[[str], None], date: str
+    results: Results, problem_list: ProblemList, warn: Callable[[str], None], date: str
 ) -> str:
-    """Render ``report.html``; ``date`` is when the run was made."""
+    """Render ``report.html``.
 
-    def draw_or_warn(draw: Callable[[Any], str], what: Any) -> Markup:
+    Args:
+        results: The content of ``results.json``.
+        problem_list: The problems of the page.
+        warn: Called with a message if a plot fails.
+        date: Date of the run.
+    """
+
+    def draw_or_warn(draw: Callable[[Any], str], plot_data: Any) -> Markup:
         try:
-            return Markup(draw(what))
+            return Markup(draw(plot_data))
         except Exception as error:
             warn(f"report.html lacks its {draw.__name__.replace('_', ' ')}: {error!r}")
             return Markup("")
 
-    tasks, rewards = results["tasks"], results["rewards"]
-    if rewards and any(not 0 <= each["reward"] <= 1 for each in rewards["calibration"]["bins"]):
-        rewards = None  # no probabilities, which the plots are of
+    tasks = results["tasks"]
+    accuracy_plot = draw_or_warn(plots.accuracy_plot, results)
+    cost_plots = [draw_or_warn(plots.cost_plot, task) for task in tasks.values()]
+    rewards = results["rewards"]
+    reward_plots = []
+    if rewards and _are_probabilities(rewards):
+        reward_plots = [draw_or_warn(draw, rewards) for draw in _REWARD_PLOTS]
     return render_page(
-        TEMPLATES / "report.html",
-        shown.data,
-        {"points": plots.points, "colour": plots.colour},
-        title=title(results, date),
+        TEMPLATES_FOLDER / "report.html",
+        problem_list.page_data,
+        {"points": plots.format_points, "style_class": plots.style_class},
+        title=page_title(results, date),
         results=results,
-        shown=shown,
-        accuracy=draw_or_warn(plots.accuracy_plot, results),
-        costs=[plot for task in tasks.values() if (plot := draw_or_warn(plots.cost_plot, task))],
-        rewards=[draw_or_warn(each, rewards) for each in _OF_REWARDS] if rewards else [],
-        published=published_rows(results),
-        settings=settings(results["run"]),
-        groups=any(task["groups"] for task in tasks.values()),
+        problem_list=problem_list,
+        accuracy_plot=accuracy_plot,
+        cost_plots=[plot for plot in cost_plots if plot],
+        reward_plots=reward_plots,
+        published_rows=published_rows(results),
+        settings=setting_rows(results["run"]),
+        has_groups=any(task["groups"] for task in tasks.values()),
     )
 
 
-def title(results: Results, date: str) -> str:
-    """Say which model was measured on what, and the first decoder's numbers: a page's title."""
-    tasks, means = results["tasks"], results["suites"].items()
-    named = [(f"mean of {name}", dict(found["decoders"])) for name, found in means]
-    if len(tasks) <= _NAMED or not named:
-        named = [(task["title"], dict(task["decoders"])) for task in tasks.values()]
-    decoder = next(iter(named[0][1]))
-    known = [(name, found[decoder]["accuracy"]) for name, found in named if decoder in found]
-    parts = [name if share is None else f"{name} {100 * share:.1f}" for name, share in known]
-    told = f"{', '.join(parts)} ({decoder})"
-    return " · ".join(filter(None, (results["run"]["model"]["name"], told, date)))
+def _are_probabilities(rewards: Mapping[str, Any]) -> bool:
+    """Tell whether the mean rewards of all bins are in [0, 1], as the plots require."""
+    return all(0 <= reward_bin["reward"] <= 1 for reward_bin in rewards["calibration"]["bins"])
+
+
+def page_title(results: Results, date: str) -> str:
+    """Return the title of a page: the model, the accuracies of the first decoder, and the date."""
+    tasks = results["tasks"]
+    accuracies = [
+        (f"mean of {name}", dict(suite["decoders"])) for name, suite in results["suites"].items()
+    ]
+    if len(tasks) <= _MAX_TITLE_TASKS or not accuracies:
+        accuracies = [(task["title"], dict(task["decoders"])) for task in tasks.values()]
+    first_decoder = next(iter(accuracies[0][1]))
+    parts = []
+    for name, decoders in accuracies:
+        if first_decoder in decoders:
+            accuracy = decoders[first_decoder]["accuracy"]
+            parts.append(name if accuracy is None else f"{name} {100 * accuracy:.1f}")
+    numbers = f"{', '.join(parts)} ({first_decoder})"
+    return " · ".join(filter(None, (results["run"]["model"]["name"], numbers, date)))
 
 
 def render_markdown(results: Results) -> str:
     """Render ``report.md``."""
-    tasks: Mapping[str, Any] = results["tasks"]
+    tasks = results["tasks"]
     published = published_rows(results)
     return render(
-        TEMPLATES / "report.md",
-        filters={"points": plots.points},
+        TEMPLATES_FOLDER / "report.md",
+        filters={"points": plots.format_points},
         results=results,
-        samples=[
-            (task["title"], f"{kind}@{k}", share)
-            for task in tasks.values()
-            for kind in ("avg", "pass", "maj")
-            for k, share in task[f"{kind}_at_k"].items()
-        ],
-        published=published,
-        reported=[name for name in tasks if any(name in row["values"] for row in published)],
-        settings=settings(results["run"]),
+        sample_rows=list(_sample_rows(results)),
+        published_rows=published,
+        published_tasks=[name for name in tasks if any(name in row["values"] for row in published)],
+        settings=setting_rows(results["run"]),
     )
 
 
+def _sample_rows(results: Results) -> Iterator[tuple[str, str, AccuracyResult]]:
+    """Yield (benchmark, metric, result) for avg@k, pass@k and maj@k."""
+    for task in results["tasks"].values():
+        results_by_metric = {
+            "avg": task["avg_at_k"],
+            "pass": task["pass_at_k"],
+            "maj": task["maj_at_k"],
+        }
+        for metric, results_by_k in results_by_metric.items():
+            for k, result in results_by_k.items():
+                yield task["title"], f"{metric}@{k}", result
+
+
 def published_rows(results: Results) -> list[dict[str, Any]]:
-    """Return the paper's greedy rows for the benchmarks of a run, the run's backbone first."""
-    cells: dict[str, dict[str, float]] = {}
+    """Return the paper's greedy results for the benchmarks of a run, its own backbone first."""
+    values_by_label: dict[str, dict[str, float]] = {}
     for task in results["tasks"]:
-        for each in published_results_for(task):
-            if each.table != "prm" and each.method:
-                cells.setdefault(each.label, {})[task] = each.value
+        for published in published_results_for(task):
+            if published.table != "prm" and published.method:
+                values_by_label.setdefault(published.label, {})[task] = published.value
+    model = results["run"]["model"]["name"]
     rows = []
-    for label, values in cells.items():
-        own = is_backbone(label.partition(" + ")[0], results["run"]["model"]["name"])
-        rows.append({"label": label, "own": own, "values": values})
-    return sorted(rows, key=lambda row: not row["own"])
+    for label, values in values_by_label.items():
+        is_own_backbone = is_backbone(label.partition(" + ")[0], model)
+        rows.append({"label": label, "is_own_backbone": is_own_backbone, "values": values})
+    return sorted(rows, key=lambda row: not row["is_own_backbone"])
 
 
-def settings(run: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what decided the output as (name, value), nested names joined by dots."""
+def setting_rows(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the settings of a run as (name, value), with dots in nested names."""
     rows: list[tuple[str, str]] = []
     for name, value in run.items():
         if isinstance(value, Mapping):
-            rows += [(f"{name}.{inner}", text) for inner, text in settings(value)]
+            rows += [(f"{name}.{inner_name}", text) for inner_name, text in setting_rows(value)]
         elif value is not None:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             rows.append((name, text))
@@ -122,28 +152,37 @@ def settings(run: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def write_report(
-    run: Path, budget: int = BUDGET, warn: Callable[[str], None] = lambda text: None
+    run: Path,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> Results:
-    """Write ``results.json`` and the card, ``README.md``, then ``report.md`` and ``report.html``.
+    """Write ``results.json``, the card ``README.md``, ``report.md`` and ``report.html``.
 
-    Returned is the content of ``results.json``.
+    Args:
+        run: Directory of the run.
+        budget_bytes: Bytes of text in the problem list of ``report.html``.
+        warn: Called with a message if a plot fails.
+
+    Returns:
+        The content of ``results.json``.
 
     Raises:
-        InputError: if it holds no records.
+        InputError: if the run has no records.
     """
     results = summarise(read_records(run), read_config(run))
     total = sum(task["problems"] for task in results["tasks"].values())
     if not total:
-        raise InputError(f"{run} holds no records. Finish it: run it with `resume=True`.")
+        raise InputError(f"{run} contains no records. Continue the run with `resume=True`.")
     write_text(run / "results.json", json.dumps(results, indent=1) + "\n")
     write_text(run / "README.md", benchmark_card(results))
     write_text(run / "report.md", render_markdown(results))
-    shown = build_problem_list(read_records(run), total, budget)
-    write_text(run / "report.html", render_html(results, shown, warn, date_of(run)))
+    problem_list = build_problem_list(read_records(run), total, budget_bytes)
+    write_text(run / "report.html", render_html(results, problem_list, warn, run_date(run)))
     return results
 
 
-def date_of(run: Path) -> str:
-    """Return the day, in UTC, on which a run got its last record, or was begun."""
-    last = max(file.stat().st_mtime for file in [*(run / RECORDS).glob("*"), run / CONFIG_FILE])
-    return datetime.fromtimestamp(last, UTC).date().isoformat()
+def run_date(run: Path) -> str:
+    """Return the date (UTC) of the last record of a run, or of its start if it has no records."""
+    files = [*(run / RECORDS).glob("*"), run / CONFIG_FILE]
+    timestamp = max(file.stat().st_mtime for file in files)
+    return datetime.fromtimestamp(timestamp, UTC).date().isoformat()

@@ -1,1 +1,1 @@
-"""From records to numbers with their uncertainty."""
+"""Summaries and comparisons of runs, with confidence intervals."""

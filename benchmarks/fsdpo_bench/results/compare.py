@@ -1,9 +1,9 @@
-"""Two runs on the same problems: paired differences, and the problems that changed."""
+"""Compare two runs on the same problems: paired differences, and problems that changed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fsdpo_bench.results.intervals import (
     Interval,
@@ -12,174 +12,255 @@ from fsdpo_bench.results.intervals import (
     mcnemar,
     paired_interval,
 )
-from fsdpo_bench.results.outcomes import ProblemResult, clusters_of, read_problem_results
+from fsdpo_bench.results.outcomes import (
+    DecoderAnswer,
+    ProblemResult,
+    problem_clusters,
+    read_problem_results,
+)
 from fsdpo_bench.runs.records import read_config, read_records
 from fsdpo_bench.tasks.table import is_spelling
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
 
-Pairs = Sequence[tuple[ProblemResult, ProblemResult]]
+ProblemResults = Mapping[tuple[str, int], ProblemResult]  #: Problem results by key.
+ResultPairs = Sequence[tuple[ProblemResult, ProblemResult]]  #: Results of a problem in both runs.
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedProblem:
-    """A problem that one of the two solves and the other does not; ``better`` is ``a`` or ``b``."""
+    """A problem that only one of the two systems solves."""
 
-    task: str
-    problem_id: str
-    question: str
-    gold: str
-    answer_a: str | None
-    answer_b: str | None
-    better: str
+    task: str  #: Name of the benchmark.
+    problem_id: str  #: Content id of the problem.
+    question: str  #: The question.
+    gold: str  #: The gold answer.
+    answer_a: str | None  #: The first system's answer.
+    answer_b: str | None  #: The second system's answer.
+    better: str  #: The system that solves the problem: ``a`` or ``b``.
 
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """How much better the second run is on a benchmark."""
+    """The difference of two systems on a benchmark; a system is a decoder of a run."""
 
-    task: str
-    decoder_a: str
-    decoder_b: str
-    n: int  #: Problems that count in both.
-    correct_a: int
-    correct_b: int
-    only_a: int
-    only_b: int
-    difference: float  #: Accuracy of the second less that of the first.
-    ci95: Interval  #: Its 95 % score interval, over problems or clusters of them.
-    p: float  #: Exact McNemar, by sign patterns of clusters where problems share a base problem.
-    clusters: int | None
+    task: str  #: Name of the benchmark.
+    decoder_a: str  #: The first system's decoder.
+    decoder_b: str  #: The second system's decoder.
+    n: int  #: Problems that count in both runs.
+    correct_a: int  #: Problems that the first system solves.
+    correct_b: int  #: Problems that the second system solves.
+    only_a: int  #: Problems that only the first system solves.
+    only_b: int  #: Problems that only the second system solves.
+    difference: float  #: Accuracy of the second system minus accuracy of the first.
+    ci95: Interval  #: 95 % score interval of the difference, over problems or clusters.
+    p: float  #: p-value of the exact McNemar test, over problems or clusters.
+    clusters: int | None  #: Number of base problems, if several problems share one.
 
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Two runs compared."""
+    """The comparison of two runs."""
 
-    deltas: Sequence[PairedDifference]
+    deltas: Sequence[PairedDifference]  #: Differences by benchmark and pair of decoders.
     #: Problems whose verdict changed, for the first pair of decoders of each benchmark.
     changed: Sequence[ChangedProblem]
-    #: What a reader should know: problems left out, graders or prompts that differ.
+    #: Warnings for the reader: omitted problems, and graders or prompts that differ.
     notes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOptions:
-    """What to compare.
+    """The benchmarks, decoders and problems of a comparison.
 
     Attributes:
-        task: Only this benchmark.
-        decoder_a: The first run's decoder, of those that both runs have.
-        decoder_b: The second's.
-        common: Compare the problems both have, where the sets differ.
+        task: Compare only this benchmark.
+        decoder_a: Decoder of the first run. By default, all decoders of both runs are compared.
+        decoder_b: Decoder of the second run.
+        common: Compare the common problems if the runs have different problems.
     """
 
     task: str | None = None
     decoder_a: Annotated[str | None, Option(flag="--decoder", default_text="all")] = None
-    decoder_b: Annotated[str | None, Option(default_text="the first's")] = None
+    decoder_b: Annotated[str | None, Option(default_text="that of the first run")] = None
     common: bool = False
 
 
-def compare_runs(run_a: Path, run_b: Path, wanted: ComparisonOptions) -> RunComparison:
+def compare_runs(run_a: Path, run_b: Path, options: ComparisonOptions) -> RunComparison:
     """Compare two runs problem by problem.
 
     Raises:
-        InputError: if they have no benchmark or decoder in common, or other problems of one
-            without ``common``.
+        InputError: if the runs have no common benchmark or decoder, or different problems without
+            ``common``.
     """
-    configs = read_config(run_a), read_config(run_b)
-    first, second = _problems(run_a), _problems(run_b)
-    both = [name for name in first if name in second]
-    tasks = [name for name in both if wanted.task is None or is_spelling(wanted.task, name)]
+    configs = (read_config(run_a), read_config(run_b))
+    tasks_a = _read_results(run_a)
+    tasks_b = _read_results(run_b)
+    tasks = [
+        name
+        for name in tasks_a
+        if name in tasks_b and (options.task is None or is_spelling(options.task, name))
+    ]
     if not tasks:
-        raise InputError(
-            f"no benchmark to compare: {run_a} has {', '.join(first)}, {run_b} has "
-            f"{', '.join(second)}" + (f", and `task` is {wanted.task}." if wanted.task else ".")
+        message = (
+            f"the runs have no common benchmark: {run_a} has {', '.join(tasks_a)}, "
+            f"{run_b} has {', '.join(tasks_b)}"
         )
-    notes = _differences(configs)
+        if options.task:
+            message += f", and `task` is {options.task}"
+        raise InputError(f"{message}.")
+    notes = _config_differences(configs)
     deltas: list[PairedDifference] = []
     changed: list[ChangedProblem] = []
     for task in tasks:
-        pairs, note = _pair_outcomes(task, first[task], second[task], wanted.common)
-        notes += note
-        found = [_delta(task, pairs, *decoders) for decoders in _decoders(pairs, wanted)]
-        deltas += [delta for delta, _ in found]
-        changed += found[0][1]
+        pairs, note = _pair_results(task, tasks_a[task], tasks_b[task], common=options.common)
+        if note:
+            notes.append(note)
+        for index, (decoder_a, decoder_b) in enumerate(_decoder_pairs(pairs, options)):
+            answer_pairs = _counted_answers(task, pairs, decoder_a, decoder_b)
+            deltas.append(_paired_difference(task, decoder_a, decoder_b, answer_pairs))
+            if index == 0:
+                changed += _changed_problems(answer_pairs)
     return RunComparison(deltas, changed, notes)
 
 
-def _problems(run: Path) -> dict[str, dict[tuple[str, int], ProblemResult]]:
+def _read_results(run: Path) -> dict[str, ProblemResults]:
+    """Return the problem results of a run by benchmark and key."""
     tasks = read_problem_results(read_records(run))
     if not tasks:
-        raise InputError(f"{run} holds no records. Finish it: run it with `resume=True`.")
-    return {name: {each.key: each for each in facts} for name, facts in tasks.items()}
+        raise InputError(f"{run} contains no records. Continue the run with `resume=True`.")
+    return {name: {result.key: result for result in results} for name, results in tasks.items()}
 
 
-def _differences(configs: tuple[Mapping[str, Any], Mapping[str, Any]]) -> list[str]:
-    """Name what differs besides the models and makes numbers hard to compare."""
-    told = {
-        "graders": [each["grader"] for each in configs],
-        "prompt templates": ["{name} ({digest})".format(**each["template"]) for each in configs],
-        "most tokens of a solution": [each["sampling"]["max_tokens"] for each in configs],
+def _config_differences(configs: tuple[Mapping[str, Any], Mapping[str, Any]]) -> list[str]:
+    """Describe differences besides the models that make the numbers hard to compare."""
+    templates = [config["template"] for config in configs]
+    settings = {
+        "graders": [config["grader"] for config in configs],
+        "prompt templates": [f"{entry['name']} ({entry['digest']})" for entry in templates],
+        "token limits of a solution": [config["sampling"]["max_tokens"] for config in configs],
     }
-    return [f"the {what} differ: {a} and {b}" for what, (a, b) in told.items() if a != b]
+    return [
+        f"the {name} differ: {value_a} and {value_b}"
+        for name, (value_a, value_b) in settings.items()
+        if value_a != value_b
+    ]
 
 
-def _pair_outcomes(
-    task: str,
-    first: Mapping[tuple[str, int], ProblemResult],
-    second: Mapping[tuple[str, int], ProblemResult],
-    common: bool,
-) -> tuple[Pairs, list[str]]:
-    pairs = [(each, second[key]) for key, each in first.items() if key in second]
-    alone = (len(first) - len(pairs), len(second) - len(pairs))
-    told = (
-        f"{task}: {len(pairs)} problems are in both runs, {alone[0]} only in the first and "
-        f"{alone[1]} only in the second"
+def _pair_results(
+    task: str, results_a: ProblemResults, results_b: ProblemResults, *, common: bool
+) -> tuple[ResultPairs, str]:
+    """Pair the results of the common problems; also return a note if the problems differ."""
+    pairs = [(result, results_b[key]) for key, result in results_a.items() if key in results_b]
+    n_only_a = len(results_a) - len(pairs)
+    n_only_b = len(results_b) - len(pairs)
+    message = (
+        f"{task}: {len(pairs)} problems are in both runs, {n_only_a} only in the first and "
+        f"{n_only_b} only in the second"
     )
     if not pairs:
-        raise InputError(f"{told}. Runs compare on the same problems: check `data` and `limit`.")
-    if any(alone) and not common:
-        raise InputError(f"{told}. Set `common=True` to compare those in both.")
-    return pairs, [told] if any(alone) else []
-
-
-def _decoders(pairs: Pairs, wanted: ComparisonOptions) -> list[tuple[str, str]]:
-    first, second = pairs[0][0].decoded, pairs[0][1].decoded
-    one = wanted.decoder_a or wanted.decoder_b
-    asked = [(one, wanted.decoder_b or one)] if one else [(name, name) for name in first]
-    both = [(a, b) for a, b in asked if a in first and b in second]
-    if not both:
-        what = "no decoder is in both runs"
-        if one:
-            what = f"no decoder {asked[0][0]!r} in the first run or {asked[0][1]!r} in the second"
         raise InputError(
-            f"{what}: they have {', '.join(first)} and {', '.join(second)}. Give "
-            "`decoder_a` and `decoder_b` of those."
+            f"{message}. The comparison needs common problems: check `data` and `limit`."
         )
-    return both
+    is_equal = n_only_a == 0 and n_only_b == 0
+    if not is_equal and not common:
+        raise InputError(f"{message}. Set `common=True` to compare the common problems.")
+    return pairs, "" if is_equal else message
 
 
-def _delta(
-    task: str, pairs: Pairs, one: str, other: str
-) -> tuple[PairedDifference, list[ChangedProblem]]:
-    """Hold two decoders against each other; return the difference, and what changed."""
-    answers = [(facts, facts.decoded[one], second.decoded[other]) for facts, second in pairs]
-    counted = [each for each in answers if None not in (each[1].correct, each[2].correct)]
-    if not counted:
-        raise InputError(f"{task}: no problem counts in both runs; their golds are unreadable.")
-    verdicts = [(bool(a.correct), bool(b.correct)) for _, a, b in counted]
-    gains = [b - a for a, b in verdicts]
-    clusters = clusters_of(facts for facts, _, _ in counted)
-    only_a, only_b = gains.count(-1), gains.count(1)
-    sums = [int(total) for total, _ in cluster_sums(gains, clusters).values()]
-    p = mcnemar(only_a, only_b) if clusters is None else clustered_mcnemar(sums)
-    changed = []
-    for (facts, a, b), gain in zip(counted, gains, strict=True):
-        if gain:
-            asked, better = (facts.key[0], facts.question, facts.gold), "a" if gain < 0 else "b"
-            changed.append(ChangedProblem(facts.task, *asked, a.answer, b.answer, better))
-    n, of_clusters = len(counted), None if clusters is None else len(set(clusters))
-    right_a, right_b = (sum(each) for each in zip(*verdicts, strict=True))
-    told = (sum(gains) / n, paired_interval(gains, clusters), p, of_clusters)
-    return PairedDifference(task, one, other, n, right_a, right_b, only_a, only_b, *told), changed
+def _decoder_pairs(pairs: ResultPairs, options: ComparisonOptions) -> list[tuple[str, str]]:
+    """Return the pairs of decoders to compare; the decoders of a run are equal for all problems."""
+    decoders_a = pairs[0][0].decoder_answers
+    decoders_b = pairs[0][1].decoder_answers
+    decoder_a = options.decoder_a or options.decoder_b
+    if decoder_a:
+        requested_pairs = [(decoder_a, options.decoder_b or decoder_a)]
+    else:
+        requested_pairs = [(name, name) for name in decoders_a]
+    decoder_pairs = [(a, b) for a, b in requested_pairs if a in decoders_a and b in decoders_b]
+    if not decoder_pairs:
+        problem = "the runs have no common decoder"
+        if decoder_a:
+            name_a, name_b = requested_pairs[0]
+            problem = f"no decoder {name_a!r} in the first run or {name_b!r} in the second"
+        raise InputError(
+            f"{problem}: they have {', '.join(decoders_a)} and {', '.join(decoders_b)}. Set "
+            "`decoder_a` and `decoder_b` to two of these."
+        )
+    return decoder_pairs
+
+
+class _AnswerPair(NamedTuple):
+    """Two answers to a problem that counts in both runs."""
+
+    problem: ProblemResult  #: The problem in the first run.
+    answer_a: DecoderAnswer  #: The first system's answer.
+    answer_b: DecoderAnswer  #: The second system's answer.
+
+    @property
+    def gain(self) -> int:
+        """1 if only the second answer is correct, -1 if only the first is correct, else 0."""
+        return int(bool(self.answer_b.correct)) - int(bool(self.answer_a.correct))
+
+
+def _counted_answers(
+    task: str, pairs: ResultPairs, decoder_a: str, decoder_b: str
+) -> list[_AnswerPair]:
+    """Return the answers to the problems that count in both runs."""
+    answer_pairs = []
+    for result_a, result_b in pairs:
+        answer_a = result_a.decoder_answers[decoder_a]
+        answer_b = result_b.decoder_answers[decoder_b]
+        if answer_a.correct is not None and answer_b.correct is not None:
+            answer_pairs.append(_AnswerPair(result_a, answer_a, answer_b))
+    if not answer_pairs:
+        raise InputError(
+            f"{task}: no problem counts in both runs; the gold answers are unreadable."
+        )
+    return answer_pairs
+
+
+def _paired_difference(
+    task: str, decoder_a: str, decoder_b: str, answer_pairs: Sequence[_AnswerPair]
+) -> PairedDifference:
+    """Return the difference of two systems with its interval and p-value."""
+    gains = [pair.gain for pair in answer_pairs]
+    only_a = gains.count(-1)
+    only_b = gains.count(1)
+    clusters = problem_clusters(pair.problem for pair in answer_pairs)
+    if clusters is None:
+        p_value = mcnemar(only_a, only_b)
+    else:
+        cluster_gains = cluster_sums(gains, clusters).values()
+        p_value = clustered_mcnemar([int(total) for total, _ in cluster_gains])
+    return PairedDifference(
+        task=task,
+        decoder_a=decoder_a,
+        decoder_b=decoder_b,
+        n=len(answer_pairs),
+        correct_a=sum(bool(pair.answer_a.correct) for pair in answer_pairs),
+        correct_b=sum(bool(pair.answer_b.correct) for pair in answer_pairs),
+        only_a=only_a,
+        only_b=only_b,
+        difference=sum(gains) / len(answer_pairs),
+        ci95=paired_interval(gains, clusters),
+        p=p_value,
+        clusters=None if clusters is None else len(set(clusters)),
+    )
+
+
+def _changed_problems(answer_pairs: Sequence[_AnswerPair]) -> list[ChangedProblem]:
+    """Return the problems that only one of the two systems solves."""
+    return [
+        ChangedProblem(
+            task=pair.problem.task,
+            problem_id=pair.problem.key[0],
+            question=pair.problem.question,
+            gold=pair.problem.gold,
+            answer_a=pair.answer_a.answer,
+            answer_b=pair.answer_b.answer,
+            better="a" if pair.gain < 0 else "b",
+        )
+        for pair in answer_pairs
+        if pair.gain
+    ]

@@ -1,7 +1,7 @@
-"""Numbers with their uncertainty: shares with intervals, pass@k, paired differences.
+"""Statistics with confidence intervals: proportions, pass@k and paired differences.
 
-Everything here takes plain numbers and is exact, or seeded. Problems that share a base problem are
-alike; they are told by their cluster, and the cluster is then what is independent.
+All functions take plain numbers, and are deterministic. Problems that share a base problem form a
+cluster. Clusters are then the independent units.
 """
 
 import math
@@ -11,18 +11,23 @@ from dataclasses import dataclass
 
 from fsdpo_data.core.statistics import Z95, effective_sample_size, mean_interval, wilson_interval
 
-Interval = tuple[float, float]
+Interval = tuple[float, float]  #: Lower and upper bound.
+
+_BISECTION_STEPS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Proportion:
-    """A mean of values in [0, 1] with its denominator and its uncertainty."""
+    """A mean of values in [0, 1] with its denominator and its interval."""
 
-    value: float | None
-    total: float  #: Sum of the values: the correct answers, if each is 0 or 1.
-    n: int
+    value: float | None  #: The mean; None without values.
+    total: float  #: Sum of the values; the number of correct answers if each value is 0 or 1.
+    n: int  #: Number of values.
     ci95: Interval | None  #: 95 % interval of the mean.
-    clusters: int | None = None
+    clusters: int | None = None  #: Number of clusters; None if the values are independent.
+
+
+_EMPTY_PROPORTION = Proportion(value=None, total=0, n=0, ci95=None)
 
 
 def proportion(
@@ -30,24 +35,35 @@ def proportion(
 ) -> Proportion:
     """Return the mean of one value per problem, with a 95 % interval.
 
-    Independent right-or-wrong values get Wilson's interval, others that of :func:`mean_interval`.
-    Each is made of as many samples as there are ``trials``, and tells no more than those.
+    Independent values that are all 0 or 1 get Wilson's interval. Other values get the interval of
+    :func:`~fsdpo_data.core.statistics.mean_interval`.
+
+    Args:
+        values: One value in [0, 1] per problem.
+        clusters: The cluster of each problem; None if the problems are independent.
+        trials: Number of samples behind each value.
     """
-    n, total = len(values), math.fsum(values)
+    n = len(values)
+    total = math.fsum(values)
     if not n:
-        return Proportion(None, 0, 0, None)
+        return _EMPTY_PROPORTION
     if clusters is None and all(value in (0, 1) for value in values):
         low, high = wilson_interval(total, n) or (0.0, 1.0)
-        return Proportion(total / n, total, n, (low, high))
-    groups = list(cluster_sums(values, clusters).values())
-    count = None if clusters is None else len(groups)
-    return Proportion(total / n, total, n, mean_interval(groups, trials), count)
+        return Proportion(value=total / n, total=total, n=n, ci95=(low, high))
+    sums = list(cluster_sums(values, clusters).values())
+    return Proportion(
+        value=total / n,
+        total=total,
+        n=n,
+        ci95=mean_interval(sums, trials),
+        clusters=None if clusters is None else len(sums),
+    )
 
 
 def cluster_sums(
     values: Sequence[float], clusters: Sequence[Hashable] | None
 ) -> Mapping[Hashable, tuple[float, int]]:
-    """Return (sum, count) of the values by cluster; each value is its own where there are none."""
+    """Return (sum, count) of the values by cluster; without clusters, by the index of the value."""
     sums: dict[Hashable, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
     names = range(len(values)) if clusters is None else clusters
     for cluster, value in zip(names, values, strict=True):
@@ -56,23 +72,35 @@ def cluster_sums(
     return sums
 
 
-def macro_average(shares: Sequence[Proportion]) -> Proportion:
-    """Return the mean of independent shares, each counting the same.
+def macro_average(proportions: Sequence[Proportion]) -> Proportion:
+    """Return the mean of independent proportions with equal weights.
 
-    The interval is that of Zou & Donner (2008), which keeps the skew of each share's own.
+    The interval follows Zou & Donner (2008), which preserves the skew of the single intervals.
     """
-    known = [(each.value, *each.ci95) for each in shares if each.value is not None and each.ci95]
-    if not known:
-        return Proportion(None, 0, 0, None)
-    values, lows, highs = zip(*known, strict=True)
-    mean, n = math.fsum(values) / len(known), len(known)
-    interval = mean - math.dist(values, lows) / n, mean + math.dist(values, highs) / n
-    interval = max(0.0, interval[0]), min(1.0, interval[1])
-    return Proportion(mean, math.fsum(s.total for s in shares), sum(s.n for s in shares), interval)
+    values: list[float] = []
+    lows: list[float] = []
+    highs: list[float] = []
+    for single in proportions:
+        if single.value is not None and single.ci95 is not None:
+            values.append(single.value)
+            lows.append(single.ci95[0])
+            highs.append(single.ci95[1])
+    if not values:
+        return _EMPTY_PROPORTION
+    n = len(values)
+    mean = math.fsum(values) / n
+    low = max(0.0, mean - math.dist(values, lows) / n)
+    high = min(1.0, mean + math.dist(values, highs) / n)
+    return Proportion(
+        value=mean,
+        total=math.fsum(single.total for single in proportions),
+        n=sum(single.n for single in proportions),
+        ci95=(low, high),
+    )
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
-    """Return the chance that k of n samples, drawn without replacement, hold a correct one.
+    """Return the probability that k of n samples, without replacement, include a correct sample.
 
     This is the unbiased estimator of Chen et al. (2021).
 
@@ -92,59 +120,75 @@ def mcnemar(only_a: int, only_b: int) -> float:
 
 
 def clustered_mcnemar(differences: Sequence[int]) -> float:
-    """Return the two-sided exact p-value where problems come in clusters.
+    """Return the two-sided exact p-value for clusters of problems.
 
-    If neither system is better, each cluster's difference could as well have the other sign. The
-    p-value is the share of all sign patterns whose sum is at least as far from zero; for clusters
-    of one problem that is McNemar's exact test.
+    If the systems are equally good, the difference of each cluster has a random sign. The p-value is
+    the fraction of all sign patterns whose sum is at least as far from zero as the observed sum. For
+    clusters of one problem, this is McNemar's exact test.
 
-    ``differences`` are, for each cluster, problems solved by the second system less by the first.
+    Args:
+        differences: For each cluster, the problems that only the second system solves minus the
+            problems that only the first system solves.
     """
-    ways: Counter[int] = Counter({0: 1})
-    for each in filter(None, differences):
-        spread: Counter[int] = Counter()
-        for total, count in ways.items():
-            spread[total + each] += count
-            spread[total - each] += count
-        ways = spread
+    pattern_counts: Counter[int] = Counter({0: 1})  # number of sign patterns by their sum
+    for difference in filter(None, differences):
+        extended_counts: Counter[int] = Counter()
+        for total, count in pattern_counts.items():
+            extended_counts[total + difference] += count
+            extended_counts[total - difference] += count
+        pattern_counts = extended_counts
     observed = abs(sum(differences))
-    extreme = sum(count for total, count in ways.items() if abs(total) >= observed)
-    return (extreme * 10**18 // ways.total()) / 10**18
+    n_extreme = sum(count for total, count in pattern_counts.items() if abs(total) >= observed)
+    return (n_extreme * 10**18 // pattern_counts.total()) / 10**18
 
 
 def paired_interval(gains: Sequence[int], clusters: Sequence[Hashable] | None = None) -> Interval:
-    """Return Tango's score interval of a paired difference of proportions, 95 % (Tango 1998).
+    """Return Tango's 95 % score interval of a paired difference of proportions (Tango 1998).
 
-    It has a width where no problem is decided differently: that many problems cannot show that
-    none would be. Where problems come in clusters, counts are scaled to the effective sample size.
+    The interval has a positive width even if both systems have the same verdicts. For clusters, the
+    counts are scaled to the effective sample size.
 
-    A gain is 1 where only the second system is right, -1 where only the first is.
+    Args:
+        gains: 1 if only the second system is right, -1 if only the first is right, else 0.
+        clusters: The cluster of each problem; None if the problems are independent.
     """
-    n, won, lost = len(gains), float(gains.count(1)), float(gains.count(-1))
+    n = len(gains)
+    n_won = float(gains.count(1))
+    n_lost = float(gains.count(-1))
+    difference = (n_won - n_lost) / n
     scale = 1.0
     if clusters is not None:
-        groups = list(cluster_sums(gains, clusters).values())
-        scale = effective_sample_size(groups, (won + lost) / n - ((won - lost) / n) ** 2, n) / n
-    counts = (scale * won, scale * lost, scale * n)
-    middle = (won - lost) / n
-    return _bound(*counts, middle, -1.0), _bound(*counts, middle, 1.0)
+        sums = list(cluster_sums(gains, clusters).values())
+        variance = (n_won + n_lost) / n - difference**2
+        scale = effective_sample_size(sums, variance, n) / n
+
+    def interval_bound(outside: float) -> float:
+        return _find_bound(
+            won=scale * n_won,
+            lost=scale * n_lost,
+            n=scale * n,
+            inside=difference,
+            outside=outside,
+        )
+
+    return interval_bound(-1.0), interval_bound(1.0)
 
 
-def _bound(won: float, lost: float, n: float, inside: float, outside: float) -> float:
-    """Return the difference between two where the score test begins to reject, by bisection."""
-    for _ in range(50):
+def _find_bound(*, won: float, lost: float, n: float, inside: float, outside: float) -> float:
+    """Return the difference between ``inside`` and ``outside`` where the score test rejects."""
+    for _ in range(_BISECTION_STEPS):
         middle = (inside + outside) / 2
-        if abs(_score(won, lost, n, middle)) < Z95:
+        if abs(_score_statistic(won, lost, n, middle)) < Z95:
             inside = middle
         else:
             outside = middle
     return inside
 
 
-def _score(won: float, lost: float, n: float, difference: float) -> float:
-    """Return Tango's statistic: how far the counts are from a difference, in standard errors."""
+def _score_statistic(won: float, lost: float, n: float, difference: float) -> float:
+    """Return Tango's statistic: the distance of the counts from a difference in standard errors."""
     b = (2 * n - won + lost) * difference - won - lost
     c = -lost * difference * (1 - difference)
-    share_lost = (math.sqrt(b * b - 8 * n * c) - b) / (4 * n)
-    variance = n * (2 * share_lost + difference * (1 - difference))
+    fraction_lost = (math.sqrt(b * b - 8 * n * c) - b) / (4 * n)
+    variance = n * (2 * fraction_lost + difference * (1 - difference))
     return (won - lost - n * difference) / math.sqrt(variance) if variance > 0 else math.inf

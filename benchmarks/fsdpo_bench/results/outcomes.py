@@ -1,4 +1,4 @@
-"""What statistics need of a record: verdicts, costs and its groups, not its texts."""
+"""Read the verdicts, costs and groups of problems from records, without the texts of solutions."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,87 +8,104 @@ from typing import Any
 from fsdpo_bench.tasks.table import RESERVED_METADATA
 from fsdpo_data.core.sampling import UNKNOWN
 
-COSTS = ("tokens", "prm_calls", "seconds")  #: What a decoder costs, as summed over problems.
+COST_NAMES = ("tokens", "prm_calls", "seconds")  #: Kinds of cost of a decoder.
 
-Record = Mapping[str, Any]
-Amount = float | str  #: What is counted; tokens may be :data:`~fsdpo_data.core.sampling.UNKNOWN`.
+Record = Mapping[str, Any]  #: A line of a run's record files; see :mod:`fsdpo_bench.runs.records`.
+Amount = float | str  #: An amount of cost; tokens can be :data:`~fsdpo_data.core.sampling.UNKNOWN`.
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderAnswer:
     """One decoder's answer to one problem."""
 
-    status: str  #: The grader's; ``timed_out`` counts as wrong, ``gold_unparsed`` does not count.
-    correct: bool | None  #: Whether it counts as correct; None if the problem does not count.
-    strict: bool | None
-    answer: str | None
-    cost: Mapping[str, Amount]
+    #: Outcome of grading. ``timed_out`` counts as wrong; ``gold_unparsed`` does not count.
+    status: str
+    correct: bool | None  #: Whether the answer is correct; None if the problem does not count.
+    strict: bool | None  #: The same without the tolerance of the benchmark.
+    answer: str | None  #: The extracted answer.
+    cost: Mapping[str, Amount]  #: Amounts by the names in :data:`COST_NAMES`.
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemResult:
-    """One problem of a run."""
+    """The results of one problem of a run."""
 
-    task: str
-    #: Id of the problem and how often it came before in this benchmark: one question of ASDiv is
-    #: there twice.
+    task: str  #: Name of the benchmark.
+    #: Problem id, and the number of earlier records with this id: ASDiv has one question twice.
     key: tuple[str, int]
-    question: str
-    gold: str
-    cluster: str | None  #: The base problem it shares with others, if it does.
-    groups: Mapping[str, str]
-    decoded: Mapping[str, DecoderAnswer]
-    samples: int  #: Graded samples; 0 if the gold cannot be read.
-    right: int
+    question: str  #: The question.
+    gold: str  #: The gold answer.
+    cluster: str | None  #: The base problem, if several problems share one.
+    groups: Mapping[str, str]  #: Groups of the problem, such as its subject and level.
+    decoder_answers: Mapping[str, DecoderAnswer]  #: Answers by decoder.
+    graded_samples: int  #: Number of graded samples; 0 if the gold answer is unreadable.
+    correct_samples: int  #: Number of correct samples.
 
 
 def read_problem_results(records: Iterable[Record]) -> dict[str, list[ProblemResult]]:
-    """Take the facts from records, by benchmark, in order."""
+    """Return the problem results by benchmark, in the order of the records."""
     tasks: dict[str, list[ProblemResult]] = defaultdict(list)
-    for (task, problem, before), record in key_records(records):
-        tasks[task].append(_problem_result(record, (problem, before)))
+    for (task, problem_id, occurrence), record in key_records(records):
+        tasks[task].append(_problem_result(record, (problem_id, occurrence)))
     return dict(tasks)
 
 
 def key_records(records: Iterable[Record]) -> Iterator[tuple[tuple[str, str, int], Record]]:
-    """Yield records by benchmark, problem, and how often that came before."""
-    seen: Counter[tuple[str, str]] = Counter()
+    """Yield each record with its key: benchmark, problem id, and number of earlier occurrences."""
+    occurrences: Counter[tuple[str, str]] = Counter()
     for record in records:
-        name = (record["task"], record["problem_id"])
-        yield (*name, seen[name]), record
-        seen[name] += 1
+        task = record["task"]
+        problem_id = record["problem_id"]
+        yield (task, problem_id, occurrences[task, problem_id]), record
+        occurrences[task, problem_id] += 1
 
 
-def groups_of(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return the groups that a problem belongs to, such as its subject and level."""
+def problem_groups(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the groups of a problem, such as its subject and level."""
     return {name: str(value) for name, value in metadata.items() if name not in RESERVED_METADATA}
 
 
-def total(amounts: Iterable[Amount]) -> Amount:
-    """Add what was counted; unknown if any of it is."""
-    found = list(amounts)
-    known = [each for each in found if not isinstance(each, str)]
-    return round(sum(known), 3) if len(known) == len(found) else UNKNOWN
+def sum_amounts(amounts: Iterable[Amount]) -> Amount:
+    """Return the sum of amounts; unknown if one of them is unknown."""
+    amounts = list(amounts)
+    numbers = [amount for amount in amounts if not isinstance(amount, str)]
+    return round(sum(numbers), 3) if len(numbers) == len(amounts) else UNKNOWN
 
 
 def _problem_result(record: Record, key: tuple[str, int]) -> ProblemResult:
     metadata = record["metadata"]
     verdicts = [sample["correct"] for sample in record["samples"]]
     graded = [verdict for verdict in verdicts if verdict is not None]
-    decoded = {}
-    for name, each in record["decoded"].items():
-        spent, correct = record["cost"].get(name, {}), each["correct"]
-        cost = {what: spent.get(what, 0) for what in COSTS}
-        if cost["tokens"] is None:
-            cost["tokens"] = UNKNOWN
-        strict = each.get("strict", correct)
-        decoded[name] = DecoderAnswer(each["status"], correct, strict, each["answer"], cost)
-    asked = (record["task"], key, record["question"], record["gold"])
-    groups = (metadata.get("cluster"), groups_of(metadata))
-    return ProblemResult(*asked, *groups, decoded, len(graded), sum(graded))
+    return ProblemResult(
+        task=record["task"],
+        key=key,
+        question=record["question"],
+        gold=record["gold"],
+        cluster=metadata.get("cluster"),
+        groups=problem_groups(metadata),
+        decoder_answers={
+            name: _decoder_answer(decoded, record["cost"].get(name, {}))
+            for name, decoded in record["decoded"].items()
+        },
+        graded_samples=len(graded),
+        correct_samples=sum(graded),
+    )
 
 
-def clusters_of(facts: Iterable[ProblemResult]) -> list[str] | None:
-    """Return the cluster of each problem, None if they are independent."""
-    clusters = [each.cluster for each in facts]
+def _decoder_answer(decoded: Mapping[str, Any], recorded_cost: Mapping[str, Any]) -> DecoderAnswer:
+    cost = {name: recorded_cost.get(name, 0) for name in COST_NAMES}
+    if cost["tokens"] is None:
+        cost["tokens"] = UNKNOWN
+    return DecoderAnswer(
+        status=decoded["status"],
+        correct=decoded["correct"],
+        strict=decoded.get("strict", decoded["correct"]),
+        answer=decoded["answer"],
+        cost=cost,
+    )
+
+
+def problem_clusters(results: Iterable[ProblemResult]) -> list[str] | None:
+    """Return the cluster of each problem; None if a problem has no cluster."""
+    clusters = [result.cluster for result in results]
     return None if None in clusters else [str(cluster) for cluster in clusters]

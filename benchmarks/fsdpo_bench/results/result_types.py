@@ -1,69 +1,72 @@
-"""What ``results.json`` says, as types: plain JSON that a type checker can follow."""
+"""The types of ``results.json``, for type checkers."""
 
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
 from fsdpo_bench.results.outcomes import Amount
 
-Costs = dict[str, Amount]  #: By what was spent: tokens, calls of the reward model, seconds.
+Costs = dict[str, Amount]  #: Amounts by ``tokens``, ``prm_calls`` and ``seconds``.
 
 
 class AccuracyDrop(TypedDict):
-    """How much lower accuracy is than on the problems that these were made from."""
+    """The loss of accuracy against the problems from which these problems derive."""
 
-    drop: float
-    n: int
-    ci95: list[float]
+    drop: float  #: Accuracy on the original problems minus accuracy on these problems.
+    n: int  #: Pairs of an original and a derived problem.
+    ci95: list[float]  #: 95 % interval of the drop.
 
 
 class AccuracyResult(TypedDict):
-    """A share of right answers."""
+    """An accuracy with its denominator and interval."""
 
-    correct: float
-    n: int
-    accuracy: float | None  #: None of none.
-    ci95: list[float] | None
-    clusters: int | None  #: Base problems, where problems share one.
+    correct: float  #: Correct answers; their sum of fractions for means over samples.
+    n: int  #: Problems that count.
+    accuracy: float | None  #: Fraction of correct answers; None without problems.
+    ci95: list[float] | None  #: 95 % interval of the accuracy; None without problems.
+    clusters: int | None  #: Number of base problems, if several problems share one.
 
 
 class SuiteResults(TypedDict):
-    """The mean of benchmarks, each counting the same."""
+    """The mean of several benchmarks with equal weights."""
 
-    tasks: list[str]
-    decoders: dict[str, AccuracyResult]
+    tasks: list[str]  #: Names of the benchmarks.
+    decoders: dict[str, AccuracyResult]  #: Mean accuracies by decoder.
 
 
 class DecoderResults(AccuracyResult):
-    """What a decoder reached on a benchmark."""
+    """The results of a decoder on a benchmark."""
 
-    strict: NotRequired[
-        AccuracyResult
-    ]  #: Without the tolerance of the benchmark, where it has one.
-    outcomes: dict[str, int]
-    cost: Costs
+    #: Accuracy without the tolerance of the benchmark; only for benchmarks with a tolerance.
+    strict: NotRequired[AccuracyResult]
+    outcomes: dict[str, int]  #: Number of answers by outcome.
+    cost: Costs  #: Cost over all problems.
 
 
 class TaskResults(TypedDict):
-    """A benchmark; keys are decoders, and the labels of groups before them."""
+    """The results of a benchmark.
 
-    title: str
-    problems: int
-    task_problems: int  #: Problems that the whole benchmark has.
-    decoders: dict[str, DecoderResults]
-    groups: dict[str, dict[str, dict[str, AccuracyResult]]]
-    group_spread: dict[str, dict[str, float]]  #: How accuracy differs between the parts of a group.
-    accuracy_drops: dict[str, dict[str, dict[str, AccuracyDrop]]]
-    avg_at_k: dict[str, AccuracyResult]
-    pass_at_k: dict[str, AccuracyResult]
-    maj_at_k: dict[str, AccuracyResult]
+    The inner keys of ``groups``, ``group_spread`` and ``accuracy_drops`` are decoders. Their outer keys
+    are groups, such as ``level``, and the labels within a group.
+    """
+
+    title: str  #: Title of the benchmark.
+    problems: int  #: Problems of the run.
+    task_problems: int  #: Problems of the complete benchmark.
+    decoders: dict[str, DecoderResults]  #: Results by decoder.
+    groups: dict[str, dict[str, dict[str, AccuracyResult]]]  #: By group, label and decoder.
+    group_spread: dict[str, dict[str, float]]  #: Spread of the accuracy over the parts of a group.
+    accuracy_drops: dict[str, dict[str, dict[str, AccuracyDrop]]]  #: By group, label and decoder.
+    avg_at_k: dict[str, AccuracyResult]  #: avg@k by k.
+    pass_at_k: dict[str, AccuracyResult]  #: pass@k by k.
+    maj_at_k: dict[str, AccuracyResult]  #: maj@k by k.
 
 
 class Results(TypedDict):
-    """All of ``results.json``."""
+    """The content of ``results.json``."""
 
-    version: int
-    run: Mapping[str, Any]  #: What decided the output.
-    tasks: dict[str, TaskResults]
-    suites: dict[str, SuiteResults]
-    cost: dict[str, Costs]  #: By decoder, over all benchmarks.
-    rewards: dict[str, Any] | None  #: What the rewards of the samples are like.
+    version: int  #: Format version, :data:`~fsdpo_bench.results.summary.RESULTS_VERSION`.
+    run: Mapping[str, Any]  #: The settings that determine the output.
+    tasks: dict[str, TaskResults]  #: Results by benchmark.
+    suites: dict[str, SuiteResults]  #: Mean results by suite.
+    cost: dict[str, Costs]  #: Cost over all benchmarks, by decoder.
+    rewards: dict[str, Any] | None  #: Statistics of the step rewards; None without rewards.

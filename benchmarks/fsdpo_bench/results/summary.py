@@ -1,10 +1,10 @@
-"""From per-problem records to ``results.json``: every number with denominator and interval."""
+"""Summarise the records of a run as ``results.json``, with denominators and intervals."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_bench.results import result_types
 from fsdpo_bench.results.intervals import (
@@ -15,297 +15,375 @@ from fsdpo_bench.results.intervals import (
     proportion,
 )
 from fsdpo_bench.results.outcomes import (
-    COSTS,
+    COST_NAMES,
     Amount,
     ProblemResult,
     Record,
-    clusters_of,
+    problem_clusters,
     read_problem_results,
-    total,
+    sum_amounts,
 )
 from fsdpo_bench.results.result_types import AccuracyResult
 from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.statistics import ranking_auc
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
-#: Version of the form of ``results.json``; raised when a field changes its meaning.
+#: Format version of ``results.json``. It increases when a field changes its meaning.
 RESULTS_VERSION = 1
 
-#: Sizes at which pass@k is given, as far as there are samples; and the number of samples itself.
-PASS_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
+#: Values of k for pass@k, in addition to the number of samples; larger values are skipped.
+PASS_AT_K_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
 def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> result_types.Results:
-    """Summarise the records of a finished run as ``results.json`` has it.
+    """Summarise the records of a complete run as the content of ``results.json``.
 
-    ``config`` is what decided the output; it becomes ``run`` and names the benchmarks.
+    Args:
+        records: All records of the run.
+        config: The settings of the run; they become ``run`` in the results.
     """
-    rewarded: list[Rewarded] = []
-    facts = read_problem_results(collect_rewarded_samples(records, rewarded))
+    rewarded_samples: list[RewardedSample] = []
+    results = read_problem_results(collect_rewarded_samples(records, rewarded_samples))
     tasks = {
-        name: _task(each, config["tasks"].get(name, {}), facts) for name, each in facts.items()
+        name: _task_results(task_results, config["tasks"].get(name, {}), results)
+        for name, task_results in results.items()
     }
     return {
         "version": RESULTS_VERSION,
         "run": dict(config),
         "tasks": tasks,
-        "suites": _suites(facts),
-        "cost": _total_cost(tasks),
-        "rewards": _rewards(rewarded),
+        "suites": _suite_results(results),
+        "cost": _total_costs(tasks),
+        "rewards": _reward_statistics(rewarded_samples),
     }
 
 
-def _task(
-    facts: Sequence[ProblemResult],
-    described: Mapping[str, Any],
-    run: Mapping[str, Sequence[ProblemResult]],
+def _task_results(
+    results: Sequence[ProblemResult],
+    task_config: Mapping[str, Any],
+    results_by_task: Mapping[str, Sequence[ProblemResult]],
 ) -> result_types.TaskResults:
-    names = facts[0].decoded
-    seeds = {each.question: each for each in run.get(described.get("base_task", ""), ())}
-    tolerant = described.get("tolerance") is not None
-    average, passed = _sampling(facts)
+    """Return the results of a benchmark; other benchmarks of the run can be its base task."""
+    decoders = results[0].decoder_answers
+    groups = results[0].groups
+    base_results = results_by_task.get(task_config.get("base_task", ""), ())
+    base_results_by_question = {result.question: result for result in base_results}
+    has_tolerance = task_config.get("tolerance") is not None
+    avg_at_k, pass_at_k_results = _sample_metrics(results)
+    spread: dict[str, dict[str, float]] = {}
+    if "spread_group" in task_config:
+        spread = _group_spread(results, task_config["spread_group"])
+    accuracy_drops = {}
+    if base_results_by_question:
+        accuracy_drops = {
+            group: _accuracy_drops(results, group, base_results_by_question) for group in groups
+        }
     return {
-        "title": described.get("title", facts[0].task),
-        "problems": len(facts),
-        "task_problems": described.get("rows", len(facts)),
-        "decoders": {name: _decoder(facts, name, tolerant) for name in names},
-        "groups": {group: _group(facts, group) for group in facts[0].groups},
-        "group_spread": _spread(facts, described["spread_group"])
-        if "spread_group" in described
-        else {},
-        "accuracy_drops": {
-            group: _drops(facts, group, seeds) for group in facts[0].groups if seeds
+        "title": task_config.get("title", results[0].task),
+        "problems": len(results),
+        "task_problems": task_config.get("rows", len(results)),
+        "decoders": {
+            name: _decoder_results(results, name, has_tolerance=has_tolerance) for name in decoders
         },
-        "avg_at_k": average,
-        "pass_at_k": passed,
+        "groups": {group: _group_accuracies(results, group) for group in groups},
+        "group_spread": spread,
+        "accuracy_drops": accuracy_drops,
+        "avg_at_k": avg_at_k,
+        "pass_at_k": pass_at_k_results,
         "maj_at_k": {
-            name[3:]: as_dict(decoder_share(facts, name)) for name in names if name[:3] == "sc@"
+            name.removeprefix("sc@"): accuracy_result(decoder_accuracy(results, name))
+            for name in decoders
+            if name.startswith("sc@")
         },
     }
 
 
-def as_dict(found: Proportion) -> AccuracyResult:
-    """Write a share of right answers as ``results.json`` has it."""
+def accuracy_result(accuracy: Proportion) -> AccuracyResult:
+    """Return an accuracy in the format of ``results.json``."""
     return {
-        "correct": round(found.total, 6),
-        "n": found.n,
-        "accuracy": None if found.value is None else round(found.value, 6),
-        "ci95": None if found.ci95 is None else [round(bound, 6) for bound in found.ci95],
-        "clusters": found.clusters,
+        "correct": round(accuracy.total, 6),
+        "n": accuracy.n,
+        "accuracy": None if accuracy.value is None else round(accuracy.value, 6),
+        "ci95": None if accuracy.ci95 is None else [round(bound, 6) for bound in accuracy.ci95],
+        "clusters": accuracy.clusters,
     }
 
 
-def decoder_share(facts: Sequence[ProblemResult], decoder: str, strict: bool = False) -> Proportion:
-    """Return the accuracy of a decoder; clustered where problems share a base problem."""
-    answers = ((each, each.decoded[decoder]) for each in facts if decoder in each.decoded)
-    counted = [(each, answer) for each, answer in answers if answer.correct is not None]
-    verdicts = [answer.strict if strict else answer.correct for _, answer in counted]
-    return proportion(
-        [int(bool(verdict)) for verdict in verdicts], clusters_of(f for f, _ in counted)
-    )
+def decoder_accuracy(
+    results: Sequence[ProblemResult], decoder: str, *, strict: bool = False
+) -> Proportion:
+    """Return the accuracy of a decoder, clustered if problems share base problems.
+
+    With ``strict``, the tolerance of the benchmark does not apply.
+    """
+    counted_results = []
+    verdicts = []
+    for result in results:
+        answer = result.decoder_answers.get(decoder)
+        if answer is not None and answer.correct is not None:
+            counted_results.append(result)
+            verdicts.append(int(bool(answer.strict if strict else answer.correct)))
+    return proportion(verdicts, problem_clusters(counted_results))
 
 
-def _decoder(
-    facts: Sequence[ProblemResult], name: str, tolerant: bool
+def _decoder_results(
+    results: Sequence[ProblemResult], decoder: str, *, has_tolerance: bool
 ) -> result_types.DecoderResults:
-    answers = [each.decoded[name] for each in facts if name in each.decoded]
+    answers = [
+        result.decoder_answers[decoder] for result in results if decoder in result.decoder_answers
+    ]
     outcomes = Counter(answer.status for answer in answers)
-    found: result_types.DecoderResults = {
-        **as_dict(decoder_share(facts, name)),  # type: ignore[typeddict-item]  # no "strict" there
+    decoder_results: result_types.DecoderResults = {
+        **accuracy_result(decoder_accuracy(results, decoder)),  # type: ignore[typeddict-item]  # no "strict" key
         "outcomes": dict(sorted(outcomes.items())),
-        "cost": {what: total(answer.cost[what] for answer in answers) for what in COSTS},
+        "cost": {name: sum_amounts(answer.cost[name] for answer in answers) for name in COST_NAMES},
     }
-    if tolerant:
-        found["strict"] = as_dict(decoder_share(facts, name, strict=True))
-    return found
+    if has_tolerance:
+        decoder_results["strict"] = accuracy_result(decoder_accuracy(results, decoder, strict=True))
+    return decoder_results
 
 
-def _members(facts: Sequence[ProblemResult], group: str) -> dict[str, list[ProblemResult]]:
-    members: dict[str, list[ProblemResult]] = defaultdict(list)
-    for each in facts:
-        if group in each.groups:
-            members[each.groups[group]].append(each)
-    # Levels are numbers: 2 comes before 10.
-    labels = sorted(members, key=lambda label: (label.isdecimal() and len(label), label))
-    return {label: members[label] for label in labels}
+def _results_by_label(
+    results: Sequence[ProblemResult], group: str
+) -> dict[str, list[ProblemResult]]:
+    """Return the problems of a group by label, with numeric labels in numeric order."""
+    by_label: dict[str, list[ProblemResult]] = defaultdict(list)
+    for result in results:
+        if group in result.groups:
+            by_label[result.groups[group]].append(result)
+    # Shorter numbers come first: 2 before 10.
+    labels = sorted(by_label, key=lambda label: (label.isdecimal() and len(label), label))
+    return {label: by_label[label] for label in labels}
 
 
-def _group(facts: Sequence[ProblemResult], group: str) -> dict[str, dict[str, AccuracyResult]]:
+def _group_accuracies(
+    results: Sequence[ProblemResult], group: str
+) -> dict[str, dict[str, AccuracyResult]]:
+    """Return the accuracies by label and decoder."""
     return {
-        label: {name: as_dict(decoder_share(part, name)) for name in part[0].decoded}
-        for label, part in _members(facts, group).items()
+        label: {
+            name: accuracy_result(decoder_accuracy(part, name)) for name in part[0].decoder_answers
+        }
+        for label, part in _results_by_label(results, group).items()
     }
 
 
-def _spread(facts: Sequence[ProblemResult], group: str) -> dict[str, dict[str, float]]:
+def _group_spread(results: Sequence[ProblemResult], group: str) -> dict[str, dict[str, float]]:
     """Return mean, standard deviation and range of the accuracies of a group's parts."""
-    found: dict[str, dict[str, float]] = {}
-    for name in facts[0].decoded:
-        shares = [decoder_share(part, name).value for part in _members(facts, group).values()]
-        values = [each for each in shares if each is not None]
+    spread: dict[str, dict[str, float]] = {}
+    parts = _results_by_label(results, group).values()
+    for name in results[0].decoder_answers:
+        accuracies = [decoder_accuracy(part, name).value for part in parts]
+        values = [accuracy for accuracy in accuracies if accuracy is not None]
         if len(values) > 1:
-            found[name] = {
+            spread[name] = {
                 "parts": len(values),
                 "mean": round(fmean(values), 6),
                 "deviation": round(stdev(values), 6),
                 "lowest": round(min(values), 6),
                 "highest": round(max(values), 6),
             }
-    return found
+    return spread
 
 
-def _drops(
-    facts: Sequence[ProblemResult], group: str, seeds: Mapping[str, ProblemResult]
+def _accuracy_drops(
+    results: Sequence[ProblemResult],
+    group: str,
+    base_results_by_question: Mapping[str, ProblemResult],
 ) -> dict[str, dict[str, result_types.AccuracyDrop]]:
-    """Return how much lower accuracy is than on the seeds of the same problems, by part."""
-    found: dict[str, dict[str, result_types.AccuracyDrop]] = {}
-    for label, part in _members(facts, group).items():
-        pairs = [(seed, each) for each in part if (seed := seeds.get(each.cluster or ""))]
-        for name in part[0].decoded:
-            told = [[each.decoded[name].correct for each in pair] for pair in pairs]
-            lost = [int(bool(was)) - int(bool(now)) for was, now in told if None not in (was, now)]
-            if lost:
-                ci95 = [round(bound, 6) for bound in paired_interval(lost)]
-                drop: result_types.AccuracyDrop = {
-                    "drop": round(fmean(lost), 6),
-                    "n": len(lost),
-                    "ci95": ci95,
+    """Return the accuracy drops against the base problems, by label and decoder."""
+    drops: dict[str, dict[str, result_types.AccuracyDrop]] = {}
+    for label, part in _results_by_label(results, group).items():
+        for name in part[0].decoder_answers:
+            losses = []
+            for result in part:
+                base_result = base_results_by_question.get(result.cluster or "")
+                if base_result is None:
+                    continue
+                base_correct = base_result.decoder_answers[name].correct
+                correct = result.decoder_answers[name].correct
+                if base_correct is not None and correct is not None:
+                    losses.append(int(base_correct) - int(correct))
+            if losses:
+                drops.setdefault(label, {})[name] = {
+                    "drop": round(fmean(losses), 6),
+                    "n": len(losses),
+                    "ci95": [round(bound, 6) for bound in paired_interval(losses)],
                 }
-                found.setdefault(label, {})[name] = drop
-    return found
+    return drops
 
 
-def _sampling(
-    facts: Sequence[ProblemResult],
+def _sample_metrics(
+    results: Sequence[ProblemResult],
 ) -> tuple[dict[str, AccuracyResult], dict[str, AccuracyResult]]:
-    """Return avg@k and pass@k over the problems that have samples."""
-    sampled = [each for each in facts if each.samples]
+    """Return avg@k and pass@k over the problems that have graded samples."""
+    sampled = [result for result in results if result.graded_samples]
     if not sampled:
         return {}, {}
-    most, clusters = min(each.samples for each in sampled), clusters_of(sampled)
+    max_k = min(result.graded_samples for result in sampled)
+    clusters = problem_clusters(sampled)
 
-    def mean(values: Sequence[float]) -> AccuracyResult:
-        return as_dict(proportion(values, clusters, trials=most))
+    def mean_over_problems(values: Sequence[float]) -> AccuracyResult:
+        return accuracy_result(proportion(values, clusters, trials=max_k))
 
-    sizes = sorted({size for size in PASS_SIZES if size <= most} | {most})
-    passed = {k: [pass_at_k(f.samples, f.right, k) for f in sampled] for k in sizes}
-    average = mean([each.right / each.samples for each in sampled])
-    return {str(most): average}, {str(k): mean(values) for k, values in passed.items()}
-
-
-def _suites(facts: Mapping[str, Sequence[ProblemResult]]) -> dict[str, result_types.SuiteResults]:
-    """Average over benchmarks, each counting the same, for the suites that are whole."""
-    several = {name: tasks for name, tasks in suites().items() if len(tasks) > 1}
-    whole = {name: tasks for name, tasks in several.items() if set(tasks) <= set(facts)}
-    if len(facts) > 1 and all(set(tasks) != set(facts) for tasks in whole.values()):
-        whole["this run"] = tuple(facts)
-    found: dict[str, result_types.SuiteResults] = {}
-    for name, tasks in whole.items():
-        means = {
-            decoder: as_dict(macro_average([decoder_share(facts[task], decoder) for task in tasks]))
-            for decoder in facts[tasks[0]][0].decoded
-        }
-        found[name] = {"tasks": list(tasks), "decoders": means}
-    return found
+    pass_at_k_results = {}
+    for k in sorted({size for size in PASS_AT_K_SIZES if size <= max_k} | {max_k}):
+        pass_probabilities = [
+            pass_at_k(result.graded_samples, result.correct_samples, k) for result in sampled
+        ]
+        pass_at_k_results[str(k)] = mean_over_problems(pass_probabilities)
+    accuracies = [result.correct_samples / result.graded_samples for result in sampled]
+    return {str(max_k): mean_over_problems(accuracies)}, pass_at_k_results
 
 
-def _total_cost(tasks: Mapping[str, result_types.TaskResults]) -> dict[str, result_types.Costs]:
-    costs: dict[str, list[Mapping[str, Amount]]] = defaultdict(list)
+def _suite_results(
+    results: Mapping[str, Sequence[ProblemResult]],
+) -> dict[str, result_types.SuiteResults]:
+    """Return the mean accuracies of the complete suites with several benchmarks."""
+    complete_suites = {
+        name: tasks
+        for name, tasks in suites().items()
+        if len(tasks) > 1 and set(tasks) <= set(results)
+    }
+    is_a_suite = any(set(tasks) == set(results) for tasks in complete_suites.values())
+    if len(results) > 1 and not is_a_suite:
+        complete_suites["this run"] = tuple(results)
+    suite_results: dict[str, result_types.SuiteResults] = {}
+    for name, tasks in complete_suites.items():
+        means = {}
+        for decoder in results[tasks[0]][0].decoder_answers:
+            accuracies = [decoder_accuracy(results[task], decoder) for task in tasks]
+            means[decoder] = accuracy_result(macro_average(accuracies))
+        suite_results[name] = {"tasks": list(tasks), "decoders": means}
+    return suite_results
+
+
+def _total_costs(tasks: Mapping[str, result_types.TaskResults]) -> dict[str, result_types.Costs]:
+    """Return the costs of each decoder over all benchmarks."""
+    costs_by_decoder: dict[str, list[Mapping[str, Amount]]] = defaultdict(list)
     for task in tasks.values():
-        for name, decoder in task["decoders"].items():
-            costs[name].append(decoder["cost"])
+        for decoder, decoder_results in task["decoders"].items():
+            costs_by_decoder[decoder].append(decoder_results["cost"])
     return {
-        name: {what: total(cost[what] for cost in each) for what in COSTS}
-        for name, each in costs.items()
+        decoder: {name: sum_amounts(cost[name] for cost in costs) for name in COST_NAMES}
+        for decoder, costs in costs_by_decoder.items()
     }
 
 
-BINS = 10  #: Bins of a reward in [0, 1].
-DISTRIBUTION_AGGREGATE = (
-    "min"  #: The aggregate whose distribution is shown: that of best-of-N in the paper.
-)
-MAX_STEP_NUMBER = 12  #: Steps by number, the rest together at the end.
+REWARD_BINS = 10  #: Bins of a reward in [0, 1].
+#: The aggregate of the reward distribution; the paper uses it for best-of-N.
+DISTRIBUTION_AGGREGATE = "min"
+MAX_STEP_NUMBER = 12  #: Last step number of the statistics by step; it includes later steps.
 
 
-def bin_of(reward: float) -> int:
-    """Return the bin of a reward; 1 belongs to the last, and what is no probability to an end."""
-    return max(0, min(BINS - 1, int(reward * BINS)))
+def bin_index(reward: float) -> int:
+    """Return the bin of a reward; rewards outside [0, 1] belong to the first or last bin."""
+    return max(0, min(REWARD_BINS - 1, int(reward * REWARD_BINS)))
 
 
-#: A graded sample with rewards: the number of its problem, its rewards, whether it is correct.
-Rewarded = tuple[int, Sequence[float], bool]
+class RewardedSample(NamedTuple):
+    """A graded sample with step rewards."""
+
+    problem_index: int  #: Index of the problem's record.
+    rewards: Sequence[float]  #: One reward per step.
+    is_correct: bool  #: Whether the answer is correct.
 
 
 def collect_rewarded_samples(
-    records: Iterable[Record], rewarded: list[Rewarded]
+    records: Iterable[Record], rewarded_samples: list[RewardedSample]
 ) -> Iterator[Record]:
-    """Pass records on, adding their graded samples with rewards to ``rewarded``."""
-    for number, record in enumerate(records):
+    """Yield the records, and append their graded samples with rewards to ``rewarded_samples``."""
+    for problem_index, record in enumerate(records):
         for sample in record["samples"]:
             if sample["rewards"] and sample["correct"] is not None:
-                rewarded.append((number, sample["rewards"], sample["correct"]))
+                rewarded_samples.append(
+                    RewardedSample(problem_index, sample["rewards"], sample["correct"])
+                )
         yield record
 
 
-def _rewards(rewarded: Sequence[Rewarded]) -> dict[str, Any] | None:
-    """Return what the rewards of samples are like; None if there are none."""
-    if not rewarded:
+def _reward_statistics(samples: Sequence[RewardedSample]) -> dict[str, Any] | None:
+    """Return the statistics of the rewards; None without rewards."""
+    if not samples:
         return None
-    problems, every, right = zip(*rewarded, strict=True)
-    scores = {how: [aggregate(rewards, how) for rewards in every] for how in AGGREGATES}
-    ranked = ((how, ranking_auc(problems, each, right)) for how, each in scores.items())
-    counts = {True: [0] * BINS, False: [0] * BINS}
-    for score, good in zip(scores[DISTRIBUTION_AGGREGATE], right, strict=True):
-        counts[good][bin_of(score)] += 1
+    problems = [sample.problem_index for sample in samples]
+    is_correct = [sample.is_correct for sample in samples]
+    scores = {name: [aggregate(sample.rewards, name) for sample in samples] for name in AGGREGATES}
+    bin_counts = {True: [0] * REWARD_BINS, False: [0] * REWARD_BINS}
+    for score, correct in zip(scores[DISTRIBUTION_AGGREGATE], is_correct, strict=True):
+        bin_counts[correct][bin_index(score)] += 1
+    ranking_aucs = {}
+    for name, aggregate_scores in scores.items():
+        auc = ranking_auc(problems, aggregate_scores, is_correct)
+        ranking_aucs[name] = asdict(auc) | {"ci95": auc.ci95 and list(auc.ci95)}
     return {
-        "solutions": len(right),
-        "correct": sum(right),
-        "calibration": _calibration(rewarded),
+        "solutions": len(samples),
+        "correct": sum(is_correct),
+        "calibration": _calibration(samples),
         "distribution": {
             "aggregate": DISTRIBUTION_AGGREGATE,
-            "correct": counts[True],
-            "wrong": counts[False],
+            "correct": bin_counts[True],
+            "wrong": bin_counts[False],
         },
-        "by_step": {"correct": _by_step(rewarded, True), "wrong": _by_step(rewarded, False)},
-        "ranking_auc": {
-            how: asdict(found) | {"ci95": found.ci95 and list(found.ci95)} for how, found in ranked
+        "by_step": {
+            "correct": _mean_rewards_by_step([s.rewards for s in samples if s.is_correct]),
+            "wrong": _mean_rewards_by_step([s.rewards for s in samples if not s.is_correct]),
         },
+        "ranking_auc": ranking_aucs,
     }
 
 
-def _calibration(rewarded: Sequence[Rewarded]) -> dict[str, Any]:
-    """Hold step rewards against how often the solutions they stand in are correct.
+class _BinnedStep(NamedTuple):
+    """A step of a graded sample."""
 
-    That is what a reward model trained on outcomes predicts. Steps of one problem are alike, so
-    the intervals are clustered by problem.
+    is_correct: bool  #: Whether the solution of the step is correct.
+    problem_index: int  #: Index of the problem's record.
+    reward: float  #: Reward of the step.
+
+
+def _calibration(samples: Sequence[RewardedSample]) -> dict[str, Any]:
+    """Compare step rewards with the fraction of correct solutions.
+
+    A reward model trained on outcomes predicts this fraction. Steps of one problem are not
+    independent, so the intervals are clustered by problem.
     """
-    found: dict[int, list[tuple[bool, int, float]]] = defaultdict(list)
-    for problem, rewards, right in rewarded:
+    steps_by_bin: dict[int, list[_BinnedStep]] = defaultdict(list)
+    for problem_index, rewards, is_correct in samples:
         for reward in rewards:
-            found[bin_of(reward)].append((right, problem, reward))
-    bins = [_bin(index, steps) for index, steps in sorted(found.items())]
-    steps = sum(each["steps"] for each in bins)
-    gaps = sum(each["steps"] * abs(each["reward"] - each["correct"]) for each in bins)
-    return {"bins": bins, "expected_error": round(gaps / steps, 6)}
+            step = _BinnedStep(is_correct, problem_index, reward)
+            steps_by_bin[bin_index(reward)].append(step)
+    bins = [_bin_statistics(index, steps) for index, steps in sorted(steps_by_bin.items())]
+    n_steps = sum(entry["steps"] for entry in bins)
+    weighted_gaps = sum(entry["steps"] * abs(entry["reward"] - entry["correct"]) for entry in bins)
+    return {"bins": bins, "expected_error": round(weighted_gaps / n_steps, 6)}
 
 
-def _by_step(rewarded: Sequence[Rewarded], kind: bool) -> list[dict[str, float] | None]:
-    found: list[list[float]] = [[] for _ in range(MAX_STEP_NUMBER)]
-    for _, rewards, right in rewarded:
-        for number, reward in enumerate(rewards if right is kind else ()):
-            found[min(number, MAX_STEP_NUMBER - 1)].append(reward)
-    return [{"reward": round(fmean(e), 6), "steps": len(e)} if e else None for e in found]
+def _mean_rewards_by_step(
+    step_rewards: Sequence[Sequence[float]],
+) -> list[dict[str, float] | None]:
+    """Return the mean reward by step number; None for numbers without steps."""
+    rewards_by_number: list[list[float]] = [[] for _ in range(MAX_STEP_NUMBER)]
+    for rewards in step_rewards:
+        for number, reward in enumerate(rewards):
+            rewards_by_number[min(number, MAX_STEP_NUMBER - 1)].append(reward)
+    return [
+        {"reward": round(fmean(rewards), 6), "steps": len(rewards)} if rewards else None
+        for rewards in rewards_by_number
+    ]
 
 
-def _bin(index: int, steps: Sequence[tuple[bool, int, float]]) -> dict[str, Any]:
-    found = proportion([right for right, _, _ in steps], [problem for _, problem, _ in steps])
-    told = as_dict(found)
+def _bin_statistics(index: int, steps: Sequence[_BinnedStep]) -> dict[str, Any]:
+    """Return the statistics of one bin of step rewards."""
+    accuracy = proportion(
+        [step.is_correct for step in steps], [step.problem_index for step in steps]
+    )
+    rounded_accuracy = accuracy_result(accuracy)
     return {
-        "from": index / BINS,
-        "to": (index + 1) / BINS,
-        "steps": found.n,
-        "problems": found.clusters,
-        "reward": round(sum(reward for _, _, reward in steps) / found.n, 6),
-        "correct": told["accuracy"],
-        "ci95": told["ci95"],
+        "from": index / REWARD_BINS,
+        "to": (index + 1) / REWARD_BINS,
+        "steps": accuracy.n,
+        "problems": accuracy.clusters,
+        "reward": round(sum(step.reward for step in steps) / accuracy.n, 6),
+        "correct": rounded_accuracy["accuracy"],
+        "ci95": rounded_accuracy["ci95"],
     }

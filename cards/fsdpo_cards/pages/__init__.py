@@ -1,5 +1,5 @@
-"""Pages: one file with everything in it, which opens from disk and asks no network.
+"""HTML pages, each a single file that opens from disk and loads nothing from the network.
 
-``layout.html`` is what they have in common, ``browser.html`` the list of problems of those that
-have one; who writes a page extends them.
+``layout.html`` is the base template of all pages. Pages with a list of problems include
+``browser.html``.
 """

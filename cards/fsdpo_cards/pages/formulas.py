@@ -1,8 +1,8 @@
-"""Formulas of LaTeX as trees of MathML, worked out when a page is written.
+r"""Convert LaTeX formulas to MathML trees when a page is rendered.
 
-LaTeX here is what models wrote, so it may be anything. What is too long, defines commands, or what
-the converter fails on has no tree, and the page shows its text. A tree is plain JSON, of elements
-and attributes that do nothing; the page makes nodes of it one by one, and never parses markup.
+Models write the LaTeX, so it can be anything. A formula gets no tree if it is too long, contains
+definitions, or makes the converter fail. The page then shows its text. A tree is plain JSON, with
+harmless elements and attributes only. The page creates its nodes one by one and never parses markup.
 """
 
 import json
@@ -13,9 +13,9 @@ from itertools import chain
 from typing import Any
 from xml.etree.ElementTree import Element
 
-#: Formulas within a text, in what regular expressions of Python and of JavaScript have in common.
-#: A dollar before a blank, or before a digit where the formula would end, is money.
-PATTERN = (
+#: Formulas within a text. The expression means the same in Python and in JavaScript.
+#: A dollar sign is money before a space, or if a digit follows the end of the formula.
+FORMULA_PATTERN = (
     r"\$\$[^$]{1,1000}?\$\$"
     r"|\\\[[\s\S]{1,1000}?\\\]"
     r"|\\\([\s\S]{1,1000}?\\\)"
@@ -23,69 +23,94 @@ PATTERN = (
     r"|\$(?![\s$])[^$\n]{0,999}?[^\s\\$]\$(?![\d$])"
 )
 
-_FORMULA = re.compile(PATTERN)
-_LOOKS_IT = re.compile(r"\\[a-zA-Z]|[\^_]")  #: Of an answer, which stands between no dollars.
-_LONGEST = 1000  #: Characters of a formula.
-_DEEPEST = 40  #: Elements within each other; deeper ones overflow the stack of some browser.
-#: Definitions can grow without bound; `\href` and `\style` are no formulas.
-_REFUSED = re.compile(
+_FORMULA = re.compile(FORMULA_PATTERN)
+_LATEX_MARKUP = re.compile(r"\\[a-zA-Z]|[\^_]")  #: Marks an answer as LaTeX without dollar signs.
+_MAX_FORMULA_CHARS = 1000
+_MAX_DEPTH = 40  #: Levels of nested elements; more overflow the stack of some browsers.
+#: Commands without a tree: definitions can grow without bound, `\href` and `\style` have effects.
+_FORBIDDEN_COMMAND = re.compile(
     r"\\(?:def|let|(?:re)?newcommand|providecommand|href|style|class)(?![a-zA-Z])"
 )
-_KEPT = {"accent", "columnalign", "display", "displaystyle", "fence", "form", "linethickness"}
-_KEPT |= {"mathvariant", "movablelimits", "notation", "scriptlevel", "separator", "stretchy"}
-_EMS = re.compile(r"-?\d{0,2}(?:\.\d{1,4})?em")  #: Widths of spaces that leave the page whole.
+_ALLOWED_ATTRIBUTES = {
+    "accent",
+    "columnalign",
+    "display",
+    "displaystyle",
+    "fence",
+    "form",
+    "linethickness",
+    "mathvariant",
+    "movablelimits",
+    "notation",
+    "scriptlevel",
+    "separator",
+    "stretchy",
+}
+_EM_WIDTH = re.compile(r"-?\d{0,2}(?:\.\d{1,4})?em")  #: Widths that cannot break the page layout.
 
-Tree = list[Any]
+MathTree = list[Any]  #: ``[tag, attributes if any, child …]``; a child is a tree or a text.
 
 
-def formula_trees(texts: Iterable[str], answers: Iterable[str], budget: int) -> dict[str, Tree]:
-    """Return the trees of the formulas in texts, and of answers that are one, by what was written.
+def formula_trees(
+    texts: Iterable[str], answers: Iterable[str], budget_bytes: int
+) -> dict[str, MathTree]:
+    """Return the trees of the formulas in texts and answers, by their LaTeX source.
 
-    Those that come first are there, until their trees have ``budget`` bytes together; what fails
-    takes of it too, so that it bounds the time.
+    The first formulas get trees until the budget is used up. Failed conversions also count towards
+    the budget, which limits the time.
     """
-    found: dict[str, Tree | None] = {}
-    in_texts = (each[0] for text in texts for each in _FORMULA.finditer(text))
-    whole = (text for text in answers if len(text) <= _LONGEST and _LOOKS_IT.search(text))
-    for written in chain(in_texts, whole):
-        if written in found:
+    trees: dict[str, MathTree | None] = {}
+    formulas_in_texts = (match[0] for text in texts for match in _FORMULA.finditer(text))
+    formula_answers = (
+        answer
+        for answer in answers
+        if len(answer) <= _MAX_FORMULA_CHARS and _LATEX_MARKUP.search(answer)
+    )
+    for source in chain(formulas_in_texts, formula_answers):
+        if source in trees:
             continue
-        tree = found[written] = _tree_of(written)
-        budget -= 8 * len(written) if tree is None else len(json.dumps(tree))
-        if budget < 0:
+        tree = _convert(source)
+        trees[source] = tree
+        budget_bytes -= 8 * len(source) if tree is None else len(json.dumps(tree))
+        if budget_bytes < 0:
             break
-    return {written: tree for written, tree in found.items() if tree}
+    return {source: tree for source, tree in trees.items() if tree}
 
 
-def _tree_of(written: str) -> Tree | None:
+def _convert(source: str) -> MathTree | None:
+    """Return the tree of a formula, or None if it is forbidden or cannot be converted."""
     from latex2mathml.converter import Converter
 
-    latex = written[2:-2] if written.startswith((r"\[", r"\(")) else written.strip("$")
-    display = "block" if written.startswith(("$$", r"\[", r"\begin")) else "inline"
-    if _REFUSED.search(latex):
+    latex = source[2:-2] if source.startswith((r"\[", r"\(")) else source.strip("$")
+    display = "block" if source.startswith(("$$", r"\[", r"\begin")) else "inline"
+    if _FORBIDDEN_COMMAND.search(latex):
         return None
     try:
-        return _plain(Converter(display=display).convert_to_element(latex), _DEEPEST)
-    except Exception:  # of many kinds: RecursionError, IndexError, its own
+        return _element_tree(Converter(display=display).convert_to_element(latex), _MAX_DEPTH)
+    except Exception:  # The converter raises many types, such as RecursionError and IndexError.
         return None
 
 
-def _plain(element: Element, depth: int) -> Tree:
-    """Return an element as ``[tag, attributes if any, child …]``; rows of one child are that child.
+def _element_tree(element: Element, max_depth: int) -> MathTree:
+    """Return the tree of an element; a row with one child becomes that child.
 
     Raises:
-        ValueError: if it is too deep.
+        ValueError: if the element is nested too deeply.
     """
-    if not depth:
+    if not max_depth:
         raise ValueError("too deep")
     while element.tag == "mrow" and len(element) == 1 and not element.text:
         element = element[0]
     attributes = {
         name: value
         for name, value in element.attrib.items()
-        if name in _KEPT or (name == "width" and _EMS.fullmatch(value))
+        if name in _ALLOWED_ATTRIBUTES or (name == "width" and _EM_WIDTH.fullmatch(value))
     }
-    # The converter writes characters as references, which its own output is unescaped into.
-    text = [unescape(element.text)] if element.text else []
-    inside = (_plain(each, depth - 1) for each in element)
-    return [element.tag, *([attributes] if attributes else []), *text, *inside]
+    tree: MathTree = [element.tag]
+    if attributes:
+        tree.append(attributes)
+    if element.text:
+        # The converter writes characters as HTML references.
+        tree.append(unescape(element.text))
+    tree += [_element_tree(child, max_depth - 1) for child in element]
+    return tree

@@ -1,4 +1,4 @@
-"""A template and data to one page."""
+"""Render a page from a template and data."""
 
 import base64
 import hashlib
@@ -9,9 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fsdpo_cards.render import amount, render_file
+from fsdpo_cards.render import format_amount, render_file
 
-_HERE = Path(__file__).parent
+_PAGES_FOLDER = Path(__file__).parent
 
 
 def render_page(
@@ -20,23 +20,31 @@ def render_page(
     filters: Mapping[str, Callable[..., Any]] | None = None,
     **fields: Any,
 ) -> str:
-    """Fill in a template that extends ``layout.html``.
+    """Render a template that extends ``layout.html``.
 
-    ``data`` is what the page's script works on, :attr:`~.browse.Browsable.data` for a list of
-    problems; ``filters`` are the template's own.
+    Args:
+        template: Path of the template.
+        data: JSON data for the script of the page, such as
+            :attr:`~fsdpo_cards.pages.problem_list.ProblemList.page_data`.
+        filters: Additional filters for this template.
+        fields: The fields of the template.
 
     Raises:
-        jinja2.UndefinedError: if the template shows a field that is not there.
+        jinja2.UndefinedError: if the template uses an undefined field.
     """
-    style, script = ((_HERE / f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Inside a ``<script>`` no ``<`` may end it.
-    inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    parts = {
+    style = (_PAGES_FOLDER / "page.css").read_text(encoding="utf-8")
+    script = (_PAGES_FOLDER / "page.js").read_text(encoding="utf-8")
+    script_digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # A `<` in the data could close the script element.
+    escaped_data = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    layout_fields = {
         "style": Markup(style),
         "script": Markup(script),
-        "script_hash": f"sha256-{hashed}",  # of the only script that the page's policy lets run
-        "data": Markup(inert),
+        # The content security policy of the page allows only this script.
+        "script_hash": f"sha256-{script_digest}",
+        "data": Markup(escaped_data),
     }
-    own = {"amount": amount, **(filters or {})}
-    return render_file(template, own, fields | parts, _HERE, autoescape=True)
+    all_filters = {"amount": format_amount, **(filters or {})}
+    return render_file(
+        template, all_filters, fields | layout_fields, _PAGES_FOLDER, autoescape=True
+    )

@@ -1,58 +1,67 @@
-"""Problems and solutions for the list of a page, within a budget of bytes.
+"""Select the problems and solutions for the list of a page, within a budget of bytes.
 
-A run over nine benchmarks holds hundreds of megabytes of text, a dataset more. A page keeps what a
-reader asks for first (the solutions that decoders chose, those that stand in pairs), and says what
-it leaves out.
+A run over nine benchmarks has hundreds of megabytes of text, and a dataset has more. A page prefers
+the solutions that decoders chose or that preference pairs use, and states the number of omitted
+solutions.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from fsdpo_cards.pages.formulas import PATTERN, formula_trees
+from fsdpo_cards.pages.formulas import FORMULA_PATTERN, formula_trees
 
-BUDGET = 16_000_000  #: Bytes of text in a page.
-#: Bytes that a problem needs to be worth showing; with more problems, only some are shown.
+DEFAULT_BUDGET_BYTES = 16_000_000  #: Bytes of text in a page.
+#: Bytes of the smallest useful problem. If the budget has less per problem, the page skips problems.
 MIN_PROBLEM_BYTES = 2_500
-MAX_TEXT_CHARS = 6_000  #: Characters of one question, prompt or solution; the rest is cut.
+MAX_TEXT_CHARS = 6_000  #: Characters of one question, prompt or solution; longer texts are cut.
+_STEP_OVERHEAD_BYTES = 200  #: Bytes of a solution besides its steps.
 
-#: By verdict, in the order of their counts: the style of its mark, the mark, and what it is called.
-Marks = Mapping[str, tuple[str, str, str]]
 
-_WRONG = ("wrong", "✗", "wrong")
-OUTCOMES: Marks = {
-    "correct": ("right", "✓", "correct"),
+class Mark(NamedTuple):
+    """The look of a verdict in the list."""
+
+    style: str  #: CSS class.
+    symbol: str  #: Symbol in front of the problem.
+    label: str  #: Name of the verdict in the counts.
+
+
+Marks = Mapping[str, Mark]  #: Marks by verdict, in the order of the counts.
+
+_WRONG = Mark("wrong", "✗", "wrong")
+OUTCOME_MARKS: Marks = {
+    "correct": Mark("right", "✓", "correct"),
     **dict.fromkeys(("incorrect", "no_answer", "timed_out"), _WRONG),
-    "gold_unparsed": ("none", "–", "not counted"),
+    "gold_unparsed": Mark("none", "–", "not counted"),
 }
 
 
 @dataclass(slots=True)
 class ProblemList:
-    """What the list shows, of so many problems."""
+    """The problems of a page, with the texts that fit into the budget."""
 
-    marks: Marks
-    total_problems: int
-    budget: int = BUDGET
-    problems: list[dict[str, Any]] = field(default_factory=list)  #: As the page's script has them.
-    solutions_left_out: int = 0
-    #: Texts that many problems have in common, and their numbers.
-    _shared: dict[str, int] = field(default_factory=dict)
+    marks: Marks  #: The marks of all verdicts that can occur.
+    total_problems: int  #: Problems of the run or the dataset.
+    budget_bytes: int = DEFAULT_BUDGET_BYTES  #: Bytes of text in the page.
+    problems: list[dict[str, Any]] = field(default_factory=list)  #: Entries for the page's script.
+    solutions_left_out: int = 0  #: Solutions of these problems that the page omits.
+    #: The indices of texts that many problems share.
+    _shared_texts: dict[str, int] = field(default_factory=dict)
 
     @property
     def stride(self) -> int:
-        """One of how many problems there is room for."""
-        return max(1, -(-self.total_problems * MIN_PROBLEM_BYTES // self.budget))
+        """Distance between shown problems: with a stride of n, the page shows every n-th."""
+        return max(1, _divide_up(self.total_problems * MIN_PROBLEM_BYTES, self.budget_bytes))
 
     @property
-    def room(self) -> int:
-        """Bytes for each problem."""
-        return self.budget // max(1, -(-self.total_problems // self.stride))
+    def bytes_per_problem(self) -> int:
+        """Bytes of text for each shown problem."""
+        return self.budget_bytes // max(1, _divide_up(self.total_problems, self.stride))
 
     @property
     def left_out(self) -> str:
-        """What is not there, in words; empty if everything is."""
+        """The numbers of omitted problems and solutions in words; empty if there are none."""
         parts = []
         if self.total_problems > len(self.problems):
             parts.append(
@@ -63,85 +72,108 @@ class ProblemList:
         return " and ".join(parts)
 
     @property
-    def data(self) -> dict[str, Any]:
-        """What the page's script works on; formulas get as many bytes as the texts at most."""
-        solutions = [each for problem in self.problems for each in problem["solutions"]]
+    def page_data(self) -> dict[str, Any]:
+        """JSON data for the page's script; formulas get at most as many bytes as the texts."""
+        solutions = [solution for problem in self.problems for solution in problem["solutions"]]
         texts = [problem["question"] for problem in self.problems]
-        texts += [step for each in solutions for step in each["steps"]]
+        texts += [step for solution in solutions for step in solution["steps"]]
         answers = [problem["gold"] for problem in self.problems]
-        answers += [each["answer"] for each in solutions if each["answer"] is not None]
-        told = {"problems": self.problems, "shared": list(self._shared), "marks": self.marks}
-        return {**told, "formulas": formula_trees(texts, answers, self.budget), "pattern": PATTERN}
-
-    def question_entry(self, question: str, gold: str, prompt: str) -> dict[str, Any]:
-        """Return what was asked; of prompts, what is around the questions is kept once for all."""
-        around = prompt.split(question, 1) if question else [prompt]
+        answers += [solution["answer"] for solution in solutions if solution["answer"] is not None]
         return {
-            "question": shorten(question, min(MAX_TEXT_CHARS, self.room // 4)),
-            "gold": shorten(gold, min(MAX_TEXT_CHARS, self.room // 8)),
-            "prompt": [
-                self._share(shorten(each, min(MAX_TEXT_CHARS, self.room // 8))) for each in around
-            ],
+            "problems": self.problems,
+            "shared": list(self._shared_texts),
+            "marks": self.marks,
+            "formulas": formula_trees(texts, answers, self.budget_bytes),
+            "pattern": FORMULA_PATTERN,
         }
 
-    def add(
+    def question_entry(self, question: str, gold: str, prompt: str) -> dict[str, Any]:
+        """Return question, gold answer and prompt of a problem.
+
+        The prompt consists of the indices of shared texts, with the question between them.
+        """
+        prompt_parts = prompt.split(question, 1) if question else [prompt]
+        max_question_chars = min(MAX_TEXT_CHARS, self.bytes_per_problem // 4)
+        max_other_chars = min(MAX_TEXT_CHARS, self.bytes_per_problem // 8)
+        return {
+            "question": shorten(question, max_question_chars),
+            "gold": shorten(gold, max_other_chars),
+            "prompt": [self._share_text(shorten(part, max_other_chars)) for part in prompt_parts],
+        }
+
+    def add_problem(
         self,
         problem: dict[str, Any],
         solutions: Sequence[Mapping[str, Any]],
-        takers: Iterable[dict[str, Any]],
+        choosers: Iterable[dict[str, Any]],
     ) -> None:
-        """Add a problem with those of its solutions that there is room for.
+        """Add a problem with as many solutions as fit; the first always fits.
 
-        A solution has ``name``, ``steps``, ``rewards``, ``answer`` and ``why``, besides what else
-        is to be shown. The ``taken`` of ``takers``, parts of the problem, are numbers of solutions
-        that come before others; they become their places on the page, None for what is not there.
+        Args:
+            problem: The problem's entry.
+            solutions: Its solutions, with at least ``name``, ``steps``, ``rewards``, ``answer`` and
+                ``why``.
+            choosers: The entries of decoders or pairs in the problem. The solutions in their
+                ``taken`` come first. Indices in ``taken`` become indices on the page, or None for
+                omitted solutions.
         """
-        room, takers = self.room - _size(problem), list(takers)
-        first = [index for each in takers for index in each["taken"]]
-        kept: list[int] = []
-        for index in dict.fromkeys([*first, *range(len(solutions))]):
-            needed = min(_size(solutions[index]["steps"]), 2 * MAX_TEXT_CHARS) + 200
-            if not kept or needed <= room:
-                kept.append(index)
-                room -= needed
-        self.solutions_left_out += len(solutions) - len(kept)
-        places = {index: place for place, index in enumerate(sorted(kept))}
-        for each in takers:
-            each["taken"] = [places.get(index) for index in each["taken"]]
-        self.problems.append(
-            problem | {"solutions": [self._shorten_solution(solutions[index]) for index in places]}
-        )
+        free_bytes = self.bytes_per_problem - _json_size(problem)
+        choosers = list(choosers)
+        chosen_first = [index for chooser in choosers for index in chooser["taken"]]
+        page_solutions: list[int] = []
+        for index in dict.fromkeys([*chosen_first, *range(len(solutions))]):
+            steps_size = min(_json_size(solutions[index]["steps"]), 2 * MAX_TEXT_CHARS)
+            required_bytes = steps_size + _STEP_OVERHEAD_BYTES
+            if not page_solutions or required_bytes <= free_bytes:
+                page_solutions.append(index)
+                free_bytes -= required_bytes
+        self.solutions_left_out += len(solutions) - len(page_solutions)
+        page_solutions.sort()
+        page_index = {index: position for position, index in enumerate(page_solutions)}
+        for chooser in choosers:
+            chooser["taken"] = [page_index.get(index) for index in chooser["taken"]]
+        entries = [self._shorten_solution(solutions[index]) for index in page_solutions]
+        self.problems.append(problem | {"solutions": entries})
 
     def _shorten_solution(self, solution: Mapping[str, Any]) -> dict[str, Any]:
-        steps, rewards, answer = (solution[name] for name in ("steps", "rewards", "answer"))
-        shown = list(_cut_steps(steps, max(800, min(MAX_TEXT_CHARS, self.room // 2))))
+        steps = solution["steps"]
+        rewards = solution["rewards"]
+        answer = solution["answer"]
+        max_chars = max(800, min(MAX_TEXT_CHARS, self.bytes_per_problem // 2))
+        page_steps = list(_cut_steps(steps, max_chars))
         return {
             **solution,
-            "steps": shown,
-            "hidden": sum(map(len, steps)) - sum(map(len, shown)),
+            "steps": page_steps,
+            "hidden": sum(map(len, steps)) - sum(map(len, page_steps)),
             "rewards": None if rewards is None else [round(reward, 3) for reward in rewards],
             "answer": answer and shorten(answer),
-            "why": self._share(solution["why"]),
+            "why": self._share_text(solution["why"]),
         }
 
-    def _share(self, text: str) -> int:
-        return self._shared.setdefault(text, len(self._shared))
+    def _share_text(self, text: str) -> int:
+        """Return the index of a shared text."""
+        return self._shared_texts.setdefault(text, len(self._shared_texts))
 
 
-def _cut_steps(steps: Iterable[str], most: int) -> Iterator[str]:
+def _divide_up(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)
+
+
+def _cut_steps(steps: Iterable[str], max_chars: int) -> Iterator[str]:
+    """Yield the first ``max_chars`` characters of the steps, step by step."""
     for step in steps:
-        if most <= 0:
+        if max_chars <= 0:
             return
-        yield step[:most]
-        most -= len(step)
+        yield step[:max_chars]
+        max_chars -= len(step)
 
 
-def shorten(text: str, most: int = 300) -> str:
-    """Return a text that is no longer, and says how much longer it was."""
-    if len(text) <= most:
+def shorten(text: str, max_chars: int = 300) -> str:
+    """Cut a text after ``max_chars`` characters, and append the number of missing characters."""
+    if len(text) <= max_chars:
         return text
-    return f"{text[:most]} … ({len(text) - most:,} more characters)"
+    return f"{text[:max_chars]} … ({len(text) - max_chars:,} more characters)"
 
 
-def _size(value: Any) -> int:
+def _json_size(value: Any) -> int:
     return len(json.dumps(value))

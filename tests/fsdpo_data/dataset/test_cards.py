@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 from datasets import Features
-from fsdpo_cards.bars import bars, histogram, shares
+from fsdpo_cards.bars import draw_bars, histogram, label_tenths
 from fsdpo_cards.commands import rebuild_commands
-from fsdpo_cards.render import licence
+from fsdpo_cards.render import combined_licence
 from helpers import small_build
 from hub_server import TOKEN, client_env, run_client, running_hub
 from jinja2 import UndefinedError
@@ -76,7 +76,7 @@ def test_examples_are_real_rows(dataset: Path) -> None:
 def test_distributions_count_every_row_once(dataset: Path) -> None:
     manifest = manifest_of(dataset)
     counted = distributions(dataset, read_manifest(dataset))
-    drawn = {title: bars(counts) for title, counts in counted.items()}
+    drawn = {title: draw_bars(counts) for title, counts in counted.items()}
     totals = {
         title: sum(int(line.split()[-1]) for line in plot.splitlines())
         for title, plot in drawn.items()
@@ -93,7 +93,7 @@ def test_distributions_count_every_row_once(dataset: Path) -> None:
     }
     negative = manifest["pairs"]["margin"]["negative"]
     assert (
-        f"In {negative} pairs the right solution has the lower reward"
+        f"In {negative} pairs the correct solution has the lower reward"
         in (dataset / "README.md").read_text()
     )
 
@@ -156,19 +156,19 @@ def test_the_commands_name_what_decided_the_content() -> None:
 
 
 def test_licences_of_several_sources() -> None:
-    assert licence([{"name": "openai/gsm8k:main"}, {"name": "EleutherAI/hendrycks_math"}]) == "mit"
-    assert licence([{"name": "embedded"}, {"name": "mine.jsonl"}]) == ["apache-2.0", "unknown"]
+    assert combined_licence([{"name": "openai/gsm8k:main"}, {"name": "EleutherAI/hendrycks_math"}]) == "mit"
+    assert combined_licence([{"name": "embedded"}, {"name": "mine.jsonl"}]) == ["apache-2.0", "unknown"]
 
 
 def test_bars_and_histograms() -> None:
-    assert bars([("a", 4), ("bb", 1), ("c", 0)], width=8) == (
+    assert draw_bars([("a", 4), ("bb", 1), ("c", 0)], width=8) == (
         " a  ████████  4\nbb  ██        1\n c            0"
     )
     assert histogram([(3, 2), (5, 1)]) == [("3", 2), ("4", 0), ("5", 1)]
     assert histogram([(0, 1), (29, 2)], bins=3) == [("0–9", 1), ("10–19", 0), ("20–29", 2)]
-    assert shares([(-1, 2), (1, 3)]) == [("-0.1–0.0", 2), ("0.0–0.1", 0), ("0.1–0.2", 3)]
-    assert shares([]) == []
-    assert bars([]) == "" and histogram([]) == []
+    assert label_tenths([(-1, 2), (1, 3)]) == [("-0.1–0.0", 2), ("0.0–0.1", 0), ("0.1–0.2", 3)]
+    assert label_tenths([]) == []
+    assert draw_bars([]) == "" and histogram([]) == []
 
 
 def test_names_of_models_and_sources_are_no_markup(dataset: Path) -> None:

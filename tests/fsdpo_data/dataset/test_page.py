@@ -53,7 +53,7 @@ def test_the_command_writes_a_page_of_everything(pairs: Path, tmp_path: Path) ->
     assert shown.exit_code == 0 and str(out) in shown.output.replace("\n", "")
     page = out.read_text(encoding="utf-8")
     assert "Steps by label" in page and "Step rewards in correct solutions" in page
-    assert "Left out for size" not in page
+    assert "Left out because of the size limit" not in page
     problems = data_of(page)["problems"]
     assert len(problems) == 3
     for problem in problems:
@@ -69,7 +69,7 @@ def test_the_command_writes_a_page_of_everything(pairs: Path, tmp_path: Path) ->
 
 def test_a_small_page_says_what_it_leaves_out(pairs: Path) -> None:
     page = fd.open_dataset(pairs).page(megabytes=0.003)
-    assert "Left out for size: 1 of 3 problems" in page
+    assert "Left out because of the size limit: 1 of 3 problems" in page
 
 
 def test_a_side_that_is_no_solution_of_the_dataset_is_a_continuation(pairs: Path) -> None:

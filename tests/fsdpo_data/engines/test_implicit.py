@@ -107,7 +107,7 @@ def test_policy_and_reference_on_the_command_line(
     assert told["prm_format"]["meaning"] == "log-ratio of two policies"
     assert told["reference"]["name"] == two[1].name
     card = (tmp_path / "out/README.md").read_text()
-    assert "a reward is a log-ratio of two policies" in card and "--reference" in card
+    assert "in which a reward is a log-ratio of two policies" in card and "--reference" in card
     pair = ["pair", tmp_path / "out", "--style", "step-dpo", "--out", tmp_path / "pairs"]
     pair += ["--model", "tiny"]
     code, _, err = run(capsys, *map(str, pair))

@@ -240,12 +240,12 @@ def test_the_result_is_written_into_manifest_and_card(
 
     card = (out / "README.md").read_text()
     assert "| in benchmarks | 1 of 3 problems overlap with near, far away |" in card
-    assert "1 of 3 problems overlap with a benchmark below" in card
+    assert "1 of 3 problems overlap with a benchmark in the table" in card
     assert re.search(r"^\| near \(sha256:\w+\) \| 1 \| 1 \| 1 \| 0 \| 1 \|$", card, re.M)
     assert (
         "decontaminate runs/pairs \\\n  --against near=FILE \\\n  --against 'far away=FILE'" in card
     )
-    assert "not known here" in (dataset / "README.md").read_text()
+    assert "not been compared with benchmarks" in (dataset / "README.md").read_text()
     assert str(tmp_path) not in card
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 from bench_runs import written
-from fsdpo_cards.commands import policy, rebuild_commands
+from fsdpo_cards.commands import policy_argument, rebuild_commands
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
@@ -189,7 +189,7 @@ def test_what_is_stated_is_said_and_the_rest_unknown(tmp_path: Path) -> None:
         "fsdpo-data import FILE --from outputs --model-name 'My 7B, step 400' --split train "
         "--temperature 0.6 --template alpaca@1 --segmenter auto@1 --out runs/built"
     )
-    assert policy(spec) == "BASE_MODEL"
+    assert policy_argument(spec) == "BASE_MODEL"
 
 
 def response(name: str, *texts: str, **usage: int) -> dict[str, Any]:
