@@ -88,7 +88,8 @@ def test_a_drop_is_from_the_very_seeds_of_each_part() -> None:
     assert found["gsm8k"]["accuracy_drops"] == {}
     page = render_markdown(summarise([*seeds, *perturbed], described))
     assert (
-        "accuracy drop from the original questions, by perturbation" in page and "| noise | 20 | 20.0 [" in page
+        "accuracy drop from the original questions, by perturbation" in page
+        and "| noise | 20 | 20.0 [" in page
     )
 
 

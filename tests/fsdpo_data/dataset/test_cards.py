@@ -156,8 +156,14 @@ def test_the_commands_name_what_decided_the_content() -> None:
 
 
 def test_licences_of_several_sources() -> None:
-    assert combined_licence([{"name": "openai/gsm8k:main"}, {"name": "EleutherAI/hendrycks_math"}]) == "mit"
-    assert combined_licence([{"name": "embedded"}, {"name": "mine.jsonl"}]) == ["apache-2.0", "unknown"]
+    assert (
+        combined_licence([{"name": "openai/gsm8k:main"}, {"name": "EleutherAI/hendrycks_math"}])
+        == "mit"
+    )
+    assert combined_licence([{"name": "embedded"}, {"name": "mine.jsonl"}]) == [
+        "apache-2.0",
+        "unknown",
+    ]
 
 
 def test_bars_and_histograms() -> None:
