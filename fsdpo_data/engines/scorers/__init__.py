@@ -1,4 +1,7 @@
-"""The Scorer seam: solutions in, one reward per step out; synchronous, batched, order-keeping."""
+"""The scorer interface: solutions in, one reward per step out.
+
+Scoring is synchronous and batched, and keeps the order of the solutions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,23 +12,25 @@ from fsdpo_data.core.identity import ModelRef
 
 @dataclass(frozen=True, slots=True)
 class ScorerInput:
-    """What a scorer reads."""
+    """A solution, or a prefix of a solution, with its prompt."""
 
-    prompt: str  #: The rendered prompt.
-    steps: Sequence[str]  #: A solution, or the beginning of one; joined they are its text.
-    #: What was asked, bare: reward models that others published put it into prompts of their own.
+    prompt: str  #: The prompt of the policy, with the template applied.
+    steps: Sequence[str]  #: The steps; joined, they give the text of the solution.
+    #: The question without a template; None if unknown. Published reward models need the question,
+    #: because they have their own prompts.
     question: str | None = None
 
 
 class Scorer(Protocol):
-    """Rewards steps; the same scorer serves pairs, best-of-N and beam search."""
+    """A component that computes step rewards, for pairs, best-of-N and beam search."""
 
-    model: ModelRef
+    model: ModelRef  #: The reward model.
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Return for each item, in their order, one number per step.
+        """Return one reward per step for each item, in the order of the items.
 
-        In [0, 1], but for published models whose convention says that it is no probability.
-        None where it is longer than the model reads: a step that was not read has no reward.
+        Rewards are in [0, 1], unless the PRM format of a published model says that they are not
+        probabilities. The result is None for a solution that exceeds the context of the model,
+        because the model did not read all of its steps.
         """
         ...

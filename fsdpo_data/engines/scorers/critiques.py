@@ -1,8 +1,9 @@
-"""Critiques of solutions: asked for and read as a convention says, each a vote.
+"""Critiques of solutions by a judge: prompts, sampling, votes, and a scorer.
 
-A vote is the first wrong step, from 0, or ``NO_ERROR``. What cannot be read is no vote: a critique
-that was cut, that names no step of the solution, or judges more steps or fewer than there are.
-Critiques are read and never run.
+A PRM format defines the prompt of a judge and how its critiques are read. A vote is the index of the
+first wrong step, from 0, or ``NO_ERROR``. A critique gives no vote if it is truncated, if it names a
+step that the solution does not have, or if it judges too many or too few steps. The code that a
+critique contains is never run.
 """
 
 import re
@@ -24,100 +25,159 @@ from fsdpo_data.engines.scorers.prm_formats import (
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.models.thinking import find_thinking
 
-NO_ERROR = -1  #: What says that no step is wrong.
+NO_ERROR = -1  #: The vote for "no step is wrong".
 _INDEX = re.compile(r"-1|\d{1,6}", re.A)
 _VERDICT = re.compile(r"\\boxed\{(?:\\text\{)?(correct|incorrect)\}", re.I)
 
 
 def get_judge_format(name: str) -> PrmFormat:
-    """Return the convention of a judge, by its name or from a TOML file.
+    """Return the PRM format of a judge, by its name or from a TOML file.
 
     Raises:
-        InputError: if there is none, it is none of a judge, or its procedure is refused.
+        InputError: if the format does not exist, is not for a judge, or is not supported.
     """
-    found = get_prm_format(name)
-    if found.unsupported_reason:
-        raise InputError(f"{found.unsupported_reason}.", field="judge_format", value=name)
-    if not found.is_judge:
-        known = ", ".join(each.name for each in PRM_FORMATS.values() if each.is_judge)
-        expected = f"it asks for no critique: expected {known}, or a .toml file of your own."
-        raise InputError(expected, field="judge_format", value=name)
-    return found
+    prm_format = get_prm_format(name)
+    if prm_format.unsupported_reason:
+        raise InputError(f"{prm_format.unsupported_reason}.", field="judge_format", value=name)
+    if not prm_format.is_judge:
+        judge_names = [judge.name for judge in PRM_FORMATS.values() if judge.is_judge]
+        raise InputError(
+            "the format has no prompt for critiques. "
+            f"Expected {', '.join(judge_names)}, or a .toml file of your own.",
+            field="judge_format",
+            value=name,
+        )
+    return prm_format
 
 
-def critique_prompt(convention: PrmFormat, template: Template, item: ScorerInput) -> str:
-    """Return what a judge is asked of a solution; InputError if its question is not known."""
-    written = (convention.format_step(k, step) for k, step in enumerate(item.steps, 1))
-    question, steps = convention.question_text(item), convention.separator.join(written)
-    return (
-        template.render(fill_fields(convention.prompt, question=question, steps=steps))
-        + convention.reply_prefix
+def critique_prompt(prm_format: PrmFormat, template: Template, item: ScorerInput) -> str:
+    """Return the prompt for a critique of a solution.
+
+    Raises:
+        InputError: if the format needs the question and the item has none.
+    """
+    question = prm_format.question_text(item)
+    formatted_steps = [
+        prm_format.format_step(number, step) for number, step in enumerate(item.steps, start=1)
+    ]
+    instruction = fill_fields(
+        prm_format.prompt, question=question, steps=prm_format.separator.join(formatted_steps)
     )
+    return template.render(instruction) + prm_format.reply_prefix
 
 
-def critique_sampling(convention: PrmFormat, template: Template, votes: int) -> SamplingSpec:
-    """Return how ``votes`` critiques are sampled; a single one is greedy."""
-    drawn = votes > 1
+def critique_sampling(prm_format: PrmFormat, template: Template, votes: int) -> SamplingSpec:
+    """Return the sampling spec for ``votes`` critiques; a single critique is greedy."""
+    is_random = votes > 1
     return SamplingSpec(
         n=votes,
-        temperature=convention.temperature if drawn else 0.0,
-        top_p=convention.top_p if drawn else 1.0,
-        max_tokens=convention.max_tokens,
-        stop=(*convention.stop, *template.stop),
+        temperature=prm_format.temperature if is_random else 0.0,
+        top_p=prm_format.top_p if is_random else 1.0,
+        max_tokens=prm_format.max_tokens,
+        stop=(*prm_format.stop, *template.stop),
     )
 
 
 def read_votes(
-    convention: PrmFormat, critiques: Iterable[tuple[str, str]], n_steps: int
+    prm_format: PrmFormat, critiques: Iterable[tuple[str, str]], n_steps: int
 ) -> list[int]:
-    """Return the votes among critiques, told as (text, finish reason), of ``n_steps`` steps."""
-    read = (_vote(convention, text, n_steps) for text, end in critiques if end != "length")
-    return [vote for vote in read if vote is not None]
+    """Return the votes of all readable critiques of one solution.
+
+    Args:
+        prm_format: The format of the judge.
+        critiques: The text and the finish reason of each critique.
+        n_steps: The number of steps of the solution.
+    """
+    votes = []
+    for text, finish_reason in critiques:
+        if finish_reason == "length":
+            continue
+        vote = _read_vote(prm_format, text, n_steps)
+        if vote is not None:
+            votes.append(vote)
+    return votes
 
 
-def _vote(convention: PrmFormat, critique: str, n_steps: int) -> int | None:
-    if convention.read_at == "index":
-        thought = find_thinking("", critique)
-        box = None if thought.closed is False else last_box_content(critique[thought.end :])
-        index = _INDEX.fullmatch((box or "").strip())
-        return int(index[0]) if index and int(index[0]) < n_steps else None
-    right = [verdict[1].lower() == "correct" for verdict in _VERDICT.finditer(critique)]
-    if not n_steps or len(right) > n_steps or (all(right) and len(right) < n_steps):
+def _read_vote(prm_format: PrmFormat, critique: str, n_steps: int) -> int | None:
+    """Return the vote of a complete critique, or None if the critique is unreadable."""
+    if prm_format.read_at == "index":
+        return _read_index(critique, n_steps)
+    return _read_step_verdicts(critique, n_steps)
+
+
+def _read_index(critique: str, n_steps: int) -> int | None:
+    """Return the index in the last box after the thinking, or None if it is invalid."""
+    thinking = find_thinking("", critique)
+    if thinking.closed is False:
         return None
-    return right.index(False) if False in right else NO_ERROR
+    box_content = last_box_content(critique[thinking.end :])
+    match = _INDEX.fullmatch((box_content or "").strip())
+    if match is None or int(match[0]) >= n_steps:
+        return None
+    return int(match[0])
+
+
+def _read_step_verdicts(critique: str, n_steps: int) -> int | None:
+    """Return the index of the first ``incorrect`` box, or None without a verdict on each step.
+
+    The verdicts may end after the first wrong step.
+    """
+    is_correct = [match[1].lower() == "correct" for match in _VERDICT.finditer(critique)]
+    has_too_few = all(is_correct) and len(is_correct) < n_steps
+    if n_steps == 0 or len(is_correct) > n_steps or has_too_few:
+        return None
+    return NO_ERROR if all(is_correct) else is_correct.index(False)
 
 
 def majority_vote(votes: Sequence[int]) -> int:
-    """Return what most votes say; of equals the one first given, as ProcessBench's script does."""
+    """Return the most frequent vote; in a tie the first one, as in ProcessBench's script."""
     return Counter(votes).most_common(1)[0][0]
 
 
 def count_approvals(votes: Sequence[int], n_steps: int) -> list[int]:
-    """Return of each step how many votes find no error up to it."""
-    return [sum(vote == NO_ERROR or vote > k for vote in votes) for k in range(n_steps)]
+    """Return for each step the number of votes without an error up to this step."""
+    return [
+        sum(vote == NO_ERROR or vote > step_index for vote in votes)
+        for step_index in range(n_steps)
+    ]
 
 
 class CritiqueScorer:
-    """Rewards a step by the share of critiques that find no error up to it; ``sampler`` writes."""
+    """Scorer that rewards a step with the fraction of critiques without an error up to it."""
 
     def __init__(self, weights: PublishedPrm, sampler: Sampler) -> None:
-        self.model, self._sampler, self._convention = weights.ref, sampler, weights.prm_format
-        form, at = weights.prm_format, {"revision": weights.commit}
-        self._template = get_template(form.template, weights.path, **at)
-        self._sampling = critique_sampling(form, self._template, form.votes)
+        """Set up the prompts and the sampling.
+
+        Args:
+            weights: The judge.
+            sampler: Writes the critiques.
+        """
+        prm_format = weights.prm_format
+        self.model = weights.ref
+        self._sampler = sampler
+        self._prm_format = prm_format
+        self._template = get_template(prm_format.template, weights.path, revision=weights.commit)
+        self._sampling = critique_sampling(prm_format, self._template, prm_format.votes)
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Return one share per step; None where no critique can be read.
+        """Return one fraction per step; None for a solution without a readable critique.
 
         Raises:
-            InputError: if a question is not known.
+            InputError: if the format needs the question and an item has none.
         """
-        prompts = [critique_prompt(self._convention, self._template, item) for item in items]
-        written = self._sampler.sample(prompts, self._sampling)
-        return [self._shares(*each) for each in zip(items, written, strict=True)]
+        prompts = [critique_prompt(self._prm_format, self._template, item) for item in items]
+        critiques_by_item = self._sampler.sample(prompts, self._sampling)
+        return [
+            self._approval_fractions(item, critiques)
+            for item, critiques in zip(items, critiques_by_item, strict=True)
+        ]
 
-    def _shares(self, item: ScorerInput, critiques: Sequence[Completion]) -> list[float] | None:
-        told = [(each.text, each.finish_reason) for each in critiques]
-        votes = read_votes(self._convention, told, len(item.steps))
-        approved = count_approvals(votes, len(item.steps))
-        return [count / len(votes) for count in approved] if votes else None
+    def _approval_fractions(
+        self, item: ScorerInput, critiques: Sequence[Completion]
+    ) -> list[float] | None:
+        n_steps = len(item.steps)
+        texts = [(critique.text, critique.finish_reason) for critique in critiques]
+        votes = read_votes(self._prm_format, texts, n_steps)
+        if not votes:
+            return None
+        return [approvals / len(votes) for approvals in count_approvals(votes, n_steps)]

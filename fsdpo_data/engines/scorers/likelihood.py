@@ -1,6 +1,6 @@
-"""Rewards that a policy holds itself: its confidence in its steps, alone or against a reference.
+"""Step rewards from a policy: the likelihood of a step, and its log-ratio to a reference.
 
-Alone, it is the baseline that a process reward model has to beat.
+The likelihood of a step is the baseline that a process reward model has to beat.
 """
 
 import math
@@ -21,9 +21,9 @@ from fsdpo_data.models.resolve import ResolvedWeights
 
 
 class LikelihoodScorer(TransformersScorer):
-    """Rewards each step with the probability that a policy gives it after what came before.
+    """Scorer that rewards each step with its probability under a policy, given the text before it.
 
-    The product over the steps is the likelihood of the solution, its end left out.
+    The product over the steps is the likelihood of the solution without its end-of-sequence token.
 
     Raises:
         InputError: if the model changes its logits after its head.
@@ -37,66 +37,81 @@ class LikelihoodScorer(TransformersScorer):
         super().__init__(weights, options)
         check_plain_head(self._net)
 
-    def _rewards(self, encoded: dict[int, EncodedSolution]) -> Iterator[tuple[int, list[float]]]:
-        for index, sums in self.step_logprobs(encoded):
-            yield index, [math.exp(each) for each in sums]
+    def _score_encoded(
+        self, encoded: dict[int, EncodedSolution]
+    ) -> Iterator[tuple[int, list[float]]]:
+        for index, step_logprobs in self.step_logprobs(encoded):
+            yield index, [math.exp(logprob) for logprob in step_logprobs]
 
     def step_logprobs(
         self, encoded: dict[int, EncodedSolution]
     ) -> Iterator[tuple[int, list[float]]]:
-        """Yield of each solution the log-probability of every step after what came before."""
-        lengths = {index: len(each.input_ids) for index, each in encoded.items()}
+        """Yield the index of each solution and the log-probability of each of its steps."""
+        lengths = {index: len(solution.input_ids) for index, solution in encoded.items()}
         for batch in length_batches(lengths, self._batch_tokens):
-            logprobs = self._logprobs([encoded[index] for index in batch])
-            for index, row in zip(batch, logprobs, strict=True):
-                # row[i] is log π of token i + 1.
-                score_positions = encoded[index].score_positions
-                starts = [
-                    max(1, encoded[index].prompt_length),
-                    *(readout + 1 for readout in score_positions),
+            batch_logprobs = self._token_logprobs([encoded[index] for index in batch])
+            for index, logprobs in zip(batch, batch_logprobs, strict=True):
+                solution = encoded[index]
+                boundaries = [
+                    max(1, solution.prompt_length),
+                    *(position + 1 for position in solution.score_positions),
                 ]
-                yield index, [float(row[a - 1 : b - 1].sum()) for a, b in pairwise(starts)]
+                # logprobs[i] is log π of token i + 1.
+                yield (
+                    index,
+                    [
+                        float(logprobs[start - 1 : end - 1].sum())
+                        for start, end in pairwise(boundaries)
+                    ],
+                )
 
-    def _logprobs(self, batch: Sequence[EncodedSolution]) -> Tensor:
+    def _token_logprobs(self, batch: Sequence[EncodedSolution]) -> Tensor:
         """Return log π of every token after the first, shape [B, T - 1]."""
-        ids, mask = pad_sequences([each.input_ids for each in batch], self._pad, self._device)
-        hidden = decoder_of(self._net)(
-            input_ids=ids, attention_mask=mask, use_cache=False
-        ).last_hidden_state
+        sequences = [solution.input_ids for solution in batch]
+        ids, mask = pad_sequences(sequences, self._pad, self._device)
+        decoder = decoder_of(self._net)
+        hidden = decoder(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
         head = self._net.get_output_embeddings()
-        flat = token_logprobs(hidden[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), head)
-        return flat.view(len(batch), -1).double()
+        logprobs = token_logprobs(hidden[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), head)
+        return logprobs.view(len(batch), -1).double()
 
 
 class ImplicitScorer(LikelihoodScorer):
-    """Rewards a step against a reference: β·log π/π_ref of its tokens, or of all up to its end.
+    """Scorer with implicit rewards: β·log π/π_ref of a step, or of all steps up to its end.
 
-    A policy that was trained on outcomes alone, as the log-ratio of two (Yuan et al. 2024), or by
-    DPO, holds a reward for each of its steps. Two models read each solution.
+    A policy has an implicit reward for each step if it was trained on outcomes with a log-ratio as
+    its reward (Yuan et al. 2024), or by DPO. Policy and reference both read each solution.
 
     Raises:
-        InputError: if the two models do not have one vocabulary.
+        InputError: if the two models have different vocabularies.
     """
 
     field = "prm"
 
     def __init__(self, weights: PublishedPrm, options: ScorerOptions) -> None:
-        assert weights.reference is not None, "the resolver finds it"
+        assert weights.reference is not None, "the resolver adds the reference"
         super().__init__(weights, options)
         self._reference = LikelihoodScorer(weights.reference, options)
-        self._convention = weights.prm_format
+        self._prm_format = weights.prm_format
         if self._tokenizer.get_vocab() != self._reference._tokenizer.get_vocab():
             raise InputError(
-                "it has another vocabulary than the policy. Give the model that the policy was "
-                "trained from.",
+                "the vocabulary differs from the vocabulary of the policy. Give the model from "
+                "which the policy was trained.",
                 field="reference",
                 value=weights.reference.path,
             )
         self._context = min(self._context, self._reference._context)
 
-    def _rewards(self, encoded: dict[int, EncodedSolution]) -> Iterator[tuple[int, list[float]]]:
-        reference, beta = dict(self._reference.step_logprobs(encoded)), self._convention.beta
-        for index, own in self.step_logprobs(encoded):
-            ratios = [beta * (a - b) for a, b in zip(own, reference[index], strict=True)]
-            cumulative = self._convention.activation == "log-ratio-so-far"
-            yield index, list(accumulate(ratios)) if cumulative else ratios
+    def _score_encoded(
+        self, encoded: dict[int, EncodedSolution]
+    ) -> Iterator[tuple[int, list[float]]]:
+        is_cumulative = self._prm_format.activation == "log-ratio-so-far"
+        reference_logprobs = dict(self._reference.step_logprobs(encoded))
+        for index, policy_logprobs in self.step_logprobs(encoded):
+            log_ratios = [
+                self._prm_format.beta * (policy_logprob - reference_logprob)
+                for policy_logprob, reference_logprob in zip(
+                    policy_logprobs, reference_logprobs[index], strict=True
+                )
+            ]
+            yield index, list(accumulate(log_ratios)) if is_cumulative else log_ratios

@@ -1,14 +1,14 @@
-"""Solutions to token ids as published reward models are asked: prompt, steps, marks.
+"""Token ids of solutions in the format of a published reward model: prompt, steps, step tokens.
 
-Marks are those that are put there, found by the place they were put at: a text that holds one by
-itself, as text of models may, neither adds a reward nor takes one.
+The scorer finds step tokens by the position at which it inserted them. A step token that is already
+in the text of a solution therefore changes no score position.
 """
 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.samplers.tokenization import encode_prompt, text_encoder
@@ -17,132 +17,197 @@ from fsdpo_data.engines.scorers.prm_formats import PrmFormat, fill_fields
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
 from fsdpo_data.models.untrusted import limit_execution
 
-#: Stands for a turn while the chat template is rendered around it: templates trim what they get.
-_TURN = re.compile("\ue000\\d+\ue001")
+#: Placeholder of a turn while the chat template is rendered, because templates trim their messages.
+_TURN_PLACEHOLDER = re.compile("\ue000\\d+\ue001")
+
+#: Chat templates that print the date print this one, as for policies.
+_DATE = "26 Jul 2024"
+
+
+class _EncodedText(NamedTuple):
+    """The token ids of a prompt and its steps, before truncation."""
+
+    ids: list[int]  #: Token ids.
+    prompt_length: int  #: Number of prompt tokens.
+    score_positions: list[int]  #: Position of the last token of each step or step token.
+
+
+class _StepSpan(NamedTuple):
+    """The character positions of a step and its step token in the text."""
+
+    step_end: int  #: End of the step.
+    step_token_start: int  #: Start of the step token.
+    step_token_end: int  #: End of the step token.
 
 
 class PrmFormatTokenizer:
-    """Encodes solutions with one tokenizer, under one convention.
+    """Encoder of solutions with one tokenizer and one PRM format.
 
     Raises:
-        InputError: if the tokenizer knows no offsets, or the mark is none of its tokens.
+        InputError: if the tokenizer has no character offsets, or lacks the step token.
     """
 
-    def __init__(self, convention: PrmFormat, tokenizer: Any) -> None:
-        self._convention, self._tokenizer = convention, tokenizer
-        self._raw = text_encoder(tokenizer)
-        bos = tokenizer.bos_token_id
-        self._bos = [bos] if bos is not None and encode_prompt(tokenizer, "a")[:1] == [bos] else []
-        self._turns = lru_cache(maxsize=256)(self._render_turns)
-        mark = convention.step_token.strip()
-        if mark and len(self._ids(mark)) != 1:
+    def __init__(self, prm_format: PrmFormat, tokenizer: Any) -> None:
+        self._prm_format = prm_format
+        self._tokenizer = tokenizer
+        self._text_encoder = text_encoder(tokenizer)
+        bos_id = tokenizer.bos_token_id
+        adds_bos = bos_id is not None and encode_prompt(tokenizer, "a")[:1] == [bos_id]
+        self._bos_ids = [bos_id] if adds_bos else []
+        self._get_turn_texts = lru_cache(maxsize=256)(self._render_turn_texts)
+        step_token = prm_format.step_token.strip()
+        if step_token and len(self._encode_text(step_token)) != 1:
             raise InputError(
-                f"{convention.name} marks steps with {mark!r}, which is no token of this "
-                "tokenizer. Use the tokenizer of the checkpoint, or another convention.",
+                f"the PRM format {prm_format.name} marks steps with {step_token!r}, which is not a "
+                "token of this tokenizer. Use the tokenizer of the checkpoint, or another format.",
                 field="prm_format",
-                value=convention.name,
+                value=prm_format.name,
             )
 
     def encode(self, item: ScorerInput, max_length: int) -> EncodedSolution:
-        """Encode a solution up to its last readout; without any readout if it is too long.
+        """Encode a solution up to its last score position.
+
+        A solution with more than ``max_length`` tokens gets no score positions.
 
         Raises:
-            InputError: if its question is not known, or a mark is merged with what is before it.
+            InputError: if the format needs the question and the item has none, or if the tokenizer
+                merges a step token with the text before it.
         """
-        convention = self._convention
-        question, bos = convention.question_text(item), self._tokenizer.bos_token or ""
-        prompt = fill_fields(convention.prompt, question=question, prompt=item.prompt, bos=bos)
-        steps = [convention.format_step(k, step) for k, step in enumerate(item.steps, 1)]
-        ids, start, score_positions = (
-            self._encode_separately if convention.tokenize_separately else self._encode_together
-        )(prompt, steps)
-        score_positions = [readout + convention.token_offset for readout in score_positions]
+        prm_format = self._prm_format
+        prompt = fill_fields(
+            prm_format.prompt,
+            question=prm_format.question_text(item),
+            prompt=item.prompt,
+            bos=self._tokenizer.bos_token or "",
+        )
+        steps = [
+            prm_format.format_step(number, step) for number, step in enumerate(item.steps, start=1)
+        ]
+        if prm_format.tokenize_separately:
+            encoded = self._encode_separately(prompt, steps)
+        else:
+            encoded = self._encode_together(prompt, steps)
+        score_positions = [
+            position + prm_format.token_offset for position in encoded.score_positions
+        ]
         length = score_positions[-1] + 1
         if length > max_length:
-            score_positions, length = [], start
-        owners = [bisect_left(score_positions, place) for place in range(start, length)]
-        step_of = [PROMPT_STEP_ID] * start + [min(each, len(steps) - 1) for each in owners]
-        return EncodedSolution(ids[:length], step_of, score_positions, len(steps))
+            score_positions = []
+            length = encoded.prompt_length
+        step_ids = [PROMPT_STEP_ID] * encoded.prompt_length
+        for position in range(encoded.prompt_length, length):
+            step_index = bisect_left(score_positions, position)
+            step_ids.append(min(step_index, len(steps) - 1))
+        return EncodedSolution(
+            input_ids=encoded.ids[:length],
+            step_ids=step_ids,
+            score_positions=score_positions,
+            n_steps=len(steps),
+        )
 
-    def _encode_separately(
-        self, prompt: str, steps: Sequence[str]
-    ) -> tuple[list[int], int, list[int]]:
-        """Encode each piece by itself; return ids, the prompt's number of them, and score_positions."""
-        ids = [*self._bos] if self._convention.bos else []
-        ids += self._ids(prompt)
-        start, score_positions, mark = len(ids), [], self._ids(self._convention.step_token)
-        # Who has no mark parted the pieces with a special token, and took it out again.
-        before = [] if mark or not self._tokenizer.eos_token else [self._tokenizer.eos_token]
-        marked = len(mark) if self._convention.read_at == "step_token" else 0
-        for step in steps:
-            readout = len(ids) - 1
-            for line in (
-                step.removesuffix("\n").split("\n") if self._convention.mark_each_line else [step]
-            ):
-                ids += self._ids("".join([*before, line]))[len(before) :]
-                if line.strip() or readout < start:
-                    readout = len(ids) - 1 + marked
-                ids += mark
-            score_positions.append(readout)
-        return ids, start, score_positions
-
-    def _encode_together(
-        self, prompt: str, steps: Sequence[str]
-    ) -> tuple[list[int], int, list[int]]:
-        """Encode the text as one, and find each place in it by its offset."""
-        convention, turns = self._convention, self._turns(len(steps))
-        if convention.layout == "turns":
-            openings, answers = [turns[0] + prompt, *turns[2:-1:2]], turns[1::2]
-        else:
-            openings = [turns[0] + prompt + turns[1], *[convention.separator] * (len(steps) - 1)]
-            answers = [""] * len(steps)
-        text, spans = "", []
-        for opening, step, answer in zip(openings, steps, answers, strict=True):
-            end = len(text) + len(opening) + len(step)
-            text += opening + step + answer + convention.step_token
-            spans.append((end, len(text) - len(convention.step_token), len(text)))
-        encoding = self._raw.encode(text, add_special_tokens=False)
-        starts, ends = ([offset[side] for offset in encoding.offsets] for side in (0, 1))
-        opened = bool(self._tokenizer.bos_token) and text.startswith(self._tokenizer.bos_token)
-        bos = self._bos if convention.bos and not opened else []
+    def _encode_separately(self, prompt: str, steps: Sequence[str]) -> _EncodedText:
+        """Encode the prompt, each step and each step token separately."""
+        prm_format = self._prm_format
+        ids = [*self._bos_ids] if prm_format.bos else []
+        ids += self._encode_text(prompt)
+        prompt_length = len(ids)
+        step_token_ids = self._encode_text(prm_format.step_token)
+        # Publishers without a step token tokenized each step after an EOS token, then removed it.
+        eos_token = self._tokenizer.eos_token
+        separators = [eos_token] if eos_token and not step_token_ids else []
+        # The score position is the last token of the step, or of the step token behind it.
+        offset = len(step_token_ids) if prm_format.read_at == "step_token" else 0
         score_positions = []
-        for end, mark, behind in spans:
-            at = bisect_left(starts, behind if convention.read_at == "step_token" else end) - 1
-            if convention.read_at == "step_token" and starts[at] < mark:
-                raise InputError(
-                    f"{convention.name}: the tokenizer merges the mark {convention.step_token!r} with "
-                    f"{text[starts[at] : mark]!r} before it. Use the tokenizer of the checkpoint.",
-                    field="prm_format",
-                    value=convention.name,
-                )
-            score_positions.append(len(bos) + at)
-        start = len(bos) + bisect_right(ends, len(openings[0]))
-        return [*bos, *encoding.ids], start, score_positions
+        for step in steps:
+            score_position = len(ids) - 1
+            lines = step.removesuffix("\n").split("\n") if prm_format.mark_each_line else [step]
+            for line in lines:
+                ids += self._encode_text("".join([*separators, line]))[len(separators) :]
+                if line.strip() or score_position < prompt_length:
+                    score_position = len(ids) - 1 + offset
+                ids += step_token_ids
+            score_positions.append(score_position)
+        return _EncodedText(ids, prompt_length, score_positions)
 
-    def _render_turns(self, n_steps: int) -> list[str]:
-        """Return what the chat template writes before each turn and at the end."""
-        convention = self._convention
-        if convention.layout == "text":
+    def _encode_together(self, prompt: str, steps: Sequence[str]) -> _EncodedText:
+        """Encode the complete text at once, and find the score positions by character offsets."""
+        prm_format = self._prm_format
+        turn_texts = self._get_turn_texts(len(steps))
+        if prm_format.layout == "turns":
+            texts_before = [turn_texts[0] + prompt, *turn_texts[2:-1:2]]
+            texts_after = turn_texts[1::2]
+        else:
+            separators = [prm_format.separator] * (len(steps) - 1)
+            texts_before = [turn_texts[0] + prompt + turn_texts[1], *separators]
+            texts_after = [""] * len(steps)
+        text = ""
+        spans = []
+        for before_step, step, after_step in zip(texts_before, steps, texts_after, strict=True):
+            text += before_step + step
+            step_end = len(text)
+            text += after_step
+            step_token_start = len(text)
+            text += prm_format.step_token
+            spans.append(_StepSpan(step_end, step_token_start, len(text)))
+        encoding = self._text_encoder.encode(text, add_special_tokens=False)
+        token_starts = [start for start, _ in encoding.offsets]
+        token_ends = [end for _, end in encoding.offsets]
+        bos_token = self._tokenizer.bos_token
+        has_bos = bool(bos_token) and text.startswith(bos_token)
+        bos_ids = self._bos_ids if prm_format.bos and not has_bos else []
+        score_positions = [
+            len(bos_ids) + self._find_score_token(text, token_starts, span) for span in spans
+        ]
+        prompt_length = len(bos_ids) + bisect_right(token_ends, len(texts_before[0]))
+        return _EncodedText([*bos_ids, *encoding.ids], prompt_length, score_positions)
+
+    def _find_score_token(self, text: str, token_starts: Sequence[int], span: _StepSpan) -> int:
+        """Return the index of the last token that starts inside the step or its step token."""
+        prm_format = self._prm_format
+        if prm_format.read_at != "step_token":
+            return bisect_left(token_starts, span.step_end) - 1
+        token_index = bisect_left(token_starts, span.step_token_end) - 1
+        token_start = token_starts[token_index]
+        if token_start < span.step_token_start:
+            raise InputError(
+                f"the PRM format {prm_format.name} does not fit: the tokenizer merges the step "
+                f"token {prm_format.step_token!r} with {text[token_start : span.step_token_start]!r} "
+                "before it. Use the tokenizer of the checkpoint.",
+                field="prm_format",
+                value=prm_format.name,
+            )
+        return token_index
+
+    def _render_turn_texts(self, n_steps: int) -> list[str]:
+        """Return the texts of the chat template before each turn and after the last one."""
+        prm_format = self._prm_format
+        if prm_format.layout == "text":
             return ["", "", ""]
-        roles = ("user", "assistant") * (n_steps if convention.layout == "turns" else 1)
-        chat = [{"role": r, "content": f"\ue000{i}\ue001"} for i, r in enumerate(roles)]
-        if convention.system is not None:
-            chat.insert(0, {"role": "system", "content": convention.system})
+        n_exchanges = n_steps if prm_format.layout == "turns" else 1
+        roles = ("user", "assistant") * n_exchanges
+        messages = [
+            {"role": role, "content": f"\ue000{index}\ue001"} for index, role in enumerate(roles)
+        ]
+        if prm_format.system is not None:
+            messages.insert(0, {"role": "system", "content": prm_format.system})
         try:
             with limit_execution("the chat template"):
-                # As for policies: a template that prints the date prints this one.
                 text = self._tokenizer.apply_chat_template(
-                    chat, tokenize=False, date_string="26 Jul 2024"
+                    messages, tokenize=False, date_string=_DATE
                 )
         except InputError:
             raise
-        except Exception as error:  # Jinja and its templates raise whatever they like
+        except Exception as error:  # Jinja and its templates raise many kinds of errors
             raise InputError(f"the chat template cannot be used: {error}", field="prm") from error
-        found: list[str] = _TURN.split(text)
-        if len(found) != len(roles) + 1:
-            raise InputError("the chat template leaves turns out", field="prm")
-        return found
+        turn_texts: list[str] = _TURN_PLACEHOLDER.split(text)
+        if len(turn_texts) != len(roles) + 1:
+            raise InputError(
+                "the chat template does not print every turn. Use the tokenizer of the "
+                "checkpoint, or another PRM format.",
+                field="prm",
+            )
+        return turn_texts
 
-    def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self._raw.encode(text, add_special_tokens=False).ids
+    def _encode_text(self, text: str) -> list[int]:
+        ids: list[int] = self._text_encoder.encode(text, add_special_tokens=False).ids
         return ids

@@ -1,8 +1,8 @@
-"""Conventions of published process reward models: data, read by one scorer.
+"""Formats of published process reward models; the formats are data, and one scorer reads them all.
 
-Every publisher has a prompt, a mark behind each step, a place where the model is read and a number
-that it means. Scores made under two conventions are not comparable, though the weights be the same,
-so a convention has a name and a digest, and both go wherever its rewards go.
+Every publisher has a prompt, a step token, a score position and an activation. The rewards of one
+model under two PRM formats are not comparable. Every manifest with rewards therefore contains the
+name and the digest of the format.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from fsdpo_data.core.toml_tables import TomlTable, read_toml
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.resolve import ResolvedWeights
 
-#: What the number of each link means.
+#: The meaning of the rewards, by activation.
 REWARD_MEANINGS = {
     "softmax": "probability",
     "sigmoid": "probability",
@@ -30,153 +30,185 @@ REWARD_MEANINGS = {
     "log-ratio": "log-ratio of two policies",
     "log-ratio-so-far": "log-ratio of two policies up to the step's end",
 }
-_NUMBERED = re.compile(r"\W*step\s+\d", re.I)
-_FIELD = re.compile(r"\{(question|prompt|bos|steps|step|k|i)\}")
-_STRIPPED = {"newlines": "\r\n", "space": None, "nothing": ""}
+_STEP_NUMBER = re.compile(r"\W*step\s+\d", re.I)
+_PLACEHOLDER = re.compile(r"\{(question|prompt|bos|steps|step|k|i)\}")
+#: The characters that ``strip`` removes; None for all white space.
+_STRIPPED_CHARACTERS = {"newlines": "\r\n", "space": None, "nothing": ""}
+#: The fields that only detect a format; they do not change its rewards.
+_DETECTION_FIELDS = ("name", "models", "architectures")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrmFormat(Options):
-    """How a reward model is asked, where it is read, and what the number is."""
+    """The prompt, the score positions and the activation of a published reward model or judge."""
 
-    name: str  #: Its row in the table, or the file it is read from.
-    #: ``chat``: the steps are the assistant's turn; ``turns``: every step is a turn of the user,
-    #: its mark the assistant's.
+    name: str  #: Name of the row in ``prm_formats.toml``, or of the TOML file of the user.
+    #: ``text``: no chat template. ``chat``: the steps are one turn of the assistant. ``turns``: each
+    #: step is a turn of the user, and its step token is the answer of the assistant.
     layout: Literal["text", "chat", "turns"] = "text"
-    #: Whether prompt, steps and marks are tokenised each by itself; else all together.
+    #: Whether the prompt, each step and each step token are tokenized separately.
     tokenize_separately: bool = False
-    system: str | None = None  #: System message of the chat; None leaves it to the chat template.
-    #: What comes before the first step: ``{question}``, ``{prompt}`` (the policy's), ``{bos}`` (the
-    #: token, where the tokenizer has one); of a critique all of it, with ``{steps}``.
+    #: System message of the chat; None for the default of the chat template.
+    system: str | None = None
+    #: The text before the first step. ``{question}`` is the question, ``{prompt}`` the prompt of the
+    #: policy, and ``{bos}`` the beginning-of-sequence token, if the tokenizer has one. For a judge
+    #: the complete instruction, with ``{steps}``.
     prompt: str = "{question}"
-    bos: bool = True  #: Whether the tokenizer's own beginning comes before the text.
-    #: How step number ``{k}``, from 0 ``{i}``, is written; one that begins with a number has it.
+    #: Whether the beginning-of-sequence token of the tokenizer comes before the text.
+    bos: bool = True
+    #: Text of a step, with its number ``{k}`` from 1, or ``{i}`` from 0. A step that already starts
+    #: with "Step" and a number keeps its own number.
     step: str = "{step}"
-    #: What steps lose at both ends: their line ends, all white space, or nothing.
+    #: The characters that are removed at both ends of a step: line ends, white space, or nothing.
     strip: Literal["newlines", "space", "nothing"] = "newlines"
-    #: Whether each line of a step is marked as if it were one; the last one is read.
+    #: Whether a step token follows each line of a step; the reward of the last line counts.
     mark_each_line: bool = False
-    step_token: str = ""  #: What follows each step.
-    separator: str = ""  #: What stands between a mark and the next step.
-    #: What is read at its last token. Of critiques, which a judge writes: the last box, the
-    #: ``index`` of the first wrong step or -1; or ``verdicts``, correct or incorrect in boxes.
+    step_token: str = ""  #: The text after each step, usually one special token.
+    separator: str = ""  #: The text between a step token and the next step.
+    #: The part whose last token is the score position. For a judge, the content of its boxes:
+    #: ``index`` of the first wrong step or -1 in the last box, or ``verdicts`` (correct, incorrect).
     read_at: Literal["step_token", "step", "index", "verdicts"] = "step_token"
-    token_offset: int = 0  #: Tokens from there to where the vendor's code reads.
-    #: Name of the head's weights in the checkpoint. ``vocabulary``: the rows of ``words``, or the
-    #: mean of all rows without any; ``none``: the model is a policy, held against a reference.
+    #: Number of tokens from that token to the score position of the publisher's code.
+    token_offset: int = 0
+    #: Name of the head's weights in the checkpoint. ``vocabulary``: the rows of ``label_tokens`` in
+    #: the language model head, or the mean of all rows. ``none``: the model is a policy, and its
+    #: rewards are implicit.
     head: str = "score"
-    label_tokens: Sequence[str] = ()  #: Tokens whose logits are read.
-    #: From logits to the number: ``softmax`` over them, ``sigmoid``, each class against its
-    #: opposite (``difference``), none (``value``); with a reference ``log-ratio`` of the step, or
-    #: of all up to its end (``log-ratio-so-far``).
+    #: The tokens whose logits are the classes.
+    label_tokens: Sequence[str] = ()
+    #: The function from logits to a reward. ``softmax``: sum of the positive classes. ``sigmoid``:
+    #: mean over the heads. ``difference``: probability of the positive classes minus the others.
+    #: ``value``: no function. With a reference: ``log-ratio`` of the step, or ``log-ratio-so-far``
+    #: of all tokens up to the end of the step.
     activation: Literal[
         "softmax", "sigmoid", "difference", "value", "log-ratio", "log-ratio-so-far"
     ] = "softmax"
-    positive: Sequence[int] = (1,)  #: The classes that are summed.
-    beta: Annotated[float, Option(exclusive_min=0)] = 0.05  #: What log-ratios are multiplied by.
-    reference: str = ""  #: Model that they are held against, where none is given.
-    template: str = "chat"  #: How a model is asked for a critique.
-    reply_prefix: str = ""  #: What a critique begins with.
-    stop: Sequence[str] = ()  #: What ends one.
-    votes: Annotated[int, Option(min=1)] = 1  #: Critiques of a solution, where nobody says it.
-    temperature: Annotated[float, Option(min=0)] = 1.0  #: Of more than one; one is greedy.
+    #: The indices of the classes that count as right; their values are summed.
+    positive: Sequence[int] = (1,)
+    #: The factor β of log-ratios.
+    beta: Annotated[float, Option(exclusive_min=0)] = 0.05
+    #: The default reference model of log-ratios; empty if the user must name one.
+    reference: str = ""
+    #: Name of the prompt template of a judge.
+    template: str = "chat"
+    #: The text with which each critique of a judge starts.
+    reply_prefix: str = ""
+    #: The strings that end a critique.
+    stop: Sequence[str] = ()
+    #: Default number of critiques per solution.
+    votes: Annotated[int, Option(min=1)] = 1
+    #: Sampling temperature of several critiques; a single critique is greedy.
+    temperature: Annotated[float, Option(min=0)] = 1.0
+    #: Nucleus sampling probability of several critiques.
     top_p: float = 1.0
+    #: Maximum number of tokens of a critique.
     max_tokens: Annotated[int, Option(min=1)] = 8192
-    unsupported_reason: str = ""  #: Why a model is not run that is recognised.
-    #: Repositories, ``*`` for any characters, that are recognised by their name.
+    #: The reason why matching models are refused; empty for supported formats.
+    unsupported_reason: str = ""
+    #: The repositories with this format, with ``*`` for any characters.
     models: Sequence[str] = ()
-    architectures: Sequence[str] = ()  #: Recognised, where no other convention has them.
+    #: The architectures with this format; an architecture in several formats selects none of them.
+    architectures: Sequence[str] = ()
 
     @property
     def meaning(self) -> str:
-        """Say what the number is."""
+        """The meaning of the rewards."""
         return REWARD_MEANINGS[self.activation]
 
     @property
     def is_probability(self) -> bool:
-        """Whether the number is one."""
+        """Whether the rewards are probabilities."""
         return self.meaning == "probability"
 
     @property
     def has_own_prompt(self) -> bool:
-        """Whether the question is put in words of its own, and no prompt of the policy's."""
+        """Whether the format has a prompt with the question, instead of the policy's prompt."""
         return "{prompt}" not in self.prompt
 
     @property
     def is_judge(self) -> bool:
-        """Whether it is sampled: a reward is the share of its critiques that find no error."""
+        """Whether the model is a judge: a reward is the fraction of critiques without an error."""
         return self.read_at in ("index", "verdicts")
 
     def question_text(self, item: ScorerInput) -> str:
-        """Return the question as it is put; InputError if it is wanted and not known."""
+        """Return the question for the prompt.
+
+        Raises:
+            InputError: if the prompt contains the question and the item has none.
+        """
         if item.question is None and "{question}" in self.prompt:
             raise InputError(
-                f"{self.name} is asked with the question: expected it beside the prompt.",
+                f"the PRM format {self.name} needs the question. Give `question` besides the "
+                "prompt.",
                 field="ScorerInput.question",
             )
         question = item.question or ""
         return question.strip() if self.strip == "space" else question
 
-    def format_step(self, k: int, step: str) -> str:
-        """Return how step number ``k``, from 1, stands in the text."""
-        text = step.strip(_STRIPPED[self.strip])
-        if _NUMBERED.match(text) and "{k}" in self.step:
+    def format_step(self, number: int, step: str) -> str:
+        """Return the text of a step in the prompt; ``number`` starts at 1."""
+        text = step.strip(_STRIPPED_CHARACTERS[self.strip])
+        if _STEP_NUMBER.match(text) and "{k}" in self.step:
             return text
-        return fill_fields(self.step, k=str(k), i=str(k - 1), step=text)
+        return fill_fields(self.step, k=str(number), i=str(number - 1), step=text)
 
     def manifest_entry(self) -> dict[str, str]:
-        """Return what a manifest says of it.
+        """Return the name, the digest and the meaning of the rewards, for a manifest.
 
-        Its digest is over what differs from the defaults, how it is recognised left out.
+        The digest covers the fields that differ from their defaults, without the fields that only
+        detect the format.
         """
-        fields = {each.name: each.default for each in dataclasses.fields(self)}
-        told = {name: getattr(self, name) for name in fields if name not in _RECOGNISED}
-        how = {name: value for name, value in told.items() if value != fields[name]}
-        return {"name": self.name, "digest": digest(how), "meaning": self.meaning}
+        changed_fields = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name not in _DETECTION_FIELDS and value != field.default:
+                changed_fields[field.name] = value
+        return {"name": self.name, "digest": digest(changed_fields), "meaning": self.meaning}
 
 
 def fill_fields(text: str, **values: str) -> str:
-    """Fill in the fields of a convention's text."""
-    # One pass over the text and none over what is put in.
-    return _FIELD.sub(lambda field: values.get(field[1], field[0]), text)
+    """Replace the placeholders in a text of a PRM format, such as ``{question}``.
+
+    The text is scanned once, so placeholders in the values stay as they are.
+    """
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
 
 
-_RECOGNISED = ("name", "models", "architectures")
-
-
-def _row(name: str, based_on: str = "", **told: Any) -> PrmFormat:
-    """Make a convention of its row; one that is ``based_on`` another says what differs."""
-    fields = {**told, "name": name}
+def _build_format(name: str, based_on: str = "", **fields: Any) -> PrmFormat:
+    """Build a PRM format from a TOML row; a row with ``based_on`` contains only its differences."""
+    fields = {**fields, "name": name}
     while based_on:
         base = read_toml(__file__)[based_on]
-        fields = {key: base[key] for key in base if key not in _RECOGNISED} | fields
+        inherited = {key: value for key, value in base.items() if key not in _DETECTION_FIELDS}
+        fields = inherited | fields
         based_on = fields.pop("based_on", "")
-    known = {each.name for each in dataclasses.fields(PrmFormat)}
-    if unknown := sorted(fields.keys() - known):
+    field_names = {field.name for field in dataclasses.fields(PrmFormat)}
+    if unknown_names := sorted(fields.keys() - field_names):
         raise InputError(
-            f"{name} has {', '.join(unknown)}. A convention has {', '.join(sorted(known))}, and "
-            "may be like another.",
+            f"the PRM format {name} has unknown keys: {', '.join(unknown_names)}. "
+            f"Expected {', '.join(sorted(field_names))}, or `based_on` with the name of a format.",
             field="prm_format",
         )
     return PrmFormat(**fields)
 
 
-PRM_FORMATS: TomlTable[PrmFormat] = TomlTable(__file__, _row)  #: By name.
+PRM_FORMATS: TomlTable[PrmFormat] = TomlTable(__file__, _build_format)  #: All formats by name.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedPrm(ResolvedWeights):
-    """A reward model that is pinned down, and how to ask it."""
+    """The resolved weights of a published reward model, and its format."""
 
-    prm_format: PrmFormat
-    reference: ResolvedWeights | None = None  #: What log-ratios are held against.
+    prm_format: PrmFormat  #: The format of the model.
+    #: The reference model of implicit rewards; None for other models.
+    reference: ResolvedWeights | None = None
 
 
 def get_prm_format(name: str) -> PrmFormat:
-    """Return the convention of that name, or that a TOML file of one's own says.
+    """Return a PRM format by its name, or from a TOML file.
 
     Raises:
-        InputError: if there is none, or the file is not one.
+        InputError: if the format does not exist, or the file is invalid.
     """
     if name in PRM_FORMATS:
         return PRM_FORMATS[name]
@@ -188,57 +220,69 @@ def get_prm_format(name: str) -> PrmFormat:
             value=name,
         )
     try:
-        return _row(file.name, **tomllib.loads(file.read_text(encoding="utf-8")))
+        return _build_format(file.name, **tomllib.loads(file.read_text(encoding="utf-8")))
     except (OSError, tomllib.TOMLDecodeError, TypeError, KeyError) as error:
-        raise InputError(f"it cannot be read: {error}.", field="prm_format", value=name) from error
+        raise InputError(
+            f"the file cannot be read: {error}.", field="prm_format", value=name
+        ) from error
 
 
 def detect_format(weights: ResolvedWeights, config: Any) -> PrmFormat | None:
-    """Return the convention that name or architecture of a checkpoint tell; None for our own kind.
+    """Return the PRM format of a checkpoint; None for a model of ``fsdpo-train prm``.
+
+    The name of the checkpoint decides first, then its architecture.
 
     Raises:
-        InputError: if there is none, or more than one.
+        InputError: if no format matches, or several do.
     """
-    if named := format_by_name(weights, config):
-        return named
-    kinds = config.architectures
-    kind = str(kinds[0]) if isinstance(kinds, list) and kinds else "of no architecture"
-    rows = PRM_FORMATS.values()
-    classifier = kind.endswith("ForTokenClassification")
-    if classifier and config.num_labels in (1, 2):
+    prm_format = format_by_name(weights, config)
+    if prm_format is not None:
+        return prm_format
+    architectures = config.architectures
+    has_architecture = isinstance(architectures, list) and architectures
+    architecture = str(architectures[0]) if has_architecture else "no architecture"
+    is_classifier = architecture.endswith("ForTokenClassification")
+    if is_classifier and config.num_labels in (1, 2):
         return PRM_FORMATS["trl"] if config.num_labels == 2 else None
-    found = [each for each in rows if kind in each.architectures]
-    if len(found) == 1:
-        return found[0]
-    choices = ", ".join(each.name for each in found or rows)
-    labels = f" with {config.num_labels} labels" if classifier else ""
+    all_formats = list(PRM_FORMATS.values())
+    matches = [prm_format for prm_format in all_formats if architecture in prm_format.architectures]
+    if len(matches) == 1:
+        return matches[0]
+    choices = ", ".join(prm_format.name for prm_format in matches or all_formats)
+    labels = f" with {config.num_labels} labels" if is_classifier else ""
     raise InputError(
-        f"it is {kind}{labels}. Expected …ForTokenClassification with one, as `fsdpo-train prm` "
-        f"writes it, or one that others published: say by `prm_format` which of {choices}.",
+        f"the checkpoint has {architecture}{labels}. Expected …ForTokenClassification with one "
+        "label, as `fsdpo-train prm` writes it, or a published reward model. For a published "
+        f"model, set `prm_format` to one of {choices}.",
         field="prm",
         value=weights.path,
     )
 
 
 def format_by_name(weights: ResolvedWeights, config: Any) -> PrmFormat | None:
-    """Return the convention that the name of a checkpoint tells; None if it tells none."""
+    """Return the PRM format that lists the name of a checkpoint; None if no format does."""
     names = {weights.ref.name, str(getattr(config, "_name_or_path", ""))}
-    rows = PRM_FORMATS.values()
-    return next((row for row in rows if any(_has_name(row, name) for name in names)), None)
+    for prm_format in PRM_FORMATS.values():
+        if any(_lists_model(prm_format, name) for name in names):
+            return prm_format
+    return None
 
 
-def _has_name(convention: PrmFormat, name: str) -> bool:
-    """Whether a repository, or the folder it was copied to, has a name of the convention's."""
-    own = name.lower().rpartition("/")
-    patterns = [each.lower().rpartition("/") for each in convention.models]
-    return any(
-        fnmatch(own[2], each[2]) and (not own[1] or fnmatch(own[0], each[0])) for each in patterns
-    )
+def _lists_model(prm_format: PrmFormat, model: str) -> bool:
+    """Return whether a format lists a repository, or the repository of a local folder's name."""
+    owner, slash, name = model.lower().rpartition("/")
+    for pattern in prm_format.models:
+        owner_pattern, _, name_pattern = pattern.lower().rpartition("/")
+        if fnmatch(name, name_pattern) and (not slash or fnmatch(owner, owner_pattern)):
+            return True
+    return False
 
 
 def format_entry(weights: ResolvedWeights) -> Mapping[str, Any]:
-    """Return what specs say of how a reward model is asked; nothing of our own kind."""
+    """Return the PRM format and the reference for a spec; empty for ``fsdpo-train prm`` models."""
     if not isinstance(weights, PublishedPrm):
         return {}
-    told: dict[str, Any] = {"prm_format": weights.prm_format.manifest_entry()}
-    return told | ({"reference": asdict(weights.reference.ref)} if weights.reference else {})
+    entry: dict[str, Any] = {"prm_format": weights.prm_format.manifest_entry()}
+    if weights.reference:
+        entry["reference"] = asdict(weights.reference.ref)
+    return entry

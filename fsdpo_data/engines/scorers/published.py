@@ -1,8 +1,8 @@
-"""Scoring with the reward models that others published, each under its own convention.
+"""Scoring with published reward models, each with its own PRM format.
 
-Nothing of a checkpoint is run but its weights: the decoder is one that transformers has, and the
-head is read off the tensors. Heads are computed where a step is read and nowhere else; a head of
-words is as many rows of the vocabulary's.
+Only the weights of a checkpoint are used, never its code. The decoder is an architecture of
+transformers, and the head consists of tensors from the checkpoint. The head is computed only at the
+score positions. A vocabulary head consists of a few rows of the language model head.
 """
 
 from collections.abc import Sequence
@@ -23,95 +23,137 @@ from fsdpo_data.models.resolve import ResolvedWeights
 
 
 class PublishedScorer(PrmScorer):
-    """Scores as the convention of a published reward model says.
+    """Scorer for a published reward model with a head of its own.
 
     Raises:
-        InputError: if the checkpoint has no such head.
+        InputError: if the checkpoint does not contain the head of the PRM format.
     """
 
     auto_class = "AutoModel"
-    expected = "a decoder that transformers has, with the head of its convention"
+    expected = "a decoder that transformers supports, with the head of its PRM format"
 
     def __init__(self, weights: PublishedPrm, options: ScorerOptions) -> None:
         super().__init__(weights, options)
-        self._head = PrmHead(weights, self._tokenizer, self._net.device, self._net.dtype)
-
-    def _read(self, score_positions: Sequence[Sequence[int]], **inputs: Any) -> Tensor:
-        return self._head.logits(
-            gather_steps(self._net(**inputs).last_hidden_state, score_positions)
+        self._head = PrmHead(
+            weights, self._tokenizer, device=self._net.device, dtype=self._net.dtype
         )
 
+    def _compute_step_logits(
+        self, score_positions: Sequence[Sequence[int]], **inputs: Any
+    ) -> Tensor:
+        hidden = self._net(**inputs).last_hidden_state
+        return self._head.compute_logits(gather_steps(hidden, score_positions))
+
     def _activate(self, logits: Tensor) -> Tensor:
-        return self._head.rewards(logits)
+        return self._head.activate(logits)
 
 
 class PrmHead:
-    """What a published reward model reads hidden states with, at a device or of a dtype.
+    """The head of a published reward model, from hidden states to rewards.
 
     Raises:
-        InputError: if the checkpoint has none that its convention reads.
+        InputError: if the checkpoint does not contain the head of the PRM format.
     """
 
-    def __init__(self, weights: PublishedPrm, tokenizer: Any, *place: Any) -> None:
-        self._convention = weights.prm_format
-        layers = _layers(weights, tokenizer)
-        self._layers = [[each.to(*place) for each in layer] for layer in layers]
+    def __init__(
+        self,
+        weights: PublishedPrm,
+        tokenizer: Any,
+        *,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Read the head from the checkpoint.
 
-    def logits(self, hidden_BKD: Tensor) -> Tensor:
-        """Return the logits [B, K, C] of hidden states."""
+        Args:
+            weights: The reward model.
+            tokenizer: The tokenizer of the model, for the rows of the label tokens.
+            device: The device of the head; None for the CPU.
+            dtype: The data type of the head; None for the data type of the checkpoint.
+        """
+        self._prm_format = weights.prm_format
+        self._layers = [
+            [tensor.to(device=device, dtype=dtype) for tensor in layer]
+            for layer in _read_layers(weights, tokenizer)
+        ]
+
+    def compute_logits(self, hidden_BKD: Tensor) -> Tensor:
+        """Return the logits [B, K, C] of the hidden states at the score positions."""
         value = hidden_BKD
-        for place, layer in enumerate(self._layers):
-            value = _apply_linear(layer, value.relu() if place else value)
+        for index, layer in enumerate(self._layers):
+            value = _apply_linear(layer, value.relu() if index > 0 else value)
         return value.flatten(2).float()
 
-    def rewards(self, logits_BKC: Tensor) -> Tensor:
-        """Return the numbers [B, K] that logits stand for."""
-        positive, link = list(self._convention.positive), self._convention.activation
-        if link == "value":
+    def activate(self, logits_BKC: Tensor) -> Tensor:
+        """Return the rewards [B, K] of the logits, by the activation of the PRM format."""
+        positive = list(self._prm_format.positive)
+        activation = self._prm_format.activation
+        if activation == "value":
             return logits_BKC[..., positive].sum(-1)
-        if link == "sigmoid":  # of a committee, if there are more than one
+        if activation == "sigmoid":  # an ensemble of several heads gives their mean
             return logits_BKC.sigmoid().mean(-1)
-        share = logits_BKC.softmax(-1)[..., positive].sum(-1)
-        return 2 * share - 1 if link == "difference" else share
+        probability = logits_BKC.softmax(-1)[..., positive].sum(-1)
+        return 2 * probability - 1 if activation == "difference" else probability
 
 
 def _apply_linear(layer: Sequence[Tensor], value: Tensor) -> Tensor:
-    """Apply a linear layer, or as many beside each other as its weight [E, in, out] holds."""
+    """Apply a linear layer, or the E parallel layers of an ensemble.
+
+    Args:
+        layer: The weight and an optional bias. The weight is [out, in], or [E, in, out] for an
+            ensemble.
+        value: The input, [B, K, in] or [B, K, E, in].
+    """
     weight = layer[0]
+    bias = layer[1] if len(layer) > 1 else None
     if weight.ndim == 2:
-        return linear(value, *layer)
-    members = value if value.ndim == 4 else value[..., None, :]
-    made = torch.einsum("bkei,eio->bkeo", members.expand(-1, -1, len(weight), -1), weight)
-    return made + layer[1] if len(layer) > 1 else made
+        return linear(value, weight, bias)
+    inputs = value if value.ndim == 4 else value[..., None, :]
+    inputs = inputs.expand(-1, -1, len(weight), -1)
+    outputs = torch.einsum("bkei,eio->bkeo", inputs, weight)
+    return outputs if bias is None else outputs + bias
 
 
-def _layers(weights: PublishedPrm, tokenizer: Any) -> list[list[Tensor]]:
-    """Return (weight, bias) of each layer of the head, between which there is a ReLU."""
-    convention = weights.prm_format
-    of_words = convention.head == "vocabulary"
-    called = ("lm_head", "model.embed_tokens") if of_words else (convention.head,)
-    found = next(filter(None, (read_tensors(weights, f"{name}.") for name in called)), {})
-    names = sorted(name.removesuffix("weight") for name in found if name.endswith("weight"))
-    if not names:
+def _read_layers(weights: PublishedPrm, tokenizer: Any) -> list[list[Tensor]]:
+    """Return the weight and the bias of each layer of the head; a ReLU separates two layers."""
+    prm_format = weights.prm_format
+    is_vocabulary_head = prm_format.head == "vocabulary"
+    # Tied embeddings are stored once, so a checkpoint may lack the head.
+    head_names = ["lm_head", "model.embed_tokens"] if is_vocabulary_head else [prm_format.head]
+    tensors: dict[str, Tensor] = {}
+    for head_name in head_names:
+        tensors = read_tensors(weights, f"{head_name}.")
+        if tensors:
+            break
+    layer_names = sorted(name.removesuffix("weight") for name in tensors if name.endswith("weight"))
+    if not layer_names:
         raise InputError(
-            f"the checkpoint has no weights called {' or '.join(called)}, which {convention.name} "
-            "reads. Choose its convention by `prm_format`.",
+            f"the checkpoint has no weights called {' or '.join(head_names)}, which the PRM format "
+            f"{prm_format.name} needs. Choose the format of the checkpoint with `prm_format`.",
             field="prm",
             value=weights.ref.name,
         )
-    if of_words:
-        rows = found["weight"]
-        ids = [
-            tokenizer.encode(word, add_special_tokens=False)[-1] for word in convention.label_tokens
+    if is_vocabulary_head:
+        rows = tensors["weight"]
+        label_ids = [
+            tokenizer.encode(token, add_special_tokens=False)[-1]
+            for token in prm_format.label_tokens
         ]
-        # The mean of all logits is one logit: that of the mean row.
-        return [[rows[ids] if ids else rows.float().mean(0, keepdim=True)]]
-    parts = [[f"{name}weight", f"{name}bias"] for name in names]
-    return [[found[part] for part in layer if part in found] for layer in parts]
+        # Without label tokens, the head is the mean of all logits, so the mean row gives its logit.
+        return [[rows[label_ids] if label_ids else rows.float().mean(0, keepdim=True)]]
+    layers = []
+    for layer_name in layer_names:
+        layer = [tensors[f"{layer_name}weight"]]
+        if f"{layer_name}bias" in tensors:
+            layer.append(tensors[f"{layer_name}bias"])
+        layers.append(layer)
+    return layers
 
 
 def load_prm(weights: ResolvedWeights, options: ScorerOptions) -> TransformersScorer:
-    """Load a reward model of our own kind, or a published one."""
+    """Load a model of ``fsdpo-train prm``, or a published reward model."""
     if not isinstance(weights, PublishedPrm):
         return PrmScorer(weights, options)
-    return (ImplicitScorer if weights.reference else PublishedScorer)(weights, options)
+    if weights.reference:
+        return ImplicitScorer(weights, options)
+    return PublishedScorer(weights, options)

@@ -1,4 +1,4 @@
-"""What scorers of token ids have in common: each different solution is encoded and read once."""
+"""Base classes of the scorers that read token ids; every distinct solution is scored once."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,88 +21,98 @@ from fsdpo_data.models.resolve import ResolvedWeights
 
 
 class TokenScorer:
-    """A scorer of token ids that reads at most ``context`` of them."""
+    """Base class of scorers that read at most ``context`` token ids per solution."""
 
-    field = "prm"  #: What names the model, for messages.
+    field = "prm"  #: The option that names the model, for error messages.
 
     def __init__(self, weights: ResolvedWeights, tokenizer: Any, context: int) -> None:
         self.model = weights.ref
         self._encoder = StepTokenizer(tokenizer)
-        # What a policy holds itself is encoded as it was when the policy was trained.
+        # Implicit rewards use the token ids on which the policy was trained, not an own prompt.
         self._prompt_tokenizer: PrmFormatTokenizer | None = None
         if isinstance(weights, PublishedPrm) and weights.prm_format.has_own_prompt:
             self._prompt_tokenizer = PrmFormatTokenizer(weights.prm_format, tokenizer)
         self._context = context
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`.
+        """Return the step rewards of each item; see :class:`fsdpo_data.engines.scorers.Scorer`.
 
         Raises:
-            Unavailable: if what the model gives is no number.
+            UnavailableError: if the model returns NaN or infinite rewards.
         """
         results: list[list[float] | None] = [[] if not item.steps else None for item in items]
-        # Samples repeat each other; the same text is run once, and gets the same rewards.
-        copies: dict[tuple[str | None, ...], list[int]] = {}
+        # Samples often repeat each other. Equal texts are scored once, and get equal rewards.
+        duplicates: dict[tuple[str | None, ...], list[int]] = {}
         for index, item in enumerate(items):
             if item.steps:
-                copies.setdefault((item.question, item.prompt, *item.steps), []).append(index)
-        encoded = {first: self._encode(items[first]) for first, *_ in copies.values()}
-        whole = {first: each for first, each in encoded.items() if not each.truncated_steps}
-        for index, rewards in self._rewards(whole):
+                key = (item.question, item.prompt, *item.steps)
+                duplicates.setdefault(key, []).append(index)
+        encoded = {}
+        for indices in duplicates.values():
+            solution = self._encode(items[indices[0]])
+            if not solution.truncated_steps:
+                encoded[indices[0]] = solution
+        for index, rewards in self._score_encoded(encoded):
             if not all(map(math.isfinite, rewards)):
                 raise UnavailableError(
-                    "it rewards steps with what is no number: its weights are damaged, or "
-                    "overflow. Try `dtype=float32`.",
+                    "the reward model returned NaN or infinite step rewards, so its weights are "
+                    "damaged or overflow. Try `dtype=float32`.",
                     field=self.field,
                     value=self.model.name,
                 )
             results[index] = rewards
-        for first, *others in copies.values():
-            for index in others:
-                results[index] = copy(results[first])
+        for indices in duplicates.values():
+            for index in indices[1:]:
+                results[index] = copy(results[indices[0]])
         return results
 
     def _encode(self, item: ScorerInput) -> EncodedSolution:
-        """Return the ids that are read; steps are lost where they are more than the context."""
+        """Return the token ids of an item; steps that exceed the context are truncated."""
         if self._prompt_tokenizer:
             return self._prompt_tokenizer.encode(item, self._context)
         return self._encoder.encode(
             item.prompt, item.steps, add_eos=False, max_length=self._context
         )
 
-    def _rewards(self, encoded: dict[int, EncodedSolution]) -> Iterator[tuple[int, list[float]]]:
-        """Yield the rewards of each."""
+    def _score_encoded(
+        self, encoded: dict[int, EncodedSolution]
+    ) -> Iterator[tuple[int, list[float]]]:
+        """Yield the index and the step rewards of each solution, in any order."""
         raise NotImplementedError
 
 
 class TransformersScorer(TokenScorer):
-    """A scorer that runs a model of transformers.
+    """Base class of scorers that run a model through transformers.
 
     Raises:
-        Unavailable: if torch is missing, a GPU is asked for and absent, or loading fails.
+        UnavailableError: if torch or the requested GPU is missing, or the model cannot be loaded.
     """
 
-    #: The ``AutoModelFor…``, and what a checkpoint of it is, for messages.
-    auto_class: str
-    expected: str
+    auto_class: str  #: Name of the ``AutoModelFor…`` class that loads the checkpoint.
+    expected: str  #: Description of a suitable checkpoint, for error messages.
 
     def __init__(self, weights: ResolvedWeights, options: ScorerOptions) -> None:
         self._device = pick_device(options.device)
-        asked = options.batch_tokens
-        self._batch_tokens = min(asked, MAX_CPU_BATCH_TOKENS) if self._device == "cpu" else asked
+        self._batch_tokens = options.batch_tokens
+        if self._device == "cpu":
+            self._batch_tokens = min(options.batch_tokens, MAX_CPU_BATCH_TOKENS)
         tokenizer, net = load_checkpoint(
             self.auto_class, weights, dtype=options.dtype, expected=self.expected, field=self.field
         )
         super().__init__(weights, tokenizer, context_length(net.config))
         self._tokenizer = tokenizer
-        self._net = net.to(self._device).eval().requires_grad_(False)
+        self._net = net.to(self._device).eval().requires_grad_(requires_grad=False)
         self._pad: int = tokenizer.pad_token_id or 0
 
 
 def length_batches(lengths: dict[int, int], batch_tokens: int) -> Iterator[list[int]]:
-    """Cut items, of so many tokens, into batches of like length, longest first.
+    """Split items into batches of similar length, longest first.
 
-    Items times the longest of them are within ``batch_tokens``, or the batch is a single item.
+    A padded batch has at most ``batch_tokens`` tokens, unless it is a single item.
+
+    Args:
+        lengths: Number of tokens of each item.
+        batch_tokens: Maximum number of tokens of a batch, with padding.
     """
     batch: list[int] = []
     for index in sorted(lengths, key=lambda index: -lengths[index]):

@@ -14,88 +14,103 @@ from fsdpo_data.engines.step_tokens import EncodedSolution
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import ResolvedWeights
 
-DECODER_LOAD_FORMAT = "fsdpo-decoder"  #: The load format of :func:`register_decoder_only`.
+#: The load format of :func:`register_decoder_only`.
+DECODER_LOAD_FORMAT = "fsdpo-decoder"
 
 
 class VllmPrmScorer(TokenScorer):
-    """Scores with ``LLM(runner="pooling")`` and its task ``token_classify``.
+    """Scorer that runs ``LLM(runner="pooling")`` with the task ``token_classify``.
 
-    vLLM returns the sigmoid of every token's logit; the score_positions are picked from those.
+    vLLM returns the sigmoid of the logit of every token. The scorer selects the score positions.
 
     Raises:
-        Unavailable: if vLLM is missing or cannot start here.
+        UnavailableError: if vLLM is missing or cannot start on this machine.
     """
 
-    def __init__(self, weights: ResolvedWeights, options: ScorerOptions, **arguments: Any) -> None:
-        self._llm = start_engine(weights, options, runner="pooling", **arguments)
+    def __init__(
+        self, weights: ResolvedWeights, options: ScorerOptions, **engine_arguments: Any
+    ) -> None:
+        self._llm = start_engine(weights, options, runner="pooling", **engine_arguments)
         context = self._llm.model_config.max_model_len
         super().__init__(weights, self._llm.get_tokenizer(), context)
 
-    def _rewards(self, encoded: dict[int, EncodedSolution]) -> Iterator[tuple[int, list[float]]]:
-        for index, rewards in self._outputs(encoded, "token_classify"):
-            yield index, rewards[encoded[index].score_positions].flatten().tolist()
+    def _score_encoded(
+        self, encoded: dict[int, EncodedSolution]
+    ) -> Iterator[tuple[int, list[float]]]:
+        for index, token_rewards in self._run_engine(encoded, "token_classify"):
+            yield index, token_rewards[encoded[index].score_positions].flatten().tolist()
 
-    def _outputs(
+    def _run_engine(
         self, encoded: Mapping[int, EncodedSolution], task: str
     ) -> Iterator[tuple[int, Any]]:
-        """Yield what vLLM gives for the tokens of each, [T, …]."""
+        """Yield the index of each solution and vLLM's output for its tokens, [T, …]."""
         if not encoded:
             return
-        tokens = [{"prompt_token_ids": each.input_ids} for each in encoded.values()]
+        prompts = [{"prompt_token_ids": solution.input_ids} for solution in encoded.values()]
         with vllm_errors("scoring"):
-            outputs = self._llm.encode(tokens, pooling_task=task, use_tqdm=False)
+            outputs = self._llm.encode(prompts, pooling_task=task, use_tqdm=False)
         for index, output in zip(encoded, outputs, strict=True):
             yield index, output.outputs.data
 
 
 class VllmPublishedScorer(VllmPrmScorer):
-    """Scores as a convention says: vLLM runs the decoder, its hidden states are read here.
+    """Scorer for a published reward model: vLLM runs the decoder, and torch runs the head.
 
     Raises:
-        InputError: if the checkpoint has no such head.
-        Unavailable: if vLLM is missing, cannot start here, or has no such decoder.
+        InputError: if the checkpoint does not contain the head of the PRM format.
+        UnavailableError: if vLLM is missing, cannot start on this machine, or does not support
+            the decoder.
     """
 
     def __init__(self, weights: PublishedPrm, options: ScorerOptions) -> None:
-        kind = load_config(weights).model_type
-        decoders = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+        model_type = load_config(weights).model_type
+        architectures = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
         super().__init__(
             weights,
             options,
             convert="embed",
             load_format=DECODER_LOAD_FORMAT,
-            hf_overrides={"architectures": [decoders.get(kind, kind)]},
+            hf_overrides={"architectures": [architectures.get(model_type, model_type)]},
             pooler_config={"task": "token_embed", "use_activation": False},
         )
-        self._head = PrmHead(weights, self._llm.get_tokenizer(), torch.float32)
+        self._head = PrmHead(weights, self._llm.get_tokenizer(), dtype=torch.float32)
         self._batch_tokens = options.batch_tokens
 
-    def _rewards(self, encoded: dict[int, EncodedSolution]) -> Iterator[tuple[int, list[float]]]:
-        # A hidden state is thousands of numbers: those of a batch are held at a time.
-        lengths = {index: len(each.input_ids) for index, each in encoded.items()}
+    def _score_encoded(
+        self, encoded: dict[int, EncodedSolution]
+    ) -> Iterator[tuple[int, list[float]]]:
+        # A hidden state has thousands of numbers, so only one batch of them is in memory.
+        lengths = {index: len(solution.input_ids) for index, solution in encoded.items()}
         for batch in length_batches(lengths, self._batch_tokens):
-            some = {index: encoded[index] for index in batch}
-            for index, hidden in self._outputs(some, "token_embed"):
-                logits = self._head.logits(hidden[None, encoded[index].score_positions].float())
-                yield index, self._head.rewards(logits)[0].tolist()
+            batch_solutions = {index: encoded[index] for index in batch}
+            for index, hidden in self._run_engine(batch_solutions, "token_embed"):
+                step_hidden = hidden[None, encoded[index].score_positions].float()
+                logits = self._head.compute_logits(step_hidden)
+                yield index, self._head.activate(logits)[0].tolist()
 
 
 def load_prm(weights: ResolvedWeights, options: ScorerOptions) -> VllmPrmScorer:
-    """Load a reward model of our own kind, or a published one."""
+    """Load a model of ``fsdpo-train prm``, or a published reward model."""
     if isinstance(weights, PublishedPrm):
         return VllmPublishedScorer(weights, options)
     return VllmPrmScorer(weights, options)
 
 
 def register_decoder_only() -> None:
-    """Teach vLLM to leave a head alone; every process of its own calls this, as a plugin's."""
+    """Register a load format of vLLM that ignores the head of a checkpoint.
+
+    vLLM calls this function in each of its processes, as an entry point for plugins.
+    """
     from vllm.model_executor.model_loader import DefaultModelLoader, register_model_loader
 
     @register_model_loader(DECODER_LOAD_FORMAT)
     class DecoderOnly(DefaultModelLoader):  # type: ignore[misc]
+        """Loader that reads only the weights of the decoder."""
+
         def __init__(self, load_config: Any) -> None:
             super().__init__(replace(load_config, load_format="auto"))
 
         def get_all_weights(self, *args: Any) -> Iterable[tuple[str, Any]]:
-            every = super().get_all_weights(*args)
-            return (named for named in every if named[0].startswith("model."))
+            """Return the names and the tensors of the decoder's weights."""
+            weights = super().get_all_weights(*args)
+            return ((name, tensor) for name, tensor in weights if name.startswith("model."))

@@ -164,7 +164,7 @@ def test_a_reward_is_the_share_of_critiques_without_an_error(chatty: Path, tmp_p
     assert said.spec.n == 3 and said.spec.temperature == 0.7
     assert "</think>" in said.spec.stop
     assert CritiqueScorer(weights, Says("nothing")).score([item]) == [None]
-    with pytest.raises(InputError, match="is asked with the question"):
+    with pytest.raises(InputError, match="needs the question"):
         scorer.score([ScorerInput("p", ["a"])])
 
 
@@ -195,5 +195,5 @@ def test_what_runs_the_code_of_a_model_is_refused_by_name(folder: str, tmp_path:
     (tmp_path / folder).mkdir()
     (tmp_path / folder / "config.json").write_text('{"model_type": "qwen2"}')
     options = ScorerOptions(prm_format="genprm" if folder == "other" else None)
-    with pytest.raises(InputError, match="nothing a model wrote is run here"):
+    with pytest.raises(InputError, match="never runs code from a model"):
         load_scorer(str(tmp_path / folder), options)

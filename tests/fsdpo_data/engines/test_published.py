@@ -313,7 +313,7 @@ def test_vllm_gives_the_rewards_of_the_vendors(family: str, made: Made, shared: 
     assert worst(scorer.score(given), of_vendor(family, path, given)) < 1e-4
 
 
-def test_every_convention_has_a_vendor() -> None:
+def test_every_format_has_a_vendor() -> None:
     """Rows that only read another class of the same forward pass need none."""
     held = {"implicit", "implicit-so-far", "eurus"}  # against a reference: tests/…/test_implicit.py
     held |= {"processbench", "thinkprm", "genprm"}  # which write: tests/…/test_critiques.py
@@ -330,8 +330,8 @@ def test_every_convention_has_a_vendor() -> None:
         ("VersaPRM-Aug", "LlamaForCausalLM", "versaprm"),
         ("mine", "Qwen2ForEnsemblePRM", "actprm"),
         ("mine", "Qwen2ForTokenClassification", "trl"),
-        ("mine", "Qwen2ForProcessRewardModel", "say by `prm_format` which of qwen, pure"),
-        ("mine", "LlamaForCausalLM", "it is LlamaForCausalLM. Expected"),
+        ("mine", "Qwen2ForProcessRewardModel", "set `prm_format` to one of qwen, pure"),
+        ("mine", "LlamaForCausalLM", "the checkpoint has LlamaForCausalLM. Expected"),
     ],
 )
 def test_a_model_is_recognised_by_name_or_architecture(
@@ -347,7 +347,7 @@ def test_a_model_is_recognised_by_name_or_architecture(
             resolve_prm(str(tmp_path / name))
 
 
-def test_a_convention_of_ones_own(tmp_path: Path) -> None:
+def test_a_prm_format_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         'based_on = "trl"\nstep_token = "\\n\\n"\nprompt = "{prompt}"\n'
     )
@@ -360,7 +360,7 @@ def test_a_convention_of_ones_own(tmp_path: Path) -> None:
     )
     assert mine.manifest_entry()["digest"] != PRM_FORMATS["trl"].manifest_entry()["digest"]
     (tmp_path / "odd.toml").write_text('marks = "x"\n')
-    with pytest.raises(InputError, match=r"odd\.toml has marks"):
+    with pytest.raises(InputError, match=r"the PRM format odd\.toml has unknown keys: marks"):
         get_prm_format(str(tmp_path / "odd.toml"))
     with pytest.raises(InputError, match="expected one of qwen, "):
         get_prm_format("quen")
@@ -369,7 +369,7 @@ def test_a_convention_of_ones_own(tmp_path: Path) -> None:
         get_prm_format(str(tmp_path / "bad.toml"))
 
 
-def test_the_conventions_are_those_that_rewards_were_made_under() -> None:
+def test_the_digests_of_prm_formats_are_stable() -> None:
     """A digest in a manifest stands for one way of asking: rows are added, never edited."""
     told = {name: PRM_FORMATS[name].manifest_entry() for name in ("qwen", "math-shepherd", "pure")}
     assert told == {
@@ -405,9 +405,9 @@ def test_what_is_too_long_or_not_asked(made: Made) -> None:
         ]
     )
     assert long is None and none == [] and len(short or []) == 1
-    with pytest.raises(InputError, match="qwen is asked with the question"):
+    with pytest.raises(InputError, match="the PRM format qwen needs the question"):
         scorer.score([ScorerInput("p", ["a"])])
-    with pytest.raises(InputError, match=r"marks steps with '\[PRM\]', which is no token"):
+    with pytest.raises(InputError, match=r"marks steps with '\[PRM\]', which is not a token"):
         load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="pqm"))
     with pytest.raises(InputError, match="no weights called score_head"):
         load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="reasoneval-34b"))
@@ -482,6 +482,6 @@ def test_heads_of_others_want_vllm_by_name(monkeypatch: pytest.MonkeyPatch) -> N
         EngineSelection.select_for_scorer(asked, ratio)
 
 
-def test_every_convention_stands_on_the_page() -> None:
+def test_the_page_lists_every_prm_format() -> None:
     page = (Path(__file__).parents[3] / "docs/prms.md").read_text(encoding="utf-8")
     assert [name for name in PRM_FORMATS if f"`{name}`" not in page] == []

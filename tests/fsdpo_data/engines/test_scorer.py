@@ -181,7 +181,7 @@ def test_batches_hold_items_of_like_length_within_the_budget() -> None:
 
 
 def test_a_model_of_another_head_is_refused(policy: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is Qwen2ForCausalLM\. Expected"):
+    with pytest.raises(InputError, match=r"has Qwen2ForCausalLM\. Expected"):
         resolve_prm(str(policy))
     three = transformers.AutoModelForTokenClassification.from_pretrained(policy, num_labels=3)
     three.save_pretrained(tmp_path)
@@ -202,7 +202,8 @@ def test_rewards_that_are_no_numbers_are_refused(policy: Path, tmp_path: Path) -
     net.score.bias.data.fill_(torch.nan)
     net.save_pretrained(model)
     with pytest.raises(
-        UnavailableError, match="prm = 'prm': it rewards steps with what is no number"
+        UnavailableError,
+        match="prm = 'prm': the reward model returned NaN or infinite step rewards",
     ):
         scorer_of(model).score([ScorerInput("p", ["a\n", "b"])])
 
