@@ -1,4 +1,4 @@
-"""Decontamination finds what is known to overlap, and nothing in what is known to be clean."""
+"""Decontamination finds known overlaps of published data sets, and reports nothing in clean data."""
 
 from __future__ import annotations
 
@@ -32,67 +32,77 @@ from fsdpo_data.stages.pair import PairStage
 LONG = "Ann has twelve red apples and gives five of them to her brother Tom on Monday morning"
 
 
-def pairs(training: list[str], benchmark: list[str], **options: float) -> list[tuple]:
+def overlapping_pairs(training: list[str], benchmark: list[str], **options: float) -> list[tuple]:
     old, new = (
         [LocatedQuestion("x", 1, text, "7") for text in texts] for texts in (training, benchmark)
     )
-    found = find_overlapping_pairs(old, new, **options)
+    overlaps = find_overlapping_pairs(old, new, **options)
     return [
         (row["training"], row["benchmark"], row["same"], round(row["share"], 2))
-        for row in found.iter_rows(named=True)
+        for row in overlaps.iter_rows(named=True)
     ]
 
 
 def test_white_space_and_case_do_not_matter() -> None:
-    assert pairs(["What is  $1 +1$?"], ["what is $1+1$?", "What is $1-1$?"]) == [(0, 0, True, 1.0)]
+    assert overlapping_pairs(["What is  $1 +1$?"], ["what is $1+1$?", "What is $1-1$?"]) == [
+        (0, 0, True, 1.0)
+    ]
 
 
-def test_a_lone_surrogate_is_a_character_like_others() -> None:
-    assert pairs(["half a \ud800"], ["half  a \ud800", "half a b"]) == [(0, 0, True, 1.0)]
+def test_a_lone_surrogate_is_compared_like_other_characters() -> None:
+    assert overlapping_pairs(["half a \ud800"], ["half  a \ud800", "half a b"]) == [
+        (0, 0, True, 1.0)
+    ]
 
 
-def test_a_text_inside_a_longer_one_counts_whole() -> None:
+def test_a_text_inside_a_longer_one_overlaps_completely() -> None:
     longer = f"{LONG}. The weather is fine. How many apples are left to Ann in the evening?"
-    assert pairs([LONG], [longer]) == [(0, 0, False, 1.0)]
-    assert pairs([longer], [LONG]) == [(0, 0, False, 1.0)]
+    assert overlapping_pairs([LONG], [longer]) == [(0, 0, False, 1.0)]
+    assert overlapping_pairs([longer], [LONG]) == [(0, 0, False, 1.0)]
 
 
-def test_runs_do_not_reach_from_one_text_into_the_next() -> None:
+def test_word_runs_do_not_span_two_texts() -> None:
     words = LONG.split()
     halves = [" ".join(words[:7]), " ".join(words[7:14])]
-    assert pairs(halves, [LONG]) == []
+    assert overlapping_pairs(halves, [LONG]) == []
 
 
-def test_the_share_decides() -> None:
+def test_overlap_must_reach_the_threshold() -> None:
     words = LONG.split()
     other = " ".join([*words[:12], "x", "y", "z", "u", "v"])  # 5 of 10 runs of 8
-    assert pairs([LONG], [other]) == [(0, 0, False, pytest.approx(5 / 9, abs=0.1))]
-    assert pairs([LONG], [other], min_overlap=0.8) == []
-    assert pairs([LONG], [other], ngram=13) == []
+    assert overlapping_pairs([LONG], [other]) == [(0, 0, False, pytest.approx(5 / 9, abs=0.1))]
+    assert overlapping_pairs([LONG], [other], min_overlap=0.8) == []
+    assert overlapping_pairs([LONG], [other], ngram=13) == []
 
 
-def test_answers_are_compared_apart() -> None:
+def test_answers_are_compared_separately() -> None:
     training = [LocatedQuestion("x", 1, LONG, "7"), LocatedQuestion("x", 2, LONG, "")]
-    found = find_overlapping_pairs(
+    overlaps = find_overlapping_pairs(
         training, [LocatedQuestion("y", 1, LONG, " 7 "), LocatedQuestion("y", 2, LONG, "")]
     )
-    assert found["same"].to_list() == [True] * 4
-    assert found["same_answer"].to_list() == [True, False, False, False]
+    assert overlaps["same"].to_list() == [True] * 4
+    assert overlaps["same_answer"].to_list() == [True, False, False, False]
 
 
-def test_one_answer_may_be_written_in_two_ways() -> None:
+def test_answers_in_different_notations_are_equal() -> None:
     golds = [("9", "9 (apples)"), ("1/2", "0.5"), ("9", "8"), ("9 m", "9 km")]
-    told = [
+    same_answers = [
         find_overlapping_pairs(
-            [LocatedQuestion("x", 1, LONG, one)], [LocatedQuestion("y", 1, LONG, other)]
+            [LocatedQuestion("x", 1, LONG, training_gold)],
+            [LocatedQuestion("y", 1, LONG, benchmark_gold)],
         )["same_answer"].item()
-        for one, other in golds
+        for training_gold, benchmark_gold in golds
     ]
-    assert told == [True, True, False, False]
+    assert same_answers == [True, True, False, False]
 
 
-def test_nothing_overlaps_with_nothing() -> None:
-    assert pairs([], []) == pairs([LONG], []) == pairs([], [LONG]) == []
+def test_empty_inputs_have_no_overlap() -> None:
+    assert (
+        overlapping_pairs([], [])
+        == overlapping_pairs([LONG], [])
+        == overlapping_pairs([], [LONG])
+        == []
+    )
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +113,13 @@ def data() -> Path:
     return path
 
 
-def against(data: Path, train: list[str], *benchmarks: str) -> OverlapReport:
-    problems = load_problems([str(data / each) for each in train]).problems
-    return find_overlaps(problems, [str(data / each) for each in benchmarks])
+def report_overlaps(data: Path, train: list[str], *benchmarks: str) -> OverlapReport:
+    problems = load_problems([str(data / path) for path in train]).problems
+    return find_overlaps(problems, [str(data / path) for path in benchmarks])
 
 
-def same(found: OverlapReport) -> list[int]:
-    return [counts["exact_questions"] for counts in found.counts()]
+def exact_counts(report: OverlapReport) -> list[int]:
+    return [counts["exact_questions"] for counts in report.counts()]
 
 
 def test_gsm8k_and_math_train(data: Path) -> None:
@@ -117,43 +127,43 @@ def test_gsm8k_and_math_train(data: Path) -> None:
              "benchmarks/gsm8k/test.jsonl", "benchmarks/svamp/test.jsonl",
              "benchmarks/gsm_ic2/base/gsm8k_validation.jsonl",
              "benchmarks/gsm_ic2/test.jsonl", "benchmarks/gsm_icm/test.jsonl"]  # fmt: skip
-    found = against(data, ["train/gsm8k/train.jsonl", "train/math"], *bench)
+    report = report_overlaps(data, ["train/gsm8k/train.jsonl", "train/math"], *bench)
     # Two questions of MATH differ in white space only, and GSM-IC begins from GSM8K train.
-    assert same(found) == [2, 0, 0, 0, 1000, 0, 0]
-    math, *_, base, two_steps, more_steps = found.counts()
+    assert exact_counts(report) == [2, 0, 0, 0, 1000, 0, 0]
+    math, *_, base, two_steps, more_steps = report.counts()
     assert math["same_answer"] >= 2
     assert base["same_answer"] == 1000
     assert two_steps["problems"] + more_steps["problems"] >= 90  # of 100 base problems
     assert (
         two_steps["matched_questions"] + more_steps["matched_questions"] > 1800
     )  # of 2,000 questions
-    parabola = [row for row in found.to_json_values()["pairs"] if row["same"]][-2:]
+    parabola = [row for row in report.to_json_values()["pairs"] if row["same"]][-2:]
     assert any("parabola with equation" in row["question"] for row in parabola)
 
 
-def test_processbench_is_on_test_splits(data: Path) -> None:
+def test_processbench_contains_test_questions(data: Path) -> None:
     for name, benchmark in (("gsm8k", "gsm8k"), ("math", "math")):
         file = data / f"stepwise/processbench/{name}.json"
         texts = read_benchmark(str(file)).questions
-        problems = [Problem(each.question, "?", "processbench", "train") for each in texts]
-        found = find_overlaps(problems, [str(data / f"benchmarks/{benchmark}/test.jsonl")])
-        assert found.clean_problems == []
-        exact = {row["problem_id"] for row in found.to_json_values()["pairs"] if row["same"]}
+        problems = [Problem(question.question, "?", "processbench", "train") for question in texts]
+        report = find_overlaps(problems, [str(data / f"benchmarks/{benchmark}/test.jsonl")])
+        assert report.clean_problems == []
+        exact = {row["problem_id"] for row in report.to_json_values()["pairs"] if row["same"]}
         assert len(exact) > 0.95 * len({problem.id for problem in problems})
 
 
-def test_prm800k_is_on_math_test(data: Path, tmp_path: Path) -> None:
+def test_prm800k_contains_math_test_questions(data: Path, tmp_path: Path) -> None:
     rows = tmp_path / "train.jsonl"
     import_rows(data / "stepwise/openr/samples_prm800k.jsonl", "prm800k", rows)
     problems = load_problems([str(rows)]).problems
     tests = [str(data / f"benchmarks/{name}/test.jsonl") for name in ("math", "math500")]
-    found = find_overlaps(problems, tests)
-    assert len(problems) == 5 and len(found.clean_problems) == 1  # a sixth has no answer
-    math, math500 = found.counts()
+    report = find_overlaps(problems, tests)
+    assert len(problems) == 5 and len(report.clean_problems) == 1  # a sixth has no answer
+    math, math500 = report.counts()
     assert math["exact_questions"] == math["same_answer"] == math500["exact_questions"] == 4
 
 
-def test_the_command_drops_and_reports(
+def test_the_command_writes_clean_rows_and_a_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{"question": LONG, "answer": "7"}, {"question": "1 + 1?", "answer": "2"}]
@@ -164,19 +174,19 @@ def test_the_command_drops_and_reports(
     arguments = (train, "--against", bench, "--report", report, "--write-clean", clean)
     assert command(monkeypatch, *arguments) == 0
     assert "1 of 2 problems are contaminated, 1 are clean" in capsys.readouterr().out
-    assert [each.question for each in load_problems([str(clean)]).problems] == ["1 + 1?"]
+    assert [problem.question for problem in load_problems([str(clean)]).problems] == ["1 + 1?"]
     (pair,) = json.loads(report.read_text())["pairs"]
     assert pair["overlap"] == 1.0 and pair["same_answer"] and pair["row"] == 1
 
 
-def test_a_gold_of_zero_is_one(tmp_path: Path) -> None:
+def test_a_gold_of_zero_is_compared(tmp_path: Path) -> None:
     bench = tmp_path / "bench.jsonl"
     bench.write_text(json.dumps({"question": LONG, "answer": 0}) + "\n")
-    found = find_overlaps([Problem(LONG, "0", "train", "train")], [str(bench)])
-    assert found.counts()[0]["same_answer"] == 1
+    report = find_overlaps([Problem(LONG, "0", "train", "train")], [str(bench)])
+    assert report.counts()[0]["same_answer"] == 1
 
 
-def test_rows_left_out_are_told_and_nothing_read_is_written_over(
+def test_unused_rows_are_reported_and_inputs_are_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train, bench = tmp_path / "data/train.jsonl", tmp_path / "k=4/bench.jsonl"
@@ -185,41 +195,43 @@ def test_rows_left_out_are_told_and_nothing_read_is_written_over(
     rows = [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 1?", "answer": "2"}, {}]
     train.write_text("".join(json.dumps(row) + "\n" for row in rows))
     bench.write_text(json.dumps({"question": LONG, "answer": "7"}) + "\n")
-    before = train.read_bytes()
+    old_bytes = train.read_bytes()
     for source, flag, file in (
         (train, "--write-clean", train),
         (train.parent, "--write-clean", train),
         (train, "--report", bench),
     ):
-        for against in (f"b={bench}", bench):
-            assert command(monkeypatch, source, "--against", against, flag, file) == 1
+        for report_overlaps in (f"b={bench}", bench):
+            assert command(monkeypatch, source, "--against", report_overlaps, flag, file) == 1
             assert f"{flag} {file}: the file is also an input" in capsys.readouterr().err
-    assert train.read_bytes() == before
+    assert train.read_bytes() == old_bytes
     assert (
         command(monkeypatch, train, "--against", bench, "--write-clean", tmp_path / "new.jsonl")
         == 0
     )
-    told = capsys.readouterr().err
-    assert "warning: 2 rows are not used; first, duplicate: " in told
+    errors = capsys.readouterr().err
+    assert "warning: 2 rows are not used; first, duplicate: " in errors
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     """Run ``fsdpo-data decontaminate``; return its exit code."""
-    given = ["fsdpo-data", "decontaminate", *map(str, arguments)]
-    monkeypatch.setattr("sys.argv", given)
+    command_line = ["fsdpo-data", "decontaminate", *map(str, arguments)]
+    monkeypatch.setattr("sys.argv", command_line)
     with pytest.raises(SystemExit) as ended:
         main()
     return int(ended.value.code or 0)
 
 
-def test_the_result_is_written_into_manifest_and_card(
+def test_the_result_is_in_the_manifest_and_the_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset, out = paired_dataset(tmp_path), tmp_path / "checked"
     (tmp_path / "near").mkdir()
     near, far = tmp_path / "near/test.jsonl", tmp_path / "far.jsonl"
-    asked = json.dumps({"question": "What is 20+22, asked for the 1th TIME?", "answer": "43"})
-    near.write_text(asked + "\n")
+    benchmark_row = json.dumps(
+        {"question": "What is 20+22, asked for the 1th TIME?", "answer": "43"}
+    )
+    near.write_text(benchmark_row + "\n")
     far.write_text(json.dumps({"question": LONG}) + "\n")
     arguments = [dataset, "--against", near, "--against", f"far=away={far}"]
     assert command(monkeypatch, *arguments) == 1  # no such file
@@ -228,13 +240,17 @@ def test_the_result_is_written_into_manifest_and_card(
     assert command(monkeypatch, *arguments, "--out", out) == 0
 
     manifest = validate(out).to_dict()
-    found = manifest["contamination"]
-    assert (found["problems"], found["contaminated"], found["ngram"]) == (3, 1, 8)
-    assert [each["name"] for each in found["benchmarks"]] == ["near", "far away"]
-    assert found["benchmarks"][0]["revision"] == f"sha256:{file_sha256(near)}"
+    contamination = manifest["contamination"]
+    assert (contamination["problems"], contamination["contaminated"], contamination["ngram"]) == (
+        3,
+        1,
+        8,
+    )
+    assert [benchmark["name"] for benchmark in contamination["benchmarks"]] == ["near", "far away"]
+    assert contamination["benchmarks"][0]["revision"] == f"sha256:{file_sha256(near)}"
     counts = ("questions", "matched_questions", "exact_questions", "same_answer", "problems")
-    assert [found["benchmarks"][0][name] for name in counts] == [1, 1, 1, 0, 1]
-    assert [found["benchmarks"][1][name] for name in counts] == [1, 0, 0, 0, 0]
+    assert [contamination["benchmarks"][0][name] for name in counts] == [1, 1, 1, 0, 1]
+    assert [contamination["benchmarks"][1][name] for name in counts] == [1, 0, 0, 0, 0]
     assert manifest["digest"] == manifest["parent"] == validate(dataset).digest
     assert (out / "pairs").exists()
 
@@ -249,7 +265,7 @@ def test_the_result_is_written_into_manifest_and_card(
     assert str(tmp_path) not in card
 
 
-def test_stopped_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, out, bench = paired_dataset(tmp_path), tmp_path / "checked", tmp_path / "bench.jsonl"
     bench.write_text(json.dumps({"question": LONG}) + "\n")
     arguments = [dataset, "--against", bench, "--out", out]
@@ -261,26 +277,26 @@ def test_stopped_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (out / "manifest.json").read_bytes() == manifest
 
 
-def test_the_result_stays_with_what_is_made_of_the_dataset(tmp_path: Path) -> None:
+def test_derived_datasets_keep_the_result(tmp_path: Path) -> None:
     dataset, checked, paired = paired_dataset(tmp_path), tmp_path / "checked", tmp_path / "again"
     bench = tmp_path / "bench.jsonl"
     bench.write_text(json.dumps({"question": LONG}) + "\n")
-    found = find_overlaps(read_sealed_problems(dataset), [str(bench)])
-    derive_dataset(dataset, checked, [DecontaminateStage(found)], progress=LineProgress())
+    report = find_overlaps(read_sealed_problems(dataset), [str(bench)])
+    derive_dataset(dataset, checked, [DecontaminateStage(report)], progress=LineProgress())
     derive_dataset(checked, paired, [PairStage(PairSpec(top=1))], progress=LineProgress())
     assert validate(paired).contamination == validate(checked).contamination
     assert validate(paired).to_dict()["contamination"]["contaminated"] == 0
 
 
-def test_what_a_benchmark_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmark_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for file in ("test.jsonl", "math/test.jsonl", "math/easy=1.jsonl"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(json.dumps({"question": LONG}) + "\n")
     names = (f"{tmp_path}/test.jsonl", f"{tmp_path}/math", f"{tmp_path}/math/test.jsonl",
              f"{tmp_path}/math/easy=1.jsonl", f"mine={tmp_path}/test.jsonl")  # fmt: skip
-    called = [read_benchmark(name).name for name in names]
-    assert called == ["test", "math", "math", "easy=1", "mine"]
+    benchmark_names = [read_benchmark(name).name for name in names]
+    assert benchmark_names == ["test", "math", "math", "easy=1", "mine"]
     with pytest.raises(InputError, match="against = 'math': two benchmarks have that name"):
         find_overlaps([], names[1:3])
 

@@ -1,4 +1,4 @@
-"""Grading a dataset again: verdicts, labels and counts are new, what happened stays."""
+"""Grading a dataset again: verdicts, labels and counts change, and everything else stays."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VERDICTS = ["answer", "outcome", "labels"]
 
 
 class OldGrader:
-    """A grader of an older release, which found nothing right."""
+    """A grader of an older release that never returns the outcome ``correct``."""
 
     version = "math@0"
 
@@ -47,7 +47,7 @@ def old_grader(version: str | None = None) -> Grader:
 
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a dataset of seven problems, graded by the old grader."""
+    """Build a dataset of seven problems, graded by the old grader."""
     with monkeypatch.context() as patch:
         patch.setattr("fsdpo_data.stages.annotate.get_grader", old_grader)
         patch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
@@ -73,18 +73,18 @@ def hashes(root: Path) -> dict[str, str]:
     }
 
 
-def test_verdicts_and_labels_are_new_and_nothing_else(built: Path, tmp_path: Path) -> None:
-    before = hashes(built)
+def test_only_verdicts_and_labels_change(built: Path, tmp_path: Path) -> None:
+    old_hashes = hashes(built)
     grade(built, tmp_path / "new")
-    assert hashes(built) == before
+    assert hashes(built) == old_hashes
     assert rows(tmp_path / "new").drop(VERDICTS).equals(rows(built).drop(VERDICTS))
     fresh = small_build(tmp_path / "fresh", problem_set(7))
-    same = rows(tmp_path / "fresh").select(VERDICTS)
-    assert rows(tmp_path / "new").select(VERDICTS).equals(same)
+    expected_verdicts = rows(tmp_path / "fresh").select(VERDICTS)
+    assert rows(tmp_path / "new").select(VERDICTS).equals(expected_verdicts)
     assert fresh["outcomes"] == {"correct": 7, "incorrect": 14, "no_answer": 7}
 
 
-def test_the_manifest_counts_anew_and_names_its_parent(built: Path, tmp_path: Path) -> None:
+def test_the_manifest_has_new_counts_and_its_parent(built: Path, tmp_path: Path) -> None:
     manifest = grade(built, tmp_path / "new")
     fresh = small_build(tmp_path / "fresh", problem_set(7))
     for key in ("rows", "outcomes", "labels", "grader_rules", "statistics", "cost"):
@@ -101,7 +101,7 @@ def test_the_manifest_counts_anew_and_names_its_parent(built: Path, tmp_path: Pa
     assert validate(tmp_path / "new").to_dict() == manifest
 
 
-def test_what_changed_is_counted_by_old_and_new_outcome(built: Path, tmp_path: Path) -> None:
+def test_changes_are_counted_by_old_and_new_outcome(built: Path, tmp_path: Path) -> None:
     manifest = grade(built, tmp_path / "new")
     assert manifest["regraded"] == {
         "from": "math@0",
@@ -128,7 +128,7 @@ def test_many_workers_write_the_same_bytes(
     assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
 
 
-def test_stopped_halfway_it_ends_in_the_same_bytes(
+def test_a_resumed_grading_equals_an_uninterrupted_one(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grade(built, tmp_path / "whole")
@@ -171,13 +171,13 @@ class Scores:
         pass
 
     def run(self, draft: Any) -> None:
-        draft.rewrite_config("solutions", "score", self._filled)
+        draft.rewrite_config("solutions", "score", self._fill_column)
 
-    def _filled(self, table: pa.Table) -> pa.Table:
-        found = table.to_pylist()
-        for row in found:
+    def _fill_column(self, table: pa.Table) -> pa.Table:
+        rows = table.to_pylist()
+        for row in rows:
             row[self.column] = [self.value] * len(row["completions"])
-        return pa.Table.from_pylist(found, schema=arrow_schema("solutions"))
+        return pa.Table.from_pylist(rows, schema=arrow_schema("solutions"))
 
 
 def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_mistakes(
     assert code == 1 and message in err
 
 
-def test_an_unsealed_run_says_how_to_finish_it(
+def test_the_error_for_an_unsealed_run_explains_how_to_finish_it(
     capsys: pytest.CaptureFixture[str], built: Path, tmp_path: Path
 ) -> None:
     (built / "manifest.json").unlink()
@@ -266,9 +266,9 @@ def test_an_unsealed_run_says_how_to_finish_it(
     assert code == 1 and "stopped is finished by" in err and "--resume" in err
 
 
-#: Of one problem, whose answer is 42: a thought with an answer, one with none, one that never ends
-#: and has boxed it, one that goes round in circles, and a solution without any.
-THOUGHTS = (
+#: Responses to one problem with the answer 42: thinking followed by an answer, thinking without an
+#: answer, unclosed thinking with a boxed value, repetitive unclosed thinking, and no thinking.
+RESPONSES = (
     "<think>\n20 + 22 is 43.\n\nNo, wait.\n</think>\n\nThe answer is \\boxed{42}.",
     "<think>\n20 + 22 is \\boxed{42}.\n</think>\n",
     "<think>\n20 + 22 is \\boxed{42}. But wait, is it",
@@ -284,11 +284,11 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return out
 
 
-def test_the_answer_is_looked_for_behind_the_thinking(
+def test_only_the_text_after_the_thinking_is_graded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, spec = problem_set(1), build_spec(len(THOUGHTS))
-    sampler = fixed_sampler(source, THOUGHTS)
+    source, spec = problem_set(1), build_spec(len(RESPONSES))
+    sampler = fixed_sampler(source, RESPONSES)
     manifest = small_build(tmp_path / "a", source, spec=spec, make_sampler=lambda: sampler)
     rows = pl.read_parquet(tmp_path / "a" / FILE)
     no = "no_answer"
@@ -299,28 +299,28 @@ def test_the_answer_is_looked_for_behind_the_thinking(
     assert manifest["grader_rules"] == {"boxed/number": 2, "none": 1, "unclosed-thinking": 2}
     assert manifest["thinking"] == {"closed": 2, "unclosed": 2, "tokens": "unknown"}
     assert "thinking" not in manifest["spec"]
-    # the other convention: what such a thought marks as its answer is one
-    told = command(capsys, "grade", tmp_path / "a", "--grade-thinking", "--out", tmp_path / "b")
-    assert "2 closed, 2 never ended" in told
+    # With --grade-thinking, an answer that is marked inside the thinking counts.
+    output = command(capsys, "grade", tmp_path / "a", "--grade-thinking", "--out", tmp_path / "b")
+    assert "2 closed, 2 never ended" in output
     rows = pl.read_parquet(tmp_path / "b" / FILE)
     assert rows["outcome"].to_list() == ["correct", "correct", "correct", no, "correct"]
     manifest = validate(tmp_path / "b").to_dict()
     assert manifest["grader_rules"] == {"boxed/number": 4, "cut-off": 1}
     assert (manifest["spec"]["thinking"], manifest["thinking"]["unclosed"]) == ("graded", 2)
-    # and back
+    # Without the option, the first verdicts come back.
     command(capsys, "grade", tmp_path / "b", "--out", tmp_path / "c")
     assert validate(tmp_path / "c").spec.thinking is None
     assert (tmp_path / "c" / FILE).read_bytes() == (tmp_path / "a" / FILE).read_bytes()
-    # a build may ask for it at once
-    whole = replace(spec, grade_thinking=True)
-    small_build(tmp_path / "d", source, spec=whole, make_sampler=lambda: sampler)
+    # A build has the option too.
+    graded_thinking = replace(spec, grade_thinking=True)
+    small_build(tmp_path / "d", source, spec=graded_thinking, make_sampler=lambda: sampler)
     assert (tmp_path / "d" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
 
 
-def test_thinking_that_the_prompt_opens_and_nothing_closes(
+def test_thinking_opened_by_the_prompt_and_never_closed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The text alone would not tell: it is graded, cut and counted as a thought."""
+    """Only the prompt shows that the response begins with thinking."""
     row = {
         "question": "20 + 22?",
         "prompt": "<|user|>20 + 22?<|assistant|><think>\n",
@@ -335,22 +335,22 @@ def test_thinking_that_the_prompt_opens_and_nothing_closes(
     assert rows["thinking_closed"].to_list() == [False, True]
     steps = rows["completions"].to_list()
     assert steps == [["20 + 22 is\n\n42"], ["It is 42.\n</think>\n\n", "42"]]
-    more = ("--grade-thinking", "--segmenter", "both", "--out", tmp_path / "b")
-    command(capsys, "import", file, "--from", "outputs", *more)
+    options = ("--grade-thinking", "--segmenter", "both", "--out", tmp_path / "b")
+    command(capsys, "import", file, "--from", "outputs", *options)
     manifest = validate(tmp_path / "b").to_dict()
     assert manifest["spec"]["thinking"] == "graded" and manifest["spec"]["segmenter"] == "both@1"
 
 
-def test_thinking_that_a_server_tells_apart(tmp_path: Path) -> None:
+def test_thinking_reported_separately_by_a_server(tmp_path: Path) -> None:
     class Served:
         model = ModelRef("served", "0")
 
         def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-            both = [
+            completions = [
                 Completion("\\boxed{42}", "stop", 9, reasoning="Hm.", thinking_tokens=4),
                 Completion("", "length", 9, reasoning="Hm, hm, hm", thinking_tokens=9),
             ]
-            return [both for _ in prompts]
+            return [completions for _ in prompts]
 
     manifest = small_build(tmp_path / "a", spec=build_spec(2), make_sampler=Served)
     rows = pl.read_parquet(tmp_path / "a" / FILE)
@@ -360,5 +360,5 @@ def test_thinking_that_a_server_tells_apart(tmp_path: Path) -> None:
     assert manifest["grader_rules"]["unclosed-thinking"] == 3
     regraded = grade(tmp_path / "a", tmp_path / "b")
     assert regraded["grader_rules"] == manifest["grader_rules"]
-    told = dict(summary_rows(validate(tmp_path / "b")))["thinking"]
-    assert told == "3 closed, 3 never ended; tokens: 39"
+    summary = dict(summary_rows(validate(tmp_path / "b")))["thinking"]
+    assert summary == "3 closed, 3 never ended; tokens: 39"

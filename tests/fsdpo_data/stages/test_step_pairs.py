@@ -1,4 +1,4 @@
-"""Step-DPO's pairs: the first error, a right step in its place, and what is left out."""
+"""Step-DPO pairs: an incorrect step, a correct alternative, and the solutions without a pair."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NEW = "Step 1: Add: 42.\nStep 2: The answer is: 42"
 
 
 class Table:
-    """Completes prompts by the length of what stands behind the prompt."""
+    """A sampler that looks up completions by the longest matching end of the prompt."""
 
     model = ModelRef("table", "0")
 
@@ -51,34 +51,40 @@ class Table:
         self.texts = texts
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        return [list(self._of(prompt))[: spec.n] for prompt in prompts]
+        return [list(self._completions(prompt))[: spec.n] for prompt in prompts]
 
-    def _of(self, prompt: str) -> Sequence[Completion]:
+    def _completions(self, prompt: str) -> Sequence[Completion]:
         return next(
             self.texts[end] for end in sorted(self.texts, key=len)[::-1] if prompt.endswith(end)
         )
 
 
-def stopped(text: str) -> Completion:
+def finished_completion(text: str) -> Completion:
     return Completion(text, "stop", 7, 0.5)
 
 
-def cut(text: str) -> Completion:
+def truncated_completion(text: str) -> Completion:
     return Completion(text, "length", 7, 0.5)
 
 
 @pytest.fixture
-def scored(tmp_path: Path) -> Callable[..., Path]:
-    """Make a dataset of some problems with the five solutions above."""
+def make_scored_dataset(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that builds a scored dataset with the five solutions above."""
 
     def make(problems: int = 1) -> Path:
         source = problem_set(problems)
-        told = [cut(text) if text is CUT else stopped(text) for text in REWARDS]
-        ends = {get_template("problem").render(each.question): told for each in source.problems}
+        completions = [
+            truncated_completion(text) if text is CUT else finished_completion(text)
+            for text in REWARDS
+        ]
+        ends = {
+            get_template("problem").render(problem.question): completions
+            for problem in source.problems
+        }
         small_build(
             tmp_path / "built",
             source,
-            spec=build_spec(n=len(told)),
+            spec=build_spec(n=len(completions)),
             make_sampler=lambda: Table(ends),
         )
         derive_dataset(
@@ -89,24 +95,24 @@ def scored(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-#: Continuations of the whole (behind the prompt) and of the first step.
+#: Completions by the end of the prompt: of the question alone, and of the correct first step.
 TEXTS = {
     "": [
-        cut(NEW),
-        stopped(EARLY),
-        stopped("Step 1: Add: 41.\nStep 2: The answer is: 41"),
-        stopped(NEW),
+        truncated_completion(NEW),
+        finished_completion(EARLY),
+        finished_completion("Step 1: Add: 41.\nStep 2: The answer is: 41"),
+        finished_completion(NEW),
     ],
     "= 42.\n": [
-        stopped("Step 2: So it is 43. The answer is: 43"),
-        stopped("Step 2: It is 42. The answer is: 42"),
-        stopped("Step 2: The answer is: 42"),
-        stopped("Step 2: The answer is: 42"),
+        finished_completion("Step 2: So it is 43. The answer is: 43"),
+        finished_completion("Step 2: It is 42. The answer is: 42"),
+        finished_completion("Step 2: The answer is: 42"),
+        finished_completion("Step 2: The answer is: 42"),
     ],
 }
 
 
-def paired(
+def make_step_pairs(
     source: Path, out: str = "steps", *, sampler: Any = None, resume: bool = False, **spec: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     chosen = sampler or Table(TEXTS)
@@ -116,13 +122,15 @@ def paired(
     continuer = ContinuationSampler(chosen.model, sampling, engine, lambda: chosen, batch_size=1)
     stage = StepPairStage(StepPairSpec(**spec), continuer)
     target = source.parent / out
-    made = derive_dataset(source, target, [stage], progress=LineProgress(), resume=resume)
-    assert validate(target) == made
-    return made.to_dict(), pl.read_parquet(target / "pairs/*.parquet").to_dicts()
+    result = derive_dataset(source, target, [stage], progress=LineProgress(), resume=resume)
+    assert validate(target) == result
+    return result.to_dict(), pl.read_parquet(target / "pairs/*.parquet").to_dicts()
 
 
-def test_the_first_error_meets_a_step_that_ends_correct(scored: Callable[..., Path]) -> None:
-    manifest, rows = paired(scored())
+def test_the_first_error_is_paired_with_a_step_that_leads_to_a_correct_answer(
+    make_scored_dataset: Callable[..., Path],
+) -> None:
+    manifest, rows = make_step_pairs(make_scored_dataset())
     assert [(row["chosen"], row["rejected"]) for row in rows] == [
         ("Step 1: 20 + 22 = 42.\nStep 2: It is 42. The answer is: 42", LATE),
         (NEW, EARLY),
@@ -135,9 +143,11 @@ def test_the_first_error_meets_a_step_that_ends_correct(scored: Callable[..., Pa
     assert manifest["rows"]["pairs"] == 2 and manifest["spec"]["pair"]["threshold"] == 0.5
 
 
-def test_what_becomes_of_incorrect_solutions_is_counted(scored: Callable[..., Path]) -> None:
-    source = scored()
-    manifest, _ = paired(source)
+def test_incorrect_solutions_are_counted_by_result(
+    make_scored_dataset: Callable[..., Path],
+) -> None:
+    source = make_scored_dataset()
+    manifest, _ = make_step_pairs(source)
     assert manifest["pairs"]["solutions"] == {
         "incorrect": 4,
         "truncated": 1,
@@ -148,66 +158,75 @@ def test_what_becomes_of_incorrect_solutions_is_counted(scored: Callable[..., Pa
         "not_corrected": 0,
     }
     assert manifest["pairs"]["first_error"] == 1.5
-    spent = manifest["pairs"]["resampled"]
-    assert (spent["prefixes"], spent["continuations"], spent["tokens"]) == (2, 8, 56)
-    before = json.loads((source / "manifest.json").read_text())["cost"]
-    assert manifest["cost"]["tokens"] == before["tokens"] + 56
+    resampling_cost = manifest["pairs"]["resampled"]
+    assert (
+        resampling_cost["prefixes"],
+        resampling_cost["continuations"],
+        resampling_cost["tokens"],
+    ) == (2, 8, 56)
+    source_cost = json.loads((source / "manifest.json").read_text())["cost"]
+    assert manifest["cost"]["tokens"] == source_cost["tokens"] + 56
 
 
-def test_the_threshold_says_what_an_error_is(scored: Callable[..., Path]) -> None:
-    source = scored()
-    manifest, rows = paired(source, threshold=0.15)
+def test_the_threshold_defines_an_error(make_scored_dataset: Callable[..., Path]) -> None:
+    source = make_scored_dataset()
+    manifest, rows = make_step_pairs(source, threshold=0.15)
     assert [row["rejected"] for row in rows] == [LATE]
     assert manifest["pairs"]["solutions"]["no_error"] == 2
     with pytest.raises(InputError, match=r"no step of 4 incorrect .* below `threshold=0.01`"):
-        paired(source, "none", threshold=0.01)
+        make_step_pairs(source, "none", threshold=0.01)
 
 
-def test_the_lowest_rewards_come_first(scored: Callable[..., Path]) -> None:
-    manifest, rows = paired(scored(), max_pairs=1)
+def test_the_lowest_rewards_come_first(make_scored_dataset: Callable[..., Path]) -> None:
+    manifest, rows = make_step_pairs(make_scored_dataset(), max_pairs=1)
     assert [row["rejected"] for row in rows] == [LATE]
     assert manifest["pairs"]["solutions"]["over_limit"] == 1
 
 
-def test_an_error_that_nothing_puts_right_is_counted(scored: Callable[..., Path]) -> None:
-    source = scored()
-    wrong = {**TEXTS, "": [stopped(EARLY)] * 4}
-    manifest, rows = paired(source, sampler=Table(wrong))
+def test_an_error_without_a_correct_continuation_is_counted(
+    make_scored_dataset: Callable[..., Path],
+) -> None:
+    source = make_scored_dataset()
+    wrong = {**TEXTS, "": [finished_completion(EARLY)] * 4}
+    manifest, rows = make_step_pairs(source, sampler=Table(wrong))
     assert [row["rejected"] for row in rows] == [LATE]
     assert manifest["pairs"]["solutions"]["not_corrected"] == 1
-    nothing = {end: [stopped("Step 2: The answer is: 7")] * 4 for end in TEXTS}
+    nothing = {end: [finished_completion("Step 2: The answer is: 7")] * 4 for end in TEXTS}
     with pytest.raises(InputError, match="none of 8 continuations of 2 prefixes is correct"):
-        paired(source, "none", sampler=Table(nothing))
+        make_step_pairs(source, "none", sampler=Table(nothing))
 
 
-class Dies:
-    """Answers as :class:`Table` does, so often."""
+class DyingTable:
+    """A ``Table`` that raises ``UnavailableError`` after a number of prompts."""
 
     model = Table.model
 
     def __init__(self, calls: int) -> None:
-        self.left, self.asked = calls, 0
+        self.max_prompts = calls
+        self.n_prompts = 0
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        if self.asked == self.left:
+        if self.n_prompts == self.max_prompts:
             raise UnavailableError("the engine died")
-        self.asked += len(prompts)
+        self.n_prompts += len(prompts)
         return Table(TEXTS).sample(prompts, spec)
 
 
-def test_stopped_it_owes_only_the_rest(scored: Callable[..., Path]) -> None:
-    source = scored(2)
-    whole, _ = paired(source)
+def test_a_resumed_run_samples_only_the_missing_continuations(
+    make_scored_dataset: Callable[..., Path],
+) -> None:
+    source = make_scored_dataset(2)
+    expected_manifest, _ = make_step_pairs(source)
     with pytest.raises(UnavailableError):
-        paired(source, "part", sampler=Dies(3))
-    again = Dies(9)
-    made, _ = paired(source, "part", sampler=again, resume=True)
-    assert again.asked == 1 and made == whole
+        make_step_pairs(source, "part", sampler=DyingTable(3))
+    again = DyingTable(9)
+    manifest, _ = make_step_pairs(source, "part", sampler=again, resume=True)
+    assert again.n_prompts == 1 and manifest == expected_manifest
 
 
-def test_broken_step_pairs_are_found(scored: Callable[..., Path]) -> None:
-    source = scored()
-    _, rows = paired(source)
+def test_broken_step_pairs_are_found(make_scored_dataset: Callable[..., Path]) -> None:
+    source = make_scored_dataset()
+    _, rows = make_step_pairs(source)
     root = source.parent / "steps"
     late = rows[0]
     steps = ["Step 1: So.\n", late["chosen_steps"][1]]
@@ -225,9 +244,11 @@ def test_broken_step_pairs_are_found(scored: Callable[..., Path]) -> None:
     validate(root)
 
 
-def test_other_formats_take_the_step_or_say_why_not(scored: Callable[..., Path]) -> None:
-    source = scored()
-    paired(source)
+def test_step_pairs_are_exported_or_counted_as_left_out(
+    make_scored_dataset: Callable[..., Path],
+) -> None:
+    source = make_scored_dataset()
+    make_step_pairs(source)
     done = export(source.parent / "steps", "step-dpo-10k", source.parent / "lai")
     first = json.loads(done.file.read_text().splitlines()[0])
     assert first["initial_reason_steps"] == "Step 1: 20 + 22 = 42.\nStep 2:"
@@ -237,11 +258,11 @@ def test_other_formats_take_the_step_or_say_why_not(scored: Callable[..., Path])
     assert done.rows == 0 and sum(done.left_out.values()) == 2
 
 
-def test_the_card_says_how_they_were_made(scored: Callable[..., Path]) -> None:
+def test_the_card_describes_the_step_pairs(make_scored_dataset: Callable[..., Path]) -> None:
     from fsdpo_data.dataset.card import dataset_card
 
-    source = scored()
-    paired(source)
+    source = make_scored_dataset()
+    make_step_pairs(source)
     root = source.parent / "steps"
     card = dataset_card(root, validate(root), name="org/name")
     assert "4 continuations by `table`" in card and "--style step-dpo" in card
@@ -291,7 +312,7 @@ def test_the_command_line_with_the_embedded_model(
 
 
 class Doubts(Rewards):
-    """Gives every second step of a solution a low reward."""
+    """A stage that gives every second step of a solution a low reward."""
 
     def __init__(self) -> None:
         super().__init__({})
