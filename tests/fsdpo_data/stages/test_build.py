@@ -1,4 +1,4 @@
-"""The main job on recorded completions: sealed bytes, statistics, resumption, readers."""
+"""Builds from recorded completions: sealed bytes, statistics, resumption, other readers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.pair import PairStage
 
 
-def test_what_a_build_holds(tmp_path: Path) -> None:
+def test_contents_of_a_build(tmp_path: Path) -> None:
     manifest = small_build(tmp_path / "run")
     assert manifest["rows"] == {"problems": 3, "solutions": 12, "pairs": 0}
     assert manifest["outcomes"] == {"correct": 3, "incorrect": 6, "no_answer": 3}
@@ -42,7 +42,7 @@ def test_what_a_build_holds(tmp_path: Path) -> None:
     assert len({row["solution_id"] for row in rows}) == 12
 
 
-def test_a_gold_that_cannot_be_read_is_never_labelled(tmp_path: Path) -> None:
+def test_problems_with_an_unreadable_gold_are_not_labelled(tmp_path: Path) -> None:
     manifest = small_build(tmp_path / "run", problem_set(answer="   "))
     assert manifest["outcomes"] == {"gold_unparsed": 12}
     assert manifest["labels"] == {"steps": 15, "unlabelled": 15}
@@ -50,7 +50,7 @@ def test_a_gold_that_cannot_be_read_is_never_labelled(tmp_path: Path) -> None:
     assert pl.read_parquet(tmp_path / "run/solutions/*.parquet")["labels"].is_null().all()
 
 
-def test_sample_ids_do_not_depend_on_how_many_are_drawn(tmp_path: Path) -> None:
+def test_sample_ids_do_not_depend_on_the_number_of_samples(tmp_path: Path) -> None:
     source = problem_set(1)
     ids = []
     for n in (2, 4):
@@ -60,14 +60,14 @@ def test_sample_ids_do_not_depend_on_how_many_are_drawn(tmp_path: Path) -> None:
     assert ids[1][:2] == ids[0]
 
 
-def test_resumed_after_any_record_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
+def test_a_build_resumed_at_any_byte_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     small_build(tmp_path / "whole", batch_size=1)
-    whole = (tmp_path / "whole" / COMPLETIONS_FILE).read_bytes()
-    for cut in (0, 1, len(whole) // 2, len(whole) - 1):
+    log_bytes = (tmp_path / "whole" / COMPLETIONS_FILE).read_bytes()
+    for cut in (0, 1, len(log_bytes) // 2, len(log_bytes) - 1):
         run = tmp_path / f"cut{cut}"
         small_build(run, batch_size=1)
         (run / MANIFEST_FILE).unlink()
-        (run / COMPLETIONS_FILE).write_bytes(whole[:cut])
+        (run / COMPLETIONS_FILE).write_bytes(log_bytes[:cut])
         (run / "solutions" / "train-00000-of-00001.parquet.tmp").write_bytes(b"half")
         small_build(run, batch_size=2, resume=True)
         assert hashes(run) == hashes(tmp_path / "whole")
@@ -75,9 +75,9 @@ def test_resumed_after_any_record_it_ends_in_the_same_bytes(tmp_path: Path) -> N
 
 def test_a_sealed_run_is_not_sampled_again(tmp_path: Path) -> None:
     first = small_build(tmp_path / "run")
-    before = hashes(tmp_path / "run")
+    old_hashes = hashes(tmp_path / "run")
     again = small_build(tmp_path / "run", resume=True, make_sampler=lambda: pytest.fail("sampled"))
-    assert again == first and hashes(tmp_path / "run") == before
+    assert again == first and hashes(tmp_path / "run") == old_hashes
 
 
 def test_another_temperature_is_refused(tmp_path: Path) -> None:
@@ -115,9 +115,7 @@ def test_a_disk_that_fails_while_sealing_loses_nothing(
     assert hashes(tmp_path / "run") == hashes(tmp_path / "good")
 
 
-def test_other_readers_need_no_code_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_libraries_read_the_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
     import pandas as pd
 
@@ -138,7 +136,7 @@ def test_other_readers_need_no_code_of_ours(
     assert len(pd.read_parquet(tmp_path / "run/solutions")) == 12
 
 
-def test_the_quarantine_is_kept_and_counted(tmp_path: Path) -> None:
+def test_quarantined_rows_are_written_and_counted(tmp_path: Path) -> None:
     from dataclasses import replace
 
     from fsdpo_data.problems.load import QuarantinedRow
@@ -146,12 +144,12 @@ def test_the_quarantine_is_kept_and_counted(tmp_path: Path) -> None:
     rows = [QuarantinedRow("x.jsonl", 3, "no answer", '{"question": "?"}')]
     manifest = small_build(tmp_path / "run", replace(problem_set(), quarantined=rows))
     assert manifest["quarantined"] == {"no answer": 1}
-    kept = json.loads((tmp_path / "run/quarantine.jsonl").read_text())
-    assert kept["row"] == 3 and kept["raw"] == '{"question": "?"}'
+    row = json.loads((tmp_path / "run/quarantine.jsonl").read_text())
+    assert row["row"] == 3 and row["raw"] == '{"question": "?"}'
     assert validate(tmp_path / "run").to_dict() == manifest
 
 
-def test_no_problem_left_is_an_error(tmp_path: Path) -> None:
+def test_a_build_without_problems_is_refused(tmp_path: Path) -> None:
     from fsdpo_data.core.errors import InputError
 
     with pytest.raises(InputError, match="no problem"):
@@ -181,10 +179,10 @@ def test_clustered_interval_is_the_plain_one_for_clusters_of_one() -> None:
     assert (low, high) == pytest.approx((0.3 - half, 0.3 + half), abs=1e-6)
 
 
-def test_alike_samples_widen_the_interval() -> None:
-    alike = clustered_interval([(10, 10)] * 5 + [(0, 10)] * 5) or [0, 0]
+def test_identical_samples_widen_the_interval() -> None:
+    identical = clustered_interval([(10, 10)] * 5 + [(0, 10)] * 5) or [0, 0]
     mixed = clustered_interval([(5, 10), (4, 10), (6, 10), (5, 10)] * 3) or [0, 0]
-    assert alike[1] - alike[0] > 3 * (mixed[1] - mixed[0])
+    assert identical[1] - identical[0] > 3 * (mixed[1] - mixed[0])
     assert clustered_interval([(1, 2)]) is None
     for right in (0, 16, 32):  # of no width, the interval would claim what 20 problems cannot carry
         low, high = clustered_interval([(right, 32)] * 20) or (0, 0)
@@ -196,26 +194,39 @@ def test_fixed_sampler_is_a_sampler() -> None:
     from fsdpo_data.core.sampling import SamplingSpec
 
     prompt = build_spec().template.render(source.problems[0].question)
-    texts = [each.text for each in fixed_sampler(source).sample([prompt], SamplingSpec(n=2))[0]]
+    texts = [
+        completion.text
+        for completion in fixed_sampler(source).sample([prompt], SamplingSpec(n=2))[0]
+    ]
     assert texts == list(TEXTS[:2])
 
 
-def replayed(folder: Path, *more: str) -> list[str]:
-    """Write what another model said, and return the command that seals it."""
+def replay_command(folder: Path, *extra_arguments: str) -> list[str]:
+    """Write completions of another model; return the command that builds a dataset from them."""
     problems, recorded = folder / "problems.jsonl", folder / "said.jsonl"
     problems.write_text('{"question": "20 + 22?", "answer": "42"}\n')
-    said = [{"text": RIGHT, "finish_reason": "stop"}, {"text": WRONG, "finish_reason": "stop"}]
+    completions = [
+        {"text": RIGHT, "finish_reason": "stop"},
+        {"text": WRONG, "finish_reason": "stop"},
+    ]
     prompt = get_template("problem").render("20 + 22?")
-    recorded.write_text(json.dumps({"prompt": prompt, "completions": said}) + "\n")
-    how = ["--template", "problem", "--samples", "2", "--engine", "replay"]
-    where = ["--replay", str(recorded), "--out", str(folder / "out")]
-    return ["build", "--problems", str(problems), *how, *where, *more]
+    recorded.write_text(json.dumps({"prompt": prompt, "completions": completions}) + "\n")
+    sampling_arguments = ["--template", "problem", "--samples", "2", "--engine", "replay"]
+    file_arguments = ["--replay", str(recorded), "--out", str(folder / "out")]
+    return [
+        "build",
+        "--problems",
+        str(problems),
+        *sampling_arguments,
+        *file_arguments,
+        *extra_arguments,
+    ]
 
 
-def test_a_replay_says_where_its_completions_come_from(
+def test_a_replay_records_the_origin_of_its_completions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = replayed(tmp_path, "--model-name", "Another 7B", "--temperature", "0.6")
+    line = replay_command(tmp_path, "--model-name", "Another 7B", "--temperature", "0.6")
     code, out, err = run(capsys, *line)
     assert code == 0, err
     manifest = validate(tmp_path / "out").to_dict()
@@ -223,8 +234,8 @@ def test_a_replay_says_where_its_completions_come_from(
         "name": "Another 7B",
         "revision": f"sha256:{file_sha256(tmp_path / 'said.jsonl')}",
     }
-    told = {"temperature": 0.6, **dict.fromkeys(("top_p", "max_tokens", "seed"), "unknown")}
-    assert {name: manifest["spec"]["sampling"][name] for name in told} == told
+    sampling = {"temperature": 0.6, **dict.fromkeys(("top_p", "max_tokens", "seed"), "unknown")}
+    assert {name: manifest["spec"]["sampling"][name] for name in sampling} == sampling
     assert manifest["cost"]["tokens"] == "unknown"
     assert "Another 7B" in out and "tiny" not in out and "unknown" in out
     card = (tmp_path / "out/README.md").read_text()
@@ -236,7 +247,7 @@ def test_a_replay_says_where_its_completions_come_from(
 def test_pairs_of_a_replay_are_measured_in_characters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(capsys, *replayed(tmp_path, "--model-name", "Another 7B"))[0] == 0
+    assert run(capsys, *replay_command(tmp_path, "--model-name", "Another 7B"))[0] == 0
     rewards = {RIGHT: [0.9] * 2, WRONG: [0.1] * 2}
     stages = [Rewards(rewards), PairStage(PairSpec())]
     derive_dataset(tmp_path / "out", tmp_path / "pairs", stages, progress=LineProgress())
@@ -251,11 +262,11 @@ def test_pairs_of_a_replay_are_measured_in_characters(
     assert "fsdpo-train dpo runs/data --model BASE_MODEL --out" in card
 
 
-def test_a_replay_of_a_model_is_made_again_as_its_card_says(
+def test_the_rebuild_command_of_a_replay_card_works(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(capsys, *replayed(tmp_path, "--model", "tiny", "--temperature", "0.6"))[0] == 0
-    said = validate(tmp_path / "out").spec
+    assert run(capsys, *replay_command(tmp_path, "--model", "tiny", "--temperature", "0.6"))[0] == 0
+    spec = validate(tmp_path / "out").spec
     card = (tmp_path / "out/README.md").read_text()
     assert "--model-name" not in card
     [printed] = re.findall(r"^fsdpo-data (build .*?)^```", card, re.M | re.S)
@@ -263,13 +274,13 @@ def test_a_replay_of_a_model_is_made_again_as_its_card_says(
     words = shlex.split(printed.replace("\\\n", ""))
     again = [str(tmp_path / files[word]) if word in files else word for word in words]
     assert run(capsys, *again)[0] == 0
-    assert validate(tmp_path / "again").spec == said
+    assert validate(tmp_path / "again").spec == spec
 
 
-def test_a_replay_of_nobody_is_of_nobody(
+def test_a_replay_without_a_model_name_has_an_unknown_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(capsys, *replayed(tmp_path))[0] == 0
+    assert run(capsys, *replay_command(tmp_path))[0] == 0
     spec = validate(tmp_path / "out").to_dict()["spec"]
     assert spec["model"]["name"] == spec["sampling"]["temperature"] == "unknown"
     code, _, err = run(capsys, "build", "--model-name", "me", "--out", str(tmp_path / "none"))

@@ -1,4 +1,4 @@
-"""Long proofs: a build killed at random moments, a full disk, a read-only disk."""
+"""Fault tests: builds killed at random moments, full disks and read-only disks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROBLEMS = 6_000
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Problems and recorded completions, enough that a build takes seconds."""
+    """Write so many problems and recorded completions that a build takes seconds."""
     folder = tmp_path_factory.mktemp("inputs")
     problems, recorded = folder / "problems.jsonl", folder / "recorded.jsonl"
     template = build_spec().template
@@ -44,7 +44,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return problems, recorded
 
 
-def command(inputs: tuple[Path, Path], out: Path, *more: str) -> list[str]:
+def command(inputs: tuple[Path, Path], out: Path, *extra_arguments: str) -> list[str]:
     problems, recorded = inputs
     line = [sys.executable, "-m", "fsdpo_data", "build", "--problems", str(problems)]
     line += [
@@ -57,55 +57,59 @@ def command(inputs: tuple[Path, Path], out: Path, *more: str) -> list[str]:
         "--batch-size",
         "16",
     ]
-    return [*line, "--out", str(out), *more]
+    return [*line, "--out", str(out), *extra_arguments]
 
 
-def run(inputs: tuple[Path, Path], out: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    ran = subprocess.run(command(inputs, out, *more), capture_output=True, text=True)
+def run(
+    inputs: tuple[Path, Path], out: Path, *extra_arguments: str
+) -> subprocess.CompletedProcess[str]:
+    ran = subprocess.run(command(inputs, out, *extra_arguments), capture_output=True, text=True)
     assert "Traceback" not in ran.stderr, ran.stderr
     return ran
 
 
 def kill_after(line: list[str], phase: str, delay: float) -> str:
-    """Kill a build some seconds after it begins a phase; return the phase it died in.
+    """Kill a build some seconds after it begins a phase; return the phase that was interrupted.
 
-    It waits for what the build says and not for the clock, so every phase gets its share of the
-    kills however fast the machine is.
+    The function waits for the build's progress line, so the kills reach every phase on fast and
+    slow machines.
     """
     child = subprocess.Popen(
         line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     assert child.stderr is not None
-    said = "start"
-    while phase != "start" and not said.startswith(phase):
-        said = child.stderr.readline()
-        assert said, f"the build ended and never came to {phase}"
+    progress_line = "start"
+    while phase != "start" and not progress_line.startswith(phase):
+        progress_line = child.stderr.readline()
+        assert progress_line, f"the build ended and never reached {phase}"
     time.sleep(delay)
     os.killpg(child.pid, signal.SIGKILL)
-    return [said, *child.communicate()[1].splitlines()][-1].split(":")[0]
+    return [progress_line, *child.communicate()[1].splitlines()][-1].split(":")[0]
 
 
-def test_killed_at_random_moments_it_ends_in_the_same_bytes(
+def test_a_build_killed_at_random_moments_resumes_to_the_same_bytes(
     inputs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     started = time.monotonic()
     assert run(inputs, tmp_path / "whole").returncode == 0
-    whole, seconds = hashes(tmp_path / "whole"), time.monotonic() - started
+    expected_hashes, seconds = hashes(tmp_path / "whole"), time.monotonic() - started
     out, draw, phases = tmp_path / "killed", random.Random(0), []
     for kill in range(KILLS):
         phase = ("start", "annotate", "validate")[kill % 3] if out.exists() else "sample"
         delay = draw.uniform(0, 0.1 if phase == "sample" else 0.4) * seconds
         phases.append(kill_after(command(inputs, out, "--resume"), phase, delay))
         if (out / "manifest.json").exists():
-            assert hashes(out) == whole
+            assert hashes(out) == expected_hashes
             shutil.move(out, tmp_path / f"sealed{kill}")
     print(f"killed during: {phases}")
-    assert len(set(phases)) >= 2, "the kills all fell into one phase"
+    assert len(set(phases)) >= 2, "all kills were in one phase"
     assert run(inputs, out, "--resume").returncode == 0
-    assert hashes(out) == whole
+    assert hashes(out) == expected_hashes
 
 
-def test_another_temperature_is_refused_by_name(inputs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_error_for_another_temperature_names_it(
+    inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
     first, other = ("--temperature", "0.8"), ("--temperature", "1.0", "--resume")
     assert run(inputs, tmp_path / "run", "--limit", "5", *first).returncode == 0
     ran = run(inputs, tmp_path / "run", "--limit", "5", *other)
@@ -115,7 +119,7 @@ def test_another_temperature_is_refused_by_name(inputs: tuple[Path, Path], tmp_p
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MB."""
+    """Mount a file system of 4 MB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
@@ -150,12 +154,12 @@ def test_a_full_disk_loses_nothing(
         (["export", "--to", "trl-sft", "--out", "OUT"], "OUT/sft.jsonl"),
     ],
 )
-def test_every_stage_names_what_a_full_disk_does_not_take(
+def test_the_error_for_a_full_disk_names_the_file(
     tmp_path: Path, small_disk: Path, line: list[str], file: str
 ) -> None:
     source, out = paired_dataset(tmp_path, problems=400), small_disk / "out"
     (small_disk / "filler").write_bytes(bytes((4 << 20) - 24_000))
-    command = [each.replace("OUT", str(out)) for each in line]
+    command = [argument.replace("OUT", str(out)) for argument in line]
     command = [sys.executable, "-m", "fsdpo_data", command[0], str(source), *command[1:]]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.returncode == 1, ran.stderr
@@ -167,7 +171,9 @@ def test_every_stage_names_what_a_full_disk_does_not_take(
     assert subprocess.run(again, capture_output=True).returncode == 0
 
 
-def test_a_read_only_disk_is_said_to_be_one(inputs: tuple[Path, Path], small_disk: Path) -> None:
+def test_the_error_for_a_read_only_disk_says_so(
+    inputs: tuple[Path, Path], small_disk: Path
+) -> None:
     assert run(inputs, small_disk / "run", "--limit", "50").returncode == 0
     sealed = hashes(small_disk / "run")
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)

@@ -1,4 +1,4 @@
-"""Monte-Carlo labels: what is continued, what is counted, what survives a stop, what it costs."""
+"""Monte-Carlo labels: prefixes to continue, counts, cost, and resumption."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from fsdpo_data.stages.label import LabelOptions, LabelStage
 END = "Step 2: So it is {}. The answer is: {}"
 
 
-class Continues:
-    """Answers 42 as often as the beginning deserves: 3 of 4 after a right step, 1 of 4 after wrong.
+class PartlyRightSampler:
+    """A sampler with 3 of 4 right answers after a right step, and 1 of 4 after a wrong one.
 
     Args:
         dies_after: Calls answered before the engine dies.
@@ -36,27 +36,32 @@ class Continues:
     model = ModelRef("continues", "0")
 
     def __init__(self, dies_after: int | None = None) -> None:
-        self.asked: list[str] = []
-        self.left = dies_after
+        self.prompts: list[str] = []
+        self.remaining_calls = dies_after
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        if self.left == 0:
+        if self.remaining_calls == 0:
             raise UnavailableError("the engine died")
-        self.left = None if self.left is None else self.left - 1
-        self.asked += prompts
-        return [self._four(prompt)[: spec.n] for prompt in prompts]
+        self.remaining_calls = None if self.remaining_calls is None else self.remaining_calls - 1
+        self.prompts += prompts
+        return [self._completions(prompt)[: spec.n] for prompt in prompts]
 
-    def _four(self, prompt: str) -> list[Completion]:
+    def _completions(self, prompt: str) -> list[Completion]:
         right = 3 if "= 42" in prompt else 1
         answers = [42] * right + [7] * (4 - right)
         return [Completion(END.format(a, a), "stop", 10, 0.5) for a in answers]
 
 
-def labelled(
-    source: Path, out: Path, sampler: Continues | None = None, *, n: int = 4, **options: Any
+def label_with_rollouts(
+    source: Path,
+    out: Path,
+    sampler: PartlyRightSampler | None = None,
+    *,
+    n: int = 4,
+    **options: Any,
 ) -> dict[str, Any]:
     manifest = read_manifest(source)
-    chosen = sampler or Continues()
+    chosen = sampler or PartlyRightSampler()
     continuer = ContinuationSampler(
         chosen.model,
         continuation_sampling(manifest, n, seed=1),
@@ -70,21 +75,24 @@ def labelled(
 
 def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(1))
-    sampler = Continues()
-    manifest = labelled(tmp_path / "run", tmp_path / "mc", sampler)
+    sampler = PartlyRightSampler()
+    manifest = label_with_rollouts(tmp_path / "run", tmp_path / "mc", sampler)
     prompt = pl.read_parquet(tmp_path / "run/solutions/*.parquet")["prompt"][0]
-    assert sampler.asked == [prompt + "Step 1: 20 + 22 = 42.\n", prompt + "Step 1: 20 + 22 = 43.\n"]
+    assert sampler.prompts == [
+        prompt + "Step 1: 20 + 22 = 42.\n",
+        prompt + "Step 1: 20 + 22 = 43.\n",
+    ]
     right, wrong, silent, empty = rollouts(tmp_path / "mc")
     assert right == [{"n": 4, "n_correct": 3}, {"n": 1, "n_correct": 1}]
     assert wrong == [{"n": 4, "n_correct": 1}, {"n": 1, "n_correct": 0}]
     assert silent == [{"n": 1, "n_correct": 0}] and empty == []
-    told = manifest["rollouts"]
-    assert (told["prefixes"], told["continuations"], told["tokens"]) == (2, 8, 80)
-    before = json.loads((tmp_path / "run/manifest.json").read_text())["cost"]["tokens"]
-    assert told["seconds"] == 4 and told["sampling_tokens"] == before
-    assert (told["steps"], told["label_disagreements"]) == (5, 0)
+    statistics = manifest["rollouts"]
+    assert (statistics["prefixes"], statistics["continuations"], statistics["tokens"]) == (2, 8, 80)
+    source_tokens = json.loads((tmp_path / "run/manifest.json").read_text())["cost"]["tokens"]
+    assert statistics["seconds"] == 4 and statistics["sampling_tokens"] == source_tokens
+    assert (statistics["steps"], statistics["label_disagreements"]) == (5, 0)
     assert (
-        manifest["cost"]["tokens"] == before + 80
+        manifest["cost"]["tokens"] == source_tokens + 80
         and manifest["spec"]["label"]["sampling"]["n"] == 4
     )
     card = (tmp_path / "mc/README.md").read_text()
@@ -93,65 +101,70 @@ def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
     assert counts == [["0.0–0.1", "2"], ["0.2–0.3", "1"], ["0.7–0.8", "1"], ["0.9–1.0", "1"]]
 
 
-def test_outcome_labels_stay_beside_the_counts(tmp_path: Path) -> None:
+def test_outcome_labels_stay_next_to_the_counts(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
-    labelled(tmp_path / "run", tmp_path / "mc")
-    before, after = (
+    label_with_rollouts(tmp_path / "run", tmp_path / "mc")
+    old_solutions, new_solutions = (
         pl.read_parquet(tmp_path / name / "solutions/*.parquet") for name in ("run", "mc")
     )
-    assert after.drop("rollouts").equals(before.drop("rollouts"))
+    assert new_solutions.drop("rollouts").equals(old_solutions.drop("rollouts"))
 
 
-def test_a_shared_beginning_is_continued_once(tmp_path: Path) -> None:
+def test_a_shared_prefix_is_continued_once(tmp_path: Path) -> None:
     from helpers import build_spec, fixed_sampler
 
     source = problem_set(1)
     texts = (RIGHT, RIGHT.replace("42. The answer", "forty-two. The answer"), WRONG)
-    sampler = Continues()
+    sampler = PartlyRightSampler()
     small_build(
         tmp_path / "run",
         source,
         spec=build_spec(n=3),
         make_sampler=lambda: fixed_sampler(source, texts),
     )
-    manifest = labelled(tmp_path / "run", tmp_path / "mc", sampler)
-    assert len(sampler.asked) == len(set(sampler.asked)) == 2
+    manifest = label_with_rollouts(tmp_path / "run", tmp_path / "mc", sampler)
+    assert len(sampler.prompts) == len(set(sampler.prompts)) == 2
     assert manifest["rollouts"]["prefixes"] == 2
-    one, other, _ = rollouts(tmp_path / "mc")
-    assert one[0] == other[0]
+    first, second, _ = rollouts(tmp_path / "mc")
+    assert first[0] == second[0]
 
 
 def test_fewer_continuations_are_the_first_ones(tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(1))
-    labelled(tmp_path / "run", tmp_path / "mc", n=2)
+    label_with_rollouts(tmp_path / "run", tmp_path / "mc", n=2)
     assert rollouts(tmp_path / "mc")[0][0] == {"n": 2, "n_correct": 2}
 
 
-def test_stopped_at_any_step_it_owes_only_the_rest(tmp_path: Path) -> None:
+def test_a_resumed_run_samples_only_the_missing_continuations(tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(4))
-    whole = labelled(tmp_path / "run", tmp_path / "whole", batch=1)
+    expected_manifest = label_with_rollouts(tmp_path / "run", tmp_path / "whole", batch=1)
     for calls in (0, 3, 7):
         out = tmp_path / f"part{calls}"
         with pytest.raises(UnavailableError):
-            labelled(tmp_path / "run", out, Continues(dies_after=calls), batch=1)
-        again = Continues()
-        assert labelled(tmp_path / "run", out, again, batch=1, resume=True) == whole
-        assert len(again.asked) == 8 - calls
-        made, expected = (
+            label_with_rollouts(
+                tmp_path / "run", out, PartlyRightSampler(dies_after=calls), batch=1
+            )
+        again = PartlyRightSampler()
+        assert (
+            label_with_rollouts(tmp_path / "run", out, again, batch=1, resume=True)
+            == expected_manifest
+        )
+        assert len(again.prompts) == 8 - calls
+        completions, expected = (
             (folder / "rollouts/completions.jsonl").read_bytes()
             for folder in (out, tmp_path / "whole")
         )
-        assert made == expected
+        assert completions == expected
 
 
 def test_an_unreadable_gold_gives_no_counts(tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(answer=" "))
     with pytest.raises(InputError, match="has no labelled solution of two steps or more"):
-        labelled(tmp_path / "run", tmp_path / "mc")
+        label_with_rollouts(tmp_path / "run", tmp_path / "mc")
     assert not (tmp_path / "mc").exists()
 
 
-def test_one_rollout_is_free_already() -> None:
+def test_one_rollout_is_refused() -> None:
     with pytest.raises(InputError, match=r"LabelOptions\.rollouts = 1: expected at least 2"):
         LabelOptions("runs/a", out="runs/b", rollouts=1)
 
@@ -180,18 +193,20 @@ def test_the_command_line_with_the_embedded_model(
     code, out, err = run(capsys, "label", base, "--rollouts", "3", "--out", mc, *engine)
     assert code == 0, err
     assert "N=3:" in out and "continuations of" in out and "times the tokens of sampling" in out
-    assert all(each["n"] == 3 for row in rollouts(Path(mc)) for each in row[:-1])
+    assert all(step_counts["n"] == 3 for row in rollouts(Path(mc)) for step_counts in row[:-1])
     # Two of the three recorded continuations, replayed, are the labels of N = 2.
     recorded = str(Path(mc) / "rollouts/completions.jsonl")
     replay = ["--engine", "replay", "--replay", recorded]
     code, _, err = run(capsys, "label", base, "--rollouts", "2", "--out", two, *replay)
     assert code == 0, err
-    assert all(each["n"] == 2 for row in rollouts(Path(two)) for each in row[:-1])
+    assert all(step_counts["n"] == 2 for row in rollouts(Path(two)) for step_counts in row[:-1])
     code, _, err = run(capsys, "label", base, "--rollouts", "1", "--out", two, *engine)
     assert code == 1 and "--rollouts 1" in err
 
 
-def test_another_model_must_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dataset_of_another_model_needs_the_model_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from command_line import run
 
     small_build(tmp_path / "run")
@@ -204,15 +219,18 @@ def test_another_model_must_be_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert code == 1 and "was sampled from tiny at sha256:0" in err and "--model" in err
 
 
-def test_a_dataset_of_an_older_grader_is_read_but_graded_again_before_it_is_labelled(
+def test_a_dataset_of_an_older_grader_must_be_graded_again_before_labelling(
     tmp_path: Path,
 ) -> None:
-    """Counts by today's rules beside verdicts by others would disagree without a model's doing."""
-    old, sampler = Path(__file__).parents[2] / "data/schema-1", Continues()
+    """Old verdicts and new counts could disagree because of the grader alone."""
+    old, sampler = Path(__file__).parents[2] / "data/schema-1", PartlyRightSampler()
     assert validate(old).spec.grader == "math@1"
     with pytest.raises(SchemaError, match=r"'math@1' .* `fsdpo-data grade`"):
-        labelled(old, tmp_path / "mc", sampler)
-    assert sampler.asked == [] and not (tmp_path / "mc").exists()
+        label_with_rollouts(old, tmp_path / "mc", sampler)
+    assert sampler.prompts == [] and not (tmp_path / "mc").exists()
     again = GradeStage(get_grader().version, workers=1)
     derive_dataset(old, tmp_path / "new", [again], progress=LineProgress())
-    assert labelled(tmp_path / "new", tmp_path / "mc")["spec"]["grader"] == get_grader().version
+    assert (
+        label_with_rollouts(tmp_path / "new", tmp_path / "mc")["spec"]["grader"]
+        == get_grader().version
+    )

@@ -1,4 +1,4 @@
-"""Shards of a job array: merged, they are the dataset of a run without shards, to the byte."""
+"""Shards of a job array: the merged dataset equals that of a run without shards, byte for byte."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROBLEMS = 7
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Problems, one of them unusable, and recorded completions of prompts and of beginnings."""
+    """Write problems, one of them unusable, and recorded completions of prompts and prefixes."""
     folder = tmp_path_factory.mktemp("shards")
     template = get_template("problem")
     with (
@@ -37,29 +37,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             problems.write(orjson.dumps({"question": question, "answer": "42"}) + b"\n")
             prompt = template.render(question)
             texts = [RIGHT, WRONG, SILENT, f"{RIGHT} ({index})"]
-            beginnings = {prompt: texts} | {
+            texts_by_prefix = {prompt: texts} | {
                 prompt + text.splitlines(keepends=True)[0]: [text.splitlines()[-1]] * 4
                 for text in texts
             }
-            for before, after in beginnings.items():
-                done = [asdict(Completion(text, "stop", 9, seconds=0.1)) for text in after]
-                recorded.write(orjson.dumps({"prompt": before, "completions": done}) + b"\n")
+            for prefix, completion_texts in texts_by_prefix.items():
+                done = [
+                    asdict(Completion(text, "stop", 9, seconds=0.1)) for text in completion_texts
+                ]
+                recorded.write(orjson.dumps({"prompt": prefix, "completions": done}) + b"\n")
         problems.write(b'{"question": "no gold?"}\n')
     return folder
 
 
 def build(folder: Path) -> list[str]:
-    given = ["--problems", folder / "problems.jsonl", "--samples", 4, "--template", "problem"]
+    options = ["--problems", folder / "problems.jsonl", "--samples", 4, "--template", "problem"]
     replay = ["--engine", "replay", "--replay", folder / "recorded.jsonl", "--batch-size", 2]
-    return ["build", *map(str, [*given, *replay])]
+    return ["build", *map(str, [*options, *replay])]
 
 
-def sharded(
+def run_in_shards(
     capsys: pytest.CaptureFixture[str], line: list[str], folder: Path, count: int
 ) -> dict[str, str]:
-    """Run a command whole and in shards; return the hashes of both, which must be equal."""
-    whole, merged = folder / "whole", folder / "merged"
-    assert run(capsys, *line, "--out", str(whole))[0] == 0
+    """Run a command once and in shards; compare the file hashes and return them."""
+    unsharded, merged = folder / "whole", folder / "merged"
+    assert run(capsys, *line, "--out", str(unsharded))[0] == 0
     parts = [folder / f"shard-{index}" for index in range(1, count + 1)]
     for index, part in enumerate(parts, 1):
         code, _, err = run(capsys, *line, "--shard", f"{index}/{count}", "--out", str(part))
@@ -68,16 +70,16 @@ def sharded(
     code, _, err = run(capsys, "merge", *map(str, reversed(parts)), "--out", str(merged))
     assert code == 0, err
     assert "load" not in err
-    assert hashes(merged) == hashes(whole)
-    return hashes(whole)
+    assert hashes(merged) == hashes(unsharded)
+    return hashes(unsharded)
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])
 def test_merged_samples_are_those_of_one_build(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, count: int
 ) -> None:
-    found = sharded(capsys, build(folder), tmp_path, count)
-    assert {"completions.jsonl", "manifest.json", "quarantine.jsonl"} <= found.keys()
+    file_hashes = run_in_shards(capsys, build(folder), tmp_path, count)
+    assert {"completions.jsonl", "manifest.json", "quarantine.jsonl"} <= file_hashes.keys()
 
 
 def test_merged_labels_are_those_of_one_stage(
@@ -86,7 +88,7 @@ def test_merged_labels_are_those_of_one_stage(
     run(capsys, *build(folder), "--out", str(tmp_path / "built"))
     replay = ["--engine", "replay", "--replay", str(folder / "recorded.jsonl")]
     line = ["label", str(tmp_path / "built"), "--rollouts", "4", *replay, "--model", "tiny"]
-    assert "rollouts/completions.jsonl" in sharded(capsys, line, tmp_path, 4)
+    assert "rollouts/completions.jsonl" in run_in_shards(capsys, line, tmp_path, 4)
 
 
 def test_merged_scores_are_those_of_one_stage(
@@ -100,12 +102,14 @@ def test_merged_scores_are_those_of_one_stage(
     run(capsys, *build(folder), "--out", str(tmp_path / "built"))
     prm = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
     line = ["score", str(tmp_path / "built"), "--prm", str(prm), "--device", "cpu"]
-    assert len([name for name in sharded(capsys, line, tmp_path, 3) if "solutions" in name]) == 4
+    assert (
+        len([name for name in run_in_shards(capsys, line, tmp_path, 3) if "solutions" in name]) == 4
+    )
     code, _, err = run(capsys, *line, "--shard", "5/5", "--out", str(tmp_path / "more"))
     assert code == 1 and "--shard 5/5" in err and "4 files of solutions" in err
 
 
-def test_shards_that_do_not_make_a_whole_are_refused(
+def test_incomplete_or_mixed_shards_are_refused(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
 ) -> None:
     parts = [str(tmp_path / f"{index}") for index in (1, 2, 3)]
@@ -122,9 +126,9 @@ def test_shards_that_do_not_make_a_whole_are_refused(
     file.write_text(file.read_text().replace('"device"', '"deviice"'))
     code, _, err = run(capsys, *merge, parts[2], *out)
     assert code == 1 and "expected a finished shard" in err
-    told = json.loads(file.read_text())
-    told.pop("digest")
-    file.write_text(json.dumps({**told, "digest": digest(told)}))
+    shard_fields = json.loads(file.read_text())
+    shard_fields.pop("digest")
+    file.write_text(json.dumps({**shard_fields, "digest": digest(shard_fields)}))
     code, _, err = run(capsys, *merge, parts[2], *out)
     assert (
         code == 1 and "the options of this shard differ from this release: device, deviice" in err
@@ -135,7 +139,7 @@ def test_shards_that_do_not_make_a_whole_are_refused(
     assert not (tmp_path / "merged").exists()
 
 
-def test_a_merge_that_was_stopped_goes_on(
+def test_an_interrupted_merge_can_be_repeated(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
 ) -> None:
     parts = [str(tmp_path / f"{index}") for index in (1, 2)]
@@ -143,17 +147,17 @@ def test_a_merge_that_was_stopped_goes_on(
         run(capsys, *build(folder), "--shard", f"{index}/2", "--out", part)
     merge = ("merge", *parts, "--out", str(tmp_path / "merged"))
     assert run(capsys, *merge)[0] == 0
-    whole = hashes(tmp_path / "merged")
-    for gone in ("manifest.json", "solutions", "README.md"):
-        path = tmp_path / "merged" / gone
+    expected_hashes = hashes(tmp_path / "merged")
+    for name in ("manifest.json", "solutions", "README.md"):
+        path = tmp_path / "merged" / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     lines = (tmp_path / "merged" / "completions.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "merged" / "completions.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:9])
     assert run(capsys, *merge)[0] == 0
-    assert hashes(tmp_path / "merged") == whole
+    assert hashes(tmp_path / "merged") == expected_hashes
 
 
-def test_another_shard_does_not_go_on_in_a_directory(
+def test_another_shard_cannot_resume_in_the_directory(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
 ) -> None:
     out = ("--out", str(tmp_path / "part"), "--resume")
@@ -165,13 +169,13 @@ def test_another_shard_does_not_go_on_in_a_directory(
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "1", "a/b", "-1/4", "1/4/4", "1.5/4", ""])
-def test_what_is_no_shard_is_refused(text: str) -> None:
+def test_invalid_shards_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="i/N"):
         JobShard.parse(text)
 
 
 @pytest.mark.parametrize(("items", "count"), [(0, 3), (1, 3), (7, 3), (9, 3), (10, 1)])
-def test_shards_are_consecutive_and_together_all(items: int, count: int) -> None:
+def test_shards_are_consecutive_and_complete(items: int, count: int) -> None:
     parts = [list(JobShard(i, count).select(range(items))) for i in range(1, count + 1)]
-    assert [each for part in parts for each in part] == list(range(items))
+    assert [item for part in parts for item in part] == list(range(items))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1

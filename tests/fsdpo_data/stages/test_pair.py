@@ -1,4 +1,4 @@
-"""Pairs: which solutions are joined, what is said about them, what is refused."""
+"""Preference pairs of solutions: the choice, the statistics, and the checks."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def wrong(i: int) -> str:
     return f"Step 1: way {i}.\nStep 2: The answer is: 43"
 
 
-Scored = Callable[..., Path]
+MakeDataset = Callable[..., Path]
 
 
 @pytest.fixture
-def scored(tmp_path: Path) -> Scored:
-    """Make a dataset of two problems whose solutions have the given rewards."""
+def make_scored_dataset(tmp_path: Path) -> MakeDataset:
+    """Return a function that builds a dataset whose solutions have the given rewards."""
 
     def make(rewards: dict[str, Sequence[float] | None], problems: int = 2) -> Path:
         source = problem_set(problems)
@@ -62,7 +62,7 @@ def scored(tmp_path: Path) -> Scored:
     return make
 
 
-def paired(source: Path, out: str = "pairs", **spec: Any) -> tuple[dict[str, Any], list[Any]]:
+def make_pairs(source: Path, out: str = "pairs", **spec: Any) -> tuple[dict[str, Any], list[Any]]:
     """Pair a dataset; return its manifest and (chosen, rejected) of the first problem."""
     target = source.parent / out
     manifest = derive_dataset(
@@ -85,70 +85,76 @@ REWARDS: dict[str, Sequence[float] | None] = {
 }
 
 
-def test_the_best_correct_meet_the_worst_incorrect(scored: Scored) -> None:
-    manifest, pairs = paired(scored(REWARDS), top=2)
+def test_the_best_correct_solutions_are_paired_with_the_worst_incorrect_ones(
+    make_scored_dataset: MakeDataset,
+) -> None:
+    manifest, pairs = make_pairs(make_scored_dataset(REWARDS), top=2)
     assert pairs == list(product([right(1), right(2)], [wrong(0), wrong(2)]))
     assert manifest["rows"]["pairs"] == 8
     assert manifest["pairs"]["problems"] == {"used": 2, "problems": 2, "too_easy": 0, "too_hard": 0}
 
 
-def test_a_short_side_gives_fewer_pairs(scored: Scored) -> None:
-    _, pairs = paired(scored(REWARDS), top=4)
+def test_fewer_solutions_than_top_give_fewer_pairs(make_scored_dataset: MakeDataset) -> None:
+    _, pairs = make_pairs(make_scored_dataset(REWARDS), top=4)
     assert len(pairs) == 3 * 3
 
 
 @pytest.mark.parametrize(
-    ("how", "first"),
+    ("aggregation", "first"),
     [("mean", right(1)), ("min", right(2)), ("prod", right(2)), ("last", right(2))],
 )
-def test_the_aggregate_decides(scored: Scored, how: str, first: str) -> None:
-    _, pairs = paired(scored(REWARDS), top=1, aggregate=how)
+def test_the_aggregate_decides_the_best_solution(
+    make_scored_dataset: MakeDataset, aggregation: str, first: str
+) -> None:
+    _, pairs = make_pairs(make_scored_dataset(REWARDS), top=1, aggregate=aggregation)
     assert pairs == [(first, wrong(0))]
 
 
-def test_one_text_counts_once_whatever_its_number(scored: Scored, tmp_path: Path) -> None:
+def test_repeated_texts_count_once(make_scored_dataset: MakeDataset, tmp_path: Path) -> None:
     source = problem_set(1)
     texts = (right(0), right(0), right(0), wrong(0), wrong(0))
     sampler = lambda: fixed_sampler(source, texts)  # noqa: E731
     small_build(tmp_path / "b", source, spec=build_spec(n=5), make_sampler=sampler)
     table = Rewards({right(0): [0.9, 0.9], wrong(0): [0.1, 0.1]})
     derive_dataset(tmp_path / "b", tmp_path / "s", [table], progress=LineProgress())
-    _, pairs = paired(tmp_path / "s")
+    _, pairs = make_pairs(tmp_path / "s")
     assert pairs == [(right(0), wrong(0))]
     first = pl.read_parquet(tmp_path / "b/solutions/*.parquet")["solution_id"][0]
     assert pl.read_parquet(tmp_path / "pairs/pairs/*.parquet")["chosen_id"][0] == first
 
 
-def test_by_reward_alone_no_solution_is_on_both_sides(scored: Scored) -> None:
-    _, pairs = paired(scored(REWARDS), top=4, require_outcome=False)
+def test_without_outcomes_no_solution_is_on_both_sides(make_scored_dataset: MakeDataset) -> None:
+    _, pairs = make_pairs(make_scored_dataset(REWARDS), top=4, require_outcome=False)
     chosen, rejected = ({pair[side] for pair in pairs} for side in (0, 1))
     assert chosen == {right(1), right(2), wrong(1)} and rejected == {wrong(0), wrong(2), right(0)}
 
 
-def test_by_reward_alone_equal_rewards_make_no_pair(scored: Scored) -> None:
+def test_without_outcomes_equal_rewards_make_no_pair(make_scored_dataset: MakeDataset) -> None:
     rewards: dict[str, Sequence[float] | None] = {right(0): [0.5, 0.5], wrong(0): [0.5, 0.5]}
-    source = scored({**rewards, right(1): [0.9, 0.9]})
-    _, pairs = paired(source, top=4, require_outcome=False)
+    source = make_scored_dataset({**rewards, right(1): [0.9, 0.9]})
+    _, pairs = make_pairs(source, top=4, require_outcome=False)
     assert pairs == [(right(1), wrong(0))]
 
 
-def test_the_widest_margins_are_kept_and_narrow_ones_dropped(scored: Scored) -> None:
-    source = scored(REWARDS)
-    _, pairs = paired(source, "capped", max_pairs=2)
+def test_the_widest_margins_are_kept_and_narrow_ones_dropped(
+    make_scored_dataset: MakeDataset,
+) -> None:
+    source = make_scored_dataset(REWARDS)
+    _, pairs = make_pairs(source, "capped", max_pairs=2)
     assert pairs == [(right(1), wrong(0)), (right(2), wrong(0))]
-    manifest, pairs = paired(source, "wide", min_margin=0.5)
+    manifest, pairs = make_pairs(source, "wide", min_margin=0.5)
     assert {pair[1] for pair in pairs} == {wrong(0), wrong(2)}
     assert manifest["pairs"]["margin"]["min"] >= 0.5
 
 
-def test_a_solution_without_rewards_is_left_out(scored: Scored) -> None:
-    _, pairs = paired(scored({**REWARDS, right(1): None}), top=1)
+def test_a_solution_without_rewards_is_left_out(make_scored_dataset: MakeDataset) -> None:
+    _, pairs = make_pairs(make_scored_dataset({**REWARDS, right(1): None}), top=1)
     assert pairs == [(right(2), wrong(0))]
 
 
-def test_statistics_show_lengths_and_margins(scored: Scored) -> None:
+def test_statistics_show_lengths_and_margins(make_scored_dataset: MakeDataset) -> None:
     rewards: dict[str, Sequence[float] | None] = {right(0, steps=5): [0.1] * 5}
-    manifest, _ = paired(scored({**rewards, wrong(0): [0.3, 0.5]}))
+    manifest, _ = make_pairs(make_scored_dataset({**rewards, wrong(0): [0.3, 0.5]}))
     assert manifest["pairs"]["margin"] == {
         "mean": -0.3, "min": -0.3, "median": -0.3, "max": -0.3, "negative": 2
     }  # fmt: skip
@@ -157,19 +163,19 @@ def test_statistics_show_lengths_and_margins(scored: Scored) -> None:
     assert (length["chosen_longer"], length["chosen_shorter"]) == (2, 0)
 
 
-def test_a_solution_that_stopped_on_length_is_in_no_pair(tmp_path: Path) -> None:
-    """A trainer would let it end where it was cut."""
+def test_truncated_solutions_are_not_paired(tmp_path: Path) -> None:
+    """A trainer would teach the model to stop at the truncation."""
     source = problem_set(1)
-    told = [(right(0), "stop"), (right(1), "length"), (wrong(0), "stop"), (wrong(1), "length")]
-    table = {text: [0.5, 0.5] for text, _ in told}
+    responses = [(right(0), "stop"), (right(1), "length"), (wrong(0), "stop"), (wrong(1), "length")]
+    table = {text: [0.5, 0.5] for text, _ in responses}
 
     class Cuts(FixedSampler):
         def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-            return [[Completion(text, reason, 9) for text, reason in told] for _ in prompts]
+            return [[Completion(text, reason, 9) for text, reason in responses] for _ in prompts]
 
     small_build(tmp_path / "b", source, spec=build_spec(n=4), make_sampler=lambda: Cuts({}))
     derive_dataset(tmp_path / "b", tmp_path / "s", [Rewards(table)], progress=LineProgress())
-    manifest, pairs = paired(tmp_path / "s")
+    manifest, pairs = make_pairs(tmp_path / "s")
     assert pairs == [(right(0), wrong(0))]
     assert manifest["pairs"]["solutions"] == {"chosen": 1, "rejected": 1, "truncated": 2}
     solutions = pl.read_parquet(tmp_path / "s/solutions/*.parquet")
@@ -184,8 +190,8 @@ def test_a_solution_that_stopped_on_length_is_in_no_pair(tmp_path: Path) -> None
         validate(tmp_path / "pairs")
 
 
-def test_pairs_are_those_of_a_plain_loop(tmp_path: Path) -> None:
-    """Against the definition, on random rewards with many ties and repeated texts."""
+def test_pairs_equal_those_of_a_plain_loop(tmp_path: Path) -> None:
+    """The random rewards have many ties, and the texts repeat."""
     rng = random.Random(0)
     rows = [
         {
@@ -218,9 +224,9 @@ def test_pairs_are_those_of_a_plain_loop(tmp_path: Path) -> None:
 def test_aggregates_agree_in_python_and_polars() -> None:
     rewards = [[0.5], [0.25, 0.75, 0.125], [0.0, 1.0], [0.1, 0.2, 0.3, 0.4]]
     frame = pl.DataFrame({"rewards": rewards})
-    for how in AGGREGATES:
-        column = frame.select(aggregate_expr("rewards", how)).to_series().to_list()
-        assert column == pytest.approx([aggregate(each, how) for each in rewards])
+    for aggregation in AGGREGATES:
+        column = frame.select(aggregate_expr("rewards", aggregation)).to_series().to_list()
+        assert column == pytest.approx([aggregate(rewards, aggregation) for rewards in rewards])
     assert aggregate([0.5, 0.25], "mean") == 0.375 and aggregate([0.5, 0.25], "prod") == 0.125
 
 
@@ -247,32 +253,32 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
         ({right(0): [0.5, 0.5], wrong(0): [0.5, 0.5]}, r"lower `min_margin=0\.3`"),
     ],
 )
-def test_a_dataset_that_gives_no_pair_leaves_nothing_behind(
-    scored: Scored, rewards: Any, message: str
+def test_a_dataset_without_pairs_is_refused_and_nothing_is_written(
+    make_scored_dataset: MakeDataset, rewards: Any, message: str
 ) -> None:
-    source = scored(rewards)
+    source = make_scored_dataset(rewards)
     with pytest.raises(InputError, match=message):
-        paired(source, min_margin=0.3)
+        make_pairs(source, min_margin=0.3)
     assert not (source.parent / "pairs").exists()
 
 
-def test_the_parent_is_named_and_left_alone(scored: Scored) -> None:
-    source = scored(REWARDS)
-    before = {path: path.read_bytes() for path in source.rglob("*.parquet")}
-    manifest, _ = paired(source)
+def test_the_parent_is_recorded_and_unchanged(make_scored_dataset: MakeDataset) -> None:
+    source = make_scored_dataset(REWARDS)
+    old_bytes = {path: path.read_bytes() for path in source.rglob("*.parquet")}
+    manifest, _ = make_pairs(source)
     assert manifest["parent"] == json.loads((source / "manifest.json").read_text())["digest"]
     assert (
         manifest["spec"]["pair"]["top"] == 4 and manifest["spec"]["score"]["prm"]["name"] == "table"
     )
-    assert {path: path.read_bytes() for path in source.rglob("*.parquet")} == before
+    assert {path: path.read_bytes() for path in source.rglob("*.parquet")} == old_bytes
     assert (source.parent / "pairs/solutions").exists() and (source.parent / "pairs/README.md")
     with pytest.raises(InputError, match="a sealed dataset is never changed"):
         derive_dataset(source, source, [PairStage(PairSpec())], progress=LineProgress())
 
 
-def test_another_spec_in_the_same_directory_is_refused(scored: Scored) -> None:
-    source = scored(REWARDS)
-    first, _ = paired(source)
+def test_another_spec_in_the_same_directory_is_refused(make_scored_dataset: MakeDataset) -> None:
+    source = make_scored_dataset(REWARDS)
+    first, _ = make_pairs(source)
     out = source.parent / "pairs"
     with pytest.raises(RunMismatchError, match=r"stages\.pair\.top: 4 in the run, 2 now"):
         derive_dataset(
@@ -284,9 +290,11 @@ def test_another_spec_in_the_same_directory_is_refused(scored: Scored) -> None:
     assert again.to_dict() == first
 
 
-def test_stopped_before_the_seal_it_ends_in_the_same_bytes(scored: Scored) -> None:
-    source = scored(REWARDS)
-    first, _ = paired(source)
+def test_a_run_stopped_before_sealing_resumes_to_the_same_manifest(
+    make_scored_dataset: MakeDataset,
+) -> None:
+    source = make_scored_dataset(REWARDS)
+    first, _ = make_pairs(source)
     out = source.parent / "pairs"
     (out / "manifest.json").unlink()
     (out / "problems/train-00000-of-00001.parquet").unlink()
@@ -296,36 +304,36 @@ def test_stopped_before_the_seal_it_ends_in_the_same_bytes(scored: Scored) -> No
     assert again == validate(out) and again.to_dict() == first
 
 
-def test_a_changed_parent_is_refused(scored: Scored) -> None:
-    source = scored(REWARDS)
+def test_a_changed_parent_is_refused(make_scored_dataset: MakeDataset) -> None:
+    source = make_scored_dataset(REWARDS)
     file = next((source / "problems").iterdir())
     file.write_bytes(file.read_bytes() + b" ")
     with pytest.raises(SchemaError, match="was changed since it was sealed"):
-        paired(source)
+        make_pairs(source)
 
 
-def test_broken_pairs_are_found(scored: Scored) -> None:
-    source = scored(REWARDS)
-    paired(source, top=2)
+def test_broken_pairs_are_found(make_scored_dataset: MakeDataset) -> None:
+    source = make_scored_dataset(REWARDS)
+    make_pairs(source, top=2)
     root = source.parent / "pairs"
     rows = pq.read_table(root / "pairs/train-00000-of-00001.parquet").to_pylist()
-    one, other = rows[0], rows[-1]
+    pair, other_pair = rows[0], rows[-1]
     breaks: list[tuple[dict[str, Any], str]] = [
-        ({"rejected_id": one["chosen_id"]}, "pair a solution with itself"),
+        ({"rejected_id": pair["chosen_id"]}, "pair a solution with itself"),
         ({"rejected_id": rows[1]["rejected_id"]}, "occur more than once"),
         ({"chosen_id": "0" * 20}, "have a chosen solution that is missing"),
-        ({"rejected_id": other["rejected_id"]}, "have a rejected solution of another problem"),
+        ({"rejected_id": other_pair["rejected_id"]}, "have a rejected solution of another problem"),
         ({"chosen": "other"}, "have a chosen text that differs from its steps"),
         ({"rejected_steps": ["other"]}, "rejected steps that differ from the solution"),
         ({"chosen_rewards": [0.0, 0.0]}, "chosen rewards that differ from the solution"),
         ({"chosen_rewards": None}, "chosen rewards that differ from the solution"),
-        ({"chosen_id": one["rejected_id"]}, "have a chosen solution that is not correct"),
+        ({"chosen_id": pair["rejected_id"]}, "have a chosen solution that is not correct"),
     ]
     for fields, message in breaks:
-        rewrite(root, **{**one, **fields})
+        rewrite(root, **{**pair, **fields})
         with pytest.raises(SchemaError, match=message):
             validate(root)
-    rewrite(root, **one)
+    rewrite(root, **pair)
     manifest = validate(root)
     assert manifest.pairs and manifest.pairs.margin
     manifest.pairs.margin["mean"] += 0.1
@@ -334,10 +342,10 @@ def test_broken_pairs_are_found(scored: Scored) -> None:
         validate(root)
 
 
-def test_other_readers_see_the_pairs(scored: Scored, tmp_path: Path) -> None:
+def test_other_readers_see_the_pairs(make_scored_dataset: MakeDataset, tmp_path: Path) -> None:
     import datasets
 
-    paired(scored(REWARDS))
+    make_pairs(make_scored_dataset(REWARDS))
     cache = str(tmp_path / "cache")
     loaded = datasets.load_dataset(str(tmp_path / "pairs"), "pairs", split="train", cache_dir=cache)
     assert loaded.column_names == arrow_schema("pairs").names
@@ -345,36 +353,42 @@ def test_other_readers_see_the_pairs(scored: Scored, tmp_path: Path) -> None:
     assert loaded[0]["chosen_rewards"] == [0.875, 0.625]
 
 
-def test_the_command_shows_lengths_beside_each_other(
-    scored: Scored, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_command_shows_the_lengths_of_both_sides(
+    make_scored_dataset: MakeDataset,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from fsdpo_data.cli.app import main
 
-    source = scored(REWARDS)
+    source = make_scored_dataset(REWARDS)
     out = source.parent / "pairs"
     arguments = ["pair", str(source), "--out", str(out), "--top", "2", "--max-pairs", "3"]
     monkeypatch.setattr("sys.argv", ["fsdpo-data", *arguments])
     with pytest.raises(SystemExit) as caught:
         main()
-    shown = " ".join(capsys.readouterr().out.split())
+    output = " ".join(capsys.readouterr().out.split())
     assert not caught.value.code
-    assert "6 of 2 problems (0 too easy, 0 too hard)" in shown
-    assert "tokens in 2.0 steps (chosen) against" in shown and "chosen longer" in shown
+    assert "6 of 2 problems (0 too easy, 0 too hard)" in output
+    assert "tokens in 2.0 steps (chosen) against" in output and "chosen longer" in output
     assert validate(out).to_dict()["spec"]["pair"]["max_pairs"] == 3
 
 
-def test_solutions_are_found_in_whatever_file_they_are(scored: Scored, tmp_path: Path) -> None:
-    paired(scored(REWARDS))
+def test_pairs_and_solutions_may_be_in_any_files(
+    make_scored_dataset: MakeDataset, tmp_path: Path
+) -> None:
+    make_pairs(make_scored_dataset(REWARDS))
     pairs = [tmp_path / "pairs/pairs/train-00000-of-00001.parquet"]
-    whole = pl.read_parquet(tmp_path / "pairs/solutions/*.parquet")
-    expected = list(join_solutions(pairs, [write(whole, tmp_path / "whole")], ["outcome"]))
-    parts = [write(whole.tail(5), tmp_path / "b"), write(whole.head(-5), tmp_path / "a")]
+    solutions = pl.read_parquet(tmp_path / "pairs/solutions/*.parquet")
+    expected = list(join_solutions(pairs, [write(solutions, tmp_path / "whole")], ["outcome"]))
+    parts = [write(solutions.tail(5), tmp_path / "b"), write(solutions.head(-5), tmp_path / "a")]
     many = [pl.read_parquet(pairs[0]).head(1), pl.read_parquet(pairs[0]).tail(-1)]
     split = [write(part, tmp_path / f"pairs-{i}") for i, part in enumerate(many)]
     assert pl.concat(join_solutions(pairs, parts, ["outcome"])).equals(expected[0])
     assert pl.concat(join_solutions(split, parts, ["outcome"])).equals(expected[0])
-    alone = pl.concat(join_solutions(pairs, parts[:1], ["outcome"]))
-    assert alone["chosen_outcome"].null_count() > 0 == expected[0]["chosen_outcome"].null_count()
+    incomplete = pl.concat(join_solutions(pairs, parts[:1], ["outcome"]))
+    assert (
+        incomplete["chosen_outcome"].null_count() > 0 == expected[0]["chosen_outcome"].null_count()
+    )
 
 
 def write(rows: pl.DataFrame, file: Path) -> Path:

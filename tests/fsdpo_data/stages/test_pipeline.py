@@ -1,4 +1,4 @@
-"""From problems to sealed pairs in one run, and what happens when it is stopped on the way."""
+"""Runs from problems to sealed pairs: equality with single stages, and resumption."""
 
 from __future__ import annotations
 
@@ -27,32 +27,35 @@ def stages(scorer: Any = TABLE, top: int = 4) -> list[Any]:
     return [ScoreStage(TABLE.model, ENGINE, lambda: scorer), PairStage(PairSpec(top=top))]
 
 
-def run(out: Path, made: list[Any] | None = None, **options: Any) -> dict[str, Any]:
+def run(out: Path, run_stages: list[Any] | None = None, **options: Any) -> dict[str, Any]:
     source = problem_set()
     make = options.pop("make_sampler", lambda: fixed_sampler(source))
     job = BuildJob(build_spec(), source, make)
-    return build(job, out, made or stages(), progress=LineProgress(), **options).to_dict()
+    return build(job, out, run_stages or stages(), progress=LineProgress(), **options).to_dict()
 
 
-def test_one_run_is_the_stages_one_by_one(tmp_path: Path) -> None:
+def test_one_run_equals_its_stages_run_one_by_one(tmp_path: Path) -> None:
     manifest = run(tmp_path / "all")
     assert validate(tmp_path / "all").to_dict() == manifest
     small_build(tmp_path / "a")
     derive_dataset(tmp_path / "a", tmp_path / "b", stages()[:1], progress=LineProgress())
-    apart = derive_dataset(
+    separate_manifest = derive_dataset(
         tmp_path / "b", tmp_path / "c", stages()[1:], progress=LineProgress()
     ).to_dict()
-    assert manifest["digest"] == apart["digest"] and manifest["pairs"] == apart["pairs"]
+    assert (
+        manifest["digest"] == separate_manifest["digest"]
+        and manifest["pairs"] == separate_manifest["pairs"]
+    )
     assert manifest["rows"] == {"problems": 3, "solutions": 12, "pairs": 6}
     built = validate(tmp_path / "all/build").to_dict()
     assert manifest["parent"] == built["digest"]
     assert (tmp_path / "all/build/completions.jsonl").exists()
 
 
-def test_stopped_while_sampling_or_scoring_it_goes_on(tmp_path: Path) -> None:
-    whole = run(tmp_path / "whole")
+def test_a_run_stopped_during_sampling_or_scoring_resumes(tmp_path: Path) -> None:
+    expected_manifest = run(tmp_path / "whole")
 
-    class Dies:
+    class FailingEngine:
         model = TABLE.model
 
         def sample(self, *_: Any) -> Any:
@@ -62,18 +65,20 @@ def test_stopped_while_sampling_or_scoring_it_goes_on(tmp_path: Path) -> None:
             raise UnavailableError("died")
 
     with pytest.raises(UnavailableError):
-        run(tmp_path / "part", make_sampler=Dies)
+        run(tmp_path / "part", make_sampler=FailingEngine)
     with pytest.raises(RunMismatchError, match="`resume=True`"):
         run(tmp_path / "part")
     with pytest.raises(UnavailableError):
-        run(tmp_path / "part", stages(Dies()), resume=True)
+        run(tmp_path / "part", stages(FailingEngine()), resume=True)
     assert not (tmp_path / "part/manifest.json").exists()
     never = {"make_sampler": lambda: pytest.fail("sampled again")}
-    assert run(tmp_path / "part", resume=True, **never) == whole
-    assert run(tmp_path / "part", stages(Dies()), resume=True, **never) == whole
+    assert run(tmp_path / "part", resume=True, **never) == expected_manifest
+    assert (
+        run(tmp_path / "part", stages(FailingEngine()), resume=True, **never) == expected_manifest
+    )
 
 
-def test_another_way_is_refused_before_it_samples(tmp_path: Path) -> None:
+def test_other_options_are_refused_before_sampling(tmp_path: Path) -> None:
     run(tmp_path / "out")
     with pytest.raises(RunMismatchError, match=r"stages\.pair\.top: 4 in the run, 2 now"):
         run(tmp_path / "out", stages(top=2), resume=True, make_sampler=lambda: pytest.fail("asked"))
@@ -98,8 +103,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     arguments += ["--device", "cpu", "--out", tmp_path / "out"]
     code, out, err = command(capsys, *map(str, arguments))
     assert code == 0, err
-    shown = " ".join(out.split())
-    assert "step rewards" in shown and "of 3 problems (0 too easy, 0 too hard)" in shown
+    output = " ".join(out.split())
+    assert "step rewards" in output and "of 3 problems (0 too easy, 0 too hard)" in output
     assert validate(tmp_path / "out").to_dict()["spec"]["score"]["prm"]["name"] == "prm"
     code, _, err = command(capsys, "build", "--prm", str(tmp_path / "policy"))
     assert code == 1 and "Expected …ForTokenClassification" in err

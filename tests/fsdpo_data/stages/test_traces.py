@@ -1,4 +1,4 @@
-"""What docs/reasoning-traces.md says of the traces at hand is what comes out."""
+"""The commands of docs/reasoning-traces.md give the numbers on the page."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from fsdpo_data.dataset.validate import validate
 PAGE = (Path(__file__).parents[3] / "docs/reasoning-traces.md").read_text(encoding="utf-8")
 
 
-def shown(name: str) -> list[str]:
-    """Return what the page says of a dataset, as a row of its table does."""
+def table_row(name: str) -> list[str]:
+    """Return the values of a dataset in the order of the page's table."""
     manifest = validate(Path("runs") / name)
     accuracy, solved = manifest.statistics.accuracy, manifest.statistics.pass_at_k
-    low, high = (f"{100 * each:.1f}" for each in accuracy.ci95 or ())
+    low, high = (f"{100 * bound:.1f}" for bound in accuracy.ci95 or ())
     return [
-        *(str(manifest.outcomes[each]) for each in ("correct", "incorrect", "no_answer")),
+        *(str(manifest.outcomes[outcome]) for outcome in ("correct", "incorrect", "no_answer")),
         f"{100 * (accuracy.value or 0):.1f} % [{low}, {high}]",
         f"{solved.solved} of {solved.n}",
         str(manifest.statistics.mixed_problems),
     ]
 
 
-def test_the_page_of_traces_is_true(
+def test_the_commands_of_the_page_give_its_numbers(
     shared: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -36,7 +36,7 @@ def test_the_page_of_traces_is_true(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("traces").symlink_to(shared / "data/newer/traces")
-    # Without a layer it reads the longest in no time; what it says does not matter here.
+    # A model without layers reads long traces quickly; its rewards do not matter in this test.
     policy = save_random_model(tmp_path / "policy", context=200_000, num_hidden_layers=0)
     save_random_prm(tmp_path / "PRM", policy)
     commands = [
@@ -45,14 +45,14 @@ def test_the_page_of_traces_is_true(
         for line in block.splitlines()
     ]
     assert len(commands) == 5
-    again = [each.replace("runs/traces", "runs/graded-thinking") for each in commands[-2:]]
-    again = [re.sub("runs/(scored|trace-pairs)", r"runs/\1-2", each) for each in again]
+    again = [command.replace("runs/traces", "runs/graded-thinking") for command in commands[-2:]]
+    again = [re.sub("runs/(scored|trace-pairs)", r"runs/\1-2", command) for command in again]
     for line in (*commands, *again):
         code, _, err = run(capsys, *shlex.split(line)[1:])
         assert code == 0, (line, err)
     table = [line for line in PAGE.splitlines() if line[:6] in ("| has ", "| may ")]
     rows = [line.strip("| ").split(" | ")[1:] for line in table]
-    assert rows == [shown("traces"), shown("graded-thinking")]
+    assert rows == [table_row("traces"), table_row("graded-thinking")]
     tails = validate(Path("runs/tails")).outcomes
     assert "{correct} correct, {incorrect} incorrect, {no_answer} without".format_map(tails) in PAGE
     pairs = [validate(Path("runs") / name).rows.pairs for name in ("trace-pairs", "trace-pairs-2")]
