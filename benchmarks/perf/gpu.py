@@ -1,13 +1,19 @@
-"""Tokens per second, peak memory and MFU on the GPU at hand, in ten minutes and offline.
+"""Measure tokens per second, peak memory and MFU on a GPU, offline and in ten minutes.
 
     python benchmarks/perf/gpu.py [--minutes 10] [--out runs/gpu.json] [--tiny]
 
-Random weights of the shapes 0.5B and 1.5B, a vocabulary of 152k, 32 solutions of 4 prompts: DPO,
-SFT and PRM training, each with a part left out, beside TRL with FlashAttention and Liger; scoring
-by transformers and vLLM; attention over groups of 8 solutions beside flash and sdpa; sampling
-through `build` beside bare vLLM. Peers are measured where they are installed. MFU counts what has
-to be computed at least, every solution and every prompt once, and no attention scores.
-Without a GPU it says what it would measure; `--tiny` does all of it at toy size anywhere.
+The models have random weights, the shapes of 0.5B and 1.5B models, and a vocabulary of 152k.
+The data are 32 solutions of 4 prompts. The cases are:
+
+- DPO, SFT and PRM training, also with one optimization switched off, and TRL with FlashAttention
+  and Liger for comparison;
+- scoring with transformers and vLLM;
+- attention over groups of 8 solutions, compared with flash and sdpa attention;
+- sampling through `build`, compared with vLLM alone.
+
+Libraries to compare with are measured if they are installed. Model FLOPs utilization (MFU) counts
+the minimum work: every solution and every prompt once, without attention scores. Without a GPU the
+script only lists the cases; `--tiny` runs all of them at toy size on any machine.
 """
 
 import json
@@ -21,9 +27,9 @@ import typer
 from fsdpo_data.core.lazy import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
-from gpu_cases import attempt, cases
+from gpu_cases import list_cases, run_case
 
-#: Of what a case gives: its name, its title, its format.
+#: The table's columns: the key in a case's metrics, the title and the number format.
 COLUMNS = (
     ("rate", "tokens/s", ",.0f"),
     ("mb", "peak MB", ",.0f"),
@@ -34,29 +40,34 @@ COLUMNS = (
 
 def main(minutes: float = 10, out: Path = Path("runs/gpu.json"), tiny: bool = False) -> None:
     """Measure every case, print a row for each, and write them all as JSON."""
-    gpu, end = torch.cuda.is_available(), time.monotonic() + 60 * minutes
-    device = torch.cuda.get_device_name() if gpu else "no GPU here"
-    print(f"{device}, torch {torch.__version__}{'' if gpu or tiny else ': would measure'}")
+    has_gpu = torch.cuda.is_available()
+    measures = has_gpu or tiny
+    deadline = time.monotonic() + 60 * minutes
+    device = torch.cuda.get_device_name() if has_gpu else "no GPU here"
+    print(f"{device}, torch {torch.__version__}{'' if measures else ': would measure'}")
     print(" " * 34 + "".join(f"{title:>10}" for _, title, _ in COLUMNS))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for case in cases(tiny=tiny):
-            left = end - time.monotonic()
-            found = attempt(Path(folder), case, left) if gpu or tiny else "-"
-            row = {"what": case[0], "how": case[1], "size": case[2]}
-            rows.append(row | ({"error": found} if isinstance(found, str) else found))
-            print(f"{' '.join(case):34}{format_case(found)}", flush=True)
-    if gpu or tiny:
+        for case in list_cases(tiny=tiny):
+            seconds_left = deadline - time.monotonic()
+            result = run_case(Path(folder), case, seconds_left) if measures else "-"
+            metrics = {"error": result} if isinstance(result, str) else result
+            rows.append({"what": case.workload, "how": case.variant, "size": case.size} | metrics)
+            print(f"{' '.join(case):34}{format_result(result)}", flush=True)
+    if measures:
         out.parent.mkdir(parents=True, exist_ok=True)
-        told = {"device": device, "torch": torch.__version__, "rows": rows}
-        out.write_text(json.dumps(told, indent=1))
+        report = {"device": device, "torch": torch.__version__, "rows": rows}
+        out.write_text(json.dumps(report, indent=1))
 
 
-def format_case(found: dict[str, float] | str) -> str:
-    """Lay out what a case gave, or why it gave nothing."""
-    if isinstance(found, str):
-        return f"  {found}"
-    cells = (f"{found[name]:{how}}" if name in found else "" for name, _, how in COLUMNS)
+def format_result(result: dict[str, float] | str) -> str:
+    """Format the metrics of a case as table cells, or the reason why the case has no metrics."""
+    if isinstance(result, str):
+        return f"  {result}"
+    cells = [
+        f"{result[key]:{number_format}}" if key in result else ""
+        for key, _, number_format in COLUMNS
+    ]
     return "".join(f"{cell:>10}" for cell in cells)
 
 

@@ -1,4 +1,4 @@
-"""The grader against math-verify and its former self: kinds, pairs per second, hostile texts.
+"""Compare the grader with math-verify and with an earlier commit of itself.
 
     python -m venv .venv-math-verify
     .venv-math-verify/bin/pip install 'math-verify[antlr4_13_2]==0.9.0'
@@ -6,13 +6,16 @@
     python benchmarks/perf/grade.py --peer .venv-math-verify/bin/python --outputs DIR \
         --before ../before
 
-All grade the same pairs one after the other, in one process each: the hard set of
-`tests/data/grader_cases.jsonl` and, with `--outputs` (a directory of published model outputs:
-`openai_gsm8k/`, `qwen_math_cot/`, `nemo_skills/`, `abel_gsm8k/`), real responses with their golds.
-What each makes of the labelled pairs is a table by kind, with false positives. Every text of
-`tests/hostile.py` is then timed alone against several golds. Without `--peer` and `--before` only
-our side is measured. Rates are per second of processor time, so that a busy machine does not blur
-them; latencies are by the clock.
+All graders grade the same pairs one after the other, each in one process. The pairs are:
+
+- the hard set, `tests/data/grader_cases.jsonl`;
+- with `--outputs`, real responses with their golds. DIR is a directory of published model outputs
+  (`openai_gsm8k/`, `qwen_math_cot/`, `nemo_skills/`, `abel_gsm8k/`).
+
+For the hard set, a table shows the right verdicts and the false positives of each kind of case.
+Then our grader grades every text of `tests/support/hostile.py` against several golds, and the
+slowest pairs are printed. Without `--peer` and `--before` only our grader is measured. Rates are
+per second of processor time, so other processes do not disturb them. Latencies are clock times.
 """
 
 import json
@@ -35,8 +38,9 @@ TESTS = Path(__file__).parents[2] / "tests"
 sys.path.insert(0, str(TESTS / "support"))
 from hostile import ANSWERS, RESPONSES, fuzz  # noqa: E402
 
+#: A gold answer and a response.
 Pair = tuple[str, str]
-#: Published model outputs, as in the directory that ``--outputs`` names.
+#: Published model outputs, relative to the directory of ``--outputs``.
 OUTPUTS = (
     "openai_gsm8k/example_model_solutions.jsonl",
     "qwen_math_cot/math_cot_100.jsonl",
@@ -44,137 +48,154 @@ OUTPUTS = (
     "nemo_skills/output-rs1.jsonl",
     "abel_gsm8k/7b_first300.jsonl",
 )
-OURS = grade_peer.checkout(str(TESTS.parent))
+OWN_GRADER = grade_peer.load_checkout(str(TESTS.parent))
+#: Golds that the hostile texts are compared with.
 GOLDS = ["5", "\\frac{1}{2}", "x^2+1", "[0,1)", "3, 5", "y=2x+3", "\\text{even}"]
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of each pair, whether it was judged correct, processor seconds of all, errors."""
+    """Timing and verdicts of one grader on a list of pairs."""
 
-    seconds: list[float]
-    correct: list[bool]
-    processor: float
-    raised: int
+    seconds: list[float]  #: Clock seconds of each pair.
+    correct: list[bool]  #: Whether the grader accepts each response.
+    processor: float  #: Processor seconds of all pairs together.
+    raised: int  #: Pairs on which the grader raised an exception.
 
     @property
     def rate(self) -> float:
         """Pairs per second of processor time."""
         return len(self.seconds) / self.processor
 
-    def line(self, name: str, labels: list[bool] | None) -> str:
-        """One line of the report; ``labels`` are the true verdicts, where they are known."""
-        cuts = statistics.quantiles(self.seconds, n=100, method="inclusive")
-        late = sum(each > 2 for each in self.seconds)
-        text = (
-            f"  {name:<12} {self.rate:9,.0f} pairs/s   p50 {cuts[49] * 1e3:7.3f} ms   "
-            f"p99 {cuts[98] * 1e3:8.3f} ms   max {max(self.seconds) * 1e3:9.2f} ms   "
-            f"over 2 s {late}" + f"   raised {self.raised}" * bool(self.raised)
+    def format_line(self, name: str, labels: list[bool] | None) -> str:
+        """Return one line of the report; ``labels`` are the true verdicts, if there are any."""
+        percentiles = statistics.quantiles(self.seconds, n=100, method="inclusive")
+        over_limit = sum(seconds > 2 for seconds in self.seconds)
+        line = (
+            f"  {name:<12} {self.rate:9,.0f} pairs/s   p50 {percentiles[49] * 1e3:7.3f} ms   "
+            f"p99 {percentiles[98] * 1e3:8.3f} ms   max {max(self.seconds) * 1e3:9.2f} ms   "
+            f"over 2 s {over_limit}"
         )
+        if self.raised:
+            line += f"   raised {self.raised}"
         if labels:
             right = sum(a == b for a, b in zip(self.correct, labels, strict=True))
-            text += f"   right {right} of {len(labels)} ({right / len(labels):.1%})"
-        return text
+            line += f"   right {right} of {len(labels)} ({right / len(labels):.1%})"
+        return line
 
 
 def main(
     peer: Annotated[Path | None, Option(help="Python of an environment with math-verify.")] = None,
     outputs: Annotated[Path | None, Option(help="Directory of published model outputs.")] = None,
-    before: Annotated[Path | None, Option(help="Checkout of an earlier commit.")] = None,
+    earlier: Annotated[
+        Path | None, Option("--before", help="Checkout of an earlier commit.")
+    ] = None,
     limit: Annotated[int, Option(help="Pairs of each set.")] = 5000,
 ) -> None:
     """Time the grader on the hard set, on real outputs and on hostile texts."""
     script = str(Path(__file__).with_name("grade_peer.py"))
-    others = {"before": [sys.executable, script, str(before)]} if before else {}
-    others |= {"math-verify": [str(peer), script]} if peer else {}
+    peer_commands: dict[str, list[str]] = {}
+    if earlier:
+        peer_commands["before"] = [sys.executable, script, str(earlier)]
+    if peer:
+        peer_commands["math-verify"] = [str(peer), script]
     lines = (TESTS / "data/grader_cases.jsonl").read_text(encoding="utf-8").splitlines()
-    cases = sample([json.loads(line) for line in lines], limit)
-    pairs, labels = box_answers(cases), [case["correct"] for case in cases]
-    timings = compare("hard set", pairs, labels, others)
-    by_kind(cases, {name: timing.correct for name, timing in timings.items()})
+    cases = draw_sample([json.loads(line) for line in lines], limit)
+    labels = [case["correct"] for case in cases]
+    timings = compare("hard set", box_answers(cases), labels, peer_commands)
+    print_by_kind(cases, {name: timing.correct for name, timing in timings.items()})
     if outputs:
-        real = [each for file in OUTPUTS for each in read_outputs(outputs / file)]
-        pairs = sample([(each.gold, each.response) for each in real], limit)
-        compare("real model outputs", pairs, None, others)
-    hostile()
+        responses = [output for file in OUTPUTS for output in read_outputs(outputs / file)]
+        pairs = draw_sample([(output.gold, output.response) for output in responses], limit)
+        compare("real model outputs", pairs, None, peer_commands)
+    time_hostile_texts()
 
 
 def box_answers(cases: Sequence[dict[str, Any]]) -> list[Pair]:
-    """Return golds with responses; bare answers stand in a box."""
-    boxes = [f"$\\boxed{{{case.get('answer', '')}}}$" for case in cases]
-    return [(c["gold"], c.get("response", box)) for c, box in zip(cases, boxes, strict=True)]
+    """Return each case's gold and response; a case without a response gives a boxed answer."""
+    return [
+        (case["gold"], case.get("response", f"$\\boxed{{{case.get('answer', '')}}}$"))
+        for case in cases
+    ]
 
 
-def by_kind(cases: Sequence[dict[str, Any]], verdicts: dict[str, list[bool]]) -> None:
-    """Print how many cases of each kind each grader has right, and its false positives."""
-    kinds: dict[str, list[int]] = defaultdict(list)
-    for place, case in enumerate(cases):
-        kinds[case["kind"]].append(place)
-        kinds["all"].append(place)
-    print(f"  {'right, false positives':<28}{'cases':>7}" + "".join(f"{n:>18}" for n in verdicts))
-    for kind, places in sorted(kinds.items(), key=lambda each: -len(each[1])):
-        told = f"  {kind:<28}{len(places):7,}"
+def print_by_kind(cases: Sequence[dict[str, Any]], verdicts: dict[str, list[bool]]) -> None:
+    """Print each grader's right verdicts and false positives for each kind of case."""
+    indices_by_kind: dict[str, list[int]] = defaultdict(list)
+    for index, case in enumerate(cases):
+        indices_by_kind[case["kind"]].append(index)
+        indices_by_kind["all"].append(index)
+    header = f"  {'right, false positives':<28}{'cases':>7}"
+    print(header + "".join(f"{name:>18}" for name in verdicts))
+    for kind, indices in sorted(indices_by_kind.items(), key=lambda entry: -len(entry[1])):
+        line = f"  {kind:<28}{len(indices):7,}"
         for correct in verdicts.values():
-            right = sum(correct[place] == cases[place]["correct"] for place in places)
-            fooled = sum(correct[place] and not cases[place]["correct"] for place in places)
-            told += f"{right / len(places):12.1%}{fooled:6}"
-        print(told)
+            right = sum(correct[index] == cases[index]["correct"] for index in indices)
+            false_positives = sum(
+                correct[index] and not cases[index]["correct"] for index in indices
+            )
+            line += f"{right / len(indices):12.1%}{false_positives:6}"
+        print(line)
 
 
-def sample(items: list[Any], limit: int) -> list[Any]:
-    """Return at most ``limit`` items, the same ones every time."""
+def draw_sample(items: list[Any], limit: int) -> list[Any]:
+    """Return at most ``limit`` items, the same items in every run."""
     return items if len(items) <= limit else random.Random(0).sample(items, limit)
 
 
 def compare(
-    name: str, pairs: list[Pair], labels: list[bool] | None, others: dict[str, list[str]]
+    name: str,
+    pairs: list[Pair],
+    labels: list[bool] | None,
+    peer_commands: dict[str, list[str]],
 ) -> dict[str, Timing]:
-    """Print our timing and others' on the same pairs, and the ratios of their rates."""
+    """Time our grader and the peers on the same pairs, and print the ratios of their rates."""
     print(f"{name}: {len(pairs):,} pairs, one process")
-    peers = {other: timed_peer(command, pairs) for other, command in others.items()}
-    timings = {"fsdpo": time_grader(pairs), **peers}
+    peer_timings = {peer: time_peer(command, pairs) for peer, command in peer_commands.items()}
+    timings = {"fsdpo": time_own_grader(pairs), **peer_timings}
     for grader, timing in timings.items():
-        print(timing.line(grader, labels))
-    for other in others:
-        ratio = timings["fsdpo"].rate / timings[other].rate
-        print(f"  {ratio:.2f} times the pairs per second of {other}")
+        print(timing.format_line(grader, labels))
+    for peer in peer_commands:
+        ratio = timings["fsdpo"].rate / timings[peer].rate
+        print(f"  {ratio:.2f} times the pairs per second of {peer}")
     return timings
 
 
-def time_grader(pairs: list[Pair]) -> Timing:
+def time_own_grader(pairs: list[Pair]) -> Timing:
     """Grade pairs one by one with the grader of this checkout."""
-    return Timing(**grade_peer.time_grader(OURS, pairs))
+    return Timing(**grade_peer.time_grader(OWN_GRADER, pairs))
 
 
-def timed_peer(command: list[str], pairs: list[Pair]) -> Timing:
+def time_peer(command: list[str], pairs: list[Pair]) -> Timing:
     """Grade the same pairs with another grader, in its own environment."""
-    child = subprocess.run(
+    completed = subprocess.run(
         command, input=json.dumps(pairs), stdout=subprocess.PIPE, text=True, check=True
     )
-    return Timing(**json.loads(child.stdout))
+    return Timing(**json.loads(completed.stdout))
 
 
-def hostile() -> None:
-    """Print the slowest hostile texts; each counts with the fastest of three runs."""
+def time_hostile_texts() -> None:
+    """Grade the hostile texts and print the five slowest pairs."""
     pairs = [
         *((gold, f"\\boxed{{{answer}}}") for answer in ANSWERS for gold in GOLDS),
         *((answer, f"\\boxed{{{answer} 1}}") for answer in ANSWERS),
         *((gold, response) for response in RESPONSES for gold in GOLDS[:3]),
         *(("x^2+1", f"\\boxed{{{text}}}") for text in fuzz(3, 5000)),
     ]
-    spent = sorted(((best(pair), pair) for pair in pairs), reverse=True, key=lambda each: each[0])
-    over = sum(seconds > 0.05 for seconds, _ in spent)
-    print(f"hostile texts: {len(pairs):,} pairs, {over} over 50 ms; the slowest:")
-    for seconds, (gold, response) in spent[:5]:
+    timed_pairs = [(fastest_seconds(pair), pair) for pair in pairs]
+    timed_pairs.sort(key=lambda timed_pair: timed_pair[0], reverse=True)
+    over_limit = sum(seconds > 0.05 for seconds, _ in timed_pairs)
+    print(f"hostile texts: {len(pairs):,} pairs, {over_limit} over 50 ms; the slowest:")
+    for seconds, (gold, response) in timed_pairs[:5]:
         print(f"  {seconds * 1e3:8.2f} ms  gold {gold[:20]!a}, response {response[:50]!a}")
 
 
-def best(pair: Pair) -> float:
-    """Processor seconds of one pair; of three runs the fastest, where one is slow."""
-    seconds = time_grader([pair]).processor
-    return min(
-        [seconds, *(time_grader([pair]).processor for _ in range(2 if seconds > 0.01 else 0))]
-    )
+def fastest_seconds(pair: Pair) -> float:
+    """Return the processor seconds of one pair: if it is slow, the minimum of three runs."""
+    seconds = time_own_grader([pair]).processor
+    if seconds <= 0.01:
+        return seconds
+    return min(seconds, time_own_grader([pair]).processor, time_own_grader([pair]).processor)
 
 
 if __name__ == "__main__":

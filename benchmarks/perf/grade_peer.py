@@ -1,9 +1,10 @@
-"""Grades pairs with another grader and times each; run by `grade.py`.
+"""Grade pairs with another grader and time each pair; `grade.py` runs this script.
 
-With a checkout of this project as its argument, by the grader there; without one, with
-math-verify, in its environment. Reads one JSON list of [gold, response] from stdin and prints
-seconds by the clock, verdicts, and the processor seconds of them all. Golds are parsed once each,
-as a careful user would do.
+With a checkout of this project as its argument, the script uses the grader of that checkout.
+Without an argument it uses math-verify, and runs in an environment that has it. It reads a JSON
+list of [gold, response] from stdin. It prints the clock seconds and the verdict of each pair, and
+the processor seconds of all pairs. Each gold is parsed once, as a careful user of math-verify
+would do.
 """
 
 import json
@@ -14,22 +15,24 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-Judgement = Callable[[str, str], bool]
+#: A function that returns whether a response (second argument) agrees with a gold answer (first).
+GradingFunction = Callable[[str, str], bool]
 
 
-def math_verify() -> Judgement:
-    """Return math-verify's judgement, with golds parsed once."""
+def load_math_verify() -> GradingFunction:
+    """Return a function that grades with math-verify and parses each gold once."""
     from math_verify import parse, verify
 
     @cache
-    def parsed_gold(gold: str) -> Any:
+    def parse_gold(gold: str) -> Any:
+        """Parse a gold answer, which math-verify reads only between dollar signs."""
         return parse(gold if "$" in gold else f"${gold}$")
 
-    return lambda gold, response: bool(verify(parsed_gold(gold), parse(response)))
+    return lambda gold, response: bool(verify(parse_gold(gold), parse(response)))
 
 
-def checkout(folder: str) -> Judgement:
-    """Return the judgement of the grader in another checkout."""
+def load_checkout(folder: str) -> GradingFunction:
+    """Return a function that grades with the grader of the checkout in ``folder``."""
     sys.path.insert(0, folder)
     from fsdpo_data.answers.grader import MathGrader
 
@@ -38,28 +41,40 @@ def checkout(folder: str) -> Judgement:
 
 
 def main() -> None:
+    """Grade the pairs of stdin and print the timing as JSON."""
     logging.disable(logging.CRITICAL)
-    judged = checkout(sys.argv[1]) if len(sys.argv) > 1 else math_verify()
-    json.dump(time_grader(judged, json.load(sys.stdin)), sys.stdout)
+    is_correct = load_checkout(sys.argv[1]) if len(sys.argv) > 1 else load_math_verify()
+    json.dump(time_grader(is_correct, json.load(sys.stdin)), sys.stdout)
 
 
-def time_grader(judged: Judgement, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Judge pairs one by one, after one that loads what is loaded on first use."""
-    judged("\\sin 1 + x", "$\\boxed{\\cos 1 + x}$")
-    seconds, correct, raised = [], [], 0
-    begun = time.process_time()
+def time_grader(is_correct: GradingFunction, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Grade pairs one by one, after a warm-up pair that loads lazy imports.
+
+    Returns:
+        The fields of `Timing` in `grade.py`.
+    """
+    is_correct("\\sin 1 + x", "$\\boxed{\\cos 1 + x}$")
+    seconds = []
+    verdicts = []
+    raised = 0
+    processor_start = time.process_time()
     for number, (gold, response) in enumerate(pairs, 1):
         started = time.perf_counter()
         try:
-            correct.append(judged(gold, response))
-        except Exception:  # what a grader raises on is no verdict, and its loss alone
-            correct.append(False)
+            verdict = is_correct(gold, response)
+        except Exception:  # a grader that raises has no verdict, which counts against it
+            verdict = False
             raised += 1
+        verdicts.append(verdict)
         seconds.append(time.perf_counter() - started)
         if number % 500 == 0:
             print(f"    {number} of {len(pairs)}", file=sys.stderr)
-    processor = time.process_time() - begun
-    return {"seconds": seconds, "correct": correct, "processor": processor, "raised": raised}
+    return {
+        "seconds": seconds,
+        "correct": verdicts,
+        "processor": time.process_time() - processor_start,
+        "raised": raised,
+    }
 
 
 if __name__ == "__main__":

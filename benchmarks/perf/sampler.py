@@ -1,23 +1,27 @@
-"""vLLM tokens per second through `build`, against a bare `LLM.generate` on the same prompts.
+"""Compare vLLM's tokens per second through `build` with a bare `LLM.generate`.
 
     .venv-vllm/bin/python benchmarks/perf/sampler.py [--problems 256] [--samples 32] [--rounds 3]
         [--base-url URL]
 
-One engine is loaded once. Each round runs the sampling half of a build (render, tokenise, sample,
-detokenise, append to disk with fsync, a durable batch at a time) and a bare `LLM.generate` of all
-prompts at once, with the same sampling parameters, in alternating order. Prefix caches are cleared
-before each. The ratio of the two rates is what counts.
+The script loads one engine. Each round measures two things, in alternating order:
 
-With `--base-url` it is the engine openai, against a client that posts the same requests, as many at
-a time, and reads nothing but the usage. The server is to have no prefix cache, which would help
-whoever comes second: `vllm serve CHECKPOINT --served-model-name tiny --no-enable-prefix-caching`.
+- the sampling half of a build: render, tokenize, sample, detokenize, and append to disk with fsync,
+  one durable batch at a time;
+- a bare `LLM.generate` of all prompts at once, with the same sampling parameters.
+
+Prefix caches are cleared before each measurement. The result is the ratio of the two rates.
+
+With `--base-url` the engine is openai. The other side is then a client that posts the same requests
+with the same concurrency, and reads only the token counts. The server must not have a prefix cache,
+which would speed up the second measurement:
+`vllm serve CHECKPOINT --served-model-name tiny --no-enable-prefix-caching`.
 """
 
 import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +42,9 @@ from fsdpo_data.models.resolve import resolve, served_weights
 from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, sample_problems
 
+#: A function that samples with an engine and returns its tokens per second.
+Measurement = Callable[[Any, BuildSpec, ProblemSet], float]
+
 
 def main(
     problems: int = 256,
@@ -46,7 +53,7 @@ def main(
     rounds: int = 3,
     base_url: str = "",
 ) -> None:
-    """Time a build's sampling, and the engine alone, in turns."""
+    """Measure the sampling of a build and the bare engine in alternating order."""
     model = resolve("tiny")
     source = load_problems(["embedded"], limit=problems)
     spec = BuildSpec(
@@ -58,69 +65,72 @@ def main(
         segmenter="auto@1",
         grader=get_grader().version,
     )
-    sampler: Any = None
+    sampler: Any
+    measure_bare: Measurement
     if base_url:
         options = SamplerOptions(engine="openai", base_url=base_url)
-        sampler, bare = (
-            OpenAiSampler(served_weights("tiny"), options),
-            partial(bare_client, options),
-        )
+        sampler = OpenAiSampler(served_weights("tiny"), options)
+        measure_bare = partial(measure_bare_client, options)
     else:
-        sampler, bare = VllmSampler(model, SamplerOptions()), bare_engine
-    bare(sampler, spec, source)  # warm up
+        sampler = VllmSampler(model, SamplerOptions())
+        measure_bare = measure_bare_engine
+    measurements = {"bare": measure_bare, "build": partial(measure_build, batch)}
+    measure_bare(sampler, spec, source)  # warm up
     ratios = []
-    for number in range(rounds):
-        pair = [("bare", bare), ("build", partial(through_build, batch))]
+    for round_index in range(rounds):
+        names = ["bare", "build"] if round_index % 2 else ["build", "bare"]
         rates = {}
-        for name, measure in pair if number % 2 else reversed(pair):
+        for name in names:
             if not base_url:
                 sampler._llm.reset_prefix_cache()
-            rates[name] = measure(sampler, spec, source)
+            rates[name] = measurements[name](sampler, spec, source)
         ratios.append(rates["build"] / rates["bare"])
         print(
-            f"round {number + 1}: bare {rates['bare']:,.0f} tokens/s, "
+            f"round {round_index + 1}: bare {rates['bare']:,.0f} tokens/s, "
             f"build {rates['build']:,.0f} tokens/s, ratio {ratios[-1]:.3f}"
         )
     print(f"build / bare, median of {len(ratios)}: {statistics.median(ratios):.3f}")
 
 
 async def post_requests(options: SamplerOptions, bodies: Sequence[dict[str, Any]]) -> int:
-    """Tokens that the answers to some requests have."""
-    free = asyncio.Semaphore(options.concurrency)
+    """Post the requests concurrently and return the number of sampled tokens."""
+    semaphore = asyncio.Semaphore(options.concurrency)
     async with httpx2.AsyncClient(timeout=options.timeout) as client:
 
-        async def one(body: dict[str, Any]) -> int:
-            async with free:
-                answer = await client.post(f"{options.base_url}/completions", json=body)
-            return int(answer.json()["usage"]["completion_tokens"])
+        async def post(body: dict[str, Any]) -> int:
+            """Return the number of tokens that the server sampled for one request."""
+            async with semaphore:
+                response = await client.post(f"{options.base_url}/completions", json=body)
+            return int(response.json()["usage"]["completion_tokens"])
 
-        return sum(await asyncio.gather(*map(one, bodies)))
+        return sum(await asyncio.gather(*(post(body) for body in bodies)))
 
 
-def bare_client(
+def measure_bare_client(
     options: SamplerOptions, sampler: OpenAiSampler, spec: BuildSpec, source: ProblemSet
 ) -> float:
-    """Tokens per second of the same requests, posted and forgotten."""
+    """Return the tokens per second of the same requests, without reading the responses."""
     prompts = [spec.template.render(problem.question) for problem in source.problems]
-    how = spec.sampling
-    bodies = [sampler._body(prompt, how, 0, how.n) for prompt in prompts]
+    bodies = [sampler._body(prompt, spec.sampling, 0, spec.sampling.n) for prompt in prompts]
     started = time.perf_counter()
-    return asyncio.run(post_requests(options, bodies)) / (time.perf_counter() - started)
+    tokens = asyncio.run(post_requests(options, bodies))
+    return tokens / (time.perf_counter() - started)
 
 
-def bare_engine(sampler: VllmSampler, spec: BuildSpec, source: ProblemSet) -> float:
-    """Tokens per second of one `LLM.generate` call."""
+def measure_bare_engine(sampler: VllmSampler, spec: BuildSpec, source: ProblemSet) -> float:
+    """Return the tokens per second of one `LLM.generate` call."""
     prompts = [spec.template.render(problem.question) for problem in source.problems]
     params = [sampler._sampling_params(prompt, spec.sampling) for prompt in prompts]
     ids = [{"prompt_token_ids": encode_prompt(sampler._tokenizer, prompt)} for prompt in prompts]
     started = time.perf_counter()
     outputs = sampler._llm.generate(ids, params, use_tqdm=False)
     seconds = time.perf_counter() - started
-    return sum(len(each.token_ids) for output in outputs for each in output.outputs) / seconds
+    tokens = sum(len(completion.token_ids) for output in outputs for completion in output.outputs)
+    return tokens / seconds
 
 
-def through_build(batch: int, sampler: Any, spec: BuildSpec, source: ProblemSet) -> float:
-    """Tokens per second of the sampling half of a build."""
+def measure_build(batch: int, sampler: Any, spec: BuildSpec, source: ProblemSet) -> float:
+    """Return the tokens per second of the sampling half of a build."""
     with (
         tempfile.TemporaryDirectory() as out,
         RunDir.open(Path(out) / "run", spec.config(source.problems), resume=False) as run,
@@ -129,10 +139,9 @@ def through_build(batch: int, sampler: Any, spec: BuildSpec, source: ProblemSet)
         job = BuildJob(spec, source, lambda: sampler, batch)
         sample_problems(run, job, source.problems, LineProgress())
         seconds = time.perf_counter() - started
-        sampled = (
-            each for record in run.read_records(run.line_spans) for each in record["completions"]
-        )
-        return sum(each["n_tokens"] for each in sampled) / seconds
+        records = run.read_records(run.line_spans)
+        tokens = sum(sample["n_tokens"] for record in records for sample in record["completions"])
+        return tokens / seconds
 
 
 if __name__ == "__main__":

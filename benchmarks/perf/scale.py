@@ -1,11 +1,12 @@
-"""How memory and time of every stage over a dataset grow with its solutions.
+"""Measure how the memory and time of every dataset stage grow with the number of solutions.
 
     python benchmarks/perf/scale.py --solutions 100000 1000000 --folder DIR
 
-Runs each stage on datasets of so many solutions as a command of its own, and prints rows per second
-and the peak of its processes' private memory; of several sizes, the exponent of the growth. Rewards
-are made up at no cost by the stage that scores, and a push stops before it sends. Ten million
-solutions are one million several times over, which nobody builds.
+Each stage runs as a command of its own on datasets of the given sizes. The script prints rows per
+second and the peak private memory of the command's processes. From the second size on, it also
+prints the exponent of the memory growth. The `score` stage uses synthetic rewards without a model,
+and `push` stops before it uploads. Datasets of more than one million solutions are not built: the
+script repeats a dataset of one million.
 """
 
 import argparse
@@ -15,26 +16,30 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
-from scaling import measured
+from scaling import measure_stages
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--solutions", type=int, nargs="+", default=[100_000, 1_000_000])
-    arguments.add_argument("--folder", type=Path, help="Where datasets are made, and kept.")
-    options = arguments.parse_args()
+    """Measure every stage at every size and print one line for each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--solutions", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--folder", type=Path, help="Folder for the datasets; they stay there.")
+    options = parser.parse_args()
+    #: The last size of a stage and its peak memory in bytes.
+    previous: dict[str, tuple[int, int]] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        folder, before = options.folder or Path(temporary), {}
+        folder = options.folder or Path(temporary)
         for size in options.solutions:
-            for stage, found in measured(folder / str(size), size):
-                told = f"{size:>12,}  {stage:<12}{size / found.seconds:>10,.0f}/s"
-                told += f"{found.peak / 1e9:>8.2f} GB"
-                if stage in before:
-                    small, least = before[stage]
-                    growth = math.log(found.peak / least) / math.log(size / small)
-                    told += f"  memory grows with exponent {growth:.2f}"
-                print(told, flush=True)
-                before[stage] = size, found.peak
+            for stage, usage in measure_stages(folder / str(size), size):
+                line = f"{size:>12,}  {stage:<12}{size / usage.seconds:>10,.0f}/s"
+                line += f"{usage.peak_bytes / 1e9:>8.2f} GB"
+                if stage in previous:
+                    previous_size, previous_peak = previous[stage]
+                    memory_ratio = usage.peak_bytes / previous_peak
+                    exponent = math.log(memory_ratio) / math.log(size / previous_size)
+                    line += f"  memory grows with exponent {exponent:.2f}"
+                print(line, flush=True)
+                previous[stage] = (size, usage.peak_bytes)
 
 
 if __name__ == "__main__":

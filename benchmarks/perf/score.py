@@ -1,25 +1,26 @@
-"""Solutions and steps per second of the PRM scorer, against the ways others score.
+"""Compare the PRM scorer's solutions and steps per second with other ways of scoring.
 
     python benchmarks/perf/score.py [--problems 24] [--samples 16] [--rounds 3] [--threads 1] \
         [--published] [--model DIR] [--actors N]
 
-Everything runs on the same solutions of the embedded world, with the same random head on the
-embedded model or that in DIR, in one process, in an order that turns from round to round:
+All variants score the same solutions of embedded problems in one process, and the order of the
+variants alternates. The PRM is the embedded model, or the model in DIR, with a random head:
 
-- `scorer`: what `fsdpo-data score` runs: batches of like length, a prompt computed once;
-- `no sharing`: the same, the prompt computed for every solution;
-- `step by step`: one forward pass per step, each of the solution up to there.
+- `scorer`: the scorer of `fsdpo-data score`. Batches have similar lengths, and each prompt is
+  computed once;
+- `no sharing`: the same, but the prompt is computed for every solution;
+- `step by step`: one forward pass per step, each over the solution up to that step.
 
-`--published` scores as TRL's models are, with two classes and a mark behind each step, in place of
-a model of our own.
+`--published` gives the PRM the form of TRL's models: two classes and a step token after every step.
 
-`--actors N` times N copies on a Ray cluster against one instead, each on `--threads` cores, by the
-clock: the machine has to be idle. Solutions of a problem stand together, as in a dataset: parted,
-each copy would compute its prompt. Problems with many steps come first, so halves are uneven. The
-same for N processes without Ray tells what the machine allows: cores share their memory.
+`--actors N` compares N replicas on a Ray cluster with one replica. Each replica has `--threads`
+cores. This comparison uses clock time, so the machine must be idle. The solutions of a problem stay
+together, as in a dataset; otherwise several replicas would compute the same prompt. Problems with
+many steps come first, so the parts are uneven. The script also measures N processes without Ray.
+Their speed is the upper limit, because the cores share their memory.
 
-Solutions are different from each other, so that repeated texts give no advantage. The times are
-process times; the ratios are what counts. The rewards of all must agree.
+All solutions differ, so repeated texts give no advantage. The times are processor times, and the
+results are ratios. The rewards of all variants must agree.
 """
 
 import os
@@ -45,10 +46,12 @@ from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import write_solution
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
-from bare_scorers import ALONE, bare
+from bare_scorers import SCORER_OPTIONS, time_processes
 from random_model import save_random_prm
 
+#: The step rewards of each solution.
 Rewards = list[list[float] | None]
+ScoreFunction = Callable[[Sequence[ScorerInput]], Rewards]
 
 
 def main(
@@ -60,102 +63,127 @@ def main(
     model: Path = CHECKPOINT,
     actors: int = 1,
 ) -> None:
-    """Time the ways of scoring, in turns."""
-    os.environ["OMP_NUM_THREADS"] = str(threads)  # of processes started here
+    """Time the ways of scoring in alternating order."""
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # for the processes that this one starts
     torch.set_num_threads(threads)
-    items = solutions(problems, samples)
-    steps = sum(len(item.steps) for item in items)
-    print(f"{len(items)} solutions, {steps} steps")
+    items = make_solutions(problems, samples)
+    n_steps = sum(len(item.steps) for item in items)
+    print(f"{len(items)} solutions, {n_steps} steps")
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         prm = save_random_prm(Path(folder), model, labels=2 if published else 1)
         if actors > 1:
-            return spread(str(prm), items, actors, rounds)
-        ways = make_ways(prm)
-        agree({name: score(items) for name, score in ways.items()})  # warms up, too
-        seconds: dict[str, list[float]] = {name: [] for name in ways}
-        for number in range(rounds):
-            names = list(ways) if number % 2 else list(reversed(ways))
+            compare_replicas(str(prm), items, actors, rounds)
+            return
+        variants = load_variants(prm)
+        # Scoring once to compare the rewards also warms up.
+        check_agreement({name: score(items) for name, score in variants.items()})
+        seconds: dict[str, list[float]] = {name: [] for name in variants}
+        for round_index in range(rounds):
+            names = list(variants) if round_index % 2 else list(reversed(variants))
             for name in names:
                 started = time.process_time()
-                ways[name](items)
+                variants[name](items)
                 seconds[name].append(time.process_time() - started)
-    report(seconds, len(items), steps)
+    print_rates(seconds, n_solutions=len(items), n_steps=n_steps)
 
 
-def spread(prm: str, items: Sequence[ScorerInput], actors: int, rounds: int) -> None:
-    """Time one copy and several, on a Ray cluster and as bare processes, in turns."""
-    problems: dict[str | None, list[ScorerInput]] = {}
+def compare_replicas(prm: str, items: Sequence[ScorerInput], replicas: int, rounds: int) -> None:
+    """Time one replica and several, on a Ray cluster and as processes without Ray."""
+    items_by_problem: dict[str | None, list[ScorerInput]] = {}
     for item in items:
-        problems.setdefault(item.question, []).append(item)
-    order = sorted(problems.values(), key=lambda some: -sum(len(each.steps) for each in some))
-    ratios: dict[str, list[float]] = {"actors": [], "processes without Ray": []}
-    for number in range(rounds):
-        for name, way in zip(ratios, (over_ray, bare), strict=True):
-            counts = (1, actors) if number % 2 else (actors, 1)
-            seconds = {count: way(prm, order, count) for count in counts}
-            ratios[name].append(seconds[1] / seconds[actors])
-    for name, found in ratios.items():
-        print(f"{actors} {name}: {statistics.median(found):.2f} x as fast, median of {rounds}")
+        items_by_problem.setdefault(item.question, []).append(item)
+    most_steps_first = sorted(
+        items_by_problem.values(), key=lambda group: -sum(len(item.steps) for item in group)
+    )
+    measurements = {"actors": time_ray_actors, "processes without Ray": time_processes}
+    speedups: dict[str, list[float]] = {name: [] for name in measurements}
+    for round_index in range(rounds):
+        for name, measure in measurements.items():
+            counts = (1, replicas) if round_index % 2 else (replicas, 1)
+            seconds = {count: measure(prm, most_steps_first, count) for count in counts}
+            speedups[name].append(seconds[1] / seconds[replicas])
+    for name, ratios in speedups.items():
+        print(f"{replicas} {name}: {statistics.median(ratios):.2f} x as fast, median of {rounds}")
 
 
-def over_ray(prm: str, problems: Sequence[list[ScorerInput]], count: int) -> float:
-    """Seconds that so many actors take for all solutions."""
-    items = [item for some in problems for item in some]
-    copies = load_scorer(prm, replace(ALONE, engine="ray", actors=count))
-    copies.score(items)
+def time_ray_actors(prm: str, problems: Sequence[list[ScorerInput]], count: int) -> float:
+    """Return the seconds that ``count`` Ray actors take for all solutions."""
+    items = [item for problem_items in problems for item in problem_items]
+    replica_pool = load_scorer(prm, replace(SCORER_OPTIONS, engine="ray", actors=count))
+    replica_pool.score(items)  # warm up
     started = time.perf_counter()
-    copies.score(items)
+    replica_pool.score(items)
     seconds = time.perf_counter() - started
-    close_engine(copies)
+    close_engine(replica_pool)
     return seconds
 
 
-def solutions(problems: int, samples: int) -> list[ScorerInput]:
-    """Different solutions of many lengths: right ones, wrong ones, and ones that go on and on."""
+def make_solutions(problems: int, samples: int) -> list[ScorerInput]:
+    """Return different solutions of many lengths: right, wrong, and with superfluous steps."""
     rng = random.Random(0)
     items = []
     for problem in make_problems("test", problems):
         prompt = PROMPT.format(question=problem.question)
         for sample in range(samples):
-            steps = write_solution(problem, rng, 0.3)
-            # Sampled solutions differ in length by more than demonstrations do.
-            more = [f"Step {k}: that is {sample} and {k}.\n" for k in range(rng.randrange(8))]
-            steps = [*(s.rstrip("\n") + "\n" for s in steps), *more]
-            items.append(ScorerInput(prompt, steps, problem.question))
+            steps = [step.rstrip("\n") + "\n" for step in write_solution(problem, rng, 0.3)]
+            # The lengths of sampled solutions vary more than the lengths of demonstrations.
+            extra_steps = [
+                f"Step {k}: that is {sample} and {k}.\n" for k in range(rng.randrange(8))
+            ]
+            items.append(ScorerInput(prompt, [*steps, *extra_steps], problem.question))
     return items
 
 
-def make_ways(folder: Path) -> dict[str, Callable[[Sequence[ScorerInput]], Rewards]]:
-    ours, apart = (load_scorer(str(folder), ALONE) for _ in range(2))
-    assert isinstance(apart, PrmScorer)
-    apart._can_share_prompts = False
-    step_wise = partial(step_by_step, apart)
-    return {"scorer": ours.score, "no sharing": apart.score, "step by step": step_wise}
+def load_variants(folder: Path) -> dict[str, ScoreFunction]:
+    """Load the PRM and return the ways of scoring by name."""
+    sharing_scorer = load_scorer(str(folder), SCORER_OPTIONS)
+    unshared_scorer = load_scorer(str(folder), SCORER_OPTIONS)
+    assert isinstance(unshared_scorer, PrmScorer)
+    unshared_scorer._can_share_prompts = False
+    return {
+        "scorer": sharing_scorer.score,
+        "no sharing": unshared_scorer.score,
+        "step by step": partial(score_step_by_step, unshared_scorer),
+    }
 
 
-def step_by_step(scorer: PrmScorer, items: Sequence[ScorerInput]) -> Rewards:
-    def reward(item: ScorerInput, count: int) -> float:
-        beginning = scorer._encode(replace(item, steps=item.steps[:count]))
-        return scorer._activate(scorer._compute_logits([beginning]))[0, -1].item()
+def score_step_by_step(scorer: PrmScorer, items: Sequence[ScorerInput]) -> Rewards:
+    """Compute the reward of every step with a forward pass of its own."""
 
-    return [[reward(item, n + 1) for n in range(len(item.steps))] for item in items]
+    def last_reward(item: ScorerInput, n_steps: int) -> float:
+        """Return the reward of step ``n_steps``, the last step of the prefix."""
+        prefix = scorer._encode(replace(item, steps=item.steps[:n_steps]))
+        return scorer._activate(scorer._compute_logits([prefix]))[0, -1].item()
 
-
-def agree(found: dict[str, Rewards]) -> None:
-    expected = found["scorer"]
-    for name, rewards in found.items():
-        pairs = (zip(a or [], b or [], strict=True) for a, b in zip(rewards, expected, strict=True))
-        worst = max(abs(a - b) for pair in pairs for a, b in pair)
-        assert worst < 1e-4, f"{name} differs from the scorer by {worst}"
+    return [[last_reward(item, n + 1) for n in range(len(item.steps))] for item in items]
 
 
-def report(seconds: dict[str, list[float]], n_solutions: int, n_steps: int) -> None:
-    ours = seconds["scorer"]
-    for name, taken in seconds.items():
-        best = statistics.median(taken)
-        ratios = sorted(theirs / our for theirs, our in zip(taken, ours, strict=True))
+def check_agreement(rewards_by_variant: dict[str, Rewards]) -> None:
+    """Raise an error if the rewards of a variant differ from the scorer's by 1e-4 or more."""
+    expected = rewards_by_variant["scorer"]
+    for name, rewards in rewards_by_variant.items():
+        max_difference = max(
+            abs(reward - expected_reward)
+            for solution_rewards, expected_rewards in zip(rewards, expected, strict=True)
+            for reward, expected_reward in zip(
+                solution_rewards or [], expected_rewards or [], strict=True
+            )
+        )
+        assert max_difference < 1e-4, f"{name} differs from the scorer by {max_difference}"
+
+
+def print_rates(seconds: dict[str, list[float]], *, n_solutions: int, n_steps: int) -> None:
+    """Print the rates of each variant, and the ratio of its time to the scorer's."""
+    scorer_seconds = seconds["scorer"]
+    for name, variant_seconds in seconds.items():
+        median_seconds = statistics.median(variant_seconds)
+        ratios = sorted(
+            variant / scorer
+            for variant, scorer in zip(variant_seconds, scorer_seconds, strict=True)
+        )
         print(
-            f"{name:<13} {n_solutions / best:8,.0f} solutions/s {n_steps / best:9,.0f} steps/s   "
+            f"{name:<13} {n_solutions / median_seconds:8,.0f} solutions/s "
+            f"{n_steps / median_seconds:9,.0f} steps/s   "
             f"{statistics.median(ratios):5.2f} x the scorer's time "
             f"(from {ratios[0]:.2f} to {ratios[-1]:.2f})"
         )

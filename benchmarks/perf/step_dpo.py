@@ -1,21 +1,24 @@
-"""Preference training against TRL's DPOTrainer: pairs per second, peak memory, and what helps.
+"""Compare preference training with TRL's DPOTrainer: pairs per second and peak memory.
 
     pip install -c constraints.txt -e '.[train]' trl==1.16.0
     python benchmarks/perf/step_dpo.py [--vocabulary 32000] [--layers 6] [--steps 2] [--threads 2]
 
-Every way takes optimizer steps on the same 64 pairs (4 prompts, 4 × 4 solutions each, prompts of
-about 120 and responses of about 250 tokens, or `--response`), with the same random Qwen2 in float32
-and AdamW, each in a process of its own:
+Every variant takes optimizer steps on the same 64 pairs, with the same random Qwen2 in float32 and
+AdamW, in a process of its own. The pairs come from 4 prompts with 4 × 4 solutions each. Prompts
+have about 120 tokens, and responses about 250 (see `--response`). The variants are:
 
-- `ours`: what `fsdpo-train dpo` runs, `--batch` prompts at a time, each with its 16 pairs;
-- one part of it left out at a time: prompts computed for every solution, every pair computed apart
-  from the others, the vocabulary head over all tokens at once, the reference computed in the step;
-- `trl`: DPOTrainer with its reference computed beforehand, gradient checkpointing off, which is
-  faster, and `--trl-batch` pairs at a time (its gradients add up to those of the 64).
+- `ours`: the training of `fsdpo-train dpo`, with `--batch` prompts per micro-batch, each with its
+  16 pairs;
+- `no prompt sharing`: the prompt is computed for every solution;
+- `no unique solutions`: every pair computes its own two solutions;
+- `no chunked head`: the vocabulary head processes all tokens at once;
+- `no cached reference`: every step runs the reference model;
+- `trl`: DPOTrainer with precomputed reference log-probabilities and without gradient checkpointing,
+  which is faster. A micro-batch has `--trl-batch` pairs, and the gradients of 64 pairs accumulate.
 
-Seconds are those of a whole optimizer step, the first of which is not counted. Memory is the peak
-of the process less what it held before training: weights and libraries. What counts are ratios; the
-loss of the last step must be the same for all.
+Seconds are the time of one optimizer step; the first step is not counted. Memory is the peak of the
+process minus its memory before training, which holds weights and libraries. The results are ratios
+to the first variant. The loss of the last step must be the same for all variants.
 """
 
 import argparse
@@ -32,21 +35,21 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 
 from trainers import (
     PROMPTS,
-    TOP,
+    SOLUTIONS_PER_SIDE,
     compute_reference,
-    every_pair_apart,
     make_model,
     make_pairs,
-    resident,
-    timed,
-    trained,
+    resident_mb,
+    run_with_trainer,
+    separate_pairs,
+    time_training,
     trl_trainer,
 )
 
-PAIRS = PROMPTS * TOP * TOP
-#: High enough for the loss of the last step to show whether all have taken the same steps.
+PAIRS = PROMPTS * SOLUTIONS_PER_SIDE * SOLUTIONS_PER_SIDE
+#: A high learning rate, so that the last loss shows whether all variants took the same steps.
 LR = 1e-4
-WAYS = (
+VARIANTS = (
     "ours",
     "no prompt sharing",
     "no unique solutions",
@@ -54,58 +57,70 @@ WAYS = (
     "no cached reference",
     "trl",
 )
-#: Computing the reference log-probabilities, which every way but two reads.
+#: Not a variant: computes the reference log-probabilities that all variants but two read.
 REFERENCE = "reference"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    sizes = {"vocabulary": 32_000, "layers": 6, "width": 256, "threads": 2, "response": 250}
-    for name, default in sizes.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--steps", type=int, default=2, help="steps timed, after one that is not")
-    parser.add_argument("--batch", type=int, default=1, help="prompts of one pass of ours")
-    parser.add_argument("--trl-batch", type=int, default=16, help="pairs of one pass of TRL")
-    parser.add_argument("--ways", nargs="*", default=WAYS, choices=WAYS)
-    parser.add_argument("--run", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    """Measure the selected variants, each in its own process."""
+    options = parse_options()
     if options.run:
         print(json.dumps(measure_training(options)))
         return
     with tempfile.TemporaryDirectory() as folder:
         make_model(Path(folder) / "policy", options)
         make_pairs(Path(folder) / "pairs.jsonl", options.response)
-        # Freed memory stays with a process, so the reference is computed in one of its own.
-        alone(REFERENCE, options.threads, "--folder", folder)
-        ways = ((way, alone(way, options.threads, "--folder", folder)) for way in options.ways)
-        report(ways)
+        # A process keeps the memory that it frees, so the reference has a process of its own.
+        run_in_process(REFERENCE, options.threads, folder)
+        metrics = (
+            (variant, run_in_process(variant, options.threads, folder)) for variant in options.ways
+        )
+        print_metrics(metrics)
 
 
-def alone(way: str, threads: int, *more: str) -> dict[str, float]:
-    """Run this script for one way in a process of its own, whose peak no other has touched."""
-    own = [sys.executable, *sys.argv, "--run", way, *more]
+def parse_options() -> argparse.Namespace:
+    """Parse the command line; ``run`` and ``folder`` are set only in the variants' processes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    sizes = {"vocabulary": 32_000, "layers": 6, "width": 256, "threads": 2, "response": 250}
+    for name, default in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--steps", type=int, default=2, help="timed steps, after an untimed one")
+    parser.add_argument("--batch", type=int, default=1, help="prompts per micro-batch of ours")
+    parser.add_argument("--trl-batch", type=int, default=16, help="pairs per micro-batch of TRL")
+    parser.add_argument("--ways", nargs="*", default=VARIANTS, choices=VARIANTS)
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def run_in_process(variant: str, threads: int, folder: str) -> dict[str, float]:
+    """Measure one variant in a process of its own, so that peaks of memory stay separate."""
+    command = [sys.executable, *sys.argv, "--run", variant, "--folder", folder]
     env = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
-    ran = subprocess.run(own, env=env, capture_output=True, text=True)
-    if ran.returncode:
-        sys.exit(f"{way} failed:\n{ran.stderr[-3000:]}")
-    found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    completed = subprocess.run(command, env=env, capture_output=True, text=True)
+    if completed.returncode:
+        sys.exit(f"{variant} failed:\n{completed.stderr[-3000:]}")
+    metrics: dict[str, float] = json.loads(completed.stdout.splitlines()[-1])
+    return metrics
 
 
 def measure_training(options: argparse.Namespace) -> dict[str, float]:
-    """Train with one way; return seconds and the loss of a step, and memory in MB."""
+    """Train one variant; return the seconds and the loss of a step, and the memory in MB."""
 
-    def run(trainer: Any) -> dict[str, float]:
+    def measure(trainer: Any) -> dict[str, float]:
+        """Time the training, unless only the reference is computed."""
         if options.run == "no cached reference":
             compute_reference(trainer, options.folder / "policy")
-        start = resident("VmRSS")
-        found = {} if options.run == REFERENCE else timed(trainer)
-        return found | {"mb": found.get("mb", 0) - start}
+        mb_before = resident_mb("VmRSS")
+        metrics = {} if options.run == REFERENCE else time_training(trainer)
+        return metrics | {"mb": metrics.get("mb", 0) - mb_before}
 
     if options.run != "trl":
-        return trained(*ours(options), run)
-    settings = dict(
+        return run_with_trainer("dpo", dpo_options(options), measure)
+    trainer = trl_trainer(
+        "dpo",
+        options.folder / "pairs.jsonl",
+        options.folder / "policy",
         num_train_epochs=options.steps + 1,
         per_device_train_batch_size=options.trl_batch,
         gradient_accumulation_steps=PAIRS // options.trl_batch,
@@ -114,50 +129,50 @@ def measure_training(options: argparse.Namespace) -> dict[str, float]:
         warmup_steps=0,
         beta=0.05,
     )
-    folder = options.folder
-    return run(trl_trainer("dpo", folder / "pairs.jsonl", folder / "policy", **settings))
+    return measure(trainer)
 
 
-def ours(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """Return what and how `fsdpo-train dpo` trains, one part of it left out."""
+def dpo_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Patch the trainer for the variant, and return its options of `fsdpo-train dpo`."""
     from fsdpo_data.engines import logprobs
     from fsdpo_train.preference import train
 
-    way, folder = options.run, options.folder
-    if way == "no chunked head":
+    variant = options.run
+    if variant == "no chunked head":
         logprobs.token_logprobs.__defaults__ = (2**31,)
-    if way == "no unique solutions":
-        given = train.reference_logprobs
-        train.reference_logprobs = lambda data, *more, **options: every_pair_apart(
-            data, given(data, *more, **options)
+    if variant == "no unique solutions":
+        reference_logprobs = train.reference_logprobs
+        train.reference_logprobs = lambda data, *args, **kwargs: separate_pairs(
+            data, reference_logprobs(data, *args, **kwargs)
         )
-    return "dpo", dict(
-        data=folder / "pairs.jsonl",
-        out=folder / way,
-        model=str(folder / "policy"),
+    return dict(
+        data=options.folder / "pairs.jsonl",
+        out=options.folder / variant,
+        model=str(options.folder / "policy"),
         loss="dpo",
         lr=LR,
-        warmup=0.0,  # else the first step has no learning rate
+        warmup=0.0,  # with a warmup, the first step would have a learning rate of 0
         epochs=options.steps + 1,
         batch_size=options.batch,
         grad_accum=PROMPTS // options.batch,
         log_every=1,
         save_every=0,
-        share_prompt=way not in ("no prompt sharing", "no unique solutions"),
-        reference_cache=folder / "reference",
+        share_prompt=variant not in ("no prompt sharing", "no unique solutions"),
+        reference_cache=options.folder / "reference",
     )
 
 
-def report(found: Iterable[tuple[str, dict[str, float]]]) -> None:
-    """Print a line for each way as it comes; ratios are to the first."""
+def print_metrics(results: Iterable[tuple[str, dict[str, float]]]) -> None:
+    """Print a line for each variant when it is ready, with ratios to the first variant."""
     print(f"{'way':<20} {'pairs/s':>8} {'time':>7} {'memory':>10} {'':>6}  loss", flush=True)
     first: dict[str, float] = {}
-    for way, each in found:
-        first = first or each
-        time_ratio, memory_ratio = (each[name] / first[name] for name in ("seconds", "mb"))
+    for variant, metrics in results:
+        first = first or metrics
+        time_ratio = metrics["seconds"] / first["seconds"]
+        memory_ratio = metrics["mb"] / first["mb"]
         print(
-            f"{way:<20} {PAIRS / each['seconds']:8.2f} {time_ratio:6.2f}x "
-            f"{each['mb']:7.0f} MB {memory_ratio:5.2f}x  {each['loss']:.5f}",
+            f"{variant:<20} {PAIRS / metrics['seconds']:8.2f} {time_ratio:6.2f}x "
+            f"{metrics['mb']:7.0f} MB {memory_ratio:5.2f}x  {metrics['loss']:.5f}",
             flush=True,
         )
 

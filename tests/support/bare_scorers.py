@@ -1,4 +1,4 @@
-"""Scoring by processes of one's own, without Ray: what copies of a scorer can gain on a machine."""
+"""Time scoring in several processes without Ray, which is the upper limit for replicas."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
 
-ALONE = ScorerOptions(engine="transformers", device="cpu", dtype="float32")
+#: One replica on the CPU.
+SCORER_OPTIONS = ScorerOptions(engine="transformers", device="cpu", dtype="float32")
 
 
-def bare(prm: str, problems: Sequence[list[ScorerInput]], count: int) -> float:
-    """Seconds that so many processes take, each for its part: nothing can be faster here."""
+def time_processes(prm: str, problems: Sequence[list[ScorerInput]], count: int) -> float:
+    """Return the seconds of ``count`` processes, each with its part of the problems."""
     context = get_context("spawn")
-    ready = context.Barrier(count + 1, timeout=600)
-    for place in range(count):
-        part = [item for some in problems[place::count] for item in some]
-        context.Process(target=score_part, args=(prm, part, ready), daemon=True).start()
-    ready.wait()
+    barrier = context.Barrier(count + 1, timeout=600)
+    for index in range(count):
+        part = [item for problem_items in problems[index::count] for item in problem_items]
+        process = context.Process(target=score_part, args=(prm, part, barrier), daemon=True)
+        process.start()
+    barrier.wait()
     started = time.perf_counter()
-    ready.wait()
+    barrier.wait()
     return time.perf_counter() - started
 
 
-def score_part(prm: str, items: Sequence[ScorerInput], ready: Barrier) -> None:
-    score = load_scorer(prm, ALONE).score
-    for _ in range(2):  # the first time warms up
+def score_part(prm: str, items: Sequence[ScorerInput], barrier: Barrier) -> None:
+    """Score twice, and wait for the other processes after each time; the first time warms up."""
+    score = load_scorer(prm, SCORER_OPTIONS).score
+    for _ in range(2):
         score(items)
-        ready.wait()
+        barrier.wait()

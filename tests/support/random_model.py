@@ -1,4 +1,4 @@
-"""A random Qwen2 of 40k parameters with a byte-level tokenizer, made in a second."""
+"""Write random models of 40k parameters (Qwen2) with a byte-level tokenizer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def save_random_model(path: Path, *, context: int = 256, seed: int = 0, **shape: int) -> Path:
-    """Write a model that babbles, but is as real as any to ``from_pretrained``.
+    """Write a random model that ``from_pretrained`` loads; it generates random text.
 
-    Its ``shape`` is told in the words of its configuration.
+    ``shape`` overrides fields of its ``Qwen2Config``.
     """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -45,7 +45,7 @@ def save_random_model(path: Path, *, context: int = 256, seed: int = 0, **shape:
         initializer_range=0.2,  # far from uniform, so that greedy choices are not near ties
     )
     model = Qwen2ForCausalLM(config)
-    # Defaults of a repository that are not part of our spec; a sampler must not let them in.
+    # Defaults of the repository that are not in our sampling spec; a sampler must ignore them.
     model.generation_config.top_k = 1
     model.generation_config.do_sample = True
     model.generation_config.repetition_penalty = 3.0
@@ -55,7 +55,7 @@ def save_random_model(path: Path, *, context: int = 256, seed: int = 0, **shape:
 
 
 def save_random_prm(path: Path, policy: Path, *, seed: int = 0, labels: int = 1) -> Path:
-    """Write a process reward model on top of ``policy`` whose rewards are anything in (0, 1)."""
+    """Write ``policy`` with a random head as a process reward model with rewards in (0, 1)."""
     import torch
     from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 

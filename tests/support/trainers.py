@@ -1,4 +1,4 @@
-"""What is trained to be timed, a random model on random letters; and how, by us and by TRL."""
+"""Time trainings of a random model on random letters, with our trainers and with TRL's."""
 
 from __future__ import annotations
 
@@ -19,22 +19,34 @@ from unittest.mock import patch
 
 from preference_data import pair_row
 
-#: Of prompts, right and wrong solutions of each, and about how many tokens and steps they have.
-PROMPTS, TOP, PROMPT_TOKENS, RESPONSE_TOKENS, STEPS = 4, 4, 120, 250, 6
+PROMPTS = 4
+#: Right solutions of each prompt, and as many wrong ones; each right-wrong combination is a pair.
+SOLUTIONS_PER_SIDE = 4
+#: The mean number of tokens of a prompt and of a solution; the lengths vary randomly.
+PROMPT_TOKENS = 120
+RESPONSE_TOKENS = 250
+#: Steps of each solution.
+STEPS = 6
 
 
 def make_model(folder: Path, options: argparse.Namespace) -> None:
+    """Write a random Qwen2 and a tokenizer with one token per letter.
+
+    ``options`` has the model's ``vocabulary``, ``width`` and ``layers``.
+    """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-    # A token is a letter; the rest of the vocabulary is there for the head to compute.
+    # A token is a letter; the other tokens of the vocabulary are only work for the head.
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     ids = {token: number for number, token in enumerate(["<eos>", "<pad>", *letters])}
     tokenizer = Tokenizer(models.BPE(ids, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>")
+    fast_tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>"
+    )
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=options.vocabulary,
@@ -49,93 +61,107 @@ def make_model(folder: Path, options: argparse.Namespace) -> None:
         bos_token_id=None,
     )
     Qwen2ForCausalLM(config).save_pretrained(folder)
-    fast.save_pretrained(folder)
+    fast_tokenizer.save_pretrained(folder)
 
 
 def make_pairs(file: Path, response_tokens: int = RESPONSE_TOKENS) -> None:
+    """Write preference pairs of random letters, with random step rewards."""
     rng = random.Random(0)
 
-    def text(tokens: int) -> str:
+    def make_text(tokens: int) -> str:
         return "".join(rng.choices(ascii_lowercase, k=tokens - 1)) + "\n"
 
-    def solution() -> tuple[list[str], list[float]]:
+    def make_solution() -> tuple[list[str], list[float]]:
         tokens = round(response_tokens * rng.uniform(0.7, 1.3) / STEPS)
-        return [text(tokens) for _ in range(STEPS)], [rng.random() for _ in range(STEPS)]
+        steps = [make_text(tokens) for _ in range(STEPS)]
+        rewards = [rng.random() for _ in range(STEPS)]
+        return steps, rewards
 
     with file.open("w") as out:
         for _ in range(PROMPTS):
-            prompt = text(round(PROMPT_TOKENS * rng.uniform(0.8, 1.2)))
-            good, bad = ([solution() for _ in range(TOP)] for _ in range(2))
-            for chosen in good:
-                for rejected in bad:
+            prompt = make_text(round(PROMPT_TOKENS * rng.uniform(0.8, 1.2)))
+            right_solutions = [make_solution() for _ in range(SOLUTIONS_PER_SIDE)]
+            wrong_solutions = [make_solution() for _ in range(SOLUTIONS_PER_SIDE)]
+            for chosen in right_solutions:
+                for rejected in wrong_solutions:
                     out.write(json.dumps(pair_row(prompt, chosen, rejected)) + "\n")
 
 
-def timed(trainer: Any) -> dict[str, float]:
-    """Train; return seconds and the loss of a step, and the peak of memory in MB."""
+def time_training(trainer: Any) -> dict[str, float]:
+    """Train, and return the median seconds of a step, the last loss and the peak memory in MB."""
     from transformers import TrainerCallback
 
-    clock: list[float] = []
+    step_ends: list[float] = []
 
-    class Clock(TrainerCallback):
+    class StepClock(TrainerCallback):
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            clock.append(time.perf_counter())
+            step_ends.append(time.perf_counter())
 
-    trainer.add_callback(Clock())
-    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+    trainer.add_callback(StepClock())
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, the peak so far
     trainer.train()
     loss = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry][-1]
-    seconds = statistics.median(after - before for before, after in pairwise(clock))
-    return {"seconds": seconds, "mb": resident("VmHWM"), "loss": loss}
+    seconds = statistics.median(end - start for start, end in pairwise(step_ends))
+    return {"seconds": seconds, "mb": resident_mb("VmHWM"), "loss": loss}
 
 
-def resident(kind: str) -> float:
-    """Return how much memory the process holds (``VmRSS``), or has held (``VmHWM``), in MB."""
-    found = re.search(rf"^{kind}:\s+(\d+)", Path("/proc/self/status").read_text(), re.M)
-    assert found is not None
-    return int(found[1]) / 2**10
+def resident_mb(field: str) -> float:
+    """Return the resident memory of this process in MB: ``VmRSS`` now, or ``VmHWM`` at its peak."""
+    match = re.search(rf"^{field}:\s+(\d+)", Path("/proc/self/status").read_text(), re.M)
+    assert match is not None
+    return int(match[1]) / 2**10
 
 
-class Timed(Exception):
-    """Training is over when its steps are timed: nothing has to be saved."""
+class MeasurementDoneError(Exception):
+    """Ends a training after its measurement, before it saves anything."""
 
 
-def trained(
-    what: str, options: dict[str, Any], run: Callable[[Any], dict[str, float]]
+def run_with_trainer(
+    method: str, options: dict[str, Any], measure: Callable[[Any], dict[str, float]]
 ) -> dict[str, float]:
-    """Return what ``run`` gives of the trainer that `fsdpo-train` makes."""
-    module = import_module(f"fsdpo_train.{'preference' if what == 'dpo' else what}.train")
-    config = getattr(import_module("fsdpo_train.config"), f"{what.title()}Config")(**options)
+    """Prepare a training of `fsdpo-train` and return ``measure(trainer)``.
 
-    def stop(trainer: Any, *_: Any) -> None:
-        raise Timed(run(trainer))
+    Args:
+        method: ``dpo``, ``sft`` or ``prm``.
+        options: Fields of the method's config.
+        measure: Gets the trainer that is ready to train.
+    """
+    module = import_module(f"fsdpo_train.{'preference' if method == 'dpo' else method}.train")
+    config = getattr(import_module("fsdpo_train.config"), f"{method.title()}Config")(**options)
 
-    with patch.object(module, "run_trainer", stop):
+    def measure_and_stop(trainer: Any, *_: Any) -> None:
+        raise MeasurementDoneError(measure(trainer))
+
+    with patch.object(module, "run_trainer", measure_and_stop):
         try:
-            getattr(module, f"train_{what}")(config)
-        except Timed as found:
-            result: dict[str, float] = found.args[0]
-            return result
+            getattr(module, f"train_{method}")(config)
+        except MeasurementDoneError as done:
+            metrics: dict[str, float] = done.args[0]
+            return metrics
     raise AssertionError("nothing was trained")
 
 
-def trl_trainer(what: str, data: Path, model: Path, **settings: Any) -> Any:
-    """TRL's trainer at its fastest: no checkpointing of activations, the reference beforehand."""
+def trl_trainer(method: str, data: Path, model: Path, **settings: Any) -> Any:
+    """Return TRL's trainer at its fastest.
+
+    Gradient checkpointing is off, and DPO precomputes the reference log-probabilities.
+    """
     import torch
     import trl
     from datasets import load_dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    gpu = torch.cuda.is_available()
-    kind = "flash_attention_2" if gpu and find_spec("flash_attn") else "sdpa"
-    columns = ["prompt", *(["chosen", "rejected"] if what == "dpo" else ["completion"])]
-    if what == "dpo":
+    has_gpu = torch.cuda.is_available()
+    attention = "flash_attention_2" if has_gpu and find_spec("flash_attn") else "sdpa"
+    columns = ["prompt", "completion"]
+    if method == "dpo":
+        columns = ["prompt", "chosen", "rejected"]
         settings["precompute_ref_log_probs"] = True
-    arguments = getattr(trl, f"{what.upper()}Config")(
+    arguments = getattr(trl, f"{method.upper()}Config")(
         output_dir=str(data.parent / "trl"),
-        use_cpu=not gpu,
-        bf16=gpu,
-        use_liger_kernel=gpu and find_spec("liger_kernel") is not None,
+        use_cpu=not has_gpu,
+        bf16=has_gpu,
+        use_liger_kernel=has_gpu and find_spec("liger_kernel") is not None,
         gradient_checkpointing=False,
         max_length=None,
         logging_steps=1,
@@ -144,9 +170,9 @@ def trl_trainer(what: str, data: Path, model: Path, **settings: Any) -> Any:
         **settings,
     )
     rows = load_dataset("json", data_files=str(data), split="train")
-    return getattr(trl, f"{what.upper()}Trainer")(
+    return getattr(trl, f"{method.upper()}Trainer")(
         model=AutoModelForCausalLM.from_pretrained(
-            model, dtype="float32", attn_implementation=kind, trust_remote_code=False
+            model, dtype="float32", attn_implementation=attention, trust_remote_code=False
         ),
         args=arguments,
         train_dataset=rows.select_columns(columns),
@@ -154,36 +180,41 @@ def trl_trainer(what: str, data: Path, model: Path, **settings: Any) -> Any:
     )
 
 
-def every_pair_apart(data: Any, reference: Any) -> Any:
-    """Give every pair solutions of its own, as trainers that know only pairs do."""
+def separate_pairs(data: Any, reference: Any) -> Any:
+    """Give every pair its own copies of its solutions, as in trainers without prompt groups.
+
+    The function changes ``data.groups`` and returns the reference log-probabilities in the same
+    order.
+    """
     from fsdpo_train.preference.groups import PromptGroup
 
-    values = []
-    for place, (group, arrays) in enumerate(zip(data.groups, reference, strict=True)):
+    reference_by_group = []
+    for group_index, (group, arrays) in enumerate(zip(data.groups, reference, strict=True)):
         order = [index for pair in group.pairs for index in pair]
         pairs = [(2 * n, 2 * n + 1) for n in range(len(group.pairs))]
+        solutions = [group.solutions[i] for i in order]
         rewards = [group.rewards[i] for i in order]
-        data.groups[place] = PromptGroup([group.solutions[i] for i in order], rewards, pairs)
-        values.append([arrays[i] for i in order])
-    return values
+        data.groups[group_index] = PromptGroup(solutions, rewards, pairs)
+        reference_by_group.append([arrays[i] for i in order])
+    return reference_by_group
 
 
 def compute_reference(trainer: Any, policy: Path) -> None:
-    """Run a second model in every step, as it is without a cache."""
+    """Run the reference model in every step, as a training without a reference cache does."""
     import torch
     from transformers import AutoModelForCausalLM
 
     from fsdpo_data.engines.logprobs import patch_to_return_logprobs
     from fsdpo_train.preference.groups import scatter_tokens
 
-    second = AutoModelForCausalLM.from_pretrained(policy, trust_remote_code=False).eval()
-    patch_to_return_logprobs(second, attention="auto")
-    given = trainer.compute_loss
+    reference_model = AutoModelForCausalLM.from_pretrained(policy, trust_remote_code=False).eval()
+    patch_to_return_logprobs(reference_model, attention="auto")
+    policy_loss = trainer.compute_loss
 
-    def compute_loss(model: Any, inputs: dict[str, Any], *more: Any, **options: Any) -> Any:
+    def compute_loss(model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         with torch.no_grad():
-            logp_N = second(**inputs["model_inputs"])
-        table = scatter_tokens(logp_N, inputs["step_ST"])
-        return given(model, {**inputs, "reference_ST": table}, *more, **options)
+            logp_N = reference_model(**inputs["model_inputs"])
+        reference_ST = scatter_tokens(logp_N, inputs["step_ST"])
+        return policy_loss(model, {**inputs, "reference_ST": reference_ST}, *args, **kwargs)
 
     trainer.compute_loss = compute_loss
