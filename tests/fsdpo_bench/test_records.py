@@ -11,7 +11,7 @@ import pytest
 from bench_runs import config, make_records, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.runs.records import read_config, read_records
-from fuzz_harness import mutated
+from fuzz_harness import mutate
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import FsdpoError, InputError
@@ -35,7 +35,7 @@ def test_whatever_is_edited_ends_in_a_message(
     line = [verb, str(tmp_path / "run"), *([str(run)] if verb == "diff" else [])]
     line += ["--workers", "1"] if verb == "grade" else []
     for number in range(60):
-        file.write_bytes(mutated((run / name).read_bytes(), rng))
+        file.write_bytes(mutate((run / name).read_bytes(), rng))
         out = ["--out", str(tmp_path / f"again-{number}")] if verb == "grade" else []
         error = CliRunner().invoke(app, [*line, *out]).exception
         assert error is None or isinstance(error, FsdpoError), (number, file.read_bytes()[:3000])

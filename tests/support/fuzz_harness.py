@@ -1,17 +1,20 @@
-"""Change bytes and values in every kind of file that is read: is it refused, or read, or fatal?
+"""Change bytes and values in every kind of input file, and check that commands notice it.
 
     python tests/support/fuzz_harness.py --mutations 2000 --seed 0
     python tests/support/fuzz_harness.py --mutations 50 --only manifest
 
-A file of a dataset, a manifest, JSON lines, a run, a checkpoint, a tokenizer or a template is
-copied, changed, and given to a command that reads it. A command may refuse it, with a message and
-exit code 1 or 2. It may accept it where nothing says what the file should hold; a sealed dataset
-says so by its digests, and a model by its identity in what is sealed with it. Everything else is a
-fault: tracebacks, processes that die or hang, and what is accepted although a digest should have
-said no. It exits with 1 if there are any.
+The script copies a file, changes the copy, and runs a command that reads it. The files belong to
+datasets, manifests, JSON lines, runs, checkpoints, tokenizers and templates. The command may refuse
+the copy with a message and exit code 1 or 2. It may accept the copy if no digest protects the file. Sealed datasets
+have digests, and datasets record the identity of their models. The following results are faults:
 
-The commands run in one process after another, which is replaced where it dies; a mutation is a
-function of the seed and its number, so that ``--first`` and ``--mutations 1`` repeat one.
+- ``traceback``: the command raised an exception;
+- ``died`` and ``hung``: the process ended, or used too much time;
+- ``unnoticed``: the command accepted a change that a digest shows.
+
+The exit code is 1 if there are faults. All commands run in one worker process, which is replaced
+when it dies. A mutation depends only on the seed and its number, so ``--first NUMBER`` with
+``--mutations 1`` repeats one.
 """
 
 from __future__ import annotations
@@ -41,145 +44,166 @@ import psutil
 from fuzz_readers import Reader, readers
 from writing_commands import Inputs
 
-#: Seconds that a command may compute, and how many times that it may take on a busy machine.
-LIMIT, PATIENCE = 60, 20
+#: Maximal processor seconds of a command.
+LIMIT_SECONDS = 60
+#: Maximal clock seconds, for a busy machine.
+MAX_CLOCK_SECONDS = 20 * LIMIT_SECONDS
 FAULTS = ("traceback", "died", "hung", "unnoticed")
-#: What a careless reader may trip over.
-_NASTY = (
+#: Values that break careless readers.
+_HOSTILE_VALUES = (
     None, True, -1, 0, 2**63, 10**22, 1e308, float("nan"), float("inf"), "", "\x00", "../../x",
     "/etc/passwd", "\ud800", "a" * 10_000, [], {}, [[]], {"a": {"b": []}}, [None], ["x"],
     "{% for i in range(10**9) %}x{% endfor %}", "{{ messages.__class__ }}", "{{ nothing.at.all }}",
 )  # fmt: skip
-_TOKENS = (b"NaN", b"null", b"\xff\xfe", b"\x00", b"[" * 5_000, b'{"', b"-", b"9" * 30, b"\n\n")
+_HOSTILE_BYTES = (
+    b"NaN",
+    b"null",
+    b"\xff\xfe",
+    b"\x00",
+    b"[" * 5_000,
+    b'{"',
+    b"-",
+    b"9" * 30,
+    b"\n\n",
+)
 
 
-def mutated(data: bytes, rng: random.Random) -> bytes:
-    """Return the bytes of a file, changed: as JSON where they are JSON, or as they come."""
+def mutate(data: bytes, rng: random.Random) -> bytes:
+    """Return changed file contents; JSON is changed either as a value or as bytes."""
     lines = data.split(b"\n") if data[:1] == b"{" and b"\n{" in data else [data]
-    at = rng.randrange(max(1, len(lines) - 1))
+    index = rng.randrange(max(1, len(lines) - 1))
     if rng.random() < 0.6:
         with contextlib.suppress(ValueError):
-            value = json.loads(lines[at])
-            lines[at] = json.dumps(_with_other_value(value, rng)).encode()
+            value = json.loads(lines[index])
+            lines[index] = json.dumps(_change_value(value, rng)).encode()
             return b"\n".join(lines)
-    return _with_other_bytes(data, rng)
+    return _change_bytes(data, rng)
 
 
-def _with_other_value(value: Any, rng: random.Random) -> Any:
-    """Return JSON with one value replaced, or one key gone."""
-    node, places = value, _places(value)
-    *way, last = rng.choice(places) if places else [None]
+def _change_value(value: Any, rng: random.Random) -> Any:
+    """Return JSON with one value replaced or one key removed."""
+    node = value
+    paths = _list_paths(value)
+    *parents, last = rng.choice(paths) if paths else [None]
     if last is None:
-        return rng.choice(_NASTY)
-    for key in way:
+        return rng.choice(_HOSTILE_VALUES)
+    for key in parents:
         node = node[key]
     if rng.random() < 0.25:
         del node[last]
     else:
-        node[last] = rng.choice(_NASTY)
+        node[last] = rng.choice(_HOSTILE_VALUES)
     return value
 
 
-def _places(value: Any) -> list[list[Any]]:
-    """Return the ways to all values inside a JSON value."""
+def _list_paths(value: Any) -> list[list[Any]]:
+    """Return the paths (lists of keys and indices) of all values in a JSON value."""
     items = value.items() if isinstance(value, dict) else ()
     items = enumerate(value[:50]) if isinstance(value, list) else items
-    return [[key, *rest] for key, each in items for rest in ([], *_places(each))]
+    return [[key, *path] for key, child in items for path in ([], *_list_paths(child))]
 
 
-def _with_other_bytes(data: bytes, rng: random.Random) -> bytes:
-    at, size = rng.randrange(len(data) + 1), rng.choice((1, 1, 2, 16, 1000))
+def _change_bytes(data: bytes, rng: random.Random) -> bytes:
+    start = rng.randrange(len(data) + 1)
+    size = rng.choice((1, 1, 2, 16, 1000))
+    end = start + size
     kind = rng.randrange(5)
     if kind == 0:
-        return data[:at]
+        return data[:start]
     if kind == 1:
-        return data[:at] + rng.choice(_TOKENS) + data[at:]
+        return data[:start] + rng.choice(_HOSTILE_BYTES) + data[start:]
     if kind == 2:
-        return data[:at] + data[at + size :]
+        return data[:start] + data[end:]
     if kind == 3:
-        return data[:at] + data[at : at + size] * 2 + data[at + size :]
-    return data[:at] + rng.randbytes(size) + data[at + size :]
+        return data[:start] + data[start:end] * 2 + data[end:]
+    return data[:start] + rng.randbytes(size) + data[end:]
 
 
-def attempt(reader: Reader, folder: Path, seed: str) -> tuple[str, str]:
-    """Change a copy of what a command reads, run the command, and say what came of it.
+def run_mutation(reader: Reader, folder: Path, seed: str) -> tuple[str, str]:
+    """Change a copy of a command's input and run the command.
 
     Returns:
-        ``refused``, ``accepted``, ``unchanged`` or one of ``FAULTS``, and what was seen.
+        ``refused``, ``accepted``, ``unchanged`` or one of ``FAULTS``, and a description.
     """
     rng = random.Random(seed)
-    it, out = folder / reader.source.name, folder / "out"
-    copy = shutil.copytree if reader.source.is_dir() else shutil.copyfile
-    copy(reader.source, it)
-    file = rng.choice(sorted(it.glob(reader.glob))) if reader.glob else it
-    before = file.read_bytes()
-    file.write_bytes(after := mutated(before, rng))
-    if _same(before, after):
+    copy = folder / reader.source.name
+    out = folder / "out"
+    if reader.source.is_dir():
+        shutil.copytree(reader.source, copy)
+    else:
+        shutil.copyfile(reader.source, copy)
+    file = rng.choice(sorted(copy.glob(reader.glob))) if reader.glob else copy
+    data = file.read_bytes()
+    changed_data = mutate(data, rng)
+    file.write_bytes(changed_data)
+    if _is_equivalent(data, changed_data):
         return "unchanged", ""
-    line = [str(part) for part in reader.line(it, out)]
-    code, said = run_here(line)
-    told = f"{file.relative_to(folder)}: {' '.join(line)}: {said[-1500:]}"
+    command = [str(argument) for argument in reader.arguments(copy, out)]
+    code, stderr = run_in_process(command)
+    description = f"{file.relative_to(folder)}: {' '.join(command)}: {stderr[-1500:]}"
     if code is None:
-        return "traceback", told
+        return "traceback", description
     if code:
-        return "refused", told
+        return "refused", description
     if reader.sealed or (reader.identity and reader.identity(out) == _identity(reader)):
-        return "unnoticed", told
-    return "accepted", told
+        return "unnoticed", description
+    return "accepted", description
 
 
-def _same(before: bytes, after: bytes) -> bool:
-    """Whether two contents say the same: equal bytes, or equal JSON."""
+def _is_equivalent(data_a: bytes, data_b: bytes) -> bool:
+    """Return whether two contents are equal as bytes or as JSON."""
     with contextlib.suppress(ValueError, RecursionError):
-        return bool(json.loads(before) == json.loads(after))
-    return before == after
+        return bool(json.loads(data_a) == json.loads(data_b))
+    return data_a == data_b
 
 
 @functools.cache
 def _identity(reader: Reader) -> str:
-    """Return the identity of what a reader reads when it is as it should be."""
+    """Return the identity of a reader's unchanged source."""
     assert reader.identity is not None
     with tempfile.TemporaryDirectory() as name:
-        code, said = run_here([str(part) for part in reader.line(reader.source, Path(name) / "x")])
-        assert code == 0, said
-        return reader.identity(Path(name) / "x")
+        out = Path(name) / "x"
+        command = [str(argument) for argument in reader.arguments(reader.source, out)]
+        code, stderr = run_in_process(command)
+        assert code == 0, stderr
+        return reader.identity(out)
 
 
-def run_here(line: Sequence[str]) -> tuple[int | None, str]:
-    """Run a command here; return its exit code, None for a traceback, and what it said."""
-    module, *arguments = line
+def run_in_process(command: Sequence[str]) -> tuple[int | None, str]:
+    """Run a command here; return its exit code (None for a traceback) and its stderr."""
+    module, *arguments = command
     app = __import__(f"{module}.cli.app", fromlist=["main"])
-    said = io.StringIO()
+    stderr = io.StringIO()
     with (
         patch("sys.argv", [module.replace("_", "-"), *arguments]),
         contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(said),
+        contextlib.redirect_stderr(stderr),
     ):
         try:
             app.main()
-        except SystemExit as ended:
-            return int(ended.code or 0), said.getvalue()
+        except SystemExit as error:
+            return int(error.code or 0), stderr.getvalue()
         except BaseException:
-            return None, said.getvalue() + traceback.format_exc()
-    return 0, said.getvalue()
+            return None, stderr.getvalue() + traceback.format_exc()
+    return 0, stderr.getvalue()
 
 
 def _work(pipe: Connection, folder: Path) -> None:
-    """Attempt what comes in, until the pipe is closed."""
+    """Run the requested mutations until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    every = readers(folder)
+    all_readers = readers(folder)
     with contextlib.suppress(EOFError):
         while True:
-            number, seed = pipe.recv()
+            index, seed = pipe.recv()
             with tempfile.TemporaryDirectory() as name:
-                pipe.send(attempt(every[number], Path(name), seed))
+                pipe.send(run_mutation(all_readers[index], Path(name), seed))
 
 
-class Worker:
-    """A process that attempts mutations; replaced when it dies or hangs.
+class MutationWorker:
+    """A process that runs mutations, and is replaced when it dies or hangs.
 
     Args:
-        folder: The inputs.
+        folder: Folder of the inputs.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -188,23 +212,25 @@ class Worker:
 
     def _start(self) -> None:
         context = get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, self._folder), daemon=True)
+        self._pipe, worker_pipe = context.Pipe()
+        self._process = context.Process(target=_work, args=(worker_pipe, self._folder), daemon=True)
         self._process.start()
-        theirs.close()
+        worker_pipe.close()
 
-    def attempt(self, number: int, seed: str) -> tuple[str, str]:
-        """Attempt a mutation for a reader."""
-        self._pipe.send((number, seed))
-        computed, started = self._computed(), time.monotonic()
+    def run_mutation(self, reader_index: int, seed: str) -> tuple[str, str]:
+        """Run a mutation for a reader; return the result and its description."""
+        self._pipe.send((reader_index, seed))
+        processor_start = self._processor_seconds()
+        started = time.monotonic()
         try:
-            while self._computed() - computed < LIMIT:
+            while self._processor_seconds() - processor_start < LIMIT_SECONDS:
                 if self._pipe.poll(1):
-                    found: tuple[str, str] = self._pipe.recv()
-                    return found
-                if time.monotonic() - started > LIMIT * PATIENCE:
+                    response: tuple[str, str] = self._pipe.recv()
+                    return response
+                if time.monotonic() - started > MAX_CLOCK_SECONDS:
                     break
-            result = ("hung", f"for {self._computed() - computed:.0f} s of computing")
+            seconds = self._processor_seconds() - processor_start
+            result = ("hung", f"for {seconds:.0f} s of computing")
         except EOFError:
             self._process.join()
             result = ("died", f"exit code {self._process.exitcode}")
@@ -212,8 +238,8 @@ class Worker:
         self._start()
         return result
 
-    def _computed(self) -> float:
-        """Return the seconds that the process has computed."""
+    def _processor_seconds(self) -> float:
+        """Return the processor seconds of the process."""
         with contextlib.suppress(psutil.Error):
             return sum(psutil.Process(self._process.pid).cpu_times()[:2])
         return 0.0
@@ -227,31 +253,32 @@ class Worker:
 
 
 def fuzz(folder: Path, numbers: range, seed: int, kinds: Sequence[str]) -> dict[str, Counter[str]]:
-    """Attempt mutations, all readers in turn; tell stderr of faults.
+    """Run mutations for all readers in turn, and print faults to stderr.
 
     Args:
-        folder: The inputs.
-        numbers: Of the mutations.
-        seed: Draws them.
-        kinds: What to change; empty for all.
+        folder: Folder of the inputs.
+        numbers: Numbers of the mutations.
+        seed: Seed of the mutations.
+        kinds: Kinds of files to change; empty for all.
 
     Returns:
-        The counts of what came of them, by kind of file.
+        The counts of the results, by kind of file.
     """
-    every = [
-        (number, reader)
-        for number, reader in enumerate(readers(folder))
+    selected = [
+        (index, reader)
+        for index, reader in enumerate(readers(folder))
         if not kinds or reader.kind in kinds
     ]
     counts: dict[str, Counter[str]] = {}
-    worker = Worker(folder)
+    worker = MutationWorker(folder)
     for mutation in numbers:
-        number, reader = every[mutation % len(every)]
-        result, told = worker.attempt(number, f"{seed}/{mutation}")
+        index, reader = selected[mutation % len(selected)]
+        result, description = worker.run_mutation(index, f"{seed}/{mutation}")
         counts.setdefault(reader.kind, Counter())[result] += 1
         if result in FAULTS:
-            what = f"{reader.kind} {reader.source.name}/{reader.glob}"
-            print(f"--first {mutation}: {what}: {result}: {told}\n", file=sys.stderr, flush=True)
+            source = f"{reader.kind} {reader.source.name}/{reader.glob}"
+            message = f"--first {mutation}: {source}: {result}: {description}\n"
+            print(message, file=sys.stderr, flush=True)
     worker.stop()
     return counts
 
@@ -267,14 +294,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         inputs = Inputs(Path(name), problems=48)
         inputs.make()
-        inputs.make_more()
+        inputs.make_fuzz_inputs()
         os.environ.update(inputs.env)
         numbers = range(options.first, options.first + options.mutations)
         counts = fuzz(Path(name), numbers, options.seed, options.only)
         inputs.stop()
-    for kind, found in counts.items():
-        told = ", ".join(f"{count} {result}" for result, count in sorted(found.items()))
-        print(f"{kind:<12}{told}")
+    for kind, results in counts.items():
+        line = ", ".join(f"{count} {result}" for result, count in sorted(results.items()))
+        print(f"{kind:<12}{line}")
     total = sum(counts.values(), Counter())
     faults = ", ".join(f"{total[name]} {name}" for name in FAULTS)
     print(f"{total.total()} mutations: {total['refused']} refused, {faults}")

@@ -1,8 +1,8 @@
-"""Start a command, see what it is at, kill it, and count what it leaves behind.
+"""Start a command, watch its phases, kill it, and count the processes that it leaves.
 
-Shared by `kill_harness.py` and `soak_harness.py`. A command is killed alone, not with its process
-group: whatever lives on is found by a mark in its environment. Full and read-only disks are file
-systems in memory, which takes the right to mount them.
+`kill_harness.py` and `soak_harness.py` share this module. Only the command's own process is killed,
+not its process group; a mark in the environment identifies the processes that it leaves. Full and
+read-only disks are file systems in memory, and mounting them needs root.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from warm import Child, Warm
+from warm import ForkedCommand, WarmInterpreter
 
 MARK = "FSDPO_MARK"
-#: Seconds that the processes of a killed command may take to notice.
-GRACE = 3.0
+#: Seconds in which the child processes of a killed command must end.
+GRACE_SECONDS = 3.0
 #: Seconds after which a command counts as hanging.
-LIMIT = 600.0
+LIMIT_SECONDS = 600.0
 
+#: A progress line, such as ``sample: 48 to do``; its name is the phase.
 _PHASE = re.compile(r"^([\w@/+.: -]+?): \d+ to do", re.M)
 START = "start"
 
 
 @dataclass(frozen=True)
-class Moment:
-    """When to kill: some seconds after a phase begins, and by which signal.
+class KillMoment:
+    """The time and the signal of a kill.
 
     Attributes:
-        phase: ``start``, what the command says it is at, or a glob of files below its directory.
-        delay: Seconds.
+        phase: ``start``, the name of a progress line, or a glob of files in the output directory.
+        delay: Seconds between the start of the phase and the kill.
         signal: SIGKILL or SIGTERM.
     """
 
@@ -50,105 +51,120 @@ class Moment:
 
 
 @dataclass
-class Watched:
-    """What became of a command.
+class CommandResult:
+    """The end of a command.
 
     Attributes:
         code: Its exit status; negative for a signal.
-        said: Its stderr.
-        seen: When each phase was first seen, in seconds from the start; the end is ``end``.
-        orphans: Names of the processes that outlived it.
+        stderr: Its output on stderr.
+        phase_starts: Seconds from the start to each phase; the phase ``end`` is the end.
+        orphans: Command lines of the processes that it left.
     """
 
     code: int
-    said: str
-    seen: dict[str, float] = field(default_factory=dict)
+    stderr: str
+    phase_starts: dict[str, float] = field(default_factory=dict)
     orphans: list[str] = field(default_factory=list)
 
     @property
-    def last(self) -> str:
-        """The phase it ended in."""
-        return max((name for name in self.seen if name != "end"), key=self.seen.__getitem__)
+    def last_phase(self) -> str:
+        """The phase in which the command ended."""
+        phases = (name for name in self.phase_starts if name != "end")
+        return max(phases, key=self.phase_starts.__getitem__)
 
     @property
-    def graceful(self) -> bool:
-        """Whether it ended by itself, done or with a message: no signal, no traceback."""
-        told = self.code == 0 or "error: " in self.said
-        return self.code in (0, 1) and told and "Traceback" not in self.said
+    def ended_cleanly(self) -> bool:
+        """Whether the command ended with success or with a message: no signal, no traceback."""
+        has_explanation = self.code == 0 or "error: " in self.stderr
+        return self.code in (0, 1) and has_explanation and "Traceback" not in self.stderr
 
 
-def watched(
-    line: Sequence[str],
+def run_watched(
+    command: Sequence[str],
     env: Mapping[str, str],
     *,
-    below: Path,
+    folder: Path,
     globs: Sequence[str] = (),
-    kill: Moment | None = None,
-    warm: Warm | None = None,
-) -> Watched:
-    """Run a command to its end, or to the moment when it is killed.
+    kill: KillMoment | None = None,
+    interpreter: WarmInterpreter | None = None,
+) -> CommandResult:
+    """Run a command to its end, or until it is killed.
 
     Args:
-        line: The command.
+        command: The command line.
         env: Its environment.
-        below: Directory that ``globs`` are looked for in.
-        globs: Files whose appearance begins a phase.
-        kill: When to kill it; None to let it end. A command that ends before then is not killed.
-        warm: Starts what is a ``python -m``, if there is one.
+        folder: Directory in which ``globs`` are searched.
+        globs: Files whose appearance starts a phase.
+        kill: Moment of the kill; None lets the command end. A command that ends earlier is not
+            killed.
+        interpreter: Starts commands of ``python -m`` by forking, which is faster.
     """
-    mark, started = uuid.uuid4().hex, time.monotonic()
+    mark = uuid.uuid4().hex
+    marked_env = {**env, MARK: mark}
+    started = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
-        child: subprocess.Popen[bytes] | Child
-        if warm and line[1] == "-m":
-            child = warm.start(line, {**env, MARK: mark}, out.fileno(), err.fileno())
+        child: subprocess.Popen[bytes] | ForkedCommand
+        if interpreter and command[1] == "-m":
+            child = interpreter.start(command, marked_env, out.fileno(), err.fileno())
         else:
-            child = subprocess.Popen(line, stdout=out, stderr=err, env={**env, MARK: mark})
-        result = Watched(0, "", {START: 0.0})
+            child = subprocess.Popen(command, stdout=out, stderr=err, env=marked_env)
+        phase_starts = {START: 0.0}
         while child.poll() is None:
-            now = time.monotonic() - started
-            for phase in _new_phases(Path(err.name), below, globs, result.seen):
-                result.seen[phase] = now
-            due = kill and result.seen.get(kill.phase, now) + kill.delay
-            if (kill and kill.phase in result.seen and now >= due) or now > LIMIT:
+            elapsed = time.monotonic() - started
+            for phase in _new_phases(Path(err.name), folder, globs, phase_starts):
+                phase_starts[phase] = elapsed
+            is_due = (
+                kill is not None
+                and kill.phase in phase_starts
+                and elapsed >= phase_starts[kill.phase] + kill.delay
+            )
+            if is_due or elapsed > LIMIT_SECONDS:
                 child.send_signal(kill.signal if kill else signal.SIGKILL)
                 break
             time.sleep(0.002)
         child.wait()
-        result.seen["end"] = time.monotonic() - started
-        result.code, result.said = child.returncode, Path(err.name).read_text(errors="replace")
-    result.orphans = orphans(mark, warm)
-    return result
+        phase_starts["end"] = time.monotonic() - started
+        stderr = Path(err.name).read_text(errors="replace")
+    return CommandResult(
+        code=child.returncode,
+        stderr=stderr,
+        phase_starts=phase_starts,
+        orphans=end_orphans(mark, interpreter),
+    )
 
 
 def _new_phases(
-    said: Path, below: Path, globs: Sequence[str], seen: Mapping[str, float]
+    stderr_file: Path, folder: Path, globs: Sequence[str], seen: Mapping[str, float]
 ) -> list[str]:
-    """Return the phases that have begun and were not seen before."""
-    found = dict.fromkeys(_PHASE.findall(said.read_text(errors="replace")))
-    found |= {glob: None for glob in globs if glob not in seen and any(below.glob(glob))}
-    return [phase for phase in found if phase not in seen]
+    """Return the phases that have started and are not in ``seen``."""
+    phases = dict.fromkeys(_PHASE.findall(stderr_file.read_text(errors="replace")))
+    phases |= {glob: None for glob in globs if glob not in seen and any(folder.glob(glob))}
+    return [phase for phase in phases if phase not in seen]
 
 
-def orphans(mark: str, warm: Warm | None = None) -> list[str]:
-    """Wait for what a command has left to end; kill what does not, and return the names."""
-    deadline = time.monotonic() + GRACE
-    while (left := list(_left(mark, warm))) and time.monotonic() < deadline:
+def end_orphans(mark: str, interpreter: WarmInterpreter | None = None) -> list[str]:
+    """Wait for the processes that a command left, kill the remaining ones, and return them.
+
+    A process is returned as the end of its command line.
+    """
+    deadline = time.monotonic() + GRACE_SECONDS
+    while (processes := list(_living(mark, interpreter))) and time.monotonic() < deadline:
         time.sleep(0.05)
-    names = []
-    for process in left:
+    command_lines = []
+    for process in processes:
         with contextlib.suppress(psutil.Error):
-            names.append(" ".join(process.cmdline())[-60:])
+            command_lines.append(" ".join(process.cmdline())[-60:])
             process.kill()
-    return names
+    return command_lines
 
 
-def _left(mark: str, warm: Warm | None) -> Iterator[psutil.Process]:
-    """Yield the marked processes, and those below a warm interpreter."""
-    below = set(warm.left()) if warm else set()
+def _living(mark: str, interpreter: WarmInterpreter | None) -> Iterator[psutil.Process]:
+    """Yield the living processes with the mark, and all children of a warm interpreter."""
+    children = set(interpreter.children()) if interpreter else set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            alive = process.status() != psutil.STATUS_ZOMBIE
-            if alive and (process in below or process.environ().get(MARK) == mark):
+            is_alive = process.status() != psutil.STATUS_ZOMBIE
+            if is_alive and (process in children or process.environ().get(MARK) == mark):
                 yield process
 
 
@@ -156,49 +172,50 @@ class Disk:
     """A file system in memory that can be filled up or made read-only.
 
     Args:
-        path: Where it is mounted.
-        size: Its size in bytes.
+        path: The mount point.
+        size: Size in bytes.
     """
 
     def __init__(self, path: Path, size: int = 1 << 30) -> None:
-        self.path, self.size = path, size
+        self.path = path
+        self.size = size
 
     @contextlib.contextmanager
     def mounted(self) -> Iterator[Path]:
-        """Mount it.
+        """Mount the file system.
 
         Raises:
-            SystemExit: if this process may not.
+            SystemExit: if this process has no right to mount.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        line = ["mount", "-t", "tmpfs", "-o", f"size={self.size}", "tmpfs", str(self.path)]
-        if subprocess.run(line, capture_output=True).returncode != 0:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={self.size}", "tmpfs", str(self.path)]
+        if subprocess.run(command, capture_output=True).returncode != 0:
             sys.exit("error: full disks are file systems in memory: run as root to mount them.")
         try:
             yield self.path
         finally:
             subprocess.run(["umount", "--lazy", str(self.path)], check=True)
 
-    def fill(self, left: int) -> None:
-        """Leave so many bytes free."""
-        found = os.statvfs(self.path)
-        used = (found.f_blocks - found.f_bfree) * found.f_frsize
-        self._remount(f"size={used + left}")
+    def fill(self, free_bytes: int) -> None:
+        """Shrink the file system to so many free bytes."""
+        status = os.statvfs(self.path)
+        used_bytes = (status.f_blocks - status.f_bfree) * status.f_frsize
+        self._remount(f"size={used_bytes + free_bytes}")
 
-    def read_only(self) -> None:
+    def make_read_only(self) -> None:
         """Refuse every write."""
         self._remount("ro")
 
     def heal(self) -> None:
-        """Make it as it was."""
+        """Make the disk writable and give it its full size."""
         self._remount(f"rw,size={self.size}")
 
     def _remount(self, options: str) -> None:
         subprocess.run(["mount", "-o", f"remount,{options}", str(self.path)], check=True)
 
 
-def digests(root: Path, without: Sequence[str] = (".lock",)) -> dict[str, str]:
-    """Return the SHA-256 of every file below a directory, but for some names and folders."""
+def file_digests(root: Path, without: Sequence[str] = (".lock",)) -> dict[str, str]:
+    """Return the SHA-256 of every file in a directory, except for some file and folder names."""
     return {
         name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(root.rglob("*"))

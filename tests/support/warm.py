@@ -1,7 +1,8 @@
-"""An interpreter that has imported everything, and forks: each command is a process of its own.
+"""An interpreter with all imports done, which forks a process for each command.
 
-Importing takes most of the time of commands that are killed in the middle. A forked process is
-killed and waited for like any other; what outlives it becomes a child of this one.
+Imports take most of the time of commands that are killed in the middle. A forked process can be
+killed and waited for like any other process. Processes that a command leaves become children of
+the interpreter.
 """
 
 from __future__ import annotations
@@ -26,128 +27,135 @@ from typing import Any, NoReturn
 
 import psutil
 
-#: What commands import, so far as that starts no thread.
+#: Modules that the commands import, except for modules that start threads.
 MODULES = (
     "accelerate", "orjson", "pyarrow.parquet", "pydantic", "scipy.special",
     "torch", "transformers", "transformers.trainer", "fsdpo_bench.cli.app", "fsdpo_data.api",
     "fsdpo_data.cli.app", "fsdpo_data.engines.scorers.prm", "fsdpo_train.cli.app",
     "fsdpo_train.preference.train", "fsdpo_train.prm.train", "fsdpo_train.sft.train",
 )  # fmt: skip
-_CHILD_SUBREAPER = 36  # of prctl
+_PR_SET_CHILD_SUBREAPER = 36  # option of prctl(2)
 
 
-class Child:
-    """A command that was forked; with the methods of ``subprocess.Popen`` that are needed."""
+class ForkedCommand:
+    """A forked command, with a part of the interface of ``subprocess.Popen``."""
 
-    def __init__(self, warm: Warm, pid: int) -> None:
-        self._warm, self.pid = warm, pid
+    def __init__(self, interpreter: WarmInterpreter, pid: int) -> None:
+        self._interpreter = interpreter
+        self.pid = pid
 
     @property
     def returncode(self) -> int:
         """Return the exit status; negative for a signal."""
-        return self._warm.ended[self.pid]
+        return self._interpreter.exit_codes[self.pid]
 
     def poll(self) -> int | None:
-        """Return the exit status if it has ended."""
-        self._warm.listen(0)
-        return self._warm.ended.get(self.pid)
+        """Return the exit status, or None while the command runs."""
+        self._interpreter.receive_exits(0)
+        return self._interpreter.exit_codes.get(self.pid)
 
     def wait(self) -> int:
-        """Wait for its end."""
+        """Wait for the end of the command and return its exit status."""
         while self.poll() is None:
-            self._warm.listen(1)
+            self._interpreter.receive_exits(1)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send a signal; it may have ended."""
+        """Send a signal, unless the command has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
 
-class Warm:
+class WarmInterpreter:
     """Starts commands of ``python -m module`` by forking.
 
     Args:
-        env: The environment to import in.
+        env: The environment during the imports.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self.ended: dict[int, int] = {}
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        line = [sys.executable, __file__, str(theirs.fileno())]
-        self._process = subprocess.Popen(line, env=env, pass_fds=[theirs.fileno()])
-        theirs.close()
+        #: Exit status of each ended command, by process id.
+        self.exit_codes: dict[int, int] = {}
+        self._socket, server_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, __file__, str(server_socket.fileno())]
+        self._process = subprocess.Popen(command, env=env, pass_fds=[server_socket.fileno()])
+        server_socket.close()
         assert self._socket.recv(100) == b"ready"
 
-    def start(self, line: Sequence[str], env: Mapping[str, str], out: int, err: int) -> Child:
-        """Start ``line``, whose second word is ``-m``, with these files for its output."""
-        assert line[1] == "-m"
-        told = {"line": line[2:], "env": dict(env), "cwd": str(Path.cwd())}
-        socket.send_fds(self._socket, [json.dumps(told).encode()], [out, err])
+    def start(
+        self, command: Sequence[str], env: Mapping[str, str], out: int, err: int
+    ) -> ForkedCommand:
+        """Start a command of ``python -m``; ``out`` and ``err`` are its file descriptors."""
+        assert command[1] == "-m"
+        request = {"arguments": command[2:], "env": dict(env), "cwd": str(Path.cwd())}
+        socket.send_fds(self._socket, [json.dumps(request).encode()], [out, err])
         while True:
-            said = json.loads(self._socket.recv(1000))
-            if "started" in said:
-                return Child(self, said["started"])
-            self.ended[said["ended"]] = said["status"]
+            message = json.loads(self._socket.recv(1000))
+            if "started" in message:
+                return ForkedCommand(self, message["started"])
+            self.exit_codes[message["ended"]] = message["status"]
 
-    def listen(self, seconds: float) -> None:
-        """Hear which commands have ended, for so long at most."""
+    def receive_exits(self, seconds: float) -> None:
+        """Record which commands have ended; wait at most ``seconds`` for the first message."""
         while select.select([self._socket], [], [], seconds)[0]:
-            said = json.loads(self._socket.recv(1000))
-            self.ended[said["ended"]] = said["status"]
+            message = json.loads(self._socket.recv(1000))
+            self.exit_codes[message["ended"]] = message["status"]
             seconds = 0
 
-    def left(self) -> list[psutil.Process]:
-        """Return what runs below it: once a command has ended, what it has left."""
+    def children(self) -> list[psutil.Process]:
+        """Return all processes below the interpreter; after a command's end, its orphans."""
         return psutil.Process(self._process.pid).children(recursive=True)
 
     def stop(self) -> None:
-        """End it."""
+        """End the interpreter."""
         self._socket.close()
         self._process.wait()
 
 
-def _serve(own: socket.socket) -> None:
-    """Fork what is asked for until nobody asks any more; say what has ended."""
+def _serve(server_socket: socket.socket) -> None:
+    """Fork the requested commands and report their ends, until the socket is closed."""
     commands: set[int] = set()
     while True:
-        if select.select([own], [], [], 0.002)[0]:
-            told, files, _, _ = socket.recv_fds(own, 1_000_000, 2)
-            if not told:
+        if select.select([server_socket], [], [], 0.002)[0]:
+            request, files, _, _ = socket.recv_fds(server_socket, 1_000_000, 2)
+            if not request:
                 return
             if not (pid := os.fork()):
-                own.close()
-                _become(json.loads(told), files)
+                server_socket.close()
+                _run_command(json.loads(request), files)
             commands.add(pid)
             for file in files:
                 os.close(file)
-            own.send(json.dumps({"started": pid}).encode())
+            server_socket.send(json.dumps({"started": pid}).encode())
         with contextlib.suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] in commands:  # not what a command has left
-                    status = os.waitstatus_to_exitcode(ended[1])
-                    own.send(json.dumps({"ended": ended[0], "status": status}).encode())
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                if pid in commands:  # the other children are orphans of commands
+                    code = os.waitstatus_to_exitcode(status)
+                    server_socket.send(json.dumps({"ended": pid, "status": code}).encode())
 
 
-def _become(told: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
-    """Be the command, to its end."""
+def _run_command(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
+    """Run the command in this forked process, and end the process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
-    os.environ.update(told["env"])
-    os.chdir(told["cwd"])
-    for file, place in zip(files, (1, 2), strict=True):
-        os.dup2(file, place)
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
+    for file, stream in zip(files, (1, 2), strict=True):  # stdout and stderr
+        os.dup2(file, stream)
         os.close(file)
-    module, *sys.argv[1:] = told["line"]
+    module, *sys.argv[1:] = request["arguments"]
     code: Any = 0
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except SystemExit as ended:
-        code = ended.code or 0
+    except SystemExit as error:
+        code = error.code or 0
     except BaseException:
         traceback.print_exc()
         code = 1
-    # As an interpreter ends, but for taking itself apart, which takes two seconds for all of them.
+    # The steps of an interpreter's end, without the module teardown, which takes two seconds.
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -156,15 +164,15 @@ def _become(told: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
 
 
 def main() -> None:
-    """Import, then serve on the socket whose number is given."""
-    own = socket.socket(fileno=int(sys.argv[1]))
+    """Import all modules, then serve on the socket with the given file descriptor."""
+    server_socket = socket.socket(fileno=int(sys.argv[1]))
     for module in MODULES:
         __import__(module)
     gc.freeze()
-    ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    own.send(b"ready")
-    _serve(own)
+    server_socket.send(b"ready")
+    _serve(server_socket)
 
 
 if __name__ == "__main__":
