@@ -5,8 +5,9 @@
 
 The script copies a file, changes the copy, and runs a command that reads it. The files belong to
 datasets, manifests, JSON lines, runs, checkpoints, tokenizers and templates. The command may refuse
-the copy with a message and exit code 1 or 2. It may accept the copy if no digest protects the file. Sealed datasets
-have digests, and datasets record the identity of their models. The following results are faults:
+the copy with a message and exit code 1 or 2. It may accept the copy if no digest protects the file.
+Sealed datasets have digests, and datasets record the identity of their models. Everything else is a
+fault:
 
 - ``traceback``: the command raised an exception;
 - ``died`` and ``hung``: the process ended, or used too much time;
