@@ -12,7 +12,7 @@ from command_line import interrupted
 from fakes import Judge, Writer
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import DecodingPlan
-from fsdpo_bench.runs.run import BenchJob, RunSpec, limit_problems, run
+from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks, limit_problems
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 
@@ -80,13 +80,13 @@ class Streaming(StreamingSampler):
 def watched(out: Path, plan: DecodingPlan, sampler: Streaming) -> list[int]:
     """Run seven problems in batches of four, and return what the bar showed."""
     parts, bar = [limit_problems(load_task(builtin_tasks()["embedded"]), 7)], Bar()
-    sampling, prm = SamplingSpec(n=max(1, plan.samples)), {"name": "judge", "revision": "0"}
+    sampling, prm = SamplingSpec(n=max(1, plan.n_samples)), {"name": "judge", "revision": "0"}
     spec = RunSpec(
         sampler.model, get_template("problem"), sampling, {"name": "x"}, "newline@1", plan, prm
     )
     try:
         job = BenchJob(spec, parts, lambda: sampler, lambda: Judge(0), batch_size=4, workers=1)
-        run(job, out, progress=bar)
+        decode_tasks(job, out, progress=bar)
     except KeyboardInterrupt:
         bar.done.append(-1)
     return bar.done

@@ -28,7 +28,7 @@ from fsdpo_bench.decode.vote import (
     self_consistency,
     weighted_vote,
 )
-from fsdpo_bench.tasks.grade import grade_task_responses
+from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.table import builtin_tasks
 
 from fsdpo_data.core.entities import Problem
@@ -154,7 +154,11 @@ def test_thinking_is_one_step_and_only_what_follows_it_is_judged() -> None:
     steps = [[each.steps for each in solutions] for solutions in drawn]
     assert [[len(each) for each in both] for both in steps] == [[3, 1], [1, 2]]
     problem = Problem("2+2?", "4", "embedded", "test", {})
-    items = [(problem, text, "stop", prompt) for prompt, both in texts.items() for text in both]
+    items = [
+        TaskResponse(problem, text, "stop", prompt)
+        for prompt, both in texts.items()
+        for text in both
+    ]
     found = [each.verdict for each in grade_task_responses(builtin_tasks()["embedded"], items)]
     assert [each.status for each in found] == ["correct", "no_answer", "no_answer", "correct"]
     assert {found[1].rule, found[2].rule} == {"unclosed-thinking"}

@@ -49,7 +49,7 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repo
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv(fetch.MIRROR, f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setenv(fetch.MIRROR_VARIABLE, f"http://127.0.0.1:{server.server_port}/")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     yield made
     server.shutdown()
@@ -59,10 +59,10 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repo
 def test_a_file_is_fetched_once_and_checked_each_time(repository: Repository) -> None:
     repository.codes = [503, 429]
     file = fetch_file("rows", FILE)
-    assert file == fetch.cache() / "rows/Rows.json" and file.read_text() == ROWS
+    assert file == fetch.cache_folder() / "rows/Rows.json" and file.read_text() == ROWS
     assert fetch_file("rows", FILE) == file and len(repository.asked) == 3
     file.write_text("[]")
-    with pytest.raises(InputError, match="not the file of o/r that rows is made of"):
+    with pytest.raises(InputError, match="differs from the file of o/r for rows"):
         fetch_file("rows", FILE)
 
 
@@ -71,17 +71,17 @@ def test_what_is_not_the_file_is_never_kept(repository: Repository) -> None:
     with pytest.raises(UnavailableError, match="SHA-256 differs"):
         fetch_file("rows", FILE)
     repository.files = {}
-    with pytest.raises(UnavailableError, match="it answered 404"):
+    with pytest.raises(UnavailableError, match="the server answered 404"):
         fetch_file("rows", FILE)
-    assert len(repository.asked) == 2 and not (fetch.cache() / "rows").exists()
+    assert len(repository.asked) == 2 and not (fetch.cache_folder() / "rows").exists()
     repository.codes = [500] * 9
-    with pytest.raises(UnavailableError, match="it answered 500"):
+    with pytest.raises(UnavailableError, match="the server answered 500"):
         fetch_file("rows", FILE)
     assert len(repository.asked) == 6
 
 
 def test_a_server_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(fetch.MIRROR, "http://127.0.0.1:9")
+    monkeypatch.setenv(fetch.MIRROR_VARIABLE, "http://127.0.0.1:9")
     with pytest.raises(UnavailableError, match=r"ConnectError.*give its file as `data`"):
         fetch_file("rows", FILE)
 
@@ -101,7 +101,7 @@ def test_the_command_says_where_and_under_which_licence(
     code, _, err = run(capsys, "fetch", "gsm8k", main=main)
     assert code == 1 and "gsm8k" in err and "its rows are on the Hub" in err
     code, _, err = run(capsys, "fetch", "addsub", main=main)
-    assert code == 1 and "it answered 404" in err and fetch.MIRROR in err
+    assert code == 1 and "the server answered 404" in err and fetch.MIRROR_VARIABLE in err
 
 
 def test_all_that_the_hub_lacks_is_fetched_as_it_is_known(

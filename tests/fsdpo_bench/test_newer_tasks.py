@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.tasks.grade import grade_task_responses
+from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import builtin_tasks, get_task, suites
 from fsdpo_bench.tasks.validate import validate_task
@@ -30,8 +30,8 @@ def loaded(newer: Path, name: str) -> LoadedTask:
 def test_every_gold_is_itself_and_the_rows_are_the_known_ones(newer: Path, name: str) -> None:
     report = validate_task(builtin_tasks()[name], newer)
     assert [finding for finding in report.findings if finding.is_unexpected] == []
-    assert report.passed and report.right == report.golds == builtin_tasks()[name].count
-    assert "boxed" not in " ".join(finding.what for finding in report.findings)
+    assert report.has_passed and report.right == report.golds == builtin_tasks()[name].count
+    assert "boxed" not in " ".join(finding.description for finding in report.findings)
 
 
 @pytest.mark.parametrize("name", NEWER)
@@ -65,7 +65,7 @@ def test_a_number_is_wrong_where_a_question_cannot_be_answered(newer: Path) -> N
     whole = loaded(newer, "gsm_plus")
     unanswerable = [p for p in whole.problems if p.answer == "None"]
     assert len(unanswerable) == 300
-    said = [(unanswerable[0], text) for text in (r"\boxed{5}", r"\boxed{\text{None}}")]
+    said = [TaskResponse(unanswerable[0], text) for text in (r"\boxed{5}", r"\boxed{\text{None}}")]
     assert [each.verdict.status for each in grade_task_responses(whole.task, said)] == [
         "incorrect",
         "correct",
@@ -86,7 +86,11 @@ def test_the_error_that_one_row_allows_is_for_that_row_alone(newer: Path) -> Non
     [noted] = [p for p in whole.problems if "gold_tolerance" in p.metadata]
     other = next(p for p in whole.problems if p.answer.isdecimal() and len(p.answer) > 2)
     near = str(int(other.answer) + 1)
-    said = [(noted, r"\boxed{4.3}"), (noted, r"\boxed{4.31}"), (other, rf"\boxed{{{near}}}")]
+    said = [
+        TaskResponse(noted, r"\boxed{4.3}"),
+        TaskResponse(noted, r"\boxed{4.31}"),
+        TaskResponse(other, rf"\boxed{{{near}}}"),
+    ]
     judged = grade_task_responses(whole.task, said)
     assert [each.verdict.status for each in judged] == ["correct", "incorrect", "incorrect"]
     assert judged[0].strict.status == "incorrect"
@@ -99,7 +103,7 @@ def test_the_error_that_one_row_allows_is_for_that_row_alone(newer: Path) -> Non
 def test_every_value_of_a_gold_with_several_is_needed(newer: Path) -> None:
     whole = loaded(newer, "math_perturb_hard")
     problem = next(p for p in whole.problems if p.answer == "0 or 4")
-    said = [(problem, text) for text in (r"\boxed{4}", r"\boxed{4, 0}")]
+    said = [TaskResponse(problem, text) for text in (r"\boxed{4}", r"\boxed{4, 0}")]
     assert [each.verdict.status for each in grade_task_responses(whole.task, said)] == [
         "incorrect",
         "correct",
@@ -124,7 +128,7 @@ def test_what_only_the_hub_has_is_read_from_files_too(tmp_path: Path) -> None:
     assert len(symbolic.problems) == 5000 and symbolic.problems[-1].answer == "148"
     assert [problem.answer for problem in omni.problems] == OMNI[:3] * 10
     for whole in (symbolic, omni):
-        assert validate_task(whole.task, folder).passed
+        assert validate_task(whole.task, folder).has_passed
 
 
 def test_few_problems_are_reported_by_several_samples() -> None:

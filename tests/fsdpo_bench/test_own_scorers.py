@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.tasks.grade import grade_task_responses
+from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 
@@ -66,8 +66,9 @@ def test_math_perturbs_evaluation(shared: Path, name: str, other: str) -> None:
         said[problem.answer] = True
         items += [(problem, f"$\\boxed{{{text}}}$") for text in said]
         expected += said.values()
+    responses = [TaskResponse(problem, text) for problem, text in items]
     found = [
-        each.verdict.status == "correct" for each in grade_task_responses(whole.task, items, 1)
+        each.verdict.status == "correct" for each in grade_task_responses(whole.task, responses, 1)
     ]
     differing = [
         (problem.answer, text)

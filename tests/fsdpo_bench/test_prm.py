@@ -16,10 +16,10 @@ from fsdpo_bench.prm.dataset_report import (
     ScoredSolution,
     best_of_n_curves,
     dataset_report,
-    expected_best,
+    expected_best_of_n,
     load_scored,
-    rankings,
-    step_truth,
+    ranking_aucs,
+    step_separation,
 )
 from fsdpo_bench.prm.first_error import (
     FirstErrorExample,
@@ -152,7 +152,7 @@ def test_best_of_n_is_the_mean_over_all_subsets() -> None:
         subsets = list(itertools.combinations(range(8), size))
         won = sum(right[max(subset, key=lambda i: (scores[i], -i))] for subset in subsets)
         ranked = [right[i] for i in order]
-        assert expected_best(ranked, size) == pytest.approx(won / len(subsets))
+        assert expected_best_of_n(ranked, size) == pytest.approx(won / len(subsets))
 
 
 def solution(problem: str, rewards: list[float], right: bool, wrong: int | None) -> ScoredSolution:
@@ -167,11 +167,11 @@ def test_step_truth_compares_before_and_after() -> None:
         solution("b", [0.9, 0.9], True, None),
         solution("c", [0.7, 0.6], False, 1),
     ]
-    truth = step_truth(solutions)
+    truth = step_separation(solutions)
     assert truth is not None and truth.problems == 2 and truth.solutions == 3
     assert truth.margin == pytest.approx(((0.8 + 0.5) / 2 + 0.1) / 2)
     assert truth.auc == 1  # every right step is above every wrong one: 0.7 over 0.6
-    assert step_truth([solution("a", [0.5], True, -1)]) is None
+    assert step_separation([solution("a", [0.5], True, -1)]) is None
 
 
 def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_rankings_and_curves_by_every_aggregate() -> None:
         solution("a", [0.9, 0.2], True, -1),
         solution("a", [0.4, 0.4], False, -1),
     ]
-    assert {how: each.value for how, each in rankings(solutions).items()} == {
+    assert {how: each.value for how, each in ranking_aucs(solutions).items()} == {
         "mean": 1, "min": 0, "prod": 1, "last": 0
     }  # fmt: skip
     curves = best_of_n_curves(solutions)
@@ -255,7 +255,9 @@ def test_a_judge_finds_what_it_names(shared: Path) -> None:
     rows = read_first_error_rows(shared / "data/stepwise/processbench/gsm8k.json")[150:250]
     form = replace(PRM_FORMATS["processbench"], template="problem")
     asked = {
-        critique_prompt(form, get_template("problem"), ScorerInput("", row.steps, row.problem)): row
+        critique_prompt(
+            form, get_template("problem"), ScorerInput("", row.steps, row.question)
+        ): row
         for row in rows
     }
     said = {text: [f"So \\boxed{{{row.first_error}}}."] for text, row in asked.items()}
@@ -292,8 +294,8 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
     ("arguments", "message"),
     [
         ([], "nothing to measure"),
-        (["d", "--prm", "p", "--likelihood", "l"], "expected one of them"),
-        (["--processbench", "x.json"], "needs a model to find them"),
+        (["d", "--prm", "p", "--likelihood", "l"], "exclude each other"),
+        (["--processbench", "x.json"], "needs a model that detects the errors"),
         (["--processbench", "x.json", "--prm", "nowhere"], "--prm nowhere"),
         (["nowhere"], "holds no dataset"),
     ],

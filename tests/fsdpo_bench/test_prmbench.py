@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from bench_runs import written
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.prm.prmbench import ALTERATIONS, ORIGINAL, measure_step_errors, read_altered
+from fsdpo_bench.prm.prmbench import (
+    ALTERATIONS,
+    ORIGINAL,
+    measure_step_errors,
+    read_altered_solutions,
+)
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
@@ -82,13 +87,16 @@ def same(ours: float | None, theirs: float) -> bool:
 @pytest.mark.parametrize("seed", range(5))
 def test_every_number_is_the_benchmarks_own(shared: Path, seed: int) -> None:
     rows = [json.loads(line) for line in (shared / SAMPLE).read_text().splitlines()]
-    altered = read_altered([shared / SAMPLE])
-    assert len(altered) == 45 + 5 and {each.way for each in altered} == {*ALTERATIONS, ORIGINAL}
+    altered = read_altered_solutions([shared / SAMPLE])
+    assert len(altered) == 45 + 5 and {each.alteration for each in altered} == {
+        *ALTERATIONS,
+        ORIGINAL,
+    }
     rng = random.Random(seed)
     rewards = [
         [rng.random() for _ in each.steps] if rng.random() < 0.9 else None for each in altered
     ]
-    names = [f"{'correct' if e.way == ORIGINAL else e.way}_{e.key}" for e in altered]
+    names = [f"{'correct' if e.alteration == ORIGINAL else e.alteration}_{e.key}" for e in altered]
     scores = {name: given for name, given in zip(names, rewards, strict=True) if given}
     expected = theirs(rows, scores)
     found = measure_step_errors(altered, rewards, THRESHOLD)
@@ -111,8 +119,10 @@ def test_every_number_is_the_benchmarks_own(shared: Path, seed: int) -> None:
 
 
 def test_a_perfect_judge_and_one_that_calls_all_right(shared: Path) -> None:
-    rows = read_altered([shared / SAMPLE])
-    perfect = [[float(place not in row.wrong) for place in range(len(row.steps))] for row in rows]
+    rows = read_altered_solutions([shared / SAMPLE])
+    perfect = [
+        [float(place not in row.wrong_steps) for place in range(len(row.steps))] for row in rows
+    ]
     found = measure_step_errors(rows, perfect)
     assert {each.score for each in found.ways.values()} == {1}
     blind = measure_step_errors(rows, [[1.0] * len(row.steps) for row in rows]).ways["all"]
@@ -121,7 +131,7 @@ def test_a_perfect_judge_and_one_that_calls_all_right(shared: Path) -> None:
 
 
 def test_rows_of_the_same_process_count_once(shared: Path) -> None:
-    assert len(read_altered([shared / SAMPLE] * 2)) == 50
+    assert len(read_altered_solutions([shared / SAMPLE] * 2)) == 50
 
 
 @pytest.mark.parametrize(
@@ -137,7 +147,7 @@ def test_rows_of_another_form_are_named(
 ) -> None:
     row = json.loads((shared / SAMPLE).read_text().splitlines()[0])
     with pytest.raises(InputError, match=message):
-        read_altered([written(tmp_path / "rows.jsonl", [row | change])])
+        read_altered_solutions([written(tmp_path / "rows.jsonl", [row | change])])
 
 
 def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path) -> None:
@@ -154,6 +164,6 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
     assert told["prmbench"]["threshold"] == 0.6
     overall = told["prmbench"]["ways"]["all"]
     assert overall["solutions"] + overall["unscored"] == 45 and overall["unscored"] < 10
-    assert "step_errors` needs a model" in str(
+    assert "prmbench` needs a model" in str(
         CliRunner().invoke(app, ["prm", "--prmbench", "x.json"]).exception
     ).replace("--prmbench", "`prmbench`")

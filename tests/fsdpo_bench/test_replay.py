@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from bench_runs import written
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.recorded.outputs import read_outputs, score
-from fsdpo_bench.recorded.replay import read_recording
+from fsdpo_bench.recorded.outputs import grade_outputs, read_outputs
+from fsdpo_bench.recorded.replay import read_response_file
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.records import read_records
 from oracles import NEMO_0, NEMO_1, TORA, float_equal
@@ -151,12 +151,16 @@ def plain(texts: list[str], **more: Any) -> list[dict[str, Any]]:
         (
             plain(["4", "5"]),
             ["--decoder", "sc", "--k", "3"],
-            "--k 3: .* holds 2 responses .* --k 2",
+            "--k 3: .* contains only 2 responses .* --k 2",
         ),
-        (plain(["4"]), ["--decoder", "bon", "--k", "1"], "holds no reward for row 1"),
+        (plain(["4"]), ["--decoder", "bon", "--k", "1"], "contains no reward for row 1"),
         (plain(["4"]), ["--decoder", "sbs"], "recorded responses cannot be continued"),
-        (plain(["4"]), ["--data", "nowhere"], "--data nowhere: responses are graded by the golds"),
-        (plain(["4"]), ["--series", "gpt"], "--series gpt: .* has no names"),
+        (
+            plain(["4"]),
+            ["--data", "nowhere"],
+            "--data nowhere: the responses are graded with the golds",
+        ),
+        (plain(["4"]), ["--series", "gpt"], "--series gpt: .* contains no model names"),
         ([{"answer": "4", "response": "4"}], [], "row 1: the question is missing"),
         ([{"gt": "4", "code": ["4"], "question": ["?"]}], [], "the question is .*, expected text"),
     ],
@@ -170,8 +174,10 @@ def test_what_a_recording_cannot_serve_is_said(
 
 def test_several_models_in_one_file_are_not_mixed(outputs: Path) -> None:
     file = outputs / "openai_gsm8k" / "example_model_solutions.jsonl"
-    with pytest.raises(InputError, match="several models: choose one by `series=6b_finetuning`"):
-        read_recording(file, None)
+    with pytest.raises(
+        InputError, match=r"several models\. Choose one, e\.g\. `series=6b_finetuning`"
+    ):
+        read_response_file(file, None)
 
 
 def test_a_recording_of_other_problems_is_refused(
@@ -233,7 +239,7 @@ def test_what_a_replayed_response_was_cut_off_at_is_no_answer(
         greedy = record["decoded"]["greedy"]
         assert greedy["solution"]["finish_reason"] == "length"
         assert (greedy["status"], greedy["rule"]) == ("no_answer", "cut-off")
-    [scored] = score(read_outputs(tmp_path / "rows.jsonl"))
+    [scored] = grade_outputs(read_outputs(tmp_path / "rows.jsonl"))
     assert (scored.verdict.status, scored.verdict.rule) == ("no_answer", "cut-off")
 
 

@@ -23,8 +23,8 @@ from fsdpo_bench.report.render import write_report
 from fsdpo_bench.runs.make_job import check_tokenizer
 from fsdpo_bench.runs.records import read_config, read_records, record_file
 from fsdpo_bench.runs.regrade import regrade_run
-from fsdpo_bench.runs.run import BenchJob, RunSpec, limit_problems, run
-from fsdpo_bench.tasks.grade import grade_task_responses
+from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks, limit_problems
+from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 from random_model import save_random_model, save_random_prm
@@ -51,7 +51,7 @@ def run_spec(plan: DecodingPlan = PLAN, **changes: Any) -> RunSpec:
     settings: dict[str, Any] = {
         "model": Writer.model,
         "template": get_template("problem"),
-        "sampling": SamplingSpec(n=max(1, plan.samples)),
+        "sampling": SamplingSpec(n=max(1, plan.n_samples)),
         "engine": {"name": "replay", "dtype": "auto"},
         "segmenter": "newline@1",
         "plan": plan,
@@ -71,7 +71,7 @@ def small_run(
     found = parts or [part()]
     batch = options.pop("batch", 3)
     job = BenchJob(spec or run_spec(), found, writer, lambda: Judge(0), batch, workers=1)
-    run(job, out, **({"progress": LineProgress()} | options))
+    decode_tasks(job, out, **({"progress": LineProgress()} | options))
     return out
 
 
@@ -96,7 +96,9 @@ def test_a_record_holds_everything_that_was_decoded(tmp_path: Path) -> None:
     own = [first["decoded"][name]["solution"] for name in ("greedy", "sbs@2,1")]
     for row in [*first["samples"], *own]:
         assert "".join(row["steps"]) == row["text"] and len(row["rewards"]) == len(row["steps"])
-        [judged] = grade_task_responses(builtin_tasks()["embedded"], [(problem, row["text"])])
+        [judged] = grade_task_responses(
+            builtin_tasks()["embedded"], [TaskResponse(problem, row["text"])]
+        )
         assert (row["status"], row["rule"]) == (judged.verdict.status, judged.verdict.rule)
     assert first["cost"]["greedy"]["prm_calls"] == 0  # its rewards decide nothing
 
@@ -140,7 +142,7 @@ def test_every_decoder_hands_the_question_to_the_scorer(tmp_path: Path) -> None:
         spec = run_spec(DecodingPlan((name,), KS, "min", PLAN.beams if name == "sbs" else ()))
         parts = [part(2)]
         job = BenchJob(spec, parts, lambda: Writer(0), lambda: Asking(0))
-        run(job, tmp_path / name, progress=LineProgress())
+        decode_tasks(job, tmp_path / name, progress=LineProgress())
         questions = [each.question for each in parts[0].problems]
         assert asked == {(get_template("problem").render(each), each) for each in questions}
 
@@ -286,10 +288,12 @@ def test_other_ks_and_aggregates_are_decided_from_the_same_samples(tmp_path: Pat
 
 def test_more_samples_than_there_are_cannot_be_decided_among(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
-    with pytest.raises(InputError, match=r"k = 5: .* holds 4 samples of each problem. Use `k=4`"):
+    with pytest.raises(
+        InputError, match=r"k = 5: .* contains 4 samples of each problem. Use `k=4`"
+    ):
         regraded(out, tmp_path / "five", 5)
     alone = small_run(tmp_path / "alone", spec=run_spec(DecodingPlan()))
-    with pytest.raises(InputError, match="holds no samples"):
+    with pytest.raises(InputError, match="contains no samples"):
         regraded(alone, tmp_path / "none", 2)
 
 
@@ -318,7 +322,7 @@ def test_show_filters_by_id_verdict_and_level(tmp_path: Path) -> None:
     [
         (["run", "--suite", "odo", "--model", "tiny"], r"--suite odo: .*Nearest: ood"),
         (["run", "--task", "gsm9k", "--model", "tiny"], r"--task gsm9k: .*Nearest: gsm8k"),
-        (["run", "--task", "math", "--model", "tiny", "--data", "/nowhere"], "holds no MATH"),
+        (["run", "--task", "math", "--model", "tiny", "--data", "/nowhere"], "contains no MATH"),
         (["run", "--suite", "smoke"], "--model: missing"),
         (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "bom"], "Nearest: bon"),
         (
@@ -351,9 +355,9 @@ def test_show_names_the_decoders_and_verdicts_there_are(tmp_path: Path) -> None:
 
 def test_plans_keep_the_order_of_the_table_and_drop_what_is_not_used() -> None:
     plan = make_plan(["bon,greedy", "greedy"], [15, 5, 5], "mean", [BeamSpec()])
-    assert plan.names == ["greedy", "bon@5:mean", "bon@15:mean"]
-    assert (plan.samples, plan.beams, plan.beam_config()) == (15, (), None)
-    assert make_plan(["greedy"], [5], "min", []).samples == 0
+    assert plan.result_names == ["greedy", "bon@5:mean", "bon@15:mean"]
+    assert (plan.n_samples, plan.beams, plan.beam_config()) == (15, (), None)
+    assert make_plan(["greedy"], [5], "min", []).n_samples == 0
 
 
 @pytest.fixture(scope="module")
@@ -390,7 +394,7 @@ def test_a_prm_with_the_wrong_tokenizer_is_refused(
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(CHECKPOINT / file, wrong / file)
     done = with_prm(policy, wrong, tmp_path / "run", "--decoder", "bon")
-    assert "its tokenizer has ids up to 752, its weights know" in str(done.exception)
+    assert "the tokenizer has ids up to 752, but the weights have only" in str(done.exception)
 
 
 def test_a_prm_of_another_vocabulary_is_remarked_upon(models: tuple[Path, Path]) -> None:

@@ -186,7 +186,7 @@ def test_asdivs_own_file_is_read(tmp_path: Path) -> None:
         "9 (apples)"
     ]
     file.write_text("<F>")
-    with pytest.raises(InputError, match="not ASDiv's XML"):
+    with pytest.raises(InputError, match="not the XML file of ASDiv"):
         list(builtin_tasks()["asdiv"].read(file))
 
 
@@ -194,7 +194,7 @@ def test_a_missing_gold_is_kept_where_the_benchmark_has_some() -> None:
     assert rows("gk2023", {"question": "q", "answer": ""}) == [("q", "")]
     with pytest.raises(InputError, match="here, row 1: the answer is empty"):
         rows("svamp", {"Body": "b", "Question": "q", "Answer": ""})
-    with pytest.raises(InputError, match="here, row 1: the answer 'ten' is no number"):
+    with pytest.raises(InputError, match="here, row 1: the answer 'ten' is not a number"):
         rows("addsub", {"input": "q", "target": "ten"})
 
 
@@ -217,7 +217,7 @@ def test_a_part_of_a_benchmark_is_refused_and_another_digest_warned_of(tmp_path:
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds no GSM8K: expected .*/gsm8k/test\.jsonl"):
+    with pytest.raises(InputError, match=r"contains no GSM8K: expected .*/gsm8k/test\.jsonl"):
         load_task(builtin_tasks()["gsm8k"], tmp_path)
     with pytest.raises(InputError, match=r"data = None: .* Give its file, or a directory with it"):
         load_task(replace(builtin_tasks()["addsub"], fetch=None))
@@ -382,12 +382,14 @@ def test_a_benchmark_of_ones_own_is_a_toml_file_with_a_hook(tmp_path: Path) -> N
 
 def test_what_a_file_of_ones_own_lacks_is_said(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text('{"q": "1+1?", "a": "2"}\n')
-    with pytest.raises(InputError, match=r"fields q, a, expected .*\. Other columns: a TOML file"):
+    with pytest.raises(
+        InputError, match=r"fields q, a, expected .*\. For other columns, write a TOML file"
+    ):
         load_task(get_task(f"{tmp_path}/mine.jsonl"))
     with pytest.raises(InputError, match=r"no file '.*/mime\.jsonl'\. Nearest .*: mine\.jsonl"):
         load_task(get_task(f"{tmp_path}/mime.jsonl"))
     (tmp_path / "none.jsonl").touch()
-    with pytest.raises(InputError, match=r"none\.jsonl: no problem in it\. Expected the rows of"):
+    with pytest.raises(InputError, match=r"none\.jsonl: no problems found\. Expected the rows of"):
         load_task(get_task(f"{tmp_path}/none.jsonl"))
 
 

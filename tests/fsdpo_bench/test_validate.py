@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fsdpo_bench.cli.app import main
-from fsdpo_bench.tasks.grade import grade_task_responses
+from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.table import GoldCorrection, builtin_tasks, suites
 from fsdpo_bench.tasks.validate import validate_task
 
@@ -37,7 +37,9 @@ def test_every_gold_is_right_about_itself_and_wrong_about_nonsense(shared: Path,
     report = validate_task(builtin_tasks()[name], shared / "data" / "benchmarks")
     missing, noted = FINDINGS.get(name, (0, 0))
     assert [finding for finding in report.findings if finding.is_unexpected] == []
-    assert report.passed and report.right == report.golds == builtin_tasks()[name].count - missing
+    assert (
+        report.has_passed and report.right == report.golds == builtin_tasks()[name].count - missing
+    )
     assert len(report.findings) == missing + noted
     assert sum(report.kinds.values()) == report.golds
     assert {"number": report.golds}.items() <= report.kinds.items() or name not in PLAIN
@@ -72,8 +74,8 @@ def one_row(tmp_path: Path, answer: str, **changes: object) -> list[str]:
     file = tmp_path / "x.jsonl"
     file.write_text(json.dumps({"question": "q", "answer": answer}) + "\n")
     report = validate_task(replace(builtin_tasks()["gk2023"], count=1, **changes), file)
-    assert not report.passed, "its digest is not the known one"
-    return [f"{finding.what}{'!' * finding.is_unexpected}" for finding in report.findings]
+    assert not report.has_passed, "its digest is not the known one"
+    return [f"{finding.description}{'!' * finding.is_unexpected}" for finding in report.findings]
 
 
 def test_more_missing_golds_than_known_are_a_surprise(tmp_path: Path) -> None:
@@ -93,7 +95,9 @@ def test_notes_replace_golds_and_add_others(tmp_path: Path) -> None:
     said = ["\\boxed{(3,-5)}", "\\boxed{(0,0)}", "\\boxed{(3,-5)} or \\boxed{(1,2)}", ""]
     statuses = [
         each.verdict.status
-        for each in grade_task_responses(builtin_tasks()["math"], [(problem, s) for s in said])
+        for each in grade_task_responses(
+            builtin_tasks()["math"], [TaskResponse(problem, s) for s in said]
+        )
     ]
     assert statuses == ["correct", "correct", "incorrect", "no_answer"]
     assert GoldCorrection("why").gold == ""
@@ -101,11 +105,15 @@ def test_notes_replace_golds_and_add_others(tmp_path: Path) -> None:
 
 def test_only_the_tolerant_benchmark_has_two_verdicts() -> None:
     problem = Problem("q", "4.4677e14", "ocw", "test")
-    [ocw] = grade_task_responses(builtin_tasks()["ocw"], [(problem, "\\boxed{4.45e14}")])
-    [plain] = grade_task_responses(builtin_tasks()["math"], [(problem, "\\boxed{4.45e14}")])
+    [ocw] = grade_task_responses(
+        builtin_tasks()["ocw"], [TaskResponse(problem, "\\boxed{4.45e14}")]
+    )
+    [plain] = grade_task_responses(
+        builtin_tasks()["math"], [TaskResponse(problem, "\\boxed{4.45e14}")]
+    )
     assert (ocw.verdict.status, ocw.strict.status) == ("correct", "incorrect")
     assert (plain.verdict.status, plain.strict.status) == ("incorrect", "incorrect")
-    [far] = grade_task_responses(builtin_tasks()["ocw"], [(problem, "\\boxed{4.4e14}")])
+    [far] = grade_task_responses(builtin_tasks()["ocw"], [TaskResponse(problem, "\\boxed{4.4e14}")])
     assert far.verdict.status == "incorrect"
 
 
@@ -191,5 +199,5 @@ def test_series_of_a_published_file(capsys: pytest.CaptureFixture[str], shared: 
 
 
 def test_list_names_every_task(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "list")
+    code, out, _ = run(capsys, "tasks")
     assert code == 0 and all(name in out for name in builtin_tasks())

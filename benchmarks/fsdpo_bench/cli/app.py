@@ -124,10 +124,10 @@ def _grade_run(run: Path, options: take.ResponseGradeOptions) -> None:
 
 
 def _grade_file(file: Path, options: take.ResponseGradeOptions, tolerance: float | None) -> None:
-    from fsdpo_bench.recorded.outputs import by_series, read_outputs, score
+    from fsdpo_bench.recorded.outputs import grade_outputs, read_outputs, summarize_by_series
 
-    scored = score(read_outputs(file), tolerance, options.workers)
-    series = by_series(scored)
+    scored = grade_outputs(read_outputs(file), tolerance, options.workers)
+    series = summarize_by_series(scored)
     if options.as_json:
         _print_json(series)
         return
@@ -229,7 +229,7 @@ def validate(options: take.TaskValidateOptions) -> None:
         _print_json([report.as_dict() for report in reports])
     else:
         printing.print_reports(reports)
-    raise typer.Exit(0 if all(report.passed for report in reports) else 1)
+    raise typer.Exit(0 if all(report.has_passed for report in reports) else 1)
 
 
 @command(app, take.RecipeOptions, examples=_EXAMPLES["recipe"])

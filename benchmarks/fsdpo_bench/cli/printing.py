@@ -19,7 +19,7 @@ from fsdpo_bench.recorded.outputs import GradedResponse
 from fsdpo_bench.report.plots import format_points
 from fsdpo_bench.results.compare import PairedDifference, RunComparison
 from fsdpo_bench.results.result_types import Results
-from fsdpo_bench.runs.records import decoder_of, own_decoders, read_records
+from fsdpo_bench.runs.records import own_decoders, read_records, select_decoder
 from fsdpo_bench.tasks.table import Task
 from fsdpo_bench.tasks.validate import TaskReport
 from fsdpo_data.answers import Verdict
@@ -96,13 +96,15 @@ def print_reports(reports: Sequence[TaskReport]) -> None:
             print_text(f"  known: {defect}")
         for finding in report.findings:
             mark, style = ("surprise", "red") if finding.is_unexpected else ("known", "")
-            print_text(f"  row {finding.row:>4}  {mark}  {finding.gold!r}: {finding.what}", style)
+            print_text(
+                f"  row {finding.row:>4}  {mark}  {finding.gold!r}: {finding.description}", style
+            )
 
 
 def _report_row(report: TaskReport) -> Sequence[Any]:
-    digest = report.digest if report.known_digest else f"{report.digest} (not the known one)"
+    digest = report.digest if report.has_known_digest else f"{report.digest} (not the known one)"
     counts = (f"{count:,}" for count in (report.problems, report.golds, report.right))
-    result = "ok" if report.passed else plain_text("not ok", "red")
+    result = "ok" if report.has_passed else plain_text("not ok", "red")
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in report.kinds.items())
     return (report.task.title, *counts, "–" if report.error else digest, result, kinds)
 
@@ -128,7 +130,7 @@ def _series_row(each: Mapping[str, Any]) -> Sequence[str]:
 def print_disputed(scored: Sequence[GradedResponse], count: int) -> None:
     """Print the first responses whose publisher's verdict is another."""
     for each in scored[:count]:
-        recorded = each.recorded
+        recorded = each.recorded_response
         name = f" {recorded.series}" if recorded.series else ""
         print_text(
             f"row {recorded.row}{name}: gold {recorded.gold!r}, answer {each.verdict.answer!r}: "
@@ -236,7 +238,7 @@ def print_prm(measured: PrmMeasurements) -> None:
 def _print_step_errors(found: PrmBenchScores) -> None:
     print_text(f"\nPRMBench, rewards above {found.threshold:g} call a step right")
     columns = ("PRMScore>", "F1>", "negative F1>", "right passed>", "wrong caught>")
-    names = {name: way.says for name, way in ALTERATIONS.items()}
+    names = {name: way.title for name, way in ALTERATIONS.items()}
     print_table(
         ("", *columns, "first caught>", "apart from original>", "solutions>", "too long>"),
         [
@@ -330,7 +332,7 @@ def matching_records(wanted: RunInspectOptions) -> Iterator[dict[str, Any]]:
     Raises:
         InputError: if there is no run, or it has no such benchmark or decoder.
     """
-    decoder = decoder_of(wanted.data, wanted.decoder)
+    decoder = select_decoder(wanted.data, wanted.decoder)
     by = ("outcome", "subject", "level")
     asked = {name: value for name in by if (value := getattr(wanted, name)) is not None}
     for record in read_records(wanted.data, wanted.task):

@@ -1,1 +1,1 @@
-"""Decoders: from a sampler and a scorer to one solution per problem, and what it cost."""
+"""Decoders: procedures that produce one solution per problem from samples and step rewards."""

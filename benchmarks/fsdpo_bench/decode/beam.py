@@ -1,13 +1,14 @@
 """Step-wise beam search: Algorithm 1 of the paper, for many problems at once.
 
-The comments name the lines of the algorithm. What it leaves open:
+The comments name the lines of the algorithm. It leaves three points open:
 
-- A finished solution in the beam has no next step, so it stands for itself, once, with the reward
-  of its last step. One that stopped on length is not finished: it goes on in the next round.
-- Solutions of one problem that are equal to the character are sampled together, so that their
-  next steps are different samples.
-- Among equal rewards the earlier sample comes first. A solution that the scorer cannot read (it is
-  too long, or blank) comes last.
+- A finished solution in the beam has no next step. It stays in the candidates once, with the
+  reward of its last step. A solution that stopped on length is not finished; the next round
+  continues it.
+- Identical partial solutions of one problem are sampled together, so their next steps are
+  different samples.
+- Among equal rewards, the earlier sample comes first. A solution that the scorer cannot read
+  (too long, or blank) comes last.
 """
 
 import itertools
@@ -15,13 +16,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from fsdpo_bench.decode.solution import (
     DecodedSolution,
     DecodingCost,
     OnFinished,
     aggregate_rewards,
+    ignore_finished,
     timed_scores,
 )
 from fsdpo_data.core.options import Option, Options
@@ -35,15 +37,17 @@ from fsdpo_data.steps.segment import line_ends_of_stop, segmenter_name, step_sto
 
 @dataclass(frozen=True, slots=True)
 class BeamSpec(Options):
-    """Everything that decides what a search finds, sampling aside.
+    """Settings of a beam search, without the sampling settings.
 
     Attributes:
-        b1: Next steps sampled for each solution in the beam.
-        b2: Solutions kept of them.
-        max_steps: Steps of a solution at most (the algorithm's C).
-        step_tokens: Tokens of one step at most; a longer one goes on in the next round.
-        first_keep: First steps kept: ``b1`` as in the algorithm, or ``b2`` as in the paper's text.
-        aggregate: What of the step rewards ranks a solution; ``last`` is the step just made.
+        b1: Next steps to sample for each solution in the beam.
+        b2: Solutions to keep after each step (the beam size).
+        max_steps: Maximum number of steps per solution (C in the algorithm).
+        step_tokens: Maximum number of tokens per step; the next round continues a longer step.
+        first_keep: Solutions to keep after the first step: ``b1`` as in the algorithm, or ``b2`` as
+            in the text of the paper.
+        aggregate: Function from step rewards to the reward that ranks solutions; ``last`` takes the
+            reward of the newest step.
     """
 
     b1: Annotated[int, Option(min=1)] = 5
@@ -56,30 +60,58 @@ class BeamSpec(Options):
 
 @dataclass(frozen=True, slots=True)
 class PartialSolution:
-    """A solution up to some step: an S^(1:t) of the algorithm."""
+    """The first steps of a solution: S^(1:t) in the algorithm."""
 
-    text: str = ""
-    steps: tuple[str, ...] = ()
-    n_tokens: int | None = 0
-    finished: bool = False
-    stuck: bool = False  #: Whether it cannot go on: no room is left.
-    reward: float = -math.inf  #: The r^(1:t); below every number if there is none.
-    rewards: tuple[float, ...] | None = None
+    text: str = ""  #: All steps joined.
+    steps: tuple[str, ...] = ()  #: The steps so far.
+    n_tokens: int | None = 0  #: Number of generated tokens; None if unknown.
+    is_finished: bool = False  #: Whether the model ended the solution.
+    is_stuck: bool = False  #: Whether no tokens are left for another step.
+    reward: float = -math.inf  #: The aggregated reward r^(1:t); -inf without step rewards.
+    rewards: tuple[float, ...] | None = None  #: One reward per step; None before scoring.
 
     @property
-    def complete(self) -> bool:
-        """Whether there is nothing to add to it."""
-        return self.finished or self.stuck
+    def is_complete(self) -> bool:
+        """Whether the solution gets no further step."""
+        return self.is_finished or self.is_stuck
 
 
 @dataclass(slots=True)
 class _BeamState:
-    """The search for one problem: how it is asked, its beam (the algorithm's S), its cost."""
+    """The state of the search for one problem."""
 
-    prompt: str
-    question: str | None
+    prompt: str  #: The prompt of the policy.
+    question: str | None  #: The question, for scorers with their own prompt.
+    #: The partial solutions of the beam (S in the algorithm).
     beam: list[PartialSolution] = field(default_factory=lambda: [PartialSolution()])
-    cost: DecodingCost = field(default_factory=DecodingCost)
+    cost: DecodingCost = field(default_factory=DecodingCost)  #: Cost of the search so far.
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all solutions of the beam are complete."""
+        return all(solution.is_complete for solution in self.beam)
+
+
+class _PrefixKey(NamedTuple):
+    """A partial solution by its content; equal ones of a problem share their continuations."""
+
+    search_index: int  #: Index of the search of the problem.
+    text: str  #: Text of the partial solution.
+
+
+class _SamplingGroup(NamedTuple):
+    """The settings that continuations have in common when they are sampled together."""
+
+    n: int  #: Continuations per prefix.
+    stop_strings: tuple[str, ...]  #: Strings that end a step.
+
+
+class _CandidateSlot(NamedTuple):
+    """The location of a candidate that needs a reward."""
+
+    state: _BeamState  #: The search of the candidate.
+    candidates: list[PartialSolution]  #: All candidates of the search.
+    candidate_index: int  #: Index of the candidate in ``candidates``.
 
 
 def beam_search(
@@ -89,135 +121,184 @@ def beam_search(
     sampling: SamplingSpec,
     segmenter: str,
     spec: BeamSpec,
-    finished: OnFinished = lambda prompts, tokens: None,
+    on_finished: OnFinished = ignore_finished,
     questions: Sequence[str | None] | None = None,
 ) -> list[tuple[DecodedSolution, DecodingCost]]:
     """Search for one solution of each prompt.
 
-    ``sampling`` has temperature, nucleus, seed, and the most tokens a solution may have;
-    ``segmenter`` is the full name of the one that says what a step is; ``questions`` are those in
-    the prompts, for scorers that ask in words of their own.
+    Args:
+        prompts: Rendered prompts of the policy.
+        sampler: Samples the next steps.
+        scorer: Rewards the steps.
+        sampling: Temperature, nucleus, seed and maximum tokens per solution; ``n`` has no effect.
+        segmenter: Full name of the segmenter.
+        spec: Settings of the search.
+        on_finished: Called when searches finish.
+        questions: The question of each prompt, for scorers with their own prompt.
 
-    Of each prompt come the solution found, with its step rewards, and what the search cost.
+    Returns:
+        For each prompt, the best solution with its step rewards, and the cost of the search.
     """
-    rounds = _BeamSearcher(sampler, scorer, sampling, segmenter, spec)
-    asked = zip(prompts, questions or [None] * len(prompts), strict=True)
-    searches = [_BeamState(prompt, question) for prompt, question in asked]  # line 5
-    rounds.advance(searches, spec.b1 if spec.first_keep == "b1" else spec.b2)  # lines 6-8
-    owed = searches
+    searcher = _BeamSearcher(
+        sampler=sampler, scorer=scorer, sampling=sampling, segmenter=segmenter, spec=spec
+    )
+    prompt_questions = zip(prompts, questions or [None] * len(prompts), strict=True)
+    searches = [_BeamState(prompt, question) for prompt, question in prompt_questions]  # line 5
+    first_size = spec.b1 if spec.first_keep == "b1" else spec.b2
+    searcher.advance(searches, first_size)  # lines 6-8
+    active = searches
     for _ in range(1, spec.max_steps):  # lines 9, 10 and 26
-        before = len(owed)
-        owed = [each for each in owed if not all(one.complete for one in each.beam)]
-        finished(before - len(owed), 0)
-        if not owed:  # line 11
+        n_active = len(active)
+        active = [search for search in active if not search.is_done]
+        on_finished(n_active - len(active), 0)
+        if not active:  # line 11
             break
-        rounds.advance(owed, spec.b2)  # lines 14-25
-    finished(len(owed), sum(each.cost.tokens or 0 for each in searches))
-    return [(_best(each.beam), each.cost) for each in searches]  # line 28
+        searcher.advance(active, spec.b2)  # lines 14-25
+    on_finished(len(active), sum(search.cost.tokens or 0 for search in searches))
+    return [(_best_solution(search.beam), search.cost) for search in searches]  # line 28
 
 
 @dataclass(frozen=True, slots=True)
 class _BeamSearcher:
-    """One round of the algorithm after the other, for all problems that are not done yet."""
+    """Extends the beams of many problems by one step per round."""
 
-    sampler: Sampler
-    scorer: Scorer
-    sampling: SamplingSpec
-    segmenter: str
-    spec: BeamSpec
+    sampler: Sampler  #: Samples the next steps.
+    scorer: Scorer  #: Rewards the steps.
+    sampling: SamplingSpec  #: Sampling settings of a solution.
+    segmenter: str  #: Full name of the segmenter.
+    spec: BeamSpec  #: Settings of the search.
 
-    def advance(self, searches: Sequence[_BeamState], keep: int) -> None:
-        """Give every beam its candidates for the next step, and keep the best of them."""
-        candidates = self._candidates(searches)  # lines 6, 16-18
-        self._score(searches, candidates)  # lines 7, 19
-        for search, found in zip(searches, candidates, strict=True):
-            ranked = sorted(found, key=lambda each: -each.reward)  # a stable sort
-            search.beam = ranked[:keep]  # lines 8, 24, 25
+    def advance(self, searches: Sequence[_BeamState], beam_size: int) -> None:
+        """Extend every beam by one step, and keep its ``beam_size`` best candidates."""
+        all_candidates = self._extend_beams(searches)  # lines 6, 16-18
+        self._score_candidates(searches, all_candidates)  # lines 7, 19
+        for search, candidates in zip(searches, all_candidates, strict=True):
+            # The sort is stable, so the earlier of equal candidates comes first.
+            ranked = sorted(candidates, key=lambda candidate: -candidate.reward)
+            search.beam = ranked[:beam_size]  # lines 8, 24, 25
 
-    def _candidates(self, searches: Sequence[_BeamState]) -> list[list[PartialSolution]]:
-        """Return S_new of every search: b1 next steps of each solution, in the beam's order."""
-        drawn = self._draw(searches)
-        found: list[list[PartialSolution]] = []
-        for number, search in enumerate(searches):
-            found.append([])
-            for each in search.beam:
-                if each.complete:
-                    found[-1].append(each)
-                    continue
-                completions = itertools.islice(drawn[number, each.text], self.spec.b1)
-                found[-1] += [self._extend(searches[number].prompt, each, it) for it in completions]
-        return found
+    def _extend_beams(self, searches: Sequence[_BeamState]) -> list[list[PartialSolution]]:
+        """Return the candidates S_new of every search: b1 next steps per solution of the beam.
 
-    def _draw(self, searches: Sequence[_BeamState]) -> dict[tuple[int, str], Iterator[Completion]]:
-        """Sample as many continuations of each text as the beams that hold it need.
-
-        Texts that need equally many, with the same stop strings, go to the sampler together.
+        Complete solutions stay in the candidates. The candidates are in the order of the beam.
         """
-        needs: Counter[tuple[int, str]] = Counter()
-        for number, search in enumerate(searches):
-            for each in search.beam:
-                if not each.complete:
-                    needs[number, each.text] += self.spec.b1
-        batches: dict[tuple[int, tuple[str, ...]], list[tuple[int, str]]] = defaultdict(list)
-        for key, n in needs.items():
-            batches[n, step_stops(segmenter_name(self.segmenter), key[1])].append(key)
-        drawn = {}
-        most = min(self.spec.step_tokens, self.sampling.max_tokens)
-        for (n, stops), keys in batches.items():
-            prompts = [searches[number].prompt + text for number, text in keys]
-            step = replace(self.sampling, n=n, max_tokens=most, stop=(*self.sampling.stop, *stops))
-            for key, found in zip(keys, self.sampler.sample(prompts, step), strict=True):
-                drawn[key] = iter(found)
-                for completion in found:
-                    searches[key[0]].cost += DecodingCost(
-                        completion.n_tokens, 0, completion.seconds
+        completions_by_prefix = self._sample_steps(searches)
+        all_candidates: list[list[PartialSolution]] = []
+        for search_index, search in enumerate(searches):
+            candidates: list[PartialSolution] = []
+            for solution in search.beam:
+                if solution.is_complete:
+                    candidates.append(solution)
+                    continue
+                completions = completions_by_prefix[_PrefixKey(search_index, solution.text)]
+                candidates += [
+                    self._extend(search.prompt, solution, completion)
+                    for completion in itertools.islice(completions, self.spec.b1)
+                ]
+            all_candidates.append(candidates)
+        return all_candidates
+
+    def _sample_steps(
+        self, searches: Sequence[_BeamState]
+    ) -> dict[_PrefixKey, Iterator[Completion]]:
+        """Sample b1 continuations for each incomplete solution, and add their cost.
+
+        A text that is in a beam k times gets k·b1 different continuations. Texts with the same
+        number of continuations and the same stop strings go to the sampler in one call.
+        """
+        needed: Counter[_PrefixKey] = Counter()
+        for search_index, search in enumerate(searches):
+            for solution in search.beam:
+                if not solution.is_complete:
+                    needed[_PrefixKey(search_index, solution.text)] += self.spec.b1
+        groups: dict[_SamplingGroup, list[_PrefixKey]] = defaultdict(list)
+        for key, n in needed.items():
+            stop_strings = step_stops(segmenter_name(self.segmenter), key.text)
+            groups[_SamplingGroup(n, stop_strings)].append(key)
+        completions_by_prefix = {}
+        for group, keys in groups.items():
+            prompts = [searches[key.search_index].prompt + key.text for key in keys]
+            step_sampling = replace(
+                self.sampling,
+                n=group.n,
+                max_tokens=min(self.spec.step_tokens, self.sampling.max_tokens),
+                stop=(*self.sampling.stop, *group.stop_strings),
+            )
+            results = self.sampler.sample(prompts, step_sampling)
+            for key, completions in zip(keys, results, strict=True):
+                completions_by_prefix[key] = iter(completions)
+                for completion in completions:
+                    searches[key.search_index].cost += DecodingCost(
+                        tokens=completion.n_tokens, prm_calls=0, seconds=completion.seconds
                     )
-        return drawn
+        return completions_by_prefix
 
     def _extend(
         self, prompt: str, partial: PartialSolution, completion: Completion
     ) -> PartialSolution:
-        """Return the solution with the step that the model wrote, as the segmenter cuts it."""
+        """Return the partial solution with one more step, as the segmenter splits the text."""
         text = partial.text + completion.text
         stop = completion.stop_string
-        paused = stop is not None and stop not in self.sampling.stop
-        if stop is not None and paused:
+        is_step_end = stop is not None and stop not in self.sampling.stop
+        if stop is not None and is_step_end:
             text += line_ends_of_stop(stop)
         steps = split_solution(prompt, text, self.segmenter)
-        finished = completion.finish_reason == "stop" and not paused
-        most = len(partial.steps) + 1
-        if len(steps) > most:  # it ran on into steps that are not to be made yet
-            steps, finished = steps[:most], False
+        is_finished = completion.finish_reason == "stop" and not is_step_end
+        max_steps = len(partial.steps) + 1
+        if len(steps) > max_steps:  # the completion contains later steps; drop them
+            steps = steps[:max_steps]
+            is_finished = False
             text = "".join(steps)
         n_tokens = add_tokens(partial.n_tokens, completion.n_tokens)
-        no_room = completion.finish_reason == "length" and not completion.text
-        stuck = no_room or (n_tokens is not None and n_tokens >= self.sampling.max_tokens)
-        return PartialSolution(text, tuple(steps), n_tokens, finished, stuck)
+        is_context_full = completion.finish_reason == "length" and not completion.text
+        is_budget_spent = n_tokens is not None and n_tokens >= self.sampling.max_tokens
+        return PartialSolution(
+            text=text,
+            steps=tuple(steps),
+            n_tokens=n_tokens,
+            is_finished=is_finished,
+            is_stuck=is_context_full or is_budget_spent,
+        )
 
-    def _score(
-        self, searches: Sequence[_BeamState], candidates: list[list[PartialSolution]]
+    def _score_candidates(
+        self, searches: Sequence[_BeamState], all_candidates: list[list[PartialSolution]]
     ) -> None:
-        """Fill the rewards of new candidates in; those of finished solutions are there already."""
-        owed = [
-            (search, found, place)
-            for search, found in zip(searches, candidates, strict=True)
-            for place, each in enumerate(found)
-            if not any(each is kept for kept in search.beam)
-        ]
+        """Replace new candidates by candidates with rewards, and add the cost.
+
+        Complete solutions from the previous round keep their rewards.
+        """
+        slots = []
+        for search, candidates in zip(searches, all_candidates, strict=True):
+            for index, candidate in enumerate(candidates):
+                if not any(candidate is solution for solution in search.beam):
+                    slots.append(_CandidateSlot(search, candidates, index))
         items = [
-            ScorerInput(search.prompt, found[place].steps, search.question)
-            for search, found, place in owed
+            ScorerInput(
+                prompt=slot.state.prompt,
+                steps=slot.candidates[slot.candidate_index].steps,
+                question=slot.state.question,
+            )
+            for slot in slots
         ]
-        rewards, share = timed_scores(self.scorer, items)
-        for (search, found, place), given in zip(owed, rewards, strict=True):
-            reward = aggregate_rewards(given, self.spec.aggregate)
-            rank = -math.inf if reward is None else reward
-            found[place] = replace(found[place], reward=rank, rewards=given)
-            search.cost += DecodingCost(prm_calls=1, seconds=share)
+        all_rewards, seconds_per_item = timed_scores(self.scorer, items)
+        for slot, rewards in zip(slots, all_rewards, strict=True):
+            reward = aggregate_rewards(rewards, self.spec.aggregate)
+            slot.candidates[slot.candidate_index] = replace(
+                slot.candidates[slot.candidate_index],
+                reward=-math.inf if reward is None else reward,
+                rewards=rewards,
+            )
+            slot.state.cost += DecodingCost(prm_calls=1, seconds=seconds_per_item)
 
 
-def _best(beam: Sequence[PartialSolution]) -> DecodedSolution:
-    """Return the solution with the highest final reward, the earliest of equals."""
-    found = max(beam, key=lambda each: each.reward)
-    reason: FinishReason = "stop" if found.finished else "length"
-    return DecodedSolution(found.text, found.steps, reason, found.n_tokens, rewards=found.rewards)
+def _best_solution(beam: Sequence[PartialSolution]) -> DecodedSolution:
+    """Return the solution with the highest reward; the earliest of equal ones."""
+    best = max(beam, key=lambda solution: solution.reward)
+    reason: FinishReason = "stop" if best.is_finished else "length"
+    return DecodedSolution(
+        text=best.text,
+        steps=best.steps,
+        finish_reason=reason,
+        n_tokens=best.n_tokens,
+        rewards=best.rewards,
+    )

@@ -1,4 +1,4 @@
-"""What is decoded of every problem: which decoders, at which K, chosen how."""
+"""The decoding plan of a run: its decoders, numbers of samples, aggregate and beam searches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.steps.rewards import check_aggregate
 
-#: What each decoder does, by its name on the command line.
+#: Description of each decoder, by its name on the command line.
 DECODERS: Mapping[str, str] = {
     "greedy": "the most likely token at every step",
     "sc": "self-consistency: the majority of K samples",
@@ -16,53 +16,54 @@ DECODERS: Mapping[str, str] = {
     "bon": "best-of-N: the sample with the best aggregated step rewards",
     "sbs": "step-wise beam search",
 }
-_OF_SAMPLES = ("sc", "weighted", "bon")
-_WITH_PRM = ("weighted", "bon", "sbs")
+_SAMPLE_DECODERS = ("sc", "weighted", "bon")  #: Decoders that choose one of K samples.
+_PRM_DECODERS = ("weighted", "bon", "sbs")  #: Decoders that need step rewards.
 
 
 @dataclass(frozen=True, slots=True)
 class DecodingPlan:
-    """Decoders and their settings."""
+    """The decoders of a run and their settings."""
 
-    decoders: tuple[str, ...] = ("greedy",)
-    ks: tuple[int, ...] = (5,)  #: Numbers of samples to decide among; one set serves all.
-    aggregate: str = "min"  #: How step rewards become one number for ``weighted`` and ``bon``.
-    beams: tuple[BeamSpec, ...] = ()
-
-    @property
-    def samples(self) -> int:
-        """Samples of each problem; 0 if no decoder needs them."""
-        return max(self.ks) if set(self.decoders) & set(_OF_SAMPLES) else 0
+    decoders: tuple[str, ...] = ("greedy",)  #: Names of decoders, in the order of ``DECODERS``.
+    #: Numbers of samples K to choose from. All decoders share one set of samples.
+    ks: tuple[int, ...] = (5,)
+    aggregate: str = "min"  #: Name of the aggregate of step rewards, for ``weighted`` and ``bon``.
+    beams: tuple[BeamSpec, ...] = ()  #: The beam searches of ``sbs``.
 
     @property
-    def passes(self) -> int:
-        """Times that a problem is decoded: samples are drawn once, whoever chooses among them."""
-        return bool(self.samples) + ("greedy" in self.decoders) + len(self.beams)
+    def n_samples(self) -> int:
+        """Number of samples per problem; 0 if no decoder chooses from samples."""
+        return max(self.ks) if set(self.decoders) & set(_SAMPLE_DECODERS) else 0
+
+    @property
+    def requests_per_problem(self) -> int:
+        """Number of times that each problem is decoded; decoders share the samples."""
+        return (1 if self.n_samples else 0) + ("greedy" in self.decoders) + len(self.beams)
 
     @property
     def needs_prm(self) -> bool:
-        """Whether anything is to be rewarded."""
-        return bool(set(self.decoders) & set(_WITH_PRM))
+        """Whether a decoder needs step rewards."""
+        return bool(set(self.decoders) & set(_PRM_DECODERS))
 
     @property
-    def names(self) -> list[str]:
+    def result_names(self) -> list[str]:
         """Names of the results, such as ``greedy``, ``sc@5``, ``bon@5:min`` and ``sbs@5,1``."""
-        found = []
-        for each in self.decoders:
-            if each in _OF_SAMPLES:
-                found += [sampled_name(each, k, self.aggregate) for k in self.ks]
-            elif each == "sbs":
-                found += [beam_name(beam) for beam in self.beams]
+        names = []
+        for decoder in self.decoders:
+            if decoder in _SAMPLE_DECODERS:
+                names += [sampled_name(decoder, k, self.aggregate) for k in self.ks]
+            elif decoder == "sbs":
+                names += [beam_name(beam) for beam in self.beams]
             else:
-                found.append(each)
-        return found
+                names.append(decoder)
+        return names
 
     def beam_config(self) -> dict[str, Any] | None:
-        """Return what the searches have in common beside their widths, for the run's config."""
+        """Return the settings that all beam searches share, for the config of the run."""
         if not self.beams:
             return None
-        common = asdict(self.beams[0])
-        return {key: common[key] for key in common if key not in ("b1", "b2")}
+        settings = asdict(self.beams[0])
+        return {key: value for key, value in settings.items() if key not in ("b1", "b2")}
 
 
 def sampled_name(decoder: str, k: int, aggregate: str) -> str:
@@ -78,20 +79,28 @@ def beam_name(beam: BeamSpec) -> str:
 def make_plan(
     decoders: Sequence[str], ks: Sequence[int], aggregate: str, beams: Sequence[BeamSpec]
 ) -> DecodingPlan:
-    """Check what is asked for and freeze it; ``decoders`` may hold several, between commas.
+    """Check the names and make a plan without duplicates.
+
+    Args:
+        decoders: Names of decoders; one string may contain several names, separated by commas.
+        ks: Numbers of samples.
+        aggregate: Name of the aggregate of step rewards.
+        beams: Beam searches; ignored without the decoder ``sbs``.
 
     Raises:
-        InputError: for a name that is none.
+        InputError: if a decoder or the aggregate is unknown.
     """
-    names = [name.strip() for each in decoders for name in each.split(",") if name.strip()]
+    names = [name.strip() for name in ",".join(decoders).split(",") if name.strip()]
     for name in names or [""]:
         if name not in DECODERS:
-            known = "; ".join(f"{key} ({says})" for key, says in DECODERS.items())
-            near = suggest_names(name, DECODERS)
-            raise InputError(f"expected some of {known}.{near}", field="decoder", value=name)
+            choices = "; ".join(f"{key} ({meaning})" for key, meaning in DECODERS.items())
+            suggestion = suggest_names(name, DECODERS)
+            raise InputError(
+                f"expected names from {choices}.{suggestion}", field="decoder", value=name
+            )
     return DecodingPlan(
-        tuple(name for name in DECODERS if name in names),
-        tuple(sorted(set(ks))),
-        check_aggregate(aggregate),
-        tuple(dict.fromkeys(beams)) if "sbs" in names else (),
+        decoders=tuple(name for name in DECODERS if name in names),
+        ks=tuple(sorted(set(ks))),
+        aggregate=check_aggregate(aggregate),
+        beams=tuple(dict.fromkeys(beams)) if "sbs" in names else (),
     )

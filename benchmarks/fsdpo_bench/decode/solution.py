@@ -1,4 +1,4 @@
-"""Solutions as decoders see them: drawn from a sampler, rewarded by a scorer, at a cost."""
+"""Solutions of decoders: sampled completions with their steps, step rewards and cost."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.steps.rewards import aggregate
 
-#: Is told how many prompts a decoder has finished since it last said so, and their tokens.
+#: Callback for progress: number of prompts that finished since the last call, and their tokens.
 OnFinished = Callable[[int, int], None]
 
 
@@ -19,35 +19,39 @@ OnFinished = Callable[[int, int], None]
 class DecodedSolution:
     """One solution of one problem."""
 
-    text: str
-    steps: tuple[str, ...]
-    finish_reason: FinishReason
-    n_tokens: int | None
-    seconds: float = 0.0  #: Its share of the sampler's time.
-    #: One reward per step; None where no scorer was asked, or it could not read it.
+    text: str  #: The complete text.
+    steps: tuple[str, ...]  #: The steps; joined they are the text.
+    finish_reason: FinishReason  #: ``stop``, or ``length`` for a truncated solution.
+    n_tokens: int | None  #: Number of generated tokens; None if unknown.
+    seconds: float = 0.0  #: Part of the sampler's wall-clock time for this solution.
+    #: One reward per step; None without a scorer, or if the scorer cannot read the solution.
     rewards: tuple[float, ...] | None = None
-    scoring_seconds: float = 0.0  #: Its share of the scorer's time.
+    scoring_seconds: float = 0.0  #: Part of the scorer's wall-clock time for this solution.
 
 
 @dataclass(frozen=True, slots=True)
 class DecodingCost:
-    """What one decoder spent on one problem."""
+    """The cost of one decoder on one problem."""
 
-    tokens: int | None = 0  #: Tokens generated, dropped ones too; None where nobody has counted.
-    prm_calls: int = 0  #: Solutions, or beginnings of one, that the reward model was asked about.
-    seconds: float = 0.0
+    tokens: int | None = 0  #: Generated tokens, discarded ones included; None if unknown.
+    prm_calls: int = 0  #: Number of solutions and prefixes that the reward model scored.
+    seconds: float = 0.0  #: Time of the sampler and the scorer.
 
     def __add__(self, other: Self) -> Self:
         return type(self)(
-            add_tokens(self.tokens, other.tokens),
-            self.prm_calls + other.prm_calls,
-            self.seconds + other.seconds,
+            tokens=add_tokens(self.tokens, other.tokens),
+            prm_calls=self.prm_calls + other.prm_calls,
+            seconds=self.seconds + other.seconds,
         )
 
 
-def aggregate_rewards(rewards: Sequence[float] | None, how: str) -> float | None:
-    """Return one number for the rewards of a solution; None where there is no reward."""
-    return aggregate(rewards, how) if rewards else None
+def aggregate_rewards(rewards: Sequence[float] | None, aggregate_name: str) -> float | None:
+    """Return the reward of a solution from its step rewards; None without step rewards."""
+    return aggregate(rewards, aggregate_name) if rewards else None
+
+
+def ignore_finished(prompts: int, tokens: int) -> None:
+    """Report no progress."""
 
 
 def sample_solutions(
@@ -55,27 +59,36 @@ def sample_solutions(
     sampler: Sampler,
     sampling: SamplingSpec,
     segmenter: str,
-    finished: OnFinished = lambda prompts, tokens: None,
+    on_finished: OnFinished = ignore_finished,
 ) -> list[list[DecodedSolution]]:
-    """Sample ``sampling.n`` solutions for each prompt, and cut them into steps."""
-    found = {}
-    for place, completions in stream(sampler, prompts, sampling):
-        found[place] = [
+    """Sample ``sampling.n`` solutions for each prompt, and split them into steps.
+
+    Args:
+        prompts: Rendered prompts.
+        sampler: Samples the completions.
+        sampling: Sampling settings.
+        segmenter: Full name of the segmenter.
+        on_finished: Called once per prompt, in the order in which the prompts finish.
+    """
+    solutions_by_prompt = {}
+    for prompt_index, completions in stream(sampler, prompts, sampling):
+        prompt = prompts[prompt_index]
+        solutions_by_prompt[prompt_index] = [
             DecodedSolution(
-                e.text,
-                tuple(split_solution(prompts[place], e.text, segmenter)),
-                e.finish_reason,
-                e.n_tokens,
-                e.seconds,
+                text=completion.text,
+                steps=tuple(split_solution(prompt, completion.text, segmenter)),
+                finish_reason=completion.finish_reason,
+                n_tokens=completion.n_tokens,
+                seconds=completion.seconds,
             )
-            for e in completions
+            for completion in completions
         ]
-        finished(1, sum(each.n_tokens or 0 for each in completions))
-    return [found[place] for place in range(len(prompts))]
+        on_finished(1, sum(completion.n_tokens or 0 for completion in completions))
+    return [solutions_by_prompt[prompt_index] for prompt_index in range(len(prompts))]
 
 
 def greedy_sampling(sampling: SamplingSpec) -> SamplingSpec:
-    """Return how to draw the most likely solution, token by token."""
+    """Return the sampling settings of greedy decoding."""
     return replace(sampling, n=1, temperature=0.0)
 
 
@@ -85,26 +98,37 @@ def add_rewards(
     scorer: Scorer,
     questions: Sequence[str | None] | None = None,
 ) -> list[list[DecodedSolution]]:
-    """Return the solutions of each prompt with the reward of every step."""
-    asked = zip(prompts, questions or [None] * len(prompts), solutions, strict=True)
+    """Return the solutions of each prompt with step rewards.
+
+    Args:
+        prompts: Rendered prompts.
+        solutions: The solutions of each prompt.
+        scorer: Rewards the steps; all solutions go to the scorer in one call.
+        questions: The question of each prompt, for scorers with their own prompt.
+    """
+    groups = zip(prompts, questions or [None] * len(prompts), solutions, strict=True)
     items = [
-        ScorerInput(prompt, each.steps, question)
-        for prompt, question, group in asked
-        for each in group
+        ScorerInput(prompt=prompt, steps=solution.steps, question=question)
+        for prompt, question, prompt_solutions in groups
+        for solution in prompt_solutions
     ]
-    found, share = timed_scores(scorer, items)
-    rewards = iter(found)
+    all_rewards, seconds_per_item = timed_scores(scorer, items)
+    rewards = iter(all_rewards)
     return [
-        [replace(each, rewards=next(rewards), scoring_seconds=share) for each in group]
-        for group in solutions
+        [
+            replace(solution, rewards=next(rewards), scoring_seconds=seconds_per_item)
+            for solution in prompt_solutions
+        ]
+        for prompt_solutions in solutions
     ]
 
 
 def timed_scores(
     scorer: Scorer, items: Sequence[ScorerInput]
 ) -> tuple[list[tuple[float, ...] | None], float]:
-    """Return the rewards of solutions, and each one's share of the seconds it took."""
+    """Return the step rewards of all items, and the scorer's seconds per item."""
     started = time.perf_counter()
-    rewards = scorer.score(items)
-    share = (time.perf_counter() - started) / max(1, len(items))
-    return [None if each is None else tuple(each) for each in rewards], share
+    all_rewards = scorer.score(items)
+    seconds_per_item = (time.perf_counter() - started) / max(1, len(items))
+    rewards_of_items = [None if rewards is None else tuple(rewards) for rewards in all_rewards]
+    return rewards_of_items, seconds_per_item

@@ -1,14 +1,14 @@
-"""Choose one of K samples: by vote, by weighted vote, by reward; then say what was decided.
+"""Decoders that choose one of K samples, and the decoder entries of a run record.
 
-What is decided is worked out of rows as they are kept, so that a run can be decided again without
-its model.
+Self-consistency, weighted vote and best-of-N read the JSON objects of a record. A finished run
+can therefore be decided again without its model.
 """
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.plan import DecodingPlan, sampled_name
 from fsdpo_bench.decode.solution import DecodedSolution, DecodingCost, aggregate_rewards
@@ -16,147 +16,194 @@ from fsdpo_bench.tasks.grade import TaskVerdict
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 
+#: The answers that agree with an answer, the answer itself included, by answer.
 Agreements = Mapping[str, frozenset[str]]
+JsonObject = dict[str, Any]  #: A part of a run record.
+
+#: Fields of a verdict in a record; ``strict`` only for benchmarks with a tolerance.
+VERDICT_FIELDS = ("answer", "correct", "status", "rule", "strict")
 
 
 def agreeing_answers(answers: Sequence[str | None]) -> Agreements:
-    """Return for each different answer the answers that it agrees with, itself among them."""
-    texts = list(dict.fromkeys(each for each in answers if each and each.strip()))
-    found = {text: {text} for text in texts}
-    for one, other in itertools.combinations(texts, 2):
-        if any(compare_answers(*pair).status == "correct" for pair in ((one, other), (other, one))):
-            found[one].add(other)
-            found[other].add(one)
-    return {text: frozenset(others) for text, others in found.items()}
+    """Compare all pairs of different answers, and return the agreements of each answer."""
+    texts = list(dict.fromkeys(answer for answer in answers if answer and answer.strip()))
+    agreements = {text: {text} for text in texts}
+    for first, second in itertools.combinations(texts, 2):
+        # The comparison treats its first argument as the gold answer, so try both orders.
+        if _is_agreement(first, second) or _is_agreement(second, first):
+            agreements[first].add(second)
+            agreements[second].add(first)
+    return {text: frozenset(agreeing) for text, agreeing in agreements.items()}
 
 
-def answer_classes(answers: Sequence[str | None], agree: Agreements) -> list[int | None]:
-    r"""Group equivalent answers (``1/2``, ``\frac12`` and ``0.5`` are one).
+def _is_agreement(gold: str, answer: str) -> bool:
+    return compare_answers(gold, answer).status == "correct"
 
-    To agree is not transitive: ``5`` agrees with ``5 m`` and with ``5 cm``. Answers are in one
-    class if they agree with the same of these answers, so their order decides nothing, and one that
-    could be two things stands for neither.
 
-    ``agree`` are :func:`agreeing_answers` of these answers and maybe more.
+def answer_classes(answers: Sequence[str | None], agreements: Agreements) -> list[int | None]:
+    r"""Group equivalent answers: ``1/2``, ``\frac12`` and ``0.5`` are in one class.
 
-    An answer's class is the index of its first member; None where there is no answer.
+    Agreement is not transitive: ``5`` agrees with ``5 m`` and with ``5 cm``. Two answers are in one
+    class if they agree with the same answers of this list. The order of the answers therefore has
+    no effect, and an ambiguous answer joins neither of the classes that it agrees with.
+
+    Args:
+        answers: One answer per sample; None or blank without an answer.
+        agreements: Result of :func:`agreeing_answers` for these answers, or for a longer list.
+
+    Returns:
+        The class of each answer: the index of its first member. None for samples without an answer.
     """
-    given = {each for each in answers if each in agree}
-    firsts: dict[frozenset[str], int] = {}
-    return [
-        firsts.setdefault(agree[each] & given, index)
-        if each is not None and each in agree
-        else None
-        for index, each in enumerate(answers)
-    ]
+    present_answers = {answer for answer in answers if answer in agreements}
+    first_members: dict[frozenset[str], int] = {}
+    classes: list[int | None] = []
+    for index, answer in enumerate(answers):
+        if answer is None or answer not in agreements:
+            classes.append(None)
+            continue
+        agreeing = agreements[answer] & present_answers
+        classes.append(first_members.setdefault(agreeing, index))
+    return classes
 
 
 def self_consistency(classes: Sequence[int | None]) -> int:
-    """Self-consistency: return the first sample of the largest class; ties go to the earliest.
+    """Return the index of the first sample of the largest class (Wang et al. 2023).
 
-    Samples without an answer do not vote; if none has one, the first sample is returned.
+    Among equal classes, the class with the earliest sample wins. Samples without an answer do not
+    vote. Without any answer, the result is 0.
     """
     return weighted_vote(classes, [1.0] * len(classes))
 
 
 def weighted_vote(classes: Sequence[int | None], weights: Sequence[float | None]) -> int:
-    """Return the first sample of the class with the largest sum of weights.
+    """Return the index of the first sample of the class with the largest sum of weights.
 
-    Ties go to the earliest. A sample without a weight (the scorer could not read it) adds nothing.
+    Among equal sums, the class with the earliest sample wins. Without any answer, the result is 0.
+
+    Args:
+        classes: Result of :func:`answer_classes`.
+        weights: One weight per sample. None, for a sample that the scorer cannot read, counts as 0.
     """
     votes: dict[int, list[float]] = {}
-    for found, weight in zip(classes, weights, strict=True):
-        if found is not None:
-            votes.setdefault(found, []).append(weight or 0.0)
-    # Keys stand in the order of their first members, and max() keeps the first of equals.
-    return max(votes, key=lambda first: math.fsum(votes[first]), default=0)
+    for answer_class, weight in zip(classes, weights, strict=True):
+        if answer_class is not None:
+            votes.setdefault(answer_class, []).append(weight or 0.0)
+    # The keys are in the order of their first members, and max() returns the first of equal keys.
+    return max(votes, key=lambda answer_class: math.fsum(votes[answer_class]), default=0)
 
 
 def best_of_n(values: Sequence[float | None]) -> int:
-    """Best-of-N: return the index of the highest value, the earliest of equals.
+    """Return the index of the sample with the highest reward; the earliest of equal ones.
 
-    None (no reward) is below every number; if all are None, the first sample is returned.
+    Args:
+        values: One solution reward per sample. None is below every number. If all are None, the
+            result is 0.
     """
     ranks = [-math.inf if value is None else value for value in values]
     return ranks.index(max(ranks))
 
 
-Row = dict[str, Any]
-
-#: What is said of a verdict; ``strict`` only where the benchmark has a tolerance.
-VERDICT_FIELDS = ("answer", "correct", "status", "rule", "strict")
-
-
-def solution_row(solution: DecodedSolution) -> Row:
-    """Return a solution as it is kept, its verdict aside."""
-    spent = {name: round(getattr(solution, name), 6) for name in ("seconds", "scoring_seconds")}
-    return asdict(solution) | spent
-
-
-def verdict_row(task: Task, judged: TaskVerdict) -> Row:
-    """Return a verdict as it is kept; ``correct`` is None where the gold cannot be read."""
-    row: Row = {
-        "answer": judged.verdict.answer,
-        "correct": _is_right(judged.verdict.status),
-        "status": judged.verdict.status,
-        "rule": judged.verdict.rule,
+def solution_row(solution: DecodedSolution) -> JsonObject:
+    """Return the JSON object of a solution, without its verdict."""
+    return asdict(solution) | {
+        "seconds": round(solution.seconds, 6),
+        "scoring_seconds": round(solution.scoring_seconds, 6),
     }
-    return row if task.tolerance is None else row | {"strict": _is_right(judged.strict.status)}
 
 
-def _is_right(status: str) -> bool | None:
+def verdict_row(task: Task, task_verdict: TaskVerdict) -> JsonObject:
+    """Return the JSON object of a verdict."""
+    verdict = task_verdict.verdict
+    row: JsonObject = {
+        "answer": verdict.answer,
+        "correct": _is_correct(verdict.status),
+        "status": verdict.status,
+        "rule": verdict.rule,
+    }
+    if task.tolerance is not None:
+        row["strict"] = _is_correct(task_verdict.strict.status)
+    return row
+
+
+def _is_correct(status: str) -> bool | None:
+    """Return whether a status means a correct answer; None if the gold answer is unreadable."""
     return None if status == "gold_unparsed" else status == "correct"
 
 
-def decide(
-    plan: DecodingPlan, names: Sequence[str], solutions: Sequence[Row], own: Mapping[str, Row]
-) -> Row:
-    """Return what a record says of its solutions: samples, and every decoder's answer and cost.
+def cost_row(cost: DecodingCost) -> JsonObject:
+    """Return the JSON object of a cost."""
+    return {"tokens": cost.tokens, "prm_calls": cost.prm_calls, "seconds": round(cost.seconds, 6)}
 
-    ``names`` are those of all results, in their order; ``own`` has the cost of decoders that make
-    solutions of their own, which stand behind the samples.
+
+class _DecoderResults(NamedTuple):
+    """The results of several decoders on one problem, by result name."""
+
+    entries: dict[str, JsonObject]  #: The answer of each decoder.
+    costs: dict[str, JsonObject]  #: The cost of each decoder.
+
+
+def apply_decoders(
+    plan: DecodingPlan,
+    names: Sequence[str],
+    solutions: Sequence[JsonObject],
+    own_costs: Mapping[str, JsonObject],
+) -> JsonObject:
+    """Return the fields ``samples``, ``decoded`` and ``cost`` of a record.
+
+    Args:
+        plan: The decoders that choose from samples.
+        names: Names of all results, in the order of the record.
+        solutions: Graded samples, followed by the graded solution of each name in ``own_costs``.
+        own_costs: Cost of each decoder that generates its own solution, such as ``greedy``.
     """
-    n = len(solutions) - len(own)
-    entries, costs = _of_samples(plan, solutions[:n]) if n else ({}, {})
-    entries |= {name: _entry(row, None) for name, row in zip(own, solutions[n:], strict=True)}
-    costs |= own
+    n_samples = len(solutions) - len(own_costs)
+    samples = list(solutions[:n_samples])
+    results = _choose_samples(plan, samples) if samples else _DecoderResults({}, {})
+    for name, solution in zip(own_costs, solutions[n_samples:], strict=True):
+        results.entries[name] = _verdict_entry(solution) | {"sample": None, "solution": solution}
+        results.costs[name] = own_costs[name]
     return {
-        "samples": list(solutions[:n]),
-        "decoded": {name: entries[name] for name in names},
-        "cost": {name: costs[name] for name in names},
+        "samples": samples,
+        "decoded": {name: results.entries[name] for name in names},
+        "cost": {name: results.costs[name] for name in names},
     }
 
 
-def _entry(row: Row, sample: int | None) -> Row:
-    """Return what a decoder decided: one of the samples, or a solution of its own."""
-    found: Row = {key: row[key] for key in VERDICT_FIELDS if key in row}
-    return found | {"sample": sample} | ({"solution": row} if sample is None else {})
+def _verdict_entry(solution: JsonObject) -> JsonObject:
+    """Return the verdict fields of a graded solution."""
+    return {key: solution[key] for key in VERDICT_FIELDS if key in solution}
 
 
-def _of_samples(plan: DecodingPlan, rows: Sequence[Row]) -> tuple[dict[str, Row], dict[str, Row]]:
-    """Choose with every decoder of the plan that chooses, at every K; return entries and costs."""
-    answers = [row["answer"] for row in rows]
-    agree = agreeing_answers(answers)
-    values = [aggregate_rewards(row["rewards"], plan.aggregate) for row in rows]
-    chosen: Mapping[str, Callable[[int], int]] = {
-        "sc": lambda k: self_consistency(answer_classes(answers[:k], agree)),
-        "weighted": lambda k: weighted_vote(answer_classes(answers[:k], agree), values[:k]),
+def _choose_samples(plan: DecodingPlan, samples: Sequence[JsonObject]) -> _DecoderResults:
+    """Apply every decoder of the plan that chooses from samples, at every K."""
+    answers = [sample["answer"] for sample in samples]
+    agreements = agreeing_answers(answers)
+    values = [aggregate_rewards(sample["rewards"], plan.aggregate) for sample in samples]
+    choose_sample: Mapping[str, Callable[[int], int]] = {
+        "sc": lambda k: self_consistency(answer_classes(answers[:k], agreements)),
+        "weighted": lambda k: weighted_vote(answer_classes(answers[:k], agreements), values[:k]),
         "bon": lambda k: best_of_n(values[:k]),
     }
-    entries, costs = {}, {}
-    for decoder in (each for each in chosen if each in plan.decoders):
+    results = _DecoderResults({}, {})
+    for decoder in choose_sample:
+        if decoder not in plan.decoders:
+            continue
         for k in plan.ks:
             name = sampled_name(decoder, k, plan.aggregate)
-            index = chosen[decoder](k)
-            entries[name] = _entry(rows[index], index)
-            spent, scored = DecodingCost(), decoder != "sc"
-            for row in rows[:k]:
-                seconds = row["seconds"] + (row.get("scoring_seconds", 0.0) if scored else 0.0)
-                spent += DecodingCost(row["n_tokens"], int(scored), seconds)
-            costs[name] = cost_row(spent)
-    return entries, costs
+            index = choose_sample[decoder](k)
+            results.entries[name] = _verdict_entry(samples[index]) | {"sample": index}
+            results.costs[name] = cost_row(_sum_costs(samples[:k], uses_prm=decoder != "sc"))
+    return results
 
 
-def cost_row(cost: DecodingCost) -> Row:
-    """Return a cost as it is kept."""
-    return {"tokens": cost.tokens, "prm_calls": cost.prm_calls, "seconds": round(cost.seconds, 6)}
+def _sum_costs(samples: Sequence[JsonObject], *, uses_prm: bool) -> DecodingCost:
+    """Return the cost of the samples; with ``uses_prm``, including the reward model."""
+    cost = DecodingCost()
+    for sample in samples:
+        scoring_seconds = sample.get("scoring_seconds", 0.0) if uses_prm else 0.0
+        cost += DecodingCost(
+            tokens=sample["n_tokens"],
+            prm_calls=1 if uses_prm else 0,
+            seconds=sample["seconds"] + scoring_seconds,
+        )
+    return cost

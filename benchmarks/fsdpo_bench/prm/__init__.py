@@ -1,1 +1,1 @@
-"""What a process reward model is worth."""
+"""Measurements of process reward models: ranking, best-of-N, first errors and wrong steps."""

@@ -1,61 +1,72 @@
-"""What step rewards are worth on a dataset of solutions: ranking, best-of-N, and step truth.
+"""Quality of step rewards on a dataset of solutions: ranking, best-of-N and step separation.
 
-Ranking and best-of-N need outcomes only. Where the problems are the embedded world's, it is known
-of every step whether it is right, and rewards before and after the first wrong step are compared.
+Ranking and best-of-N need only the outcomes of solutions. Step separation needs the true step
+labels, which exist for embedded problems.
 """
 
 import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.core.statistics import RankingAuc, auc, mean_interval, ranking_auc
-from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
-#: Sizes of the best-of-N curve, as far as there are samples.
-SIZES = (1, 2, 4, 8, 16, 32, 64)
+#: Values of N of the best-of-N curves; a curve ends at the number of samples.
+BEST_OF_N_SIZES = (1, 2, 4, 8, 16, 32, 64)
+#: Value of ``first_wrong_step`` for solutions without true step labels.
+UNKNOWN_STEP = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredSolution:
-    """A graded solution with its rewards."""
+    """A graded solution with its step rewards."""
 
-    problem: str
-    question: str
-    prompt: str
-    steps: Sequence[str]
-    rewards: Sequence[float]
-    right: bool
-    first_wrong: int | None  #: The first wrong step, from 0; None if there is none; -1 if unknown.
+    problem_id: str  #: Id of the problem.
+    question: str  #: The question of the problem.
+    prompt: str  #: The rendered prompt.
+    steps: Sequence[str]  #: The steps.
+    rewards: Sequence[float]  #: One reward per step; empty without rewards.
+    is_correct: bool  #: Whether the outcome is ``correct``.
+    #: Index of the first wrong step; None if all steps are right, ``UNKNOWN_STEP`` if unknown.
+    first_wrong_step: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class StepSeparation:
-    """Rewards of steps before the first wrong one against those from it on."""
+    """Rewards of the steps before the first wrong step, compared with the later rewards."""
 
-    auc: float | None  #: Chance that a step before, or where none is wrong, is above one after.
-    #: Mean reward before less mean reward from it on, within a solution: mean over problems.
+    #: Probability that a step before the first wrong step has a higher reward than a later one.
+    auc: float | None
+    #: Mean reward before the first wrong step minus the mean later reward, within a solution; mean
+    #: over problems. None without a solution that has both.
     margin: float | None
-    ci95: tuple[float, float] | None  #: None where rewards are no probabilities, too.
-    problems: int  #: Problems with a solution that goes wrong after a right step.
-    solutions: int
+    ci95: tuple[float, float] | None  #: 95 % interval of the margin, for rewards in [0, 1].
+    #: Number of problems with a solution that has right steps and then a wrong one.
+    problems: int
+    solutions: int  #: Number of such solutions.
 
 
 def load_scored(root: Path) -> list[ScoredSolution]:
-    """Read the scored, graded solutions of a sealed dataset; InputError if it has no rewards."""
-    solutions = [each for each in load_graded(root) if each.rewards]
+    """Read the graded solutions with step rewards of a sealed dataset.
+
+    Raises:
+        InputError: if the dataset has no step rewards.
+        SchemaError: if the dataset is not sealed, or its files were changed.
+    """
+    solutions = [solution for solution in load_graded(root) if solution.rewards]
     if not solutions:
         raise InputError(
             f"{root} has no step rewards. Score it with fsdpo-data score, or give `prm`."
@@ -64,122 +75,177 @@ def load_scored(root: Path) -> list[ScoredSolution]:
 
 
 def load_graded(root: Path) -> list[ScoredSolution]:
-    """Read the graded solutions of a sealed dataset, with no rewards where there are none.
+    """Read the graded solutions of a sealed dataset, with step rewards if there are any.
 
     Raises:
-        SchemaError: if it is no sealed dataset, or what is read of it was changed since.
+        SchemaError: if the dataset is not sealed, or its files were changed.
     """
     manifest = read_manifest(root)
     check_files(root, [*manifest.config_files("problems"), *manifest.config_files("solutions")])
-    truth, questions = {}, {}
-    for row in (
-        scan_parquet(manifest.config_paths(root, "problems")).collect().iter_rows(named=True)
-    ):
-        key, metadata = row.pop("problem_id"), json.loads(row.pop("metadata"))
-        questions[key] = row["question"]
-        if "nodes" in metadata and "world" in metadata:
-            truth[key] = Problem(**row, metadata=metadata)
+    problems = _read_problems(root, manifest)
     rows = (
         scan_parquet(manifest.config_paths(root, "solutions"))
         .filter((pl.col("completions").list.len() > 0) & pl.col("outcome").is_in(GRADED_OUTCOMES))
-        .select("problem_id", "prompt", "completions", "step_rewards", "outcome")
+        .select(["problem_id", "prompt", "completions", "step_rewards", "outcome"])
         .collect()
     )
-    return [
-        ScoredSolution(
-            row["problem_id"],
-            questions[row["problem_id"]],
-            row["prompt"],
-            row["completions"],
-            row["step_rewards"] or [],
-            row["outcome"] == "correct",
-            first_wrong_step(truth[row["problem_id"]], row["completions"])
-            if row["problem_id"] in truth
-            else -1,
+    solutions = []
+    for row in rows.iter_rows(named=True):
+        problem_id = row["problem_id"]
+        steps = row["completions"]
+        first_wrong: int | None = UNKNOWN_STEP
+        if problem_id in problems.embedded:
+            first_wrong = first_wrong_step(problems.embedded[problem_id], steps)
+        solution = ScoredSolution(
+            problem_id=problem_id,
+            question=problems.questions[problem_id],
+            prompt=row["prompt"],
+            steps=steps,
+            rewards=row["step_rewards"] or [],
+            is_correct=row["outcome"] == "correct",
+            first_wrong_step=first_wrong,
         )
-        for row in rows.iter_rows(named=True)
-    ]
+        solutions.append(solution)
+    return solutions
 
 
-def rankings(solutions: Sequence[ScoredSolution]) -> dict[str, RankingAuc]:
-    """Return, by aggregate, how well rewards put right solutions of a problem above wrong ones."""
-    problems, right = [s.problem for s in solutions], [s.right for s in solutions]
-    return {
-        how: ranking_auc(problems, [aggregate(s.rewards, how) for s in solutions], right)
-        for how in AGGREGATES
-    }
+class _DatasetProblems(NamedTuple):
+    """The problems of a dataset, by id."""
+
+    questions: dict[str, str]  #: The questions of all problems.
+    embedded: dict[str, Problem]  #: The embedded problems, whose steps can be checked.
 
 
-def step_truth(solutions: Sequence[ScoredSolution]) -> StepSeparation | None:
-    """Compare rewards before and after the first wrong step; None where it is not known."""
-    known = [each for each in solutions if each.first_wrong != -1]
-    if not known:
+def _read_problems(root: Path, manifest: Manifest) -> _DatasetProblems:
+    """Read the problems of a dataset."""
+    problems = _DatasetProblems({}, {})
+    rows = scan_parquet(manifest.config_paths(root, "problems")).collect()
+    for row in rows.iter_rows(named=True):
+        problem_id = row.pop("problem_id")
+        metadata = json.loads(row.pop("metadata"))
+        problems.questions[problem_id] = row["question"]
+        if "nodes" in metadata and "world" in metadata:
+            problems.embedded[problem_id] = Problem(**row, metadata=metadata)
+    return problems
+
+
+def ranking_aucs(solutions: Sequence[ScoredSolution]) -> dict[str, RankingAuc]:
+    """Return the ranking AUC of correct over incorrect solutions of a problem, by aggregate."""
+    problem_ids = [solution.problem_id for solution in solutions]
+    labels = [solution.is_correct for solution in solutions]
+    aucs = {}
+    for name in AGGREGATES:
+        scores = [aggregate(solution.rewards, name) for solution in solutions]
+        aucs[name] = ranking_auc(problem_ids, scores, labels)
+    return aucs
+
+
+def step_separation(solutions: Sequence[ScoredSolution]) -> StepSeparation | None:
+    """Compare the rewards before and after the first wrong step; None without step labels."""
+    labelled = [solution for solution in solutions if solution.first_wrong_step != UNKNOWN_STEP]
+    if not labelled:
         return None
     scores: list[float] = []
-    right: list[bool] = []
-    margins: dict[str, list[float]] = defaultdict(list)
-    for each in known:
-        end = len(each.rewards) if each.first_wrong is None else each.first_wrong
-        scores += each.rewards
-        right += [index < end for index in range(len(each.rewards))]
-        if 0 < end < len(each.rewards):
-            before, after = each.rewards[:end], each.rewards[end:]
-            margins[each.problem].append(statistics.fmean(before) - statistics.fmean(after))
-    means = [statistics.fmean(values) for values in margins.values()]
-    margin = statistics.fmean(means) if means else None
-    # Margins are in [-1, 1]; the interval is one of shares. None tells more than its rewards do.
-    bounded = all(0 <= score <= 1 for score in scores)
-    groups, size = [((mean + 1) / 2, 1) for mean in means], len(scores) / max(1, len(means))
-    found = mean_interval(groups, size) if bounded and len(means) > 1 else None
-    interval = found and (2 * found[0] - 1, 2 * found[1] - 1)
-    count = sum(map(len, margins.values()))
-    return StepSeparation(auc(scores, right), margin, interval, len(means), count)
+    is_before_error: list[bool] = []
+    margins_by_problem: dict[str, list[float]] = defaultdict(list)
+    for solution in labelled:
+        rewards = solution.rewards
+        n_right = len(rewards)
+        if solution.first_wrong_step is not None:
+            n_right = solution.first_wrong_step
+        scores += rewards
+        is_before_error += [index < n_right for index in range(len(rewards))]
+        if 0 < n_right < len(rewards):
+            margin = statistics.fmean(rewards[:n_right]) - statistics.fmean(rewards[n_right:])
+            margins_by_problem[solution.problem_id].append(margin)
+    problem_margins = [statistics.fmean(margins) for margins in margins_by_problem.values()]
+    return StepSeparation(
+        auc=auc(scores, is_before_error),
+        margin=statistics.fmean(problem_margins) if problem_margins else None,
+        ci95=_margin_interval(problem_margins, scores),
+        problems=len(problem_margins),
+        solutions=sum(map(len, margins_by_problem.values())),
+    )
+
+
+def _margin_interval(
+    problem_margins: Sequence[float], scores: Sequence[float]
+) -> tuple[float, float] | None:
+    """Return a 95 % interval of the mean margin; None for rewards outside [0, 1]."""
+    is_bounded = all(0 <= score <= 1 for score in scores)
+    if not is_bounded or len(problem_margins) < 2:
+        return None
+    # Margins are in [-1, 1]; the interval is for values in [0, 1].
+    groups = [((margin + 1) / 2, 1) for margin in problem_margins]
+    # The margin of a problem has at most the information of its step rewards.
+    rewards_per_problem = len(scores) / len(problem_margins)
+    interval = mean_interval(groups, rewards_per_problem)
+    if interval is None:
+        return None
+    low, high = interval
+    return 2 * low - 1, 2 * high - 1
 
 
 def best_of_n_curves(solutions: Sequence[ScoredSolution]) -> dict[str, dict[int, float]]:
-    """Return the accuracy of best-of-N, by aggregate and N; ``pass`` is that of a perfect judge.
+    """Return the accuracy of best-of-N, by aggregate and N.
 
-    It is the expectation over which N of a problem's samples are drawn, worked out exactly, so
-    there is no luck in it. Equal scores go to the earliest sample. Every problem counts the same.
+    The accuracy is the exact expectation over all subsets of N samples of a problem. Among equal
+    rewards, the earliest sample wins. All problems have the same weight. The name ``pass`` stands
+    for a perfect reward model, so its curve is pass@N.
     """
     groups: dict[str, list[ScoredSolution]] = defaultdict(list)
-    for each in solutions:
-        groups[each.problem].append(each)
-    smallest = min(map(len, groups.values()))
+    for solution in solutions:
+        groups[solution.problem_id].append(solution)
+    min_samples = min(map(len, groups.values()))
+    sizes = [size for size in BEST_OF_N_SIZES if size <= min_samples]
+    rankings: dict[str, Callable[[ScoredSolution], float]] = {
+        name: partial(_aggregate_solution, aggregate_name=name) for name in AGGREGATES
+    }
+    rankings["pass"] = _is_correct_value
     curves: dict[str, dict[int, float]] = {}
-    for how in (*AGGREGATES, "pass"):
-        score = partial(_score, how=how)
-        ranked = (sorted(group, key=score, reverse=True) for group in groups.values())
-        right = [[each.right for each in group] for group in ranked]
-        curves[how] = {
-            size: statistics.fmean(expected_best(each, size) for each in right)
-            for size in SIZES
-            if size <= smallest
+    for name, reward in rankings.items():
+        ranked_groups = [sorted(group, key=reward, reverse=True) for group in groups.values()]
+        labels = [[solution.is_correct for solution in group] for group in ranked_groups]
+        curves[name] = {
+            size: statistics.fmean(expected_best_of_n(is_correct, size) for is_correct in labels)
+            for size in sizes
         }
     return curves
 
 
-def _score(solution: ScoredSolution, how: str) -> float:
-    return float(solution.right) if how == "pass" else aggregate(solution.rewards, how)
+def _aggregate_solution(solution: ScoredSolution, aggregate_name: str) -> float:
+    return aggregate(solution.rewards, aggregate_name)
 
 
-def expected_best(right: Sequence[bool], size: int) -> float:
-    """Return the chance that the best of ``size`` samples, drawn without replacement, is right.
+def _is_correct_value(solution: ScoredSolution) -> float:
+    return float(solution.is_correct)
 
-    ``right`` says of each sample whether it is, the best sample first.
+
+def expected_best_of_n(is_correct: Sequence[bool], size: int) -> float:
+    """Return the probability that the best of ``size`` random samples is correct.
+
+    The samples are drawn without replacement.
+
+    Args:
+        is_correct: Whether each sample is correct; the best sample comes first.
+        size: Number of samples to draw.
     """
-    n, total = len(right), math.comb(len(right), size)
-    ways = (math.comb(n - 1 - rank, size - 1) for rank in range(n))
-    return sum(way for way, ok in zip(ways, right, strict=True) if ok) / total
+    n = len(is_correct)
+    # The sample at a rank is the best one if all other samples have later ranks.
+    subsets_by_rank = (math.comb(n - 1 - rank, size - 1) for rank in range(n))
+    correct_subsets = sum(
+        subsets for subsets, is_right in zip(subsets_by_rank, is_correct, strict=True) if is_right
+    )
+    return correct_subsets / math.comb(n, size)
 
 
 def dataset_report(solutions: Sequence[ScoredSolution]) -> dict[str, Any]:
-    """Return everything about the rewards of ``solutions`` as plain values."""
-    truth = step_truth(solutions)
+    """Return all measurements of the step rewards of ``solutions`` as plain JSON."""
+    separation = step_separation(solutions)
     return {
         "solutions": len(solutions),
-        "problems": len({each.problem for each in solutions}),
-        "ranking_auc": {how: asdict(found) for how, found in rankings(solutions).items()},
+        "problems": len({solution.problem_id for solution in solutions}),
+        "ranking_auc": {name: asdict(ranking) for name, ranking in ranking_aucs(solutions).items()},
         "best_of": best_of_n_curves(solutions),
-        "steps": truth and asdict(truth),
+        "steps": None if separation is None else asdict(separation),
     }

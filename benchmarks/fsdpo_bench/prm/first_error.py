@@ -1,15 +1,16 @@
-"""Finding the first wrong step: ProcessBench and files of its form.
+"""Detection of the first wrong step: ProcessBench, and files in its format.
 
-ProcessBench (Zheng et al. 2024) asks where a solution goes wrong first. A reward model answers
-with the first step whose reward is below a threshold, or that there is none. The score is the
-harmonic mean of the accuracies on solutions with and without an error. The threshold is chosen on
-a part of the rows that the score is not taken on.
+In ProcessBench (Zheng et al. 2024), a reward model predicts the first step whose reward is below a
+threshold, or no error. The score F1 is the harmonic mean of two accuracies: on solutions with an
+error, and on solutions without an error. A part of the rows sets the threshold; the other rows give
+the score.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from fsdpo_cards.render import format_percent
 
@@ -19,145 +20,192 @@ from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.models.prompts import Template
 
-NO_ERROR = -1  #: What says that no step is wrong.
-_CANDIDATES = 200  #: Thresholds tried: as many quantiles of the rewards.
+NO_ERROR = -1  #: Label of solutions without a wrong step.
+_MAX_CANDIDATES = 200  #: Maximum number of thresholds to try; they are quantiles of the rewards.
 
 
 @dataclass(frozen=True, slots=True)
 class FirstErrorExample:
-    """A solution whose first wrong step is known."""
+    """A solution with the index of its first wrong step."""
 
-    key: str
-    problem: str
-    steps: tuple[str, ...]
-    first_error: int
+    key: str  #: Id of the row.
+    question: str  #: The question.
+    steps: tuple[str, ...]  #: The steps.
+    first_error: int  #: Index of the first wrong step, or ``NO_ERROR``.
 
 
 @dataclass(frozen=True, slots=True)
 class FirstErrorScores:
-    """How often the first wrong step was found."""
+    """The accuracy of the detection of first wrong steps."""
 
-    f1: float
-    found: int  #: Solutions with an error whose first wrong step was named.
-    with_error: int
-    passed: int  #: Solutions without an error that were called right.
-    without_error: int
-    threshold: float  #: Rewards below it call a step wrong.
-    tuned_on: int = 0  #: Rows the threshold was chosen on, which are not counted here.
-    unscored: int = 0  #: Rows too long for the model; they count as missed.
+    f1: float  #: Harmonic mean of the accuracies on solutions with and without an error.
+    found: int  #: Number of solutions with an error whose first wrong step is predicted.
+    with_error: int  #: Number of solutions with an error.
+    passed: int  #: Number of solutions without an error for which no error is predicted.
+    without_error: int  #: Number of solutions without an error.
+    threshold: float  #: Steps with a reward below the threshold count as wrong.
+    tuned_on: int = 0  #: Number of rows that set the threshold; the scores exclude them.
+    unscored: int = 0  #: Number of rows too long for the model; they count as missed.
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return (name, value) for a person; every share with its interval and denominator."""
+        """Return (name, value) rows for printing, with intervals and denominators."""
         return [
             ("F1 of finding the first error", f"{100 * self.f1:.1f}"),
-            ("error found", _share(self.found, self.with_error)),
-            ("correct passed", _share(self.passed, self.without_error)),
+            ("error found", _format_fraction(self.found, self.with_error)),
+            ("correct passed", _format_fraction(self.passed, self.without_error)),
             ("threshold", f"{self.threshold:.3f}, chosen on {self.tuned_on} other rows"),
             ("too long", f"{self.unscored}"),
         ]
 
 
-def _share(part: int, whole: int) -> str:
-    found = whole and format_percent(part / whole, wilson_interval(part, whole))
-    return f"{found}  ({part} of {whole})" if found else "none"
+def _format_fraction(count: int, total: int) -> str:
+    """Return a percentage with its interval and its denominator; "none" without items."""
+    interval = wilson_interval(count, total) if total else None
+    text = format_percent(count / total, interval) if total else ""
+    return f"{text}  ({count} of {total})" if text else "none"
 
 
 def read_first_error_rows(file: Path) -> list[FirstErrorExample]:
-    """Read rows of ``problem``, ``steps`` and ``label`` (index of the first wrong step, or -1).
+    """Read rows with ``problem``, ``steps`` and ``label`` (first wrong step, or -1).
 
     Raises:
-        InputError: if a row lacks one of them or its label is no step.
+        InputError: if a row lacks a field, or its label is not the index of a step.
     """
-    rows = []
+    examples = []
     for record in read_records(file):
         fields = record.fields
-        problem, steps, label = (fields.get(name) for name in ("problem", "steps", "label"))
+        problem = fields.get("problem")
+        steps = fields.get("steps")
+        label = fields.get("label")
         if not isinstance(problem, str) or not isinstance(steps, list) or not steps:
             raise InputError(
-                f"{file}, row {record.row_number}: {record.error or 'no problem or no steps'}. Expected "
-                "problem, steps (a list) and label, as in ProcessBench."
+                f"{file}, row {record.row_number}: {record.error or 'no problem or no steps'}. "
+                "Expected problem, steps (a list) and label, as in ProcessBench."
             )
         if not isinstance(label, int) or not NO_ERROR <= label < len(steps):
             raise InputError(
-                f"{file}, row {record.row_number}: label {label!r} of {len(steps)} steps. Expected the "
-                "index of the first wrong step, or -1."
+                f"{file}, row {record.row_number}: label {label!r} of {len(steps)} steps. "
+                "Expected the index of the first wrong step, or -1."
             )
-        key = str(fields.get("id", record.row_number))
-        rows.append(FirstErrorExample(key, problem, tuple(map(str, steps)), label))
-    return rows
+        example = FirstErrorExample(
+            key=str(fields.get("id", record.row_number)),
+            question=problem,
+            steps=tuple(map(str, steps)),
+            first_error=label,
+        )
+        examples.append(example)
+    return examples
 
 
 def score_examples(
-    rows: Sequence[FirstErrorExample], scorer: Scorer, template: Template | None
+    examples: Sequence[FirstErrorExample], scorer: Scorer, template: Template | None
 ) -> list[list[float] | None]:
-    """Reward every step; steps are joined by a blank line, as they were written.
+    """Return the step rewards of all examples.
 
-    ``template`` is None for a scorer that asks in words of its own.
+    Args:
+        examples: The examples; a blank line joins their steps, as in the original solutions.
+        scorer: The reward model.
+        template: Prompt template; None for a scorer with its own prompt.
     """
     items = []
-    for row in rows:
-        *before, last = row.steps
-        steps = [step.rstrip("\n") + "\n\n" for step in before]
-        prompt = template.render(row.problem) if template else row.problem
-        items.append(ScorerInput(prompt, [*steps, last], row.problem))
+    for example in examples:
+        *first_steps, last_step = example.steps
+        steps = [step.rstrip("\n") + "\n\n" for step in first_steps]
+        prompt = template.render(example.question) if template else example.question
+        items.append(
+            ScorerInput(prompt=prompt, steps=[*steps, last_step], question=example.question)
+        )
     return scorer.score(items)
 
 
+class _LabelledRewards(NamedTuple):
+    """The step rewards and labels of some examples."""
+
+    rewards: list[Sequence[float] | None]  #: One reward per step; None if the model cannot read it.
+    labels: list[int]  #: Indices of first wrong steps, or ``NO_ERROR``.
+
+
 def measure_first_errors(
-    rows: Sequence[FirstErrorExample], rewards: Sequence[Sequence[float] | None], tune: float = 0.2
+    rows: Sequence[FirstErrorExample],
+    rewards: Sequence[Sequence[float] | None],
+    tune_fraction: float = 0.2,
 ) -> FirstErrorScores:
-    """Choose the threshold on a share ``tune`` of the rows, drawn by their keys; count the others.
+    """Choose the threshold on a part of the examples, and measure on the others.
+
+    Args:
+        rows: The examples.
+        rewards: Result of :func:`score_examples`.
+        tune_fraction: Fraction of the examples that sets the threshold. Hashes of the keys select
+            them, so the order of rows has no effect.
 
     Raises:
-        InputError: if either part would lack solutions with or without an error.
+        InputError: if a part lacks solutions with an error, or solutions without an error.
     """
     pairs = list(zip(rows, rewards, strict=True))
     pairs.sort(key=lambda pair: hashlib.sha256(pair[0].key.encode()).hexdigest())
-    cut = round(tune * len(rows))
-    parts = pairs[:cut], pairs[cut:]
-    for part in parts:
-        if len({row.first_error == NO_ERROR for row, _ in part}) < 2:
+    n_tuning = round(tune_fraction * len(rows))
+    parts = []
+    for part in (pairs[:n_tuning], pairs[n_tuning:]):
+        if len({example.first_error == NO_ERROR for example, _ in part}) < 2:
             raise InputError(
-                f"{len(rows)} rows: both the {cut} that choose the threshold and the others need "
-                "solutions with and without an error. Give more rows."
+                f"{len(rows)} rows: the {n_tuning} rows that choose the threshold and the other "
+                "rows both need solutions with and without an error. Give more rows."
             )
-    tuning, counted = (
-        ([given for _, given in part], [row.first_error for row, _ in part]) for part in parts
-    )
-    counts = count_first_errors(*counted, best_threshold(*tuning))
-    return replace(counts, tuned_on=cut, unscored=counted[0].count(None))
+        parts.append(
+            _LabelledRewards(
+                rewards=[step_rewards for _, step_rewards in part],
+                labels=[example.first_error for example, _ in part],
+            )
+        )
+    tuning, test = parts
+    threshold = best_threshold(tuning.rewards, tuning.labels)
+    scores = count_first_errors(test.rewards, test.labels, threshold)
+    return replace(scores, tuned_on=n_tuning, unscored=test.rewards.count(None))
 
 
 def first_below(rewards: Sequence[float], threshold: float) -> int:
-    """Return the first step whose reward is below the threshold, or ``NO_ERROR``."""
+    """Return the index of the first reward below the threshold, or ``NO_ERROR``."""
     return next((i for i, reward in enumerate(rewards) if reward < threshold), NO_ERROR)
 
 
 def count_first_errors(
     rewards: Sequence[Sequence[float] | None], labels: Sequence[int], threshold: float
 ) -> FirstErrorScores:
-    """Count right answers at a threshold."""
-    with_error: list[bool] = []
-    without: list[bool] = []
-    for each, label in zip(rewards, labels, strict=True):
-        right = each is not None and first_below(each, threshold) == label
-        (without if label == NO_ERROR else with_error).append(right)
-    found, passed = (sum(part) / max(1, len(part)) for part in (with_error, without))
+    """Count the correct predictions at a threshold."""
+    hits_with_error: list[bool] = []
+    hits_without_error: list[bool] = []
+    for step_rewards, label in zip(rewards, labels, strict=True):
+        is_hit = step_rewards is not None and first_below(step_rewards, threshold) == label
+        if label == NO_ERROR:
+            hits_without_error.append(is_hit)
+        else:
+            hits_with_error.append(is_hit)
+    accuracy_with_error = sum(hits_with_error) / max(1, len(hits_with_error))
+    accuracy_without_error = sum(hits_without_error) / max(1, len(hits_without_error))
+    total_accuracy = accuracy_with_error + accuracy_without_error
+    f1 = 0.0
+    if total_accuracy:
+        f1 = 2 * accuracy_with_error * accuracy_without_error / total_accuracy
     return FirstErrorScores(
-        f1=2 * found * passed / (found + passed) if found + passed else 0.0,
-        found=sum(with_error),
-        with_error=len(with_error),
-        passed=sum(without),
-        without_error=len(without),
+        f1=f1,
+        found=sum(hits_with_error),
+        with_error=len(hits_with_error),
+        passed=sum(hits_without_error),
+        without_error=len(hits_without_error),
         threshold=threshold,
     )
 
 
 def best_threshold(rewards: Sequence[Sequence[float] | None], labels: Sequence[int]) -> float:
-    """Return the quantile of the rewards that gives the highest F1, the lowest of equals."""
-    every = sorted(reward for each in rewards if each for reward in each)
-    if not every:
+    """Return the quantile of the rewards with the highest F1; the lowest of equal ones."""
+    all_rewards: list[float] = []
+    for step_rewards in rewards:
+        all_rewards += step_rewards or ()
+    if not all_rewards:
         return 0.5
-    steps = min(_CANDIDATES, len(every))
-    candidates = sorted({every[len(every) * i // steps] for i in range(steps)})
-    return max(candidates, key=lambda each: count_first_errors(rewards, labels, each).f1)
+    all_rewards.sort()
+    n_quantiles = min(_MAX_CANDIDATES, len(all_rewards))
+    candidates = sorted(
+        {all_rewards[len(all_rewards) * i // n_quantiles] for i in range(n_quantiles)}
+    )
+    return max(candidates, key=lambda threshold: count_first_errors(rewards, labels, threshold).f1)

@@ -10,7 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.runs.records import decoder_of, read_config, read_records
+from fsdpo_bench.runs.records import read_config, read_records, select_decoder
 from fsdpo_data.core.files import write_file
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.toml_tables import fill_placeholders, read_toml
@@ -25,7 +25,7 @@ def export_run(run: Path, format_name: str, out: Path, decoder: str | None = Non
         InputError: if there is no run, or it has no such decoder.
         StoreError: if a file cannot be written.
     """
-    wanted, files = decoder_of(run, decoder), []
+    wanted, files = select_decoder(run, decoder), []
     for task in read_config(run)["tasks"]:
         name, content = EXPORT_FORMATS[format_name](task, _select_records(run, task, wanted))
         files.append(out / name)

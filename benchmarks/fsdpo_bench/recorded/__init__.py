@@ -1,1 +1,1 @@
-"""Responses that were made elsewhere."""
+"""Responses that other tools recorded: grade them, or replay them through the decoders."""

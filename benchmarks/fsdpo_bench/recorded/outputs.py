@@ -1,4 +1,4 @@
-"""Responses that others recorded, in the forms they published them in."""
+"""Read and grade responses that other tools recorded, in the formats of their publishers."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -24,110 +24,131 @@ from fsdpo_data.stages.grade import GradingInput, grade_in_pool
 
 
 def read_outputs(file: Path) -> list[RecordedResponse]:
-    """Read recorded responses, whoever published them.
+    """Read recorded responses in any known format with golds.
 
-    lm-evaluation-harness writes every document once for each of its filters, with the same
-    responses; they are read once, with the score of the first filter.
+    lm-evaluation-harness writes every document once per filter, with the same responses. Only the
+    first row of a document counts, with the score of its filter.
 
     Raises:
-        InputError: if a row cannot be read, or is of no known form that has golds.
+        InputError: if a row cannot be read, or has no known format with golds.
     """
-    found: list[RecordedResponse] = []
-    seen: set[str] = set()
+    responses: list[RecordedResponse] = []
+    seen_keys: set[str] = set()
     for record in read_records(file):
-        where, form = (
-            f"{file}, row {record.row_number}",
-            find_response_format(record.fields, requires_gold=True),
-        )
-        if record.error or form is None:
-            raise InputError(
-                f"{where}: {record.error or unknown_format_message(record.fields, requires_gold=True)}."
-            )
-        key = form.document_key(record.fields)
-        if not key or key not in seen:
+        location = f"{file}, row {record.row_number}"
+        response_format = find_response_format(record.fields, requires_gold=True)
+        if record.error or response_format is None:
+            reason = record.error or unknown_format_message(record.fields, requires_gold=True)
+            raise InputError(f"{location}: {reason}.")
+        key = response_format.document_key(record.fields)
+        if not key or key not in seen_keys:
             try:
-                found += form.read_responses(record)
-            except UnusableRowError as reason:
-                raise InputError(f"{where}: {reason}.") from None
-        seen.add(key)
-    if not found:
-        raise InputError(f"{file}: no response in it.")
-    return found
+                responses += response_format.read_responses(record)
+            except UnusableRowError as error:
+                raise InputError(f"{location}: {error}.") from None
+        seen_keys.add(key)
+    if not responses:
+        raise InputError(f"{file}: no responses found. Expected at least one row.")
+    return responses
 
 
-def is_outputs(file: Path) -> bool:
-    """Whether a file's first row has one of the forms that have golds.
+def has_output_format(file: Path) -> bool:
+    """Return whether the first row of a file has a known response format with golds.
 
     Raises:
-        InputError: if there is no such file.
+        InputError: if the file does not exist.
     """
-    first = next(iter(read_records(file)), None)
-    return first is not None and find_response_format(first.fields, requires_gold=True) is not None
+    first_record = next(iter(read_records(file)), None)
+    if first_record is None:
+        return False
+    return find_response_format(first_record.fields, requires_gold=True) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class GradedResponse:
-    """A recorded response with our verdict, and with the one without any tolerance."""
+    """A recorded response with our verdicts."""
 
-    recorded: RecordedResponse
-    verdict: Verdict
-    exact: Verdict
+    recorded_response: RecordedResponse  #: The response, with the publisher's verdict.
+    verdict: Verdict  #: Our verdict, with the tolerance.
+    exact_verdict: Verdict  #: Our verdict without any tolerance.
 
     @property
-    def correct(self) -> bool:
-        """Whether we call it correct."""
+    def is_correct(self) -> bool:
+        """Whether our verdict is ``correct``."""
         return self.verdict.status == "correct"
 
     @property
     def disagrees_with_publisher(self) -> bool:
-        """Whether its publisher says otherwise."""
-        return self.recorded.correct is not None and self.recorded.correct != self.correct
+        """Whether the publisher has another verdict."""
+        published = self.recorded_response.correct
+        return published is not None and published != self.is_correct
 
 
-def score(
+def grade_outputs(
     recorded: Sequence[RecordedResponse], tolerance: float | None = None, workers: int | None = None
 ) -> list[GradedResponse]:
-    """Grade recorded responses, in order; ``timed_out`` counts as wrong."""
-    pairs = [
+    """Grade recorded responses, in order.
+
+    Args:
+        recorded: The responses.
+        tolerance: Relative error of numeric answers; None for exact answers.
+        workers: Number of grading processes; None for all CPU cores.
+    """
+    inputs = [
         GradingInput(
-            gold=each.gold,
-            thinking=find_thinking("", each.response),
-            text=each.response,
-            finish_reason=each.finish_reason,
+            gold=response.gold,
+            thinking=find_thinking("", response.response),
+            text=response.response,
+            finish_reason=response.finish_reason,
         )
-        for each in recorded
+        for response in recorded
     ]
-    exact = grade_in_pool(MathGrader, pairs, workers)
-    counted = grade_in_pool(partial(MathGrader, tolerance), pairs, workers) if tolerance else exact
-    return [GradedResponse(*each) for each in zip(recorded, counted, exact, strict=True)]
+    exact_verdicts = grade_in_pool(MathGrader, inputs, workers)
+    verdicts = exact_verdicts
+    if tolerance:
+        verdicts = grade_in_pool(partial(MathGrader, tolerance), inputs, workers)
+    return list(map(GradedResponse, recorded, verdicts, exact_verdicts))
 
 
-def by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]]:
-    """Count by series, as the file names them, in that order; plain values for machines.
+def summarize_by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]]:
+    """Return the scores of each series (model or sample of the file) as plain JSON.
 
-    ``n`` are the responses that count, all but those whose gold cannot be read; ``marked_correct``
-    is the score without the lenient rules, ``exact_correct`` that without any tolerance, and
-    ``published_correct`` None where the file has no verdicts.
+    The fields of a series are:
+
+    - ``correct``: responses with the verdict ``correct``
+    - ``marked_correct``: correct responses whose answer is marked, e.g. boxed
+    - ``exact_correct``: correct responses without any tolerance
+    - ``n``: all responses, except those with an unreadable gold; a timeout counts as wrong
+    - ``ci95``: 95 % interval of ``correct / n``
+    - ``outcomes``: responses by outcome
+    - ``published_correct``: correct responses of the publisher; None without its verdicts
+    - ``disputed``: responses on which the publisher disagrees
     """
     groups: dict[str, list[GradedResponse]] = defaultdict(list)
-    for each in scored:
-        groups[each.recorded.series].append(each)
-    return [{"series": name, **_count(groups[name])} for name in sorted(groups)]
+    for response in scored:
+        groups[response.recorded_response.series].append(response)
+    return [{"series": name, **_summarize(groups[name])} for name in sorted(groups)]
 
 
-def _count(scored: Sequence[GradedResponse]) -> dict[str, Any]:
-    outcomes = Counter(each.verdict.status for each in scored)
-    correct, n = outcomes["correct"], outcomes.total() - outcomes["gold_unparsed"]
-    flags = [each.recorded.correct for each in scored]
+def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
+    """Return the scores of one series; see :func:`summarize_by_series`."""
+    outcomes = Counter(response.verdict.status for response in responses)
+    n_correct = outcomes["correct"]
+    n = outcomes.total() - outcomes["gold_unparsed"]
+    published_verdicts = [response.recorded_response.correct for response in responses]
+    marked_correct = [
+        response
+        for response in responses
+        if response.is_correct and is_marked_rule(response.verdict.rule)
+    ]
+    has_all_published = None not in published_verdicts
     return {
-        "correct": correct,
-        "marked_correct": sum(
-            each.correct and is_marked_rule(each.verdict.rule) for each in scored
-        ),
-        "exact_correct": sum(each.exact.status == "correct" for each in scored),
+        "correct": n_correct,
+        "marked_correct": len(marked_correct),
+        "exact_correct": sum(response.exact_verdict.status == "correct" for response in responses),
         "n": n,
-        "ci95": wilson_interval(correct, n),
+        "ci95": wilson_interval(n_correct, n),
         "outcomes": dict(sorted(outcomes.items())),
-        "published_correct": None if None in flags else sum(map(bool, flags)),
-        "disputed": sum(each.disagrees_with_publisher for each in scored),
+        "published_correct": sum(map(bool, published_verdicts)) if has_all_published else None,
+        "disputed": sum(response.disagrees_with_publisher for response in responses),
     }

@@ -1,10 +1,10 @@
-"""Responses that were made elsewhere, run through the harness as if a model gave them now."""
+"""Replay a file of recorded responses through the decoders, in place of a model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fsdpo_bench.recorded.outputs import is_outputs, read_outputs
+from fsdpo_bench.recorded.outputs import has_output_format, read_outputs
 from fsdpo_bench.tasks.load import LoadedTask
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.core.entities import Problem
@@ -20,113 +20,154 @@ from fsdpo_data.problems.recorded_responses import RecordedResponse, question_ke
 
 @dataclass(slots=True)
 class ResponseFile(BaseReplaySampler):
-    """A file of responses by question: a sampler and a scorer whose prompts are bare questions."""
+    """A file of responses: a sampler and a scorer whose prompts are bare questions."""
 
-    file: Path
-    model: ModelRef  #: Its name, as far as the file has it; the file's contents as revision.
-    #: The responses to each question, in the file's order, by :func:`question_key`.
-    rows: Mapping[str, Sequence[RecordedResponse]]
+    file: Path  #: Path of the file.
+    model: ModelRef  #: Name of the file and the model; the revision is the digest of the file.
+    #: The responses to each question in the order of the file, by :func:`question_key`.
+    responses: Mapping[str, Sequence[RecordedResponse]]
 
-    def check(self, samples: int, *, rewards: bool) -> None:
-        """Raise an InputError if a question has too few responses, or rewards are missing."""
-        for found in self.rows.values():
-            if len(found) < samples:
+    def check_responses(self, samples: int, *, rewards: bool) -> None:
+        """Check that every question has enough responses, and rewards if they are needed.
+
+        Args:
+            samples: Number of responses that each question needs.
+            rewards: Whether each response needs a reward.
+
+        Raises:
+            InputError: if a response or a reward is missing.
+        """
+        for responses in self.responses.values():
+            n = len(responses)
+            if n < samples:
                 raise InputError(
-                    f"{self.file} holds {len(found)} responses to the question "
-                    f"{found[0].question[:60]!r}. Use `k={len(found)}` or less.",
+                    f"{self.file} contains only {n} responses to the question "
+                    f"{responses[0].question[:60]!r}. Use `k={n}` or less.",
                     field="k",
                     value=samples,
                 )
-            if rewards and any(each.reward is None for each in found):
+            if rewards and any(response.reward is None for response in responses):
                 raise InputError(
-                    f"{self.file} holds no reward for row {found[0].row}: weighted and bon need "
-                    "them. Use `decoder=sc`, or give a process reward model as `prm`."
+                    f"{self.file} contains no reward for row {responses[0].row}, but weighted and "
+                    "bon need rewards. Use `decoder=sc`, or give a process reward model as `prm`."
                 )
 
     def as_task(self) -> LoadedTask:
-        """Return the file's own questions and golds as a benchmark of their own."""
+        """Return the questions and golds of the file as a benchmark."""
+        name = self.file.stem
         problems = [
-            Problem(found[0].question, found[0].gold, self.file.stem, "test")
-            for found in self.rows.values()
+            Problem(
+                question=responses[0].question,
+                answer=responses[0].gold,
+                source=name,
+                split="test",
+            )
+            for responses in self.responses.values()
         ]
-        ids = [each.id for each in problems]
-        task = Task(self.file.stem, self.file.stem, len(problems))
-        ref = SourceRef(self.file.name, self.model.revision, "test")
-        return LoadedTask(task, problems, ids, ref, problems_digest(ids))
+        ids = [problem.id for problem in problems]
+        return LoadedTask(
+            task=Task(name=name, title=name, count=len(problems)),
+            problems=problems,
+            ids=ids,
+            ref=SourceRef(self.file.name, self.model.revision, "test"),
+            digest=problems_digest(ids),
+        )
 
     def restrict_to_task(self, loaded: LoadedTask) -> LoadedTask:
-        """Return the problems of a benchmark that the file has responses to, with its golds.
+        """Return the problems of a benchmark that have responses in the file.
+
+        The golds come from the benchmark.
 
         Raises:
-            InputError: if there is none.
+            InputError: if no problem has a response.
         """
-        places = [
-            place
-            for place, problem in enumerate(loaded.problems)
-            if question_key(problem.question) in self.rows
+        indices = [
+            index
+            for index, problem in enumerate(loaded.problems)
+            if question_key(problem.question) in self.responses
         ]
-        if not places:
+        if not indices:
             raise InputError(
-                f"{self.file} has no response to any problem of {loaded.task.title}. Leave "
-                "`task` out to grade it by the golds it holds."
+                f"{self.file} has no response to any problem of {loaded.task.title}. Remove "
+                "`task` to grade the responses with the golds in the file."
             )
         warnings = [*loaded.warnings]
-        if len(places) < len(loaded.problems):
+        if len(indices) < len(loaded.problems):
             warnings.append(
-                f"{self.file.name} has responses to {len(places):,} of the "
-                f"{len(loaded.problems):,} problems of {loaded.task.title}; the others are left out"
+                f"{self.file.name} has responses to {len(indices):,} of the "
+                f"{len(loaded.problems):,} problems of {loaded.task.title}; the run excludes the "
+                "other problems"
             )
-        return replace(loaded.part(places), warnings=warnings)
+        return replace(loaded.subset(indices), warnings=warnings)
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Return the reward of each whole response, once per step."""
-        return [self._rewards(item) for item in items]
+        """Return the recorded reward of each response, once per step."""
+        return [self._recorded_rewards(item) for item in items]
 
     def _replay(self, prompt: str, n: int) -> list[Completion]:
-        found = self.rows[question_key(prompt)][:n]  # what they took is not known
-        return [Completion(each.response, each.finish_reason) for each in found]
+        """Return the first ``n`` responses to a question; their times and tokens are unknown."""
+        responses = self.responses[question_key(prompt)][:n]
+        return [
+            Completion(text=response.response, finish_reason=response.finish_reason)
+            for response in responses
+        ]
 
-    def _rewards(self, item: ScorerInput) -> list[float] | None:
+    def _recorded_rewards(self, item: ScorerInput) -> list[float] | None:
+        """Return the reward of the response that consists of these steps."""
         if not item.steps:
             return []
-        found = self.rows[question_key(item.prompt)]
-        reward = next(each.reward for each in found if each.response == "".join(item.steps))
+        text = "".join(item.steps)
+        responses = self.responses[question_key(item.prompt)]
+        reward = next(response.reward for response in responses if response.response == text)
         return None if reward is None else [reward] * len(item.steps)
 
 
 class TemplatedScorer:
-    """A scorer of bare questions, which are put into the prompt that it was trained on."""
+    """A scorer of bare questions that first puts them into a prompt template."""
 
     def __init__(self, scorer: Scorer, template: Template) -> None:
-        self.model, self._scorer, self._template = scorer.model, scorer, template
+        """Wrap ``scorer``, whose training data used ``template``."""
+        self.model = scorer.model
+        self._scorer = scorer
+        self._template = template
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Return the scorer's rewards."""
+        """Return the rewards of the wrapped scorer."""
         render = self._template.render
         return self._scorer.score([replace(item, prompt=render(item.prompt)) for item in items])
 
 
-def read_recording(file: Path, series: str | None) -> ResponseFile | None:
-    """Read a file of responses; None if it is one of completions by prompt.
+def read_response_file(file: Path, series: str | None) -> ResponseFile | None:
+    """Read a file of responses; None for another format, such as completions by prompt.
+
+    Args:
+        file: The file.
+        series: Name of the model to read, for a file with the responses of several models.
 
     Raises:
-        InputError: if it cannot be read, holds no questions, or several models and none is named.
+        InputError: if a row cannot be read or lacks its question, or the model is ambiguous or
+            unknown.
     """
-    if not is_outputs(file):
+    if not has_output_format(file):
         return None
-    recorded = read_outputs(file)
-    models = list(dict.fromkeys(each.model for each in recorded))
+    responses = read_outputs(file)
+    models = list(dict.fromkeys(response.model for response in responses))
     if series is None and len(models) > 1:
-        raise InputError(f"{file} holds several models: choose one by `series={models[0]}`.")
+        raise InputError(
+            f"{file} contains the responses of several models. Choose one, e.g. "
+            f"`series={models[0]}`."
+        )
     if series is not None and series not in models:
-        known = ", ".join(each for each in models if each) or "no names"
-        raise InputError(f"{file} has {known}.", field="series", value=series)
-    rows: dict[str, list[RecordedResponse]] = {}
-    for each in recorded:
-        if series not in (None, each.model):
+        model_names = ", ".join(model for model in models if model) or "no model names"
+        raise InputError(f"{file} contains {model_names}.", field="series", value=series)
+    responses_by_question: dict[str, list[RecordedResponse]] = {}
+    for response in responses:
+        if series not in (None, response.model):
             continue
-        if not each.question:
-            raise InputError(f"{file}, row {each.row}: the question is missing.")
-        rows.setdefault(question_key(each.question), []).append(each)
+        if not response.question:
+            raise InputError(f"{file}, row {response.row}: the question is missing.")
+        key = question_key(response.question)
+        responses_by_question.setdefault(key, []).append(response)
     name = f"{file.stem}/{series}" if series else file.stem
-    return ResponseFile(file, ModelRef(name, f"sha256:{file_sha256(file)}"), rows)
+    model = ModelRef(name, f"sha256:{file_sha256(file)}")
+    return ResponseFile(file=file, model=model, responses=responses_by_question)

@@ -14,7 +14,7 @@ from fsdpo_bench.report.render import TEMPLATES_FOLDER, run_date
 from fsdpo_bench.results.intervals import macro_average
 from fsdpo_bench.results.outcomes import read_problem_results
 from fsdpo_bench.results.summary import accuracy_result, decoder_accuracy
-from fsdpo_bench.runs.records import RECORDS, read_config, read_records
+from fsdpo_bench.runs.records import RECORDS_FOLDER, read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.dataset.run import CONFIG_FILE
@@ -38,7 +38,7 @@ def render_index(root: Path, out: Path, reload_seconds: int | None = None) -> tu
     """
     runs = []
     for folder in sorted(file.parent for file in root.rglob(CONFIG_FILE)):
-        sizes = tuple(file.stat().st_size for file in sorted((folder / RECORDS).glob("*")))
+        sizes = tuple(file.stat().st_size for file in sorted((folder / RECORDS_FOLDER).glob("*")))
         entry = _run_entry(folder, sizes)
         if entry is not None:
             report = folder / "report.html"

@@ -21,7 +21,7 @@ from fsdpo_bench.report.problem_list import build_problem_list
 from fsdpo_bench.results.published import is_backbone, published_results_for
 from fsdpo_bench.results.result_types import AccuracyResult, Results
 from fsdpo_bench.results.summary import summarise
-from fsdpo_bench.runs.records import RECORDS, read_config, read_records
+from fsdpo_bench.runs.records import RECORDS_FOLDER, read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.dataset.run import CONFIG_FILE
@@ -183,6 +183,6 @@ def write_report(
 
 def run_date(run: Path) -> str:
     """Return the date (UTC) of the last record of a run, or of its start if it has no records."""
-    files = [*(run / RECORDS).glob("*"), run / CONFIG_FILE]
+    files = [*(run / RECORDS_FOLDER).glob("*"), run / CONFIG_FILE]
     timestamp = max(file.stat().st_mtime for file in files)
     return datetime.fromtimestamp(timestamp, UTC).date().isoformat()

@@ -19,7 +19,7 @@ from fsdpo_bench.results.outcomes import (
     read_problem_results,
 )
 from fsdpo_bench.runs.records import read_config, read_records
-from fsdpo_bench.tasks.table import is_spelling
+from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
 
@@ -99,7 +99,7 @@ def compare_runs(run_a: Path, run_b: Path, options: ComparisonOptions) -> RunCom
     tasks = [
         name
         for name in tasks_a
-        if name in tasks_b and (options.task is None or is_spelling(options.task, name))
+        if name in tasks_b and (options.task is None or is_same_name(options.task, name))
     ]
     if not tasks:
         message = (

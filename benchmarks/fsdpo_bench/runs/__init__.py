@@ -1,1 +1,1 @@
-"""Runs: decode every problem, durably, and keep what came out."""
+"""Runs: decode all problems, and store records that survive an interruption."""

@@ -1,18 +1,18 @@
-"""Options of ``fsdpo-bench run`` to a spec, engines and benchmarks."""
+"""Turn the options of ``fsdpo-bench run`` into a job, and run it."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.plan import DecodingPlan
-from fsdpo_bench.recorded.replay import ResponseFile, TemplatedScorer, read_recording
+from fsdpo_bench.recorded.replay import ResponseFile, TemplatedScorer, read_response_file
 from fsdpo_bench.runs.options import RunOptions
-from fsdpo_bench.runs.run import BenchJob, RunSpec, limit_problems, run
+from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks, limit_problems
 from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import select_tasks
+from fsdpo_bench.tasks.table import Task, select_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef, digest
 from fsdpo_data.core.progress import progress
@@ -31,141 +31,187 @@ from fsdpo_data.models.resolve import (
 )
 from fsdpo_data.steps.segment import segmenter_name
 
-#: Share of a GPU's memory that vLLM may take for the policy where a reward model needs some too.
+#: Fraction of a GPU's memory that vLLM takes for the policy if a reward model runs on the same GPU.
 POLICY_GPU_FRACTION = 0.6
 
+Warn = Callable[[str], None]  #: Receives remarks for readers of the results.
 
-def run_job(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Path:
-    """Check the options, decode, and return the run's directory; see :func:`fsdpo_bench.run`."""
-    # Completions by prompt, as `fsdpo-data build` records them, replay without anything known of
-    # problems; other files of responses are benchmarks of their own.
-    replay = options.replay
-    recording = None if replay is None else read_recording(Path(replay), options.series)
-    job = (
-        _sampling_job(options, warn) if recording is None else _replay_job(options, recording, warn)
-    )
-    for part in job.parts:
-        for warning in part.warnings:
+
+def _ignore_warning(message: str) -> None:
+    """Drop a warning."""
+
+
+def run_job(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
+    """Check the options, decode, and return the run directory.
+
+    See :func:`fsdpo_bench.run`, which also writes the reports.
+    """
+    # A file of completions by prompt, as `fsdpo-data build` writes, replays like a model. Other
+    # files of responses contain their own questions and golds.
+    response_file = None
+    if options.replay is not None:
+        response_file = read_response_file(Path(options.replay), options.series)
+    if response_file is None:
+        job = _sampling_job(options, warn)
+    else:
+        job = _replay_job(options, response_file, warn)
+    for loaded in job.tasks:
+        for warning in loaded.warnings:
             warn(warning)
-    name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
-    out = options.out or Path("runs") / f"bench-{name}-{digest(job.config)[:8]}"
-    with progress() as shown:
-        run(job, out, resume=options.resume, progress=shown)
+    model_name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
+    out = options.out or Path("runs") / f"bench-{model_name}-{digest(job.config)[:8]}"
+    with progress() as progress_bar:
+        decode_tasks(job, out, resume=options.resume, progress=progress_bar)
     return out
 
 
-def _sampling_job(options: RunOptions, warn: Callable[[str], None]) -> BenchJob:
-    """Make a run that samples, or replays completions by prompt."""
+class _PreparedScorer(NamedTuple):
+    """A reward model that is checked, but not loaded."""
+
+    load: Callable[[], Scorer]  #: Loads the reward model.
+    entry: dict[str, Any] | None  #: The reward model in the config of the run.
+
+
+def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
+    """Return the job of a run that samples, or replays completions by prompt."""
     tasks = select_tasks(options.suite, options.task)
     plan = options.plan([task.metric for task in tasks])
     if options.model is None and options.replay is None:
-        raise InputError("missing: give a short name, org/name or a directory.", field="model")
+        raise InputError(
+            "missing: give a short name, org/name on the Hub, or a directory.", field="model"
+        )
     if plan.needs_prm and options.prm is None:
         raise InputError(
-            "it ranks by step rewards: give a process reward model as `prm`, one that "
-            "fsdpo-train prm wrote, or leave weighted, bon and sbs out.",
+            "the decoders weighted, bon and sbs need step rewards. Give a process reward model "
+            "as `prm`, e.g. one from fsdpo-train prm, or remove these decoders.",
             field="decoder",
             value=",".join(plan.decoders),
         )
     model = resolve_model(options.model or "tiny", options, options.template)
-    # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
-    # Under Ray each has GPUs of its own.
+    # The reward model shares the GPU with the policy, and by default vLLM takes all GPU memory.
+    # Under Ray, each model has its own GPUs.
     if plan.needs_prm and not options.uses_ray:
-        share = f"gpu_memory_utilization={POLICY_GPU_FRACTION}"
-        options = replace(options, engine_arg=(share, *options.engine_arg))
-    host = EngineSelection.select(options, model_count=2 if plan.needs_prm else 1)
-    load_scorer, scoring = (
-        _scoring(options, plan.decoders, model, warn) if plan.needs_prm else (_no_scorer, None)
+        memory_limit = f"gpu_memory_utilization={POLICY_GPU_FRACTION}"
+        options = replace(options, engine_arg=(memory_limit, *options.engine_arg))
+    selection = EngineSelection.select(options, model_count=2 if plan.needs_prm else 1)
+    scorer = _PreparedScorer(_load_no_scorer, None)
+    if plan.needs_prm:
+        scorer = _prepare_scorer(options, plan.decoders, model, warn)
+    spec = _make_spec(
+        options,
+        author=options.author(model.ref, is_model_named=options.model is not None),
+        template=model.template,
+        engine=selection.spec_entry,
+        plan=plan,
+        prm=scorer.entry,
     )
-    author = options.author(model.ref, is_model_named=options.model is not None)
-    spec = _spec(options, author, model.template, host.spec_entry, plan, scoring)
-    loaded = [load_task(task, options.data) for task in tasks]
-    parts = [limit_problems(each, options.limit, options.seed) for each in loaded]
-    size, load = options.batch_size or host.batch_size, partial(host.load, "sampler", model)
-    return BenchJob(spec, parts, load, load_scorer, size, options.workers)
+    loaded_tasks = [load_task(task, options.data) for task in tasks]
+    return BenchJob(
+        spec=spec,
+        tasks=[limit_problems(loaded, options.limit, options.seed) for loaded in loaded_tasks],
+        make_sampler=partial(selection.load, "sampler", model),
+        make_scorer=scorer.load,
+        batch_size=options.batch_size or selection.batch_size,
+        workers=options.workers,
+    )
 
 
-def _no_scorer() -> Scorer:
-    raise AssertionError("a plan without rewards asked for a scorer")
+def _load_no_scorer() -> Scorer:
+    """Fail: a plan without step rewards loads no reward model."""
+    raise AssertionError("a plan without step rewards requested a scorer")
 
 
-def _scoring(
-    options: RunOptions,
-    plan: Sequence[str],
-    model: ResolvedModel | None,
-    warn: Callable[[str], None],
-) -> tuple[Callable[[], Scorer], dict[str, Any]]:
-    """Check the process reward model; return what loads it and how the run names it.
+def _prepare_scorer(
+    options: RunOptions, decoders: Sequence[str], model: ResolvedModel | None, warn: Warn
+) -> _PreparedScorer:
+    """Resolve and check the process reward model.
 
-    Without a ``model``, responses are recorded, and prompts are bare questions.
+    Args:
+        options: The options of the run.
+        decoders: The decoders of the run.
+        model: The policy; None for recorded responses, whose prompts are bare questions.
+        warn: Receives warnings.
+
+    Raises:
+        InputError: if the reward model cannot be used, or needs a template.
     """
-    how = options.scorer_options(scorer_engine_for(options.engine), options.prm_format)
-    prm = resolve_prm(str(options.prm), how)
-    host = EngineSelection.select_for_scorer(how, prm, model_count=2)
+    scorer_options = options.scorer_options(scorer_engine_for(options.engine), options.prm_format)
+    prm = resolve_prm(str(options.prm), scorer_options)
+    selection = EngineSelection.select_for_scorer(scorer_options, prm, model_count=2)
     check_tokenizer(prm, None if options.model is None else model, warn)
-    if isinstance(prm, PublishedPrm) and not prm.prm_format.is_probability and "weighted" in plan:
+    prm_format = prm.prm_format if isinstance(prm, PublishedPrm) else None
+    if prm_format is not None and not prm_format.is_probability and "weighted" in decoders:
         raise InputError(
-            f"votes are weighed by probabilities, and a reward of {prm.prm_format.name} is a "
-            f"{prm.prm_format.meaning}. Decode by bon or sbs.",
+            f"votes are weighed by probabilities, but a reward of {prm_format.name} is a "
+            f"{prm_format.meaning}. Use the decoder bon or sbs.",
             field="decoder",
             value="weighted",
         )
-    named = {**asdict(prm.ref), "engine": host.spec_entry, **format_entry(prm)}
-    load: Callable[[], Scorer] = partial(host.load, "scorer", prm)
-    if model is not None or (isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt):
-        return load, named
+    entry = {**asdict(prm.ref), "engine": selection.spec_entry, **format_entry(prm)}
+    load: Callable[[], Scorer] = partial(selection.load, "scorer", prm)
+    if model is not None or (prm_format is not None and prm_format.has_own_prompt):
+        return _PreparedScorer(load, entry)
     if options.template is None:
         raise InputError(
-            "missing: the recorded responses have no prompt; give the one that the reward model's "
-            "training data had.",
+            "missing: the recorded responses have no prompts. Give the prompt template of the "
+            "reward model's training data.",
             field="template",
         )
     template = get_template(options.template, prm.path, revision=prm.commit)
-    named["template"] = {"name": template.name, "digest": template.digest}
-    return lambda: TemplatedScorer(load(), template), named
+    entry["template"] = {"name": template.name, "digest": template.digest}
+    return _PreparedScorer(lambda: TemplatedScorer(load(), template), entry)
 
 
-def _replay_job(
-    options: RunOptions, recording: ResponseFile, warn: Callable[[str], None]
-) -> BenchJob:
-    """Make a run over responses that were made elsewhere."""
-    tasks = select_tasks(options.suite, options.task) if options.suite or options.task else []
+def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) -> BenchJob:
+    """Return the job of a run over responses that other tools recorded."""
+    tasks: list[Task] = []
+    if options.suite or options.task:
+        tasks = select_tasks(options.suite, options.task)
     if options.data is not None and not tasks:
         raise InputError(
-            "responses are graded by the golds beside them. Give `task` or `suite` too, or leave "
-            "it out.",
+            "the responses are graded with the golds in their own file. Add `task` or `suite`, "
+            "or remove `data`.",
             field="data",
             value=str(options.data),
         )
     plan = options.plan([task.metric for task in tasks])
     if plan.beams:
         raise InputError(
-            "recorded responses cannot be continued; beams need a model.",
+            "recorded responses cannot be continued. Remove the decoder sbs, or run a model.",
             field="decoder",
             value="sbs",
         )
-    # Responses that are ranked have their rewards, unless a model is to give them.
-    recording.check(max(1, plan.samples), rewards=plan.needs_prm and options.prm is None)
-    found = [recording.restrict_to_task(load_task(task, options.data)) for task in tasks]
-    parts = [
-        limit_problems(part, options.limit, options.seed) for part in found or [recording.as_task()]
-    ]
-    named = recording.model if options.model is None else resolve_weights(options.model).ref
-    author = options.author(
-        named, is_model_named=options.model is not None or options.series is not None
+    needs_recorded_rewards = plan.needs_prm and options.prm is None
+    response_file.check_responses(max(1, plan.n_samples), rewards=needs_recorded_rewards)
+    loaded_tasks = [response_file.restrict_to_task(load_task(task, options.data)) for task in tasks]
+    if not tasks:
+        loaded_tasks = [response_file.as_task()]
+    model = response_file.model if options.model is None else resolve_weights(options.model).ref
+    is_model_named = options.model is not None or options.series is not None
+    if options.prm is not None:
+        scorer = _prepare_scorer(options, plan.decoders, None, warn)
+    else:
+        entry = {**asdict(response_file.model), "engine": {"name": "replay"}}
+        scorer = _PreparedScorer(lambda: response_file, entry)
+    spec = _make_spec(
+        options,
+        author=options.author(model, is_model_named=is_model_named),
+        template=RECORDED_TEMPLATE,
+        engine={"name": "replay", "dtype": "auto"},
+        plan=plan,
+        prm=scorer.entry if plan.needs_prm else None,
     )
-    make_scorer, scoring = (
-        _scoring(options, plan.decoders, None, warn)
-        if options.prm is not None
-        else (lambda: recording, {**asdict(recording.model), "engine": {"name": "replay"}})
+    return BenchJob(
+        spec=spec,
+        tasks=[limit_problems(loaded, options.limit, options.seed) for loaded in loaded_tasks],
+        make_sampler=lambda: response_file,
+        make_scorer=scorer.load,
+        batch_size=options.batch_size or ENGINES["replay"].batch_size,
+        workers=options.workers,
     )
-    engine, prm = {"name": "replay", "dtype": "auto"}, scoring if plan.needs_prm else None
-    spec = _spec(options, author, RECORDED_TEMPLATE, engine, plan, prm)
-    size = options.batch_size or ENGINES["replay"].batch_size
-    return BenchJob(spec, parts, lambda: recording, make_scorer, size, options.workers)
 
 
-def _spec(
+def _make_spec(
     options: RunOptions,
     author: ModelRef,
     template: Template,
@@ -173,39 +219,57 @@ def _spec(
     plan: DecodingPlan,
     prm: Mapping[str, Any] | None,
 ) -> RunSpec:
-    """Return what decides a run: what is told, and what the options say of it."""
-    engine = {**engine, **options.author_entry(is_model_named=options.model is not None)}
-    segmenter = segmenter_name(options.segmenter)
-    n, stated = max(1, plan.samples), options.declared_sampling
-    sampling = SamplingSpec(n=n, seed=options.seed, stop=template.stop, **stated)
-    return RunSpec(author, template, sampling, engine, segmenter, plan, prm, options.unknown_fields)
+    """Return the spec of a run.
+
+    Args:
+        options: The options of the run.
+        author: The model that writes the solutions.
+        template: The prompt template.
+        engine: The engine in the config of the run.
+        plan: The decoders.
+        prm: The reward model in the config of the run; None without a reward model.
+    """
+    sampling = SamplingSpec(
+        n=max(1, plan.n_samples),
+        seed=options.seed,
+        stop=template.stop,
+        **options.declared_sampling,
+    )
+    return RunSpec(
+        model=author,
+        template=template,
+        sampling=sampling,
+        engine={**engine, **options.author_entry(is_model_named=options.model is not None)},
+        segmenter=segmenter_name(options.segmenter),
+        plan=plan,
+        prm=prm,
+        unknown_fields=options.unknown_fields,
+    )
 
 
-def check_tokenizer(
-    prm: ResolvedWeights, policy: ResolvedWeights | None, warn: Callable[[str], None]
-) -> None:
-    """Refuse a process reward model whose tokenizer is not the one of its weights.
+def check_tokenizer(prm: ResolvedWeights, policy: ResolvedWeights | None, warn: Warn) -> None:
+    """Check that the tokenizer of a process reward model fits its weights.
 
-    One that merely differs from the policy's is fine (rewards are read off text), but seldom
-    meant, so it is said.
+    A vocabulary that differs from the policy's only gives a warning, because the reward model reads
+    text. It may mean that the reward model belongs to another policy.
 
     Raises:
-        InputError: if its tokenizer has ids that its embedding does not.
+        InputError: if the tokenizer has more token ids than the embedding.
     """
     tokenizer = load_tokenizer(prm.path, prm.commit)
     vocabulary = tokenizer.get_vocab()
-    size = load_config(prm).vocab_size
-    highest = max(vocabulary.values())
-    if highest >= size:
+    vocabulary_size = load_config(prm).vocab_size
+    max_token_id = max(vocabulary.values())
+    if max_token_id >= vocabulary_size:
         raise InputError(
-            f"its tokenizer has ids up to {highest}, its weights know {size}. This is not the "
-            "tokenizer it was trained with: copy the tokenizer files of the model it was trained "
-            "from into its directory.",
+            f"the tokenizer has ids up to {max_token_id}, but the weights have only "
+            f"{vocabulary_size} tokens, so the reward model was trained with another tokenizer. "
+            "Copy the tokenizer files of its base model into its directory.",
             field="prm",
             value=str(prm.path),
         )
     if policy is None or policy.ref.revision == SERVED_REVISION:
-        return  # nobody named the model that is replayed; the server has the tokenizer
+        return  # a replayed model may be unknown, and a server has its own tokenizer
     if vocabulary != load_tokenizer(policy.path, policy.commit).get_vocab():
         warn(
             f"the reward model {prm.ref.name} has another vocabulary than {policy.ref.name}; it "

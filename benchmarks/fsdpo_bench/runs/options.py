@@ -1,4 +1,4 @@
-"""The options of a run; ``fsdpo-bench run --help`` shows them."""
+"""Options of ``fsdpo-bench run``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,40 +19,51 @@ _COUNT = Option(min=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(ReplayOptions):
-    """Decode benchmarks with a model, grade, and report accuracy with its uncertainty and cost.
+    """Decode benchmarks with a model, grade the answers, and report accuracy, intervals and cost.
 
-    One set of samples serves every decoder that chooses among samples, at every K. Stopped at any
-    moment, the same command with `--resume` goes on.
+    All decoders that choose from samples share one set of samples, at every K. To continue an
+    interrupted run, repeat the command with `--resume`.
 
     Attributes:
-        model: Short name, `org/name[@revision]` or a directory.
-        suite: `all`, the paper's nine, or another that `fsdpo-bench tasks` lists.
-        task: One benchmark, or a file of your own: `my.toml`, or `my.jsonl` with `question` and
-            `answer`; may be given several times.
-        data: Directory with a folder for each benchmark, or the file of one.
-        limit: Problems of each at most, drawn by the seed.
-        decoder: `greedy`, `sc`, `weighted`, `bon`, `sbs`, or several: `greedy,sc`.
-        k: Samples to decide among; may be given several times.
-        prm: Process reward model: a directory or `org/name`.
-        prm_format: Convention of a published one, or a TOML file that says one.
+        model: The model: a short name (`tiny`, or as in `fsdpo-data models`),
+            `org/name[@revision]` on the Hub, or a directory.
+        suite: Named list of benchmarks, as `fsdpo-bench tasks` prints them; `all` is the nine
+            benchmarks of the paper.
+        task: Name of a benchmark, or a file of your own: `my.toml`, or `my.jsonl` with the fields
+            `question` and `answer`; may be repeated.
+        data: Directory with a folder or a file for each benchmark, or the file of one benchmark.
+        limit: Maximum number of problems per benchmark, drawn at random with the seed.
+        decoder: `greedy`, `sc` (self-consistency), `weighted` (weighted vote), `bon` (best-of-N)
+            or `sbs` (step-wise beam search); several with commas: `greedy,sc`.
+        k: Number of samples per problem from which `sc`, `weighted` and `bon` choose; may be
+            repeated.
+        prm: Process reward model for `weighted`, `bon` and `sbs`: a directory, or `org/name` on the
+            Hub.
+        prm_format: Name of the PRM format of a published reward model, or a TOML file that defines
+            one.
         out: Run directory.
         as_json: Print JSON instead of a table.
         template: Prompt template.
-        segmenter: What a step is.
-        temperature: Of samples; greedy has none.
-        top_p: Nucleus mass kept.
-        max_tokens: Tokens per solution at most.
-        aggregate: How step rewards of a sample become one number.
-        b1: Next steps sampled.
-        b2: Solutions kept; one search for each.
-        first_keep: First steps kept: Algorithm 1 says b1, its text b2.
-        beam_aggregate: What ranks partial solutions; `last` is the newest step.
-        max_steps: Steps at most (C).
-        step_tokens: Tokens of a step at most.
-        series: Which model of the recorded file, where it has several.
+        segmenter: Rule that splits a solution into steps.
+        temperature: Sampling temperature; `greedy` ignores it.
+        top_p: Probability mass of nucleus sampling; 1 samples from all tokens.
+        max_tokens: Maximum number of tokens per solution.
+        aggregate: Function from the step rewards of a sample to its reward, for `weighted` and
+            `bon`; `last` takes the reward of the last step.
+        b1: Next steps to sample for each solution in the beam.
+        b2: Solutions to keep after each step (the beam size); may be repeated, for one search
+            each.
+        first_keep: Solutions to keep after the first step: `b1` as in Algorithm 1 of the paper, or
+            `b2` as in its text.
+        beam_aggregate: Function from step rewards to the reward that ranks partial solutions;
+            `last` takes the reward of the newest step.
+        max_steps: Maximum number of steps per solution (C in Algorithm 1).
+        step_tokens: Maximum number of tokens per step.
+        series: For `replay`: name of the model to read, if the file contains the responses of
+            several models.
 
     Raises:
-        InputError: if a number makes no sense, or options do not go together.
+        InputError: if a value is out of range, or two options contradict each other.
     """
 
     model: str | None = None
@@ -83,30 +94,46 @@ class RunOptions(ReplayOptions):
     series: Annotated[str | None, Option(panel=_SAMPLING)] = None
 
     def plan(self, metrics: Sequence[str] = ()) -> DecodingPlan:
-        """Return what is to be decoded of every problem.
+        """Return the decoding plan of the run.
 
-        ``metrics`` are what the benchmarks are reported by, where the options do not say: ``avg@8``
-        wants eight samples.
+        Args:
+            metrics: Metrics of the benchmarks. Without the options ``decoder`` and ``k``, they set
+                the decoders and the numbers of samples: ``avg@8`` needs eight samples.
 
         Raises:
-            InputError: for a name or a number that cannot be, or a reward model without a use.
+            InputError: for an unknown decoder or aggregate, samples at temperature 0, or a reward
+                model without a decoder that needs it.
         """
-        wanted = sorted({int(each.partition("@")[2]) for each in metrics if "@" in each})
-        default = ("greedy", "sc") if wanted else ("greedy",)
-        how = (self.max_steps, self.step_tokens, self.first_keep, self.beam_aggregate)
-        beams = [BeamSpec(self.b1, b2, *how) for b2 in self.b2]
-        plan = make_plan(self.decoder or default, self.k or wanted or (5,), self.aggregate, beams)
-        if self.temperature == 0 and (plan.samples > 1 or plan.beams):
+        metric_ks = sorted({int(metric.partition("@")[2]) for metric in metrics if "@" in metric})
+        default_decoders = ("greedy", "sc") if metric_ks else ("greedy",)
+        beams = [
+            BeamSpec(
+                b1=self.b1,
+                b2=b2,
+                max_steps=self.max_steps,
+                step_tokens=self.step_tokens,
+                first_keep=self.first_keep,
+                aggregate=self.beam_aggregate,
+            )
+            for b2 in self.b2
+        ]
+        plan = make_plan(
+            decoders=self.decoder or default_decoders,
+            ks=self.k or metric_ks or (5,),
+            aggregate=self.aggregate,
+            beams=beams,
+        )
+        if self.temperature == 0 and (plan.n_samples > 1 or plan.beams):
             raise InputError(
-                "every sample would be the greedy one. Decode `decoder=greedy`, or sample at a "
-                "temperature above 0.",
+                "every sample would be the greedy one. Use `decoder=greedy`, or a temperature "
+                "above 0.",
                 field="temperature",
                 value=0,
             )
         if self.prm is not None and not plan.needs_prm:
             raise InputError(
-                "no step reward is asked for. Choose a decoder that ranks by them (weighted, bon, "
-                "sbs), or leave it out.",
+                "no decoder needs step rewards. Add the decoder weighted, bon or sbs, or remove "
+                "`prm`.",
                 field="prm",
                 value=self.prm,
             )

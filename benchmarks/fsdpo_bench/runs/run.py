@@ -1,8 +1,8 @@
-"""The runner: decode every problem of some benchmarks, durably, and keep what came out.
+"""Decode all problems of the benchmarks of a run, and store one record per problem.
 
-The unit that survives a stop is a problem with everything decoded of it. Problems are decoded in
-batches that begin at fixed places; one that was broken off is decoded again whole, so that its
-make-up, and with it the last bit of every number, is what it would have been.
+A problem is complete when its record is written. Problems are decoded in batches with fixed
+boundaries. After an interruption, an incomplete batch is decoded again as a whole, because the
+composition of a batch affects the last bits of the numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.beam import beam_search
 from fsdpo_bench.decode.plan import DecodingPlan, beam_name
@@ -22,7 +22,7 @@ from fsdpo_bench.decode.solution import (
     greedy_sampling,
     sample_solutions,
 )
-from fsdpo_bench.decode.vote import cost_row, solution_row
+from fsdpo_bench.decode.vote import JsonObject, cost_row, solution_row
 from fsdpo_bench.runs.records import open_records, record_key
 from fsdpo_bench.runs.regrade import grade_records
 from fsdpo_bench.tasks.load import LoadedTask
@@ -37,199 +37,261 @@ from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import draw_positions, problems_digest
 
-RUN_VERSION = 1  #: Raised when the meaning of a run's config or records changes.
+#: Version of the config and the records; raised when their meaning changes.
+RUN_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """Everything that decides what a run contains; its digest is the run's identity."""
+    """Everything that decides the content of a run; its digest is the identity of the run."""
 
-    model: ModelRef
-    template: Template
-    sampling: SamplingSpec  #: How it samples; ``n`` is ``max(1, plan.samples)``.
-    engine: Mapping[str, str]
-    segmenter: str  #: What a step is; full name.
-    plan: DecodingPlan
-    prm: Mapping[str, Any] | None = None  #: The reward model with what runs it; None without one.
-    unknown: tuple[str, ...] = ()  #: Of a replay, fields of ``sampling`` that nobody has stated.
+    model: ModelRef  #: The model that writes the solutions.
+    template: Template  #: The prompt template.
+    sampling: SamplingSpec  #: Sampling settings; ``n`` is ``max(1, plan.n_samples)``.
+    engine: Mapping[str, str]  #: Name and settings of the engine.
+    segmenter: str  #: Full name of the segmenter.
+    plan: DecodingPlan  #: The decoders.
+    #: The reward model with its engine; None without a reward model.
+    prm: Mapping[str, Any] | None = None
+    #: For a replay: the names of sampling settings that are unknown.
+    unknown_fields: tuple[str, ...] = ()
 
-    def config(self, parts: Sequence[LoadedTask]) -> dict[str, Any]:
-        """Return the spec as plain JSON, with the benchmarks it is run on."""
+    def config(self, tasks: Sequence[LoadedTask]) -> dict[str, Any]:
+        """Return the spec and the benchmarks of the run as plain JSON."""
         config = {
             "kind": "bench",
             "version": RUN_VERSION,
             "model": self.model,
             "template": {"name": self.template.name, "digest": self.template.digest},
-            "sampling": self.sampling.to_json_values() | dict.fromkeys(self.unknown, UNKNOWN),
+            "sampling": self.sampling.to_json_values()
+            | dict.fromkeys(self.unknown_fields, UNKNOWN),
             "engine": dict(self.engine),
             "segmenter": self.segmenter,
             "grader": MathGrader().version,
             "prm": None if self.prm is None else dict(self.prm),
-            "decoders": self.plan.names,
+            "decoders": self.plan.result_names,
             "beam": self.plan.beam_config(),
-            "tasks": {part.task.name: _task_config(part) for part in parts},
+            "tasks": {loaded.task.name: _task_config(loaded) for loaded in tasks},
         }
         return to_json_values(config)
 
 
-def _task_config(part: LoadedTask) -> dict[str, Any]:
-    return {
-        "title": part.task.title,
-        "version": part.task.version,
-        "rows": part.task.count,
-        "digest": part.digest,
-        "problems": len(part.problems),
-        "decoded": problems_digest(part.ids),
-        "tolerance": part.task.tolerance,
-        **{key: told for key in ("base_task", "spread_group") if (told := getattr(part.task, key))},
-        "source": part.ref,
+def _task_config(loaded: LoadedTask) -> dict[str, Any]:
+    """Return the entry of a benchmark in the config of a run."""
+    task = loaded.task
+    config: dict[str, Any] = {
+        "title": task.title,
+        "version": task.version,
+        "rows": task.count,
+        "digest": loaded.digest,
+        "problems": len(loaded.problems),
+        "decoded": problems_digest(loaded.ids),
+        "tolerance": task.tolerance,
     }
+    if task.base_task:
+        config["base_task"] = task.base_task
+    if task.spread_group:
+        config["spread_group"] = task.spread_group
+    config["source"] = loaded.ref
+    return config
 
 
 def limit_problems(loaded: LoadedTask, limit: int | None, seed: int = 0) -> LoadedTask:
-    """Return ``limit`` problems of a benchmark, drawn as a dataset's are; all if None."""
-    return loaded if limit is None else loaded.part(draw_positions(loaded.ids, limit, seed))
+    """Return ``limit`` random problems of a benchmark; all problems for None."""
+    if limit is None:
+        return loaded
+    return loaded.subset(draw_positions(loaded.ids, limit, seed))
 
 
 @dataclass(frozen=True, slots=True)
 class BenchJob:
-    """A run that is ready to start; models are made only if something is owed."""
+    """A run that is ready to start. Models are loaded only if a record is missing."""
 
-    spec: RunSpec
-    parts: Sequence[LoadedTask]
-    make_sampler: Callable[[], Sampler]
-    make_scorer: Callable[[], Scorer]
-    batch_size: int = 32
-    workers: int | None = None  #: Processes that grade; the cores at hand if None.
+    spec: RunSpec  #: Everything that decides the content of the run.
+    tasks: Sequence[LoadedTask]  #: The benchmarks with the problems to decode.
+    make_sampler: Callable[[], Sampler]  #: Loads the policy.
+    make_scorer: Callable[[], Scorer]  #: Loads the reward model.
+    batch_size: int = 32  #: Number of problems per batch.
+    workers: int | None = None  #: Number of grading processes; None for all CPU cores.
 
     @property
     def config(self) -> dict[str, Any]:
-        """What the run is, as plain JSON."""
-        return self.spec.config(self.parts)
+        """The config of the run as plain JSON."""
+        return self.spec.config(self.tasks)
 
 
-def run(job: BenchJob, out: Path, *, resume: bool = False, progress: Progress) -> None:
-    """Decode every problem that is owed, and keep the records.
+def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Progress) -> None:
+    """Decode all problems without a record, and append their records.
+
+    Args:
+        job: The run.
+        out: Run directory.
+        resume: Whether to continue an interrupted run in ``out``.
+        progress: Progress bar.
 
     Raises:
-        RunMismatchError: if ``out`` holds another run.
-        StoreError: if the disk fails; what was written stays valid.
+        RunMismatchError: if ``out`` contains another run.
+        StoreError: if the disk fails; records that were written stay valid.
     """
-    passes = job.spec.plan.passes
     job = replace(job, make_sampler=cache(job.make_sampler), make_scorer=cache(job.make_scorer))
     with lock_run_directory(out, job.config, resume=resume):
-        for part in job.parts:
-            with open_records(out, part.task.name) as records:
-                done = len(records.line_spans)
-                progress.phase(part.task.name, len(part.problems), done=done)
-                for rows, keys in _missing_batches(part, records.line_spans.keys(), job.batch_size):
-                    with _batch_progress(progress, len(keys), len(rows) * passes) as finished:
-                        decoding = _BatchDecoder(job, finished)
-                        found = {record_key(each): each for each in decoding.records(part, rows)}
-                        records.append(
-                            {key: encode_line(found[key]) for key in found if key in keys}
-                        )
+        for loaded in job.tasks:
+            with open_records(out, loaded.task.name) as log:
+                finished_keys = log.line_spans.keys()
+                progress.phase(loaded.task.name, len(loaded.problems), done=len(finished_keys))
+                for batch in _missing_batches(loaded, finished_keys, job.batch_size):
+                    n_requests = len(batch.rows) * job.spec.plan.requests_per_problem
+                    with _batch_progress(progress, len(batch.missing_keys), n_requests) as report:
+                        records = _BatchDecoder(job, report).decode(loaded, batch.rows)
+                        lines = {record_key(record): encode_line(record) for record in records}
+                        log.append({key: lines[key] for key in lines if key in batch.missing_keys})
 
 
 @contextmanager
-def _batch_progress(progress: Progress, problems: int, steps: int) -> Iterator[OnFinished]:
-    """Tell of the problems of a batch while decoders finish ``steps`` prompts in all.
+def _batch_progress(progress: Progress, n_problems: int, n_requests: int) -> Iterator[OnFinished]:
+    """Advance a progress bar by ``n_problems`` while decoders finish ``n_requests`` prompts.
 
-    A batch that is broken off is decoded again whole, so none of it is done.
+    An interrupted batch is decoded again, so an exception takes its progress back.
     """
-    taken = told = 0
+    finished_requests = 0
+    reported_problems = 0
 
-    def on_finished(prompts: int, tokens: int) -> None:
-        nonlocal taken, told
-        taken += prompts
-        done = problems * taken // steps
-        progress.advance(done - told, tokens)
-        told = done
+    def report_finished(prompts: int, tokens: int) -> None:
+        nonlocal finished_requests, reported_problems
+        finished_requests += prompts
+        finished_problems = n_problems * finished_requests // n_requests
+        progress.advance(finished_problems - reported_problems, tokens)
+        reported_problems = finished_problems
 
     try:
-        yield on_finished
+        yield report_finished
     except BaseException:
-        progress.advance(-told)
+        progress.advance(-reported_problems)
         raise
 
 
+class _Batch(NamedTuple):
+    """A batch of problems with at least one missing record."""
+
+    rows: range  #: All rows of the batch.
+    missing_keys: Set[str]  #: Keys of the missing records.
+
+
 def _missing_batches(
-    part: LoadedTask, there: Set[str], batch: int
-) -> Iterator[tuple[range, Set[str]]]:
-    """Yield the rows of every batch that is not whole yet, and the keys that it lacks."""
-    for start in range(0, len(part.ids), batch):
-        rows = range(start, min(start + batch, len(part.ids)))
-        if keys := {f"{part.ids[row]}/{row}" for row in rows} - there:
-            yield rows, keys
+    loaded: LoadedTask, finished_keys: Set[str], batch_size: int
+) -> Iterator[_Batch]:
+    """Yield the batches of a benchmark with missing records."""
+    for start in range(0, len(loaded.ids), batch_size):
+        rows = range(start, min(start + batch_size, len(loaded.ids)))
+        missing_keys = {f"{loaded.ids[row]}/{row}" for row in rows} - finished_keys
+        if missing_keys:
+            yield _Batch(rows, missing_keys)
+
+
+#: The solution of each problem of a batch with its cost, by result name.
+_OwnSolutions = dict[str, list[tuple[DecodedSolution, DecodingCost]]]
 
 
 @dataclass(frozen=True, slots=True)
 class _BatchDecoder:
-    """Runs the decoders of a plan on batches of problems."""
+    """Applies the decoders of a plan to batches of problems."""
 
-    job: BenchJob
-    on_finished: OnFinished
+    job: BenchJob  #: The run.
+    on_finished: OnFinished  #: Called when prompts finish.
 
-    def records(self, part: LoadedTask, rows: range) -> list[dict[str, Any]]:
-        """Decode the problems in some rows of a benchmark, grade, and return their records."""
-        questions = [part.problems[row].question for row in rows]
+    def decode(self, loaded: LoadedTask, rows: range) -> list[JsonObject]:
+        """Decode and grade the problems in some rows of a benchmark, and return their records."""
         spec = self.job.spec
+        questions = [loaded.problems[row].question for row in rows]
         prompts = [spec.template.render(question) for question in questions]
-        samples, own = self._samples(prompts, questions), self._own(prompts, questions)
+        samples = self._draw_samples(prompts, questions)
+        own_solutions = self._decode_separately(prompts, questions)
         records = []
-        for place, row in enumerate(rows):
-            problem = part.problems[row]
-            made = {name: found[place] for name, found in own.items()}
+        for index, row in enumerate(rows):
+            problem = loaded.problems[row]
+            decoded = {}
+            costs = {}
+            for name, solutions in own_solutions.items():
+                solution, cost = solutions[index]
+                decoded[name] = {"solution": solution_row(solution)}
+                costs[name] = cost_row(cost)
             record = {
-                "task": part.task.name,
+                "task": loaded.task.name,
                 "row": row,
-                "problem_id": part.ids[row],
+                "problem_id": loaded.ids[row],
                 "question": problem.question,
                 "gold": problem.answer,
-                "metadata": part.task.record_metadata(problem.metadata),
-                "prompt": prompts[place],
-                "samples": list(map(solution_row, samples[place])),
-                "decoded": {
-                    name: {"solution": solution_row(each)} for name, (each, _) in made.items()
-                },
-                "cost": {name: cost_row(cost) for name, (_, cost) in made.items()},
+                "metadata": loaded.task.record_metadata(problem.metadata),
+                "prompt": prompts[index],
+                "samples": [solution_row(sample) for sample in samples[index]],
+                "decoded": decoded,
+                "cost": costs,
             }
             records.append(record)
-        return grade_records(part.task, records, spec.plan, spec.plan.names, self.job.workers)
+        return grade_records(
+            loaded.task,
+            records,
+            plan=spec.plan,
+            result_names=spec.plan.result_names,
+            workers=self.job.workers,
+        )
 
-    def _samples(
+    def _draw_samples(
         self, prompts: Sequence[str], questions: Sequence[str]
     ) -> list[list[DecodedSolution]]:
-        """Draw the samples that several decoders share, with rewards if any of them needs them."""
+        """Draw the samples that several decoders share, with rewards if a decoder needs them."""
         spec = self.job.spec
-        if not spec.plan.samples:
+        if not spec.plan.n_samples:
             return [[] for _ in prompts]
-        drawn = sample_solutions(
-            prompts, self.job.make_sampler(), spec.sampling, spec.segmenter, self.on_finished
+        samples = sample_solutions(
+            prompts,
+            sampler=self.job.make_sampler(),
+            sampling=spec.sampling,
+            segmenter=spec.segmenter,
+            on_finished=self.on_finished,
         )
         if not {"weighted", "bon"} & set(spec.plan.decoders):
-            return drawn
-        return add_rewards(prompts, drawn, self.job.make_scorer(), questions)
+            return samples
+        return add_rewards(prompts, samples, self.job.make_scorer(), questions)
 
-    def _own(
-        self, prompts: Sequence[str], questions: Sequence[str]
-    ) -> dict[str, list[tuple[DecodedSolution, DecodingCost]]]:
-        """Return the solutions of decoders that make their own, by the name of the result."""
+    def _decode_separately(self, prompts: Sequence[str], questions: Sequence[str]) -> _OwnSolutions:
+        """Apply the decoders that generate solutions of their own: greedy and beam search."""
         spec = self.job.spec
-        found = {}
+        own_solutions: _OwnSolutions = {}
         if "greedy" in spec.plan.decoders:
-            how = greedy_sampling(spec.sampling)
-            alone = sample_solutions(
-                prompts, self.job.make_sampler(), how, spec.segmenter, self.on_finished
-            )
-            if spec.prm is not None:  # for readers; it decides nothing, so nothing is charged
-                alone = add_rewards(prompts, alone, self.job.make_scorer(), questions)
-            found["greedy"] = [
-                (each, DecodingCost(each.n_tokens, 0, each.seconds)) for [each] in alone
-            ]
+            own_solutions["greedy"] = self._decode_greedily(prompts, questions)
         for beam in spec.plan.beams:
-            engines = self.job.make_sampler(), self.job.make_scorer()
-            found[beam_name(beam)] = beam_search(
-                prompts, *engines, spec.sampling, spec.segmenter, beam, self.on_finished, questions
+            own_solutions[beam_name(beam)] = beam_search(
+                prompts,
+                sampler=self.job.make_sampler(),
+                scorer=self.job.make_scorer(),
+                sampling=spec.sampling,
+                segmenter=spec.segmenter,
+                spec=beam,
+                on_finished=self.on_finished,
+                questions=questions,
             )
-        return found
+        return own_solutions
+
+    def _decode_greedily(
+        self, prompts: Sequence[str], questions: Sequence[str]
+    ) -> list[tuple[DecodedSolution, DecodingCost]]:
+        """Return the greedy solution of each prompt, and its cost."""
+        spec = self.job.spec
+        solutions = sample_solutions(
+            prompts,
+            sampler=self.job.make_sampler(),
+            sampling=greedy_sampling(spec.sampling),
+            segmenter=spec.segmenter,
+            on_finished=self.on_finished,
+        )
+        if spec.prm is not None:
+            # Reports show these rewards. They decide nothing, so the cost does not include them.
+            solutions = add_rewards(prompts, solutions, self.job.make_scorer(), questions)
+        return [
+            (
+                solution,
+                DecodingCost(tokens=solution.n_tokens, prm_calls=0, seconds=solution.seconds),
+            )
+            for [solution] in solutions
+        ]

@@ -1,1 +1,1 @@
-"""Benchmarks: their rows, their golds, how their answers are judged."""
+"""Benchmarks: their rows, gold answers and grading."""

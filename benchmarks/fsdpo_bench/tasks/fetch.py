@@ -1,4 +1,4 @@
-"""Benchmarks without a home on the Hub: single files of public repositories, at pinned commits."""
+"""Download benchmarks that are not on the Hub: files of public repositories, at pinned commits."""
 
 import hashlib
 import os
@@ -11,66 +11,75 @@ from fsdpo_data.core.files import write_file
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
 
-#: Where a mirror of GitHub's files is, for those who cannot reach the original.
-MIRROR = "FSDPO_GITHUB"
-_ATTEMPTS = 4  #: Times a file is asked for.
+#: Environment variable with the address of a mirror of GitHub's raw files.
+MIRROR_VARIABLE = "FSDPO_GITHUB"
+_MAX_ATTEMPTS = 4  #: Maximum number of requests per file.
+_TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class PublicFile:
-    """A file of a repository on GitHub; ``path`` is its path there."""
+    """A file of a public repository on GitHub."""
 
-    repo: str
-    commit: str
-    path: str
-    sha256: str
+    repo: str  #: Owner and name of the repository.
+    commit: str  #: Full commit hash.
+    path: str  #: Path in the repository.
+    sha256: str  #: SHA-256 of the file.
 
 
-def cache() -> Path:
-    """Return where fetched benchmarks are kept, for every run of this user."""
+def cache_folder() -> Path:
+    """Return the folder of downloaded benchmarks, which all runs of this user share."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "fsdpo" / "benchmarks"
 
 
 def fetch_file(name: str, file: PublicFile, folder: Path | None = None) -> Path:
-    """Return a benchmark's file in ``folder``, a data directory; it is fetched if missing.
+    """Return the path of a benchmark's file; download the file if it is missing.
+
+    Args:
+        name: Name of the benchmark.
+        file: The file.
+        folder: A data directory; the cache folder by default.
 
     Raises:
-        InputError: if the file that is there is another one.
-        StoreError: if it cannot be written.
-        Unavailable: if it cannot be had, or what comes is another file.
+        InputError: if another file has the path.
+        StoreError: if the file cannot be written.
+        UnavailableError: if the download fails, or returns another file.
     """
-    target = (folder or cache()) / name / PurePosixPath(file.path).name
+    target = (folder or cache_folder()) / name / PurePosixPath(file.path).name
     if not target.is_file():
         write_file(target, _download(name, file))
     elif file_sha256(target) != file.sha256:
         raise InputError(
-            f"{target} is not the file of {file.repo} that {name} is made of. Move it away; it is "
-            "then fetched again."
+            f"{target} differs from the file of {file.repo} for {name}. Move the file away, and "
+            "the next command downloads it again."
         )
     return target
 
 
 def _download(name: str, file: PublicFile) -> bytes:
+    """Return the content of a file, with the expected SHA-256."""
     import httpx2
 
-    host = os.environ.get(MIRROR, "https://raw.githubusercontent.com").rstrip("/")
-    url, why = f"{host}/{file.repo}/{file.commit}/{file.path}", ""
-    for attempt in range(_ATTEMPTS):
+    host = os.environ.get(MIRROR_VARIABLE, "https://raw.githubusercontent.com").rstrip("/")
+    url = f"{host}/{file.repo}/{file.commit}/{file.path}"
+    reason = ""
+    for attempt in range(_MAX_ATTEMPTS):
         try:
-            answer = httpx2.get(url, timeout=60, follow_redirects=True)
+            response = httpx2.get(url, timeout=_TIMEOUT_SECONDS, follow_redirects=True)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            why = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
             break
-        code, why = answer.status_code, f"it answered {answer.status_code}"
-        if code == 200 and hashlib.sha256(answer.content).hexdigest() == file.sha256:
-            return answer.content
-        if code == 200:
-            why = "what comes from there is another file (SHA-256 differs)"
-        if code not in RETRYABLE_STATUSES or attempt + 1 == _ATTEMPTS:
+        status = response.status_code
+        reason = f"the server answered {status}"
+        if status == 200:
+            if hashlib.sha256(response.content).hexdigest() == file.sha256:
+                return response.content
+            reason = "the server returned another file (the SHA-256 differs)"
+        if status not in RETRYABLE_STATUSES or attempt + 1 == _MAX_ATTEMPTS:
             break
-        time.sleep(retry_delay(answer.headers.get("retry-after", ""), attempt))
+        time.sleep(retry_delay(response.headers.get("retry-after", ""), attempt))
     raise UnavailableError(
-        f"{name} is not to be had from {url}: {why}. Try again later, give its file as "
-        f"`data`, or set {MIRROR} to a mirror of GitHub's files."
+        f"{name} cannot be downloaded from {url}: {reason}. Try again later, give its file as "
+        f"`data`, or set {MIRROR_VARIABLE} to a mirror of GitHub's files."
     )

@@ -1,10 +1,10 @@
-"""Judge the responses to a benchmark's problems, with the benchmark's tolerance."""
+"""Grade the responses to a benchmark's problems, with the tolerance of the benchmark."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TypeAlias
+from typing import NamedTuple
 
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import Grader, Verdict
@@ -13,48 +13,76 @@ from fsdpo_data.core.entities import Problem
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.stages.grade import GradingInput, grade_in_pool
 
-#: Problems, a response to each and, where they are known, why the response ended and the prompt.
-Items: TypeAlias = Sequence[tuple[Problem, str] | tuple[Problem, str, str, str]]
+
+class TaskResponse(NamedTuple):
+    """A response to a problem of a benchmark."""
+
+    problem: Problem  #: The problem, with its gold answer.
+    text: str  #: The complete response.
+    finish_reason: str = "stop"  #: ``stop``, or ``length`` for a truncated response.
+    prompt: str = ""  #: The rendered prompt, which may open the thinking; empty if unknown.
 
 
 @dataclass(frozen=True, slots=True)
 class TaskVerdict:
-    """A response judged by a benchmark."""
+    """The verdicts on a response to a problem of a benchmark."""
 
-    verdict: Verdict  #: The verdict that counts: the tolerant one where the benchmark is tolerant.
-    strict: Verdict
-
-
-def grade_task_responses(task: Task, items: Items, workers: int | None = None) -> list[TaskVerdict]:
-    """Judge responses to problems, in order; few of them in this process."""
-    responses = [_responses(*item) for item in items]
-    strict = _grade(MathGrader, responses, workers)
-    counted = list(strict)
-    allowed = [problem.metadata.get("gold_tolerance", task.tolerance) for problem, *_ in items]
-    for tolerance in {*allowed} - {None}:
-        places = [place for place, each in enumerate(allowed) if each == tolerance]
-        graded = _grade(partial(MathGrader, tolerance), [responses[at] for at in places], workers)
-        for place, verdict in zip(places, graded, strict=True):
-            counted[place] = verdict
-    return list(map(TaskVerdict, counted, strict))
+    verdict: Verdict  #: The verdict that counts, with the benchmark's tolerance if it has one.
+    strict: Verdict  #: The verdict without any tolerance.
 
 
-def _responses(
-    problem: Problem, text: str, ended: str = "stop", prompt: str = ""
-) -> list[GradingInput]:
-    """Return a response with the problem's gold, and with what also counts."""
-    thought = find_thinking(prompt, text)
+def grade_task_responses(
+    task: Task, responses: Sequence[TaskResponse], workers: int | None = None
+) -> list[TaskVerdict]:
+    """Grade responses, in order.
+
+    Args:
+        task: The benchmark of the responses; a problem may have a tolerance of its own.
+        responses: The responses.
+        workers: Number of grading processes; small inputs are graded in this process.
+    """
+    inputs = [_grading_inputs(response) for response in responses]
+    strict_verdicts = _grade(MathGrader, inputs, workers)
+    verdicts = list(strict_verdicts)
+    tolerances = [
+        response.problem.metadata.get("gold_tolerance", task.tolerance) for response in responses
+    ]
+    for tolerance in set(tolerances) - {None}:
+        indices = [index for index, value in enumerate(tolerances) if value == tolerance]
+        selected_inputs = [inputs[index] for index in indices]
+        tolerant_verdicts = _grade(partial(MathGrader, tolerance), selected_inputs, workers)
+        for index, verdict in zip(indices, tolerant_verdicts, strict=True):
+            verdicts[index] = verdict
+    return list(map(TaskVerdict, verdicts, strict_verdicts))
+
+
+def _grading_inputs(response: TaskResponse) -> list[GradingInput]:
+    """Return the response once with the gold answer, and once with each alternative gold."""
+    problem = response.problem
     golds = (problem.answer, *problem.metadata.get("alternative_golds", ()))
+    thinking = find_thinking(response.prompt, response.text)
     return [
-        GradingInput(gold=gold, thinking=thought, text=text, finish_reason=ended) for gold in golds
+        GradingInput(
+            gold=gold,
+            thinking=thinking,
+            text=response.text,
+            finish_reason=response.finish_reason,
+        )
+        for gold in golds
     ]
 
 
 def _grade(
-    make: Callable[[], Grader], responses: Sequence[Sequence[GradingInput]], workers: int | None
+    make_grader: Callable[[], Grader],
+    inputs: Sequence[Sequence[GradingInput]],
+    workers: int | None,
 ) -> list[Verdict]:
-    """Grade each response by all its golds: one of them is enough."""
-    graded = iter(grade_in_pool(make, [each for some in responses for each in some], workers))
-    verdicts = [list(islice(graded, len(some))) for some in responses]
-    right = [[each for each in some if each.status == "correct"] for some in verdicts]
-    return [found[-1] if found else some[0] for found, some in zip(right, verdicts, strict=True)]
+    """Grade each response against all its golds; it is correct if one of them matches."""
+    flat_inputs = [item for response_inputs in inputs for item in response_inputs]
+    flat_verdicts = iter(grade_in_pool(make_grader, flat_inputs, workers))
+    verdicts = []
+    for response_inputs in inputs:
+        candidates = list(islice(flat_verdicts, len(response_inputs)))
+        correct = [verdict for verdict in candidates if verdict.status == "correct"]
+        verdicts.append(correct[-1] if correct else candidates[0])
+    return verdicts

@@ -1,4 +1,4 @@
-"""Load a benchmark from local files or from the Hub, and hold it against what is known of it."""
+"""Load a benchmark from local files, the Hub or a public repository, and check its digest."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -22,65 +22,86 @@ from fsdpo_data.problems.row_formats import UnusableRowError
 class LoadedTask:
     """A benchmark in memory."""
 
-    task: Task
-    problems: list[Problem]  #: In the source's order; ASDiv asks one question twice: ids repeat.
-    ids: list[str]  #: Their ids with the golds as the source has them: the keys of ``Task.notes``.
-    ref: SourceRef
-    digest: str
-    warnings: list[str] = field(default_factory=list)  #: What a reader of the results should know.
+    task: Task  #: The benchmark, with the number of loaded problems as its ``count``.
+    #: The problems in the order of the source, with corrected golds.
+    problems: list[Problem]
+    #: Ids of the problems with the golds of the source: the keys of ``Task.notes``. An id can occur
+    #: twice, because ASDiv contains one question twice.
+    ids: list[str]
+    ref: SourceRef  #: The source, with its commit or digest.
+    digest: str  #: ``problems_digest`` of the ids.
+    warnings: list[str] = field(default_factory=list)  #: Remarks for readers of the results.
 
-    def part(self, places: Iterable[int]) -> Self:
-        """Return the problems at some places of it."""
-        pairs = [(self.problems[place], self.ids[place]) for place in places]
-        return replace(self, problems=[each for each, _ in pairs], ids=[key for _, key in pairs])
+    def subset(self, indices: Iterable[int]) -> Self:
+        """Return the benchmark with only the problems at these indices."""
+        selected = list(indices)
+        return replace(
+            self,
+            problems=[self.problems[index] for index in selected],
+            ids=[self.ids[index] for index in selected],
+        )
 
 
 def load_task(task: Task, data: Path | None = None) -> LoadedTask:
     """Load all problems of a benchmark.
 
-    ``data`` is its file, or a directory with a folder or file for each benchmark. Without it, the
-    benchmark's own file of rows, the Hub or a public repository has them.
+    Args:
+        task: The benchmark.
+        data: Its file, or a directory with a folder or a file for each benchmark. Without ``data``,
+            the problems come from the benchmark's own file, a public repository or the Hub.
 
     Raises:
-        InputError: if it is not there, or has more or fewer rows than it should.
-        Unavailable: if the Hub cannot be reached, or refuses.
+        InputError: if the problems are missing, or their number is wrong.
+        UnavailableError: if the Hub cannot be reached, or denies access.
     """
     data = task.data or data
     if data is None and task.fetch is not None:
         data = fetch_file(task.name, task.fetch)
     if task.make is not None:
-        ref, problems = SourceRef(task.name, str(EMBEDDED_VERSION), "test"), task.make()
+        ref = SourceRef(task.name, str(EMBEDDED_VERSION), "test")
+        problems = task.make()
     elif data is not None:
         file = find_file(task, data)
         ref = SourceRef(f"{task.name}/{file.name}", f"sha256:{file_sha256(file)}", "test")
         problems = read_problems(task, task.read(file), ref.name)
     else:
-        ref, records = _from_hub(task)
+        ref, records = _read_from_hub(task)
         problems = read_problems(task, records, ref.name)
     if not problems:
-        raise InputError(f"{ref.name}: no problem in it. Expected the rows of {task.title}.")
+        raise InputError(f"{ref.name}: no problems found. Expected the rows of {task.title}.")
     if task.count not in (None, len(problems)):
         raise InputError(
             f"{ref.name}: {len(problems)} problems, expected the {task.count} of {task.title}. "
-            "Give the whole benchmark; `limit` takes a part of it."
+            "Give the complete benchmark; `limit` selects a part of it."
         )
     ids = [problem.id for problem in problems]
     digest = problems_digest(ids)
     warnings = []
     if task.digest not in ("", digest):
         warnings.append(
-            f"{task.title} from {ref.name}: texts or golds differ from the known ones somewhere "
-            f"(digest {digest}, expected {task.digest}); numbers may not compare."
+            f"{task.title} from {ref.name}: some questions or golds differ from the known ones "
+            f"(digest {digest}, expected {task.digest}); numbers may not be comparable."
         )
-    noted = [_with_note(task, problem) for problem in problems]
-    return LoadedTask(replace(task, count=len(problems)), noted, ids, ref, digest, warnings)
+    return LoadedTask(
+        task=replace(task, count=len(problems)),
+        problems=[_correct_gold(task, problem) for problem in problems],
+        ids=ids,
+        ref=ref,
+        digest=digest,
+        warnings=warnings,
+    )
 
 
-def read_problems(task: Task, records: Iterable[SourceRow], where: str) -> list[Problem]:
-    """Read the rows of a benchmark, in any of its forms.
+def read_problems(task: Task, records: Iterable[SourceRow], location: str) -> list[Problem]:
+    """Parse the rows of a benchmark, in any of its formats.
+
+    Args:
+        task: The benchmark.
+        records: The rows.
+        location: Name of the source, for error messages.
 
     Raises:
-        InputError: at the first row that is no problem: a benchmark is whole or not at all.
+        InputError: at the first unusable row, because a benchmark must be complete.
     """
     problems = []
     for record in records:
@@ -89,34 +110,47 @@ def read_problems(task: Task, records: Iterable[SourceRow], where: str) -> list[
                 raise UnusableRowError(record.error)
             fields = task.row(record.fields)
             if fields is not None:
-                problems.append(_read(task, fields))
+                problems.append(_parse_problem(task, fields))
         except UnusableRowError as reason:
-            own = 'Other columns: a TOML file with form = [{ question = ["q"], answer = "a" }].'
-            told = own if task.data else f"Expected the rows of {task.title}."
-            raise InputError(f"{where}, row {record.row_number}: {reason}. {told}") from None
+            if task.data:
+                advice = (
+                    "For other columns, write a TOML file with "
+                    'formats = [{ question = ["q"], answer = "a" }].'
+                )
+            else:
+                advice = f"Expected the rows of {task.title}."
+            raise InputError(f"{location}, row {record.row_number}: {reason}. {advice}") from None
     return problems
 
 
-def _read(task: Task, fields: Fields) -> Problem:
-    form = next((form for form in task.formats if form.matches(fields)), None)
-    if form is None:
-        expected = "; or ".join(form.description for form in task.formats)
+def _parse_problem(task: Task, fields: Fields) -> Problem:
+    """Return the problem of a row; the first matching format applies."""
+    row_format = next((item for item in task.formats if item.matches(fields)), None)
+    if row_format is None:
+        expected = "; or ".join(item.description for item in task.formats)
         raise UnusableRowError(f"fields {', '.join(fields)}, expected {expected}")
-    # What counts besides is said by the benchmark, and not by a field that has such a name.
-    rest = {
-        key: value
-        for key, value in fields.items()
-        if key not in (*form.question, *RESERVED_METADATA)
-    }
+    # The benchmark sets reserved metadata; a field of the row with such a name has no effect.
+    excluded_names = (*row_format.question, *RESERVED_METADATA)
+    metadata = {name: value for name, value in fields.items() if name not in excluded_names}
     if task.cluster:
         if fields.get(task.cluster) is None:
-            raise UnusableRowError(f"no {task.cluster}, which problems on one base problem share")
-        rest["cluster"] = fields[task.cluster]
-    question, gold = task.question(form.question_text(fields)), form.parse_gold(fields[form.answer])
-    return Problem(question, gold.strip(), task.name, "test", rest)
+            raise UnusableRowError(
+                f"no {task.cluster}, the field that problems with one base problem share"
+            )
+        metadata["cluster"] = fields[task.cluster]
+    question = task.format_question(row_format.question_text(fields))
+    gold = row_format.parse_gold(fields[row_format.answer])
+    return Problem(
+        question=question,
+        answer=gold.strip(),
+        source=task.name,
+        split="test",
+        metadata=metadata,
+    )
 
 
-def _with_note(task: Task, problem: Problem) -> Problem:
+def _correct_gold(task: Task, problem: Problem) -> Problem:
+    """Apply the note of the benchmark on this problem, if there is one."""
     note = task.notes.get(problem.id)
     if note is None:
         return problem
@@ -131,41 +165,46 @@ def _with_note(task: Task, problem: Problem) -> Problem:
 
 
 def find_file(task: Task, data: Path) -> Path:
-    """Return the benchmark's file in ``data``: that file itself, or in a folder of its name.
+    """Return the benchmark's file: ``data`` itself, or a file in the directory ``data``.
 
     Raises:
-        InputError: if there is none.
+        InputError: if there is no such file, or several.
     """
-    folder, beside = data / task.name, [data / f"{task.name}{suffix}" for suffix in DATA_SUFFIXES]
-    if folder.is_dir() and not any((data / file).is_file() for file in task.files):
+    folder = data / task.name
+    default_files = [data / f"{task.name}{suffix}" for suffix in DATA_SUFFIXES]
+    task_files = [data / file for file in task.files]
+    if folder.is_dir() and not any(file.is_file() for file in task_files):
         files = data_files(str(folder), "test")
         if len(files) > 1:
             names = ", ".join(file.name for file in files[:3])
-            raise InputError(f"{folder} holds several files ({names}): give one of them.")
+            raise InputError(f"{folder} contains several files ({names}). Give one of them.")
         return files[0]
-    for file in (data, *(data / file for file in task.files), *beside):
+    for file in (data, *task_files, *default_files):
         if file.is_file():
             return file
     if data.suffix in DATA_SUFFIXES:
-        data_files(str(data), "test")  # says what is there instead
-    without = " Leave it out to download it." if task.hub or task.fetch else ""
+        data_files(str(data), "test")  # raises an error that describes the missing file
+    download = " Remove `data` to download the benchmark." if task.hub or task.fetch else ""
     raise InputError(
-        f"it holds no {task.title}: expected {folder}/test.jsonl or {beside[0].name}.{without}",
+        f"the directory contains no {task.title}: expected {folder}/test.jsonl or "
+        f"{default_files[0].name}.{download}",
         field="data",
         value=str(data),
     )
 
 
-def _from_hub(task: Task) -> tuple[SourceRef, list[SourceRow]]:
+def _read_from_hub(task: Task) -> tuple[SourceRef, list[SourceRow]]:
+    """Download the rows of a benchmark, and return them with their source."""
     if task.hub is None:
         raise InputError(
-            f"no repository on the Hub is known to hold {task.title} as it is scored here. "
-            f"Give its file, or a directory with it; {task.source} has it.",
+            f"missing: no Hub repository is known for {task.title} as it is scored here. Give "
+            f"its file, or a directory that contains it; the problems are at {task.source}.",
             field="data",
         )
-    way_out = "give local files as `data`, or use the task `embedded`, which needs no network"
-    repo = HubRepo(task.hub.repo, "dataset", advice=way_out)
+    advice = "give local files as `data`, or use the task `embedded`, which needs no network"
+    repo = HubRepo(task.hub.repo, "dataset", advice=advice)
     configs = task.hub.configs or (None,)
-    commit, parts = load_hub(HubSource("", repo, configs, task.hub), task.hub_split)
+    source = HubSource(short_name="", repo=repo, configs=configs, expected=task.hub)
+    commit, parts = load_hub(source, task.hub_split)
     records = [record for _, part in parts for record in part]
     return SourceRef(task.hub.repo, commit, task.hub_split), records

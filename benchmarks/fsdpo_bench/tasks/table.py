@@ -1,8 +1,8 @@
-"""Benchmarks are data: a TOML file each, on the shelf beside this module or of the user's own."""
+"""Benchmarks, defined by TOML files: the built-in tasks and files of the user."""
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -22,171 +22,204 @@ from fsdpo_data.problems.row_formats import (
     parse_gsm8k_gold,
 )
 
-BUILTIN_TASKS = (
-    Path(__file__).parent / "builtin"
-)  #: Where the benchmarks that come with the harness stand.
-#: Decimal places of numeric golds: AddSub's original has binary noise (0.6666666666666666), the
-#: form of the MAWPS collection has it rounded.
-GOLD_PLACES = 10
-#: Metadata with a meaning to grading and statistics, by which nothing is broken down.
+#: Folder of the built-in tasks.
+BUILTIN_TASKS = Path(__file__).parent / "builtin"
+#: Decimal places of numeric golds. Two published files of AddSub differ in binary noise
+#: (0.6666666666666666); rounding makes their golds equal.
+GOLD_DECIMALS = 10
+#: Metadata that grading and statistics use; reports do not group by these keys.
 RESERVED_METADATA = ("cluster", "alternative_golds", "gold_tolerance")
 
-Fields = Mapping[str, Any]
+Fields = Mapping[str, Any]  #: The fields of a row.
 
 
 @dataclass(frozen=True, slots=True)
 class GoldCorrection:
-    """What is known better of one gold."""
+    """A correction of one gold answer: a ``[[note]]`` in the benchmark's TOML file."""
 
-    reason: str
-    gold: str = ""  #: The gold to use; empty to keep the source's.
-    alternative_golds: Sequence[str] = ()
-    tolerance: float | None = None  #: Relative error that the source allows for this gold alone.
+    reason: str  #: The error in the source, for reports.
+    gold: str = ""  #: The correct gold; empty to keep the gold of the source.
+    alternative_golds: Sequence[str] = ()  #: Other answers that are correct too.
+    tolerance: float | None = None  #: Relative error that the source allows for this gold.
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One benchmark; all but its name stand in its TOML file under these words."""
+    """A benchmark; the keys of its TOML file are the names of these fields."""
 
-    name: str  #: Its name on the command line, and its folder in a data directory.
-    title: str
-    count: int | None = None  #: Problems it has; None if that is not known.
-    digest: str = ""  #: ``problems_digest``, golds as the source has them; empty if not known.
-    formats: Sequence[ProblemFormat] = ()  #: The ways its rows are written, tried in this order.
-    order: int = 1000
-    suites: Sequence[str] = ()
-    licence: str = ""
-    source: str = ""
-    data: Path | None = None  #: Its own file of rows; None where a directory or the Hub has them.
-    files: Sequence[str] = ()  #: Its files in a data directory that have other names than its own.
-    #: Its dataset on the Hub; None if no repository there is known to hold these rows.
+    name: str  #: Name on the command line, and name of the folder in a data directory.
+    title: str  #: Name in reports.
+    count: int | None = None  #: Number of problems; None if unknown.
+    digest: str = ""  #: ``problems_digest`` with the golds of the source; empty if unknown.
+    formats: Sequence[ProblemFormat] = ()  #: Formats of its rows, tried in this order.
+    order: int = 1000  #: Position in lists; tasks are sorted by this number.
+    suites: Sequence[str] = ()  #: Suites that contain the benchmark.
+    licence: str = ""  #: Licence of the problems.
+    source: str = ""  #: Address of the original publication of the problems.
+    #: File of a user's own benchmark; None if the rows come from a data directory or the Hub.
+    data: Path | None = None
+    #: Paths in a data directory, besides the default ones.
+    files: Sequence[str] = ()
+    #: Dataset on the Hub; None if no repository with these rows is known.
     hub: HubDataset | None = None
-    hub_split: str = "test"
-    hub_task: str = "default"  #: What the ``eval.yaml`` of that dataset calls it.
-    fetch: PublicFile | None = None  #: Its file in a public repository, where the Hub has none.
-    #: Brings a row to what the forms read; None says that it is no part of the benchmark.
+    hub_split: str = "test"  #: Split of the Hub dataset.
+    hub_task: str = "default"  #: Id of the task in the ``eval.yaml`` of the Hub dataset.
+    fetch: PublicFile | None = None  #: File in a public repository, for benchmarks not on the Hub.
+    #: Hook that changes a row before its format is found; None excludes the row.
     row: Callable[[Fields], Fields | None] = dict
-    read: Callable[[Path], Iterator[SourceRow]] = read_records
-    make: Callable[[], list[Problem]] | None = None
-    remove_text: Sequence[
-        str
-    ] = ()  #: Texts that copies have inside the question and that are none of it.
-    hint: str = ""  #: What every question ends on, such as how the answer has to look.
-    missing_golds: int = 0  #: Problems without a gold; they are never counted.
-    #: What is known better of single golds, by problem id.
+    read: Callable[[Path], Iterator[SourceRow]] = read_records  #: Hook that reads a file.
+    make: Callable[[], list[Problem]] | None = None  #: Hook that generates the problems.
+    #: Texts that some copies add to the question; they are removed.
+    remove_text: Sequence[str] = ()
+    hint: str = ""  #: Text after every question, such as the required form of the answer.
+    missing_golds: int = 0  #: Number of problems without a gold; the score excludes them.
+    #: Corrections of golds, by problem id.
     notes: Mapping[str, GoldCorrection] = field(default_factory=dict)
-    defects: Sequence[str] = ()  #: What else is known to be odd in public copies.
-    #: Relative error that a numeric answer may have, beside what the digits of a gold leave open; 0
-    #: for golds that are rounded. Both numbers are reported, the tolerant one first. None for none.
+    defects: Sequence[str] = ()  #: Other known defects of public copies.
+    #: Relative error of numeric answers, in addition to the rounding of the gold; 0 allows only
+    #: the rounding. Reports give the tolerant and the strict score. None for exact answers.
     tolerance: float | None = None
-    metric: str = "greedy"  #: What it is reported by: ``greedy``, or ``avg@8`` for few problems.
-    cluster: str = ""  #: The field that problems on one base problem share; statistics need it.
-    base_task: str = ""  #: The benchmark whose questions name its clusters; reports say the drop.
-    spread_group: str = (
-        ""  #: The group over whose parts, e.g. instances of templates, accuracy spreads.
-    )
-    #: What reports break numbers down by, and the fields that say it in some form.
+    metric: str = "greedy"  #: The default metric: ``greedy``, ``avg@K`` or ``maj@K``.
+    #: Field with the base problem; problems with the same value are one cluster in statistics.
+    cluster: str = ""
+    #: Benchmark with the base problems; reports give the drop in accuracy from it.
+    base_task: str = ""
+    #: Group whose parts (such as instances of templates) give the spread of the accuracy.
+    spread_group: str = ""
+    #: Groups of problems in reports: the possible field names, by name of the group.
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    version: int = 1  #: Raised whenever the problems or their grading change.
+    version: int = 1  #: Version of the problems and their grading; raised with every change.
 
-    def question(self, text: str) -> str:
-        """Return a question as it is asked."""
-        for each in self.remove_text:
-            text = text.replace(each, "")
+    def format_question(self, text: str) -> str:
+        """Return the question without ``remove_text``, and with the hint."""
+        for unwanted in self.remove_text:
+            text = text.replace(unwanted, "")
         return text.strip() + (f"\n{self.hint}" if self.hint else "")
 
     def record_metadata(self, metadata: Fields) -> dict[str, Any]:
-        """Return what of a problem's metadata its record keeps: groups, cluster, other golds."""
-        found: dict[str, Any] = {}
+        """Return the metadata that records keep: groups, and the keys of ``RESERVED_METADATA``."""
+        kept_metadata: dict[str, Any] = {}
         for group, names in self.groups.items():
             value = next((metadata[name] for name in names if name in metadata), None)
             if value is not None:
-                found[group] = str(value).removeprefix("Level ")
-        return found | {
-            key: metadata[key]
-            for key in RESERVED_METADATA
-            if metadata.get(key) not in (None, "", [])
-        }
+                kept_metadata[group] = str(value).removeprefix("Level ")
+        for key in RESERVED_METADATA:
+            if metadata.get(key) not in (None, "", []):
+                kept_metadata[key] = metadata[key]
+        return kept_metadata
 
 
-_HOOKS = ("row", "read", "make")
+_HOOK_NAMES = ("row", "read", "make")  #: Functions that a hook file may define.
 
 
 def read_task(file: Path) -> Task:
-    """Read a benchmark's TOML file; ``hook`` in it names Python beside it: row, read or make.
+    """Read a benchmark's TOML file.
+
+    The key ``hook`` names a Python file in the same folder, which may define ``row``, ``read`` and
+    ``make``.
 
     Raises:
-        InputError: if it is none, saying why.
+        InputError: if the file is not a valid benchmark.
     """
     try:
-        told = tomllib.loads(file.read_text(encoding="utf-8"))
-        hook = run_path(str(file.parent / told.pop("hook"))) if "hook" in told else {}
-        known = {each.name for each in fields(Task)} - {*_HOOKS, "notes"} | {"note"}
-        for odd in told.keys() - known:
-            raise ValueError(f"no key {odd!r}.{suggest_names(odd, known)}".rstrip("."))
-        notes = {each.pop("id"): GoldCorrection(**each) for each in told.pop("note", ())}
-        forms = tuple(
-            _form(told.get("missing_golds", 0), **each) for each in told.pop("formats", ())
-        )
-        if "hub" in told:
-            told["hub"] = HubDataset(**told["hub"])
-        if "fetch" in told:
-            told["fetch"] = PublicFile(**told["fetch"])
-        if "data" in told:
-            told["data"] = file.parent / told["data"]
-        if not re.fullmatch(r"(greedy|(avg|maj)@[1-9]\d*)", told.get("metric", "greedy")):
-            raise ValueError(f"metric {told['metric']!r}: expected greedy, avg@K or maj@K")
-        told = {"name": file.stem, **told}
-        if not re.fullmatch(r"\w[\w.-]*", name := told["name"]):
-            raise ValueError(f"name {name!r}: expected letters, digits, dots, hyphens, underscores")
-        # What it defines, not what it imports.
-        own = {k for k, v in hook.items() if getattr(v, "__module__", "") == hook["__name__"]}
-        made = {key: hook[key] for key in _HOOKS if key in own}
-        return Task(
-            **{"title": name, "formats": forms or PLAIN_FORMATS, **told, **made}, notes=notes
-        )
+        entries = tomllib.loads(file.read_text(encoding="utf-8"))
+        hooks = _load_hooks(file.parent / entries.pop("hook")) if "hook" in entries else {}
+        return _parse_task(entries, hooks, file)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"{file} is not a benchmark: {error}. Compare it with those in {BUILTIN_TASKS}."
         ) from None
 
 
+def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -> Task:
+    """Return the benchmark with the entries of a TOML file."""
+    known_keys = {task_field.name for task_field in fields(Task)} - {*_HOOK_NAMES, "notes"}
+    known_keys.add("note")
+    for key in entries.keys() - known_keys:
+        raise ValueError(f"no key {key!r}.{suggest_names(key, known_keys)}".rstrip("."))
+    notes = {note.pop("id"): GoldCorrection(**note) for note in entries.pop("note", ())}
+    missing_golds = entries.get("missing_golds", 0)
+    formats = tuple(
+        _make_format(missing_golds=missing_golds, **entry) for entry in entries.pop("formats", ())
+    )
+    if "hub" in entries:
+        entries["hub"] = HubDataset(**entries["hub"])
+    if "fetch" in entries:
+        entries["fetch"] = PublicFile(**entries["fetch"])
+    if "data" in entries:
+        entries["data"] = file.parent / entries["data"]
+    if not re.fullmatch(r"(greedy|(avg|maj)@[1-9]\d*)", entries.get("metric", "greedy")):
+        raise ValueError(f"metric {entries['metric']!r}: expected greedy, avg@K or maj@K")
+    name = entries.setdefault("name", file.stem)
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(f"name {name!r}: expected letters, digits, dots, hyphens, underscores")
+    entries.setdefault("title", name)
+    return Task(formats=formats or PLAIN_FORMATS, notes=notes, **entries, **hooks)
+
+
+def _load_hooks(file: Path) -> dict[str, Any]:
+    """Return the hooks that a Python file defines, by name; imported names are not hooks."""
+    variables = run_path(str(file))
+    module_name = variables["__name__"]
+    return {
+        name: variables[name]
+        for name in _HOOK_NAMES
+        if getattr(variables.get(name), "__module__", "") == module_name
+    }
+
+
 def normalize_number(value: Any) -> str:
-    """Take a gold that is a number, or one as text (``27.0``, ``025``), so that all forms agree."""
+    """Return a numeric gold in one spelling: ``27.0`` becomes ``27``, ``025`` becomes ``25``."""
     text = gold_text(value)
     try:
-        return gold_text(round(float(text), GOLD_PLACES))
+        return gold_text(round(float(text), GOLD_DECIMALS))
     except ValueError:
-        raise UnusableRowError(f"the answer {text!r} is no number") from None
+        raise UnusableRowError(f"the answer {text!r} is not a number") from None
 
 
-#: How a field of a row becomes a gold: the words of ``gold = …``.
+#: Functions from a field of a row to the gold, by the value of ``gold`` in a format.
 GOLD_PARSERS: Mapping[str, Callable[[Any], str]] = {
     "text": gold_text,
     "boxed": parse_boxed_gold,
     "hashes": parse_gsm8k_gold,
-    # A problem whose gold is missing is kept, and is nobody's failure.
+    # A problem without a gold stays in the benchmark, but the score excludes it.
     "maybe": lambda value: gold_text(value).strip() if value else "",
     "number": normalize_number,
 }
 
 
-def _form(missing: int, question: Sequence[str], answer: str, gold: str = "") -> ProblemFormat:
-    kind = gold or ("maybe" if missing else "text")
-    if kind not in GOLD_PARSERS:
-        raise ValueError(f"gold {kind!r}: expected one of {', '.join(GOLD_PARSERS)}")
-    says = " + ".join((*question, answer)) + " with a \\boxed answer" * (kind == "boxed")
-    return ProblemFormat(tuple(question), answer, GOLD_PARSERS[kind], says)
+def _make_format(
+    question: Sequence[str], answer: str, gold: str = "", *, missing_golds: int = 0
+) -> ProblemFormat:
+    """Return the format of an entry of ``formats``.
+
+    Args:
+        question: Fields with the parts of the question.
+        answer: Field with the gold answer.
+        gold: Name of the gold parser; by default ``text``, or ``maybe`` with missing golds.
+        missing_golds: Number of problems of the benchmark without a gold.
+    """
+    parser = gold or ("maybe" if missing_golds else "text")
+    if parser not in GOLD_PARSERS:
+        raise ValueError(f"gold {parser!r}: expected one of {', '.join(GOLD_PARSERS)}")
+    description = " + ".join((*question, answer))
+    if parser == "boxed":
+        description += " with a \\boxed answer"
+    return ProblemFormat(
+        question=tuple(question),
+        answer=answer,
+        parse_gold=GOLD_PARSERS[parser],
+        description=description,
+    )
 
 
-PLAIN_FORMATS = (
-    _form(0, ["question"], "answer"),
-)  #: The rows of a benchmark that says nothing of them.
+#: Formats of a benchmark whose file defines no formats.
+PLAIN_FORMATS = (_make_format(["question"], "answer"),)
 
 
 @cache
 def builtin_tasks() -> Mapping[str, Task]:
-    """Return the benchmarks that come with the harness, by name, in their order."""
+    """Return the built-in benchmarks by name, sorted by ``order``."""
     tasks = sorted(map(read_task, BUILTIN_TASKS.glob("*.toml")), key=lambda task: task.order)
     return {task.name: task for task in tasks}
 
@@ -200,44 +233,56 @@ def suites() -> Mapping[str, tuple[str, ...]]:
 
 
 def get_task(name: str) -> Task:
-    """Return a benchmark by its name, or out of a file: its TOML, or bare rows.
+    """Return a benchmark by its name, or from a TOML file or a file of rows.
 
-    ``GSM-IC2`` and ``gsm_ic2`` are the same.
+    Names match without case, hyphens and underscores: ``GSM-IC2`` is ``gsm_ic2``.
 
     Raises:
-        InputError: if there is none, with the nearest names.
+        InputError: if there is no such benchmark; the message lists similar names.
     """
     file = Path(name)
     if file.suffix == ".toml":
         return read_task(file)
     if file.suffix in DATA_SUFFIXES:
-        return Task(file.stem, file.stem, formats=PLAIN_FORMATS, data=file)
-    found = next((task for task in builtin_tasks().values() if is_spelling(name, task.name)), None)
-    if found is None:
-        raise _unknown("task", name, builtin_tasks())
-    return found
+        return Task(name=file.stem, title=file.stem, formats=PLAIN_FORMATS, data=file)
+    for task in builtin_tasks().values():
+        if is_same_name(name, task.name):
+            return task
+    raise _unknown_task_error("task", name, builtin_tasks())
 
 
-def is_spelling(name: str, of: str) -> bool:
-    """Whether a name is another's, case and hyphens aside."""
-    one, other = (each.lower().replace("-", "").replace("_", "") for each in (name, of))
-    return one == other
+def is_same_name(name: str, other_name: str) -> bool:
+    """Return whether two names differ only in case, hyphens and underscores."""
+    return _simplify_name(name) == _simplify_name(other_name)
+
+
+def _simplify_name(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def select_tasks(suite: str | None, names: Sequence[str] | None) -> list[Task]:
-    """Return the tasks of a suite and of names, ``all`` if neither; InputError if unknown."""
+    """Return the tasks of a suite, followed by the tasks with these names.
+
+    Without a suite and names, the suite is ``all``.
+
+    Raises:
+        InputError: if the suite or a name is unknown.
+    """
     suite = suite or (None if names else "all")
     if suite is not None and suite not in suites():
-        raise _unknown("suite", suite, suites())
-    tasks = [builtin_tasks()[name] for name in (suites()[suite] if suite else ())]
+        raise _unknown_task_error("suite", suite, suites())
+    suite_names = suites()[suite] if suite else ()
+    tasks = [builtin_tasks()[name] for name in suite_names]
     tasks += [get_task(name) for name in names or ()]
     return list({task.name: task for task in tasks}.values())
 
 
-def _unknown(kind: str, name: str, known: Mapping[str, object]) -> InputError:
+def _unknown_task_error(field_name: str, name: str, known_names: Iterable[str]) -> InputError:
+    """Return the error for an unknown task or suite; it lists the known and the similar names."""
+    names = list(known_names)
     return InputError(
-        f"expected one of {', '.join(known)}.{suggest_names(name.lower(), known)} `fsdpo-bench tasks` "
-        "shows them all.",
-        field=kind,
+        f"expected one of {', '.join(names)}.{suggest_names(name.lower(), names)} "
+        "`fsdpo-bench tasks` lists all of them.",
+        field=field_name,
         value=name,
     )

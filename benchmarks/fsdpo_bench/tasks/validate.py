@@ -1,4 +1,4 @@
-"""Check benchmarks without any model: rows, digests, and that every gold is right about itself."""
+"""Check benchmarks without a model: number of rows, digests, and the grading of every gold."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.tasks.grade import grade_task_responses
+from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.comparison.equivalence import comparison_rule
@@ -15,100 +15,147 @@ from fsdpo_data.answers.parsing.read import read
 from fsdpo_data.core.entities import MODEL_FAILURES, Problem
 from fsdpo_data.core.errors import InputError
 
-#: Right for no gold: what a grader accepts that takes a damaged gold for an empty one, or a part
-#: of an answer for the whole.
+#: Responses that are wrong for every gold. A grader accepts them if it reads a damaged gold as
+#: empty, or compares only a part of the answer.
 DECOYS = ("I have no idea.", "The answer is -98765432.125", "The answer is: None of these words")
-#: A gold of several sentences or lines: announced in a sentence, it ends where that does, so that
-#: only a box holds it whole.
+#: Golds with several sentences or lines. Without a box, an answer ends with its sentence, so only a
+#: box can contain such a gold.
 _STATEMENT = re.compile(r"\n|[a-z]{2,} [a-z]{2,}|[.,] [a-z]|\.\s|[;!]")
-ANSWER_WRAPPERS = ("$\\boxed{{{}}}$", "The answer is: {}")  #: How a gold is answered with.
+_BOXED_WRAPPER = "$\\boxed{{{}}}$"
+ANSWER_WRAPPERS = (_BOXED_WRAPPER, "The answer is: {}")  #: Responses that state a gold.
 
 
 @dataclass(frozen=True, slots=True)
 class GoldFinding:
-    """Something about one gold that a reader must know."""
+    """A remark about one gold answer."""
 
-    row: int  #: Its row in the source, from 0.
-    gold: str
-    what: str
-    is_unexpected: bool  #: Whether it is new; known things are listed, but no failure.
+    row: int  #: Row of the problem in the source, from 0.
+    gold: str  #: The gold answer; empty if it is missing.
+    description: str  #: The remark.
+    is_unexpected: bool  #: Whether the finding is undocumented, so that the check fails.
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the finding as plain JSON."""
+        return {
+            "row": self.row,
+            "gold": self.gold,
+            "what": self.description,
+            "is_unexpected": self.is_unexpected,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What was found out about one benchmark."""
+    """The result of the check of one benchmark."""
 
-    task: Task
-    problems: int = 0
-    golds: int = 0
-    right: int = 0  #: Golds that are right about themselves, and about nothing else that was tried.
-    digest: str = ""
-    kinds: Mapping[str, int] = field(default_factory=dict)  #: Golds by the kind they are read as.
-    findings: tuple[GoldFinding, ...] = ()
-    error: str = ""  #: Why it could not be loaded; then all counts are zero.
+    task: Task  #: The benchmark.
+    problems: int = 0  #: Number of problems.
+    golds: int = 0  #: Number of problems with a gold answer.
+    right: int = 0  #: Number of golds that match themselves and none of the decoys.
+    digest: str = ""  #: Digest of the loaded problems.
+    kinds: Mapping[str, int] = field(default_factory=dict)  #: Number of golds by comparison rule.
+    findings: tuple[GoldFinding, ...] = ()  #: Remarks, in the order of rows.
+    error: str = ""  #: The reason if the benchmark cannot be loaded; then all counts are zero.
 
     @property
-    def known_digest(self) -> bool:
-        """Whether these are the problems that were known, if any were."""
+    def has_known_digest(self) -> bool:
+        """Whether the problems have the digest of the benchmark's table, if it has one."""
         return self.task.digest in ("", self.digest)
 
     @property
-    def passed(self) -> bool:
-        """Whether there is nothing in it that was not known before."""
-        surprises = any(finding.is_unexpected for finding in self.findings)
-        return not self.error and self.known_digest and not surprises
+    def has_passed(self) -> bool:
+        """Whether the benchmark loads, has the known digest and no unexpected findings."""
+        has_unexpected = any(finding.is_unexpected for finding in self.findings)
+        return not self.error and self.has_known_digest and not has_unexpected
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for machines."""
-        told = {"task": self.task.name, "passed": self.passed, "defects": self.task.defects}
-        return asdict(self) | told
+        """Return the report as plain JSON."""
+        return asdict(self) | {
+            "findings": tuple(finding.as_dict() for finding in self.findings),
+            "task": self.task.name,
+            "passed": self.has_passed,
+            "defects": self.task.defects,
+        }
 
 
 def validate_task(task: Task, data: Path | None = None) -> TaskReport:
-    """Load a benchmark and check every gold of it; never raises for what the data hold."""
+    """Load a benchmark and check every gold; an unusable benchmark gives a report with an error."""
     try:
         loaded = load_task(task, data)
     except InputError as error:
         return TaskReport(task, error=str(error))
-    with_gold = [each for each in enumerate(loaded.problems) if each[1].answer]
-    wrong = [*_not_itself(task, with_gold), *_accepts_decoys(task, with_gold)]
+    with_gold = [(row, problem) for row, problem in enumerate(loaded.problems) if problem.answer]
+    wrong = [*_find_rejected_golds(task, with_gold), *_find_accepted_decoys(task, with_gold)]
     findings = sorted([*_documented_findings(loaded), *wrong], key=lambda finding: finding.row)
-    bad = {finding.row for finding in wrong if finding.is_unexpected}
+    failed_rows = {finding.row for finding in wrong if finding.is_unexpected}
     kinds = Counter(comparison_rule(read(problem.answer)) for _, problem in with_gold)
-    counts = (len(loaded.problems), len(with_gold), len(with_gold) - len(bad))
-    return TaskReport(task, *counts, loaded.digest, dict(kinds.most_common()), tuple(findings))
+    return TaskReport(
+        task=task,
+        problems=len(loaded.problems),
+        golds=len(with_gold),
+        right=len(with_gold) - len(failed_rows),
+        digest=loaded.digest,
+        kinds=dict(kinds.most_common()),
+        findings=tuple(findings),
+    )
 
 
 def _documented_findings(loaded: LoadedTask) -> Iterator[GoldFinding]:
-    """List missing golds, of which the table says how many there are, and golds with a note."""
-    missing = [problem.answer for problem in loaded.problems].count("")
+    """Yield missing golds and corrected golds.
+
+    Missing golds are unexpected if the benchmark's table states another number of them.
+    """
+    n_missing = [problem.answer for problem in loaded.problems].count("")
     for row, problem in enumerate(loaded.problems):
         if not problem.answer:
-            told = "the source has no answer; it is left out of the score"
-            yield GoldFinding(row, "", told, is_unexpected=missing != loaded.task.missing_golds)
-        if note := loaded.task.notes.get(loaded.ids[row]):
-            also = (
-                f"; {' and '.join(note.alternative_golds)} also counts"
-                if note.alternative_golds
-                else ""
+            yield GoldFinding(
+                row=row,
+                gold="",
+                description="the source has no answer; it is left out of the score",
+                is_unexpected=n_missing != loaded.task.missing_golds,
             )
-            yield GoldFinding(row, problem.answer, note.reason + also, is_unexpected=False)
+        note = loaded.task.notes.get(loaded.ids[row])
+        if note:
+            description = note.reason
+            if note.alternative_golds:
+                description += f"; {' and '.join(note.alternative_golds)} also counts"
+            yield GoldFinding(
+                row=row, gold=problem.answer, description=description, is_unexpected=False
+            )
 
 
-def _not_itself(task: Task, golds: Sequence[tuple[int, Problem]]) -> Iterator[GoldFinding]:
-    for form in ANSWER_WRAPPERS:
-        items = [(problem, form.format(problem.answer)) for _, problem in golds]
-        for (row, problem), judged in zip(golds, grade_task_responses(task, items), strict=True):
-            if {judged.verdict.status, judged.strict.status} != {"correct"}:
-                said = f"answered as {form.format('…')} it is judged {judged.verdict.status}"
-                announced = form is not ANSWER_WRAPPERS[0] and _STATEMENT.search(problem.answer)
-                yield GoldFinding(row, problem.answer, said, is_unexpected=not announced)
+def _find_rejected_golds(task: Task, golds: Sequence[tuple[int, Problem]]) -> Iterator[GoldFinding]:
+    """Yield the golds that are not graded as correct when a response states them."""
+    for wrapper in ANSWER_WRAPPERS:
+        responses = [TaskResponse(problem, wrapper.format(problem.answer)) for _, problem in golds]
+        verdicts = grade_task_responses(task, responses)
+        for (row, problem), task_verdict in zip(golds, verdicts, strict=True):
+            status = task_verdict.verdict.status
+            if status == "correct" and task_verdict.strict.status == "correct":
+                continue
+            is_boxed = wrapper is _BOXED_WRAPPER
+            is_documented = not is_boxed and _STATEMENT.search(problem.answer) is not None
+            yield GoldFinding(
+                row=row,
+                gold=problem.answer,
+                description=f"answered as {wrapper.format('…')} it is graded {status}",
+                is_unexpected=not is_documented,
+            )
 
 
-def _accepts_decoys(task: Task, golds: Sequence[tuple[int, Problem]]) -> Iterator[GoldFinding]:
+def _find_accepted_decoys(
+    task: Task, golds: Sequence[tuple[int, Problem]]
+) -> Iterator[GoldFinding]:
+    """Yield the golds for which a decoy is not graded as a failure of the model."""
     for decoy in DECOYS:
-        items = [(problem, decoy) for _, problem in golds]
-        for (row, problem), judged in zip(golds, grade_task_responses(task, items), strict=True):
-            if judged.verdict.status not in MODEL_FAILURES:
-                said = f"for {decoy!r} the verdict is {judged.verdict.status}"
-                yield GoldFinding(row, problem.answer, said, is_unexpected=True)
+        responses = [TaskResponse(problem, decoy) for _, problem in golds]
+        verdicts = grade_task_responses(task, responses)
+        for (row, problem), task_verdict in zip(golds, verdicts, strict=True):
+            status = task_verdict.verdict.status
+            if status not in MODEL_FAILURES:
+                yield GoldFinding(
+                    row=row,
+                    gold=problem.answer,
+                    description=f"for {decoy!r} the verdict is {status}",
+                    is_unexpected=True,
+                )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fsdpo_bench.recorded.outputs import read_outputs
-from fsdpo_bench.tasks.grade import grade_task_responses
+from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 from oracles import NEMO_0, NEMO_1, TORA, Differences, float_equal
@@ -181,7 +181,9 @@ def test_processbench(shared: Path, name: str) -> None:
     problems = {_key(p.question): p for p in load_task(builtin_tasks()[name], benchmarks).problems}
     file = shared / "data" / "stepwise" / "processbench" / f"{name}.json"
     rows = json.loads(file.read_bytes())
-    items = [(problems[_key(row["problem"])], "\n\n".join(row["steps"])) for row in rows]
+    items = [
+        TaskResponse(problems[_key(row["problem"])], "\n\n".join(row["steps"])) for row in rows
+    ]
     judged = [
         each.verdict for each in grade_task_responses(builtin_tasks()[name], items, workers=1)
     ]
@@ -211,7 +213,7 @@ REFERENCES = {
 def test_reference_solutions_are_right(shared: Path, name: str) -> None:
     column, partial = REFERENCES[name]
     loaded = load_task(builtin_tasks()[name], shared / "data" / "benchmarks")
-    items = [(problem, problem.metadata[column]) for problem in loaded.problems]
+    items = [TaskResponse(problem, problem.metadata[column]) for problem in loaded.problems]
     judged = [each.strict for each in grade_task_responses(builtin_tasks()[name], items, workers=1)]
     assert [row for row, verdict in enumerate(judged) if not _right(verdict)] == partial
     assert {loaded.ids[row] for row in partial} <= builtin_tasks()[name].notes.keys()
@@ -226,7 +228,7 @@ def test_rows_of_no_known_form_are_named(tmp_path: Path) -> None:
         ('{"answer": "1", "response": null}\n', "row 1: the response is None, expected text"),
         ('{"gold": 1, "response": "1", "result": true}\n', "row 1: the gold is 1, expected text"),
         ("nonsense\n", "row 1: not JSON"),
-        ("", "no response in it"),
+        ("", "no responses found"),
     ):
         file.write_text(content)
         with pytest.raises(InputError, match=message):

@@ -1,1 +1,1 @@
-"""The benchmarks that come with the harness: one TOML file each, with Python where rows need it."""
+"""The built-in benchmarks: one TOML file each, and a Python file if the rows need hooks."""

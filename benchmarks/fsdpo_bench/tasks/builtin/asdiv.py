@@ -1,4 +1,4 @@
-"""ASDiv: its own file is XML and holds more than the benchmark; copies differ in white space."""
+"""Hooks of ASDiv: read its XML file, unify white space, and exclude rows with several answers."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,29 +9,42 @@ from fsdpo_data.core.row_files import SourceRow, read_records
 
 
 def row(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Set runs of white space as one space; the 90 rows with several answers are no part of it."""
+    """Replace runs of white space by one space, because copies differ in white space.
+
+    The benchmark excludes the 90 rows with several answers.
+    """
     if ";" in str(fields.get("answer", "")):
         return None
-    texts = {key: fields[key] for key in ("body", "question") if isinstance(fields.get(key), str)}
-    return {**fields, **{key: " ".join(text.split()) for key, text in texts.items()}}
+    texts = {name: fields[name] for name in ("body", "question") if _is_text(fields.get(name))}
+    return {**fields, **{name: " ".join(text.split()) for name, text in texts.items()}}
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def read(file: Path) -> Iterator[SourceRow]:
-    """Yield the rows of any copy, the original XML included.
+    """Yield the rows of a copy in any file format, including the original XML.
 
     Raises:
-        InputError: if it is not what its name says.
+        InputError: if the file cannot be parsed.
     """
-    return _xml(file) if file.suffix.lower() == ".xml" else read_records(file)
+    return _read_xml(file) if file.suffix.lower() == ".xml" else read_records(file)
 
 
-def _xml(file: Path) -> Iterator[SourceRow]:
+def _read_xml(file: Path) -> Iterator[SourceRow]:
+    """Yield the problems of the original XML file."""
     from xml.etree import ElementTree
 
     try:
         root = ElementTree.fromstring(file.read_bytes())
     except (OSError, ElementTree.ParseError) as error:
-        raise InputError(f"{file}: not ASDiv's XML ({error}). Fetch it again.") from None
+        raise InputError(
+            f"{file} is not the XML file of ASDiv ({error}). Download it again."
+        ) from None
     for number, problem in enumerate(root.iter("Problem"), start=1):
-        parts = ((part.tag.lower().replace("-", "_"), part.text or "") for part in problem)
-        yield SourceRow(number, {name: text.strip() for name, text in parts})
+        fields = {}
+        for element in problem:
+            name = element.tag.lower().replace("-", "_")
+            fields[name] = (element.text or "").strip()
+        yield SourceRow(number, fields)

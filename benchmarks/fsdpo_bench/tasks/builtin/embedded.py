@@ -1,14 +1,17 @@
-"""The embedded world's benchmark: problems whose numbers occur in no training problem."""
+"""Hook of the embedded benchmark: generate problems whose numbers occur in no training problem."""
 
 from dataclasses import replace
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.problems.embedded.generator import make_problems
 
+N_PROBLEMS = 500
+
 
 def make() -> list[Problem]:
-    """Make the problems; their level is their steps."""
-    return [
-        replace(each, metadata={**each.metadata, "level": len(each.metadata["nodes"])})
-        for each in make_problems("test", 500)
-    ]
+    """Generate the problems; the level of a problem is its number of steps."""
+    problems = []
+    for problem in make_problems("test", N_PROBLEMS):
+        level = len(problem.metadata["nodes"])
+        problems.append(replace(problem, metadata={**problem.metadata, "level": level}))
+    return problems

@@ -1,16 +1,16 @@
-"""OCWCourses: part of its copies have dropped "Subproblem 0:" where there is only one."""
+"""Hook of OCWCourses: some copies lack the label "Subproblem 0:" of questions with one part."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-_PART = re.compile(r"Subproblem \d+: ?")
+_PART_LABEL = re.compile(r"Subproblem \d+: ?")
 
 
 def row(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Drop the label of a lone part."""
+    """Remove the label of the part if the question has only one part."""
     name = "problem" if "problem" in fields else "question"
-    asked = fields.get(name)
-    if not isinstance(asked, str) or len(_PART.findall(asked)) != 1:
+    question = fields.get(name)
+    if not isinstance(question, str) or len(_PART_LABEL.findall(question)) != 1:
         return fields
-    return {**fields, name: _PART.sub("", asked)}
+    return {**fields, name: _PART_LABEL.sub("", question)}

@@ -1,6 +1,5 @@
-"""TabMWP: one JSON object of problems by id; a question is asked about a table."""
+"""Hooks of TabMWP: read its file of problems by id, and put the table before the question."""
 
-import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,20 +8,22 @@ from fsdpo_data.core.row_files import SourceRow, read_records
 
 
 def read(file: Path) -> Iterator[SourceRow]:
-    """Yield the problems of its own file, or the rows of a copy."""
+    """Yield the problems of the original file (one JSON object), or the rows of a copy."""
     for record in read_records(file):
         problems = list(record.fields.values())
-        if problems and all(isinstance(each, dict) for each in problems):
-            yield from itertools.starmap(SourceRow, enumerate(problems, start=record.row_number))
+        if problems and all(isinstance(problem, dict) for problem in problems):
+            for row_number, problem in enumerate(problems, start=record.row_number):
+                yield SourceRow(row_number, problem)
         else:
             yield record
 
 
 def row(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Ask about the table, in the words of Qwen2.5-Math's harness."""
+    """Put the table before the question, in the wording of the Qwen2.5-Math evaluation."""
     title = f'regarding "{fields["table_title"]}" ' if fields.get("table_title") else ""
-    table, asked = fields.get("table", ""), fields.get("question", "")
-    question = f"Read the following table {title}and answer a question:\n{table}\n{asked}"
+    table = fields.get("table", "")
+    question = f"Read the following table {title}and answer a question:\n{table}\n"
+    question += str(fields.get("question", ""))
     if fields.get("choices"):
         question += f" Please select from the following options: {fields['choices']}"
     return {**fields, "question": question}
