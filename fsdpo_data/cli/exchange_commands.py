@@ -17,7 +17,7 @@ from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
 from fsdpo_data.exchange.formats import FORMATS
-from fsdpo_data.exchange.importing import import_rows, quarantine
+from fsdpo_data.exchange.importing import import_rows, quarantine_path
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 from fsdpo_data.problems.recorded_responses import RESPONSE_FORMATS as OUTPUT_FORMS
 from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push
@@ -198,8 +198,8 @@ def import_(options: ImportOptions) -> None:
     )
     typer.echo(f"labels: {STEP_LABEL_READERS[options.source].labels}")
     typer.echo(f"lost: {STEP_LABEL_READERS[options.source].loses}")
-    if found.set_aside:
-        typer.echo(f"set aside: {len(found.set_aside):,} rows, in {quarantine(out)}")
+    if found.quarantined:
+        typer.echo(f"set aside: {len(found.quarantined):,} rows, in {quarantine_path(out)}")
     print_next_command("fsdpo-train", "prm", out, "--out", "runs/prm")
 
 

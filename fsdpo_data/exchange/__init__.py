@@ -1,1 +1,1 @@
-"""The formats of other tools, in and out."""
+"""Export to, and import from, the file formats of other tools."""

@@ -1,11 +1,11 @@
-"""Write a dataset in somebody else's format."""
+"""Export a sealed dataset to the format of another tool."""
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
@@ -18,82 +18,114 @@ from fsdpo_data.exchange.formats import FORMATS, ExportFormat, NotExportableErro
 
 @dataclass(slots=True)
 class ExportResult:
-    """What an export wrote."""
+    """The file of an export, with its counts."""
 
-    file: Path  #: The rows.
-    rows: int = 0  #: How many.
-    #: Rows that the format has no words for, by reason.
+    file: Path  #: The file with the exported rows.
+    rows: int = 0  #: Number of exported rows.
+    #: Number of rows that the format cannot express, by reason.
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def export(root: Path, name: str, out: Path) -> ExportResult:
-    """Write the sealed dataset in ``root`` to the new or empty folder ``out``.
+class _RowSeparators(NamedTuple):
+    """Bytes around the rows of a file."""
 
-    What an export that was stopped has left there is written again.
+    start: bytes  #: Bytes before the first row.
+    between: bytes  #: Bytes between two rows.
+    end: bytes  #: Bytes after the last row.
+    empty_file: bytes  #: Content of a file without rows.
+
+
+_JSON_LIST = _RowSeparators(start=b"[\n", between=b",\n", end=b"\n]\n", empty_file=b"[]\n")
+_JSON_LINES = _RowSeparators(start=b"", between=b"\n", end=b"\n", empty_file=b"")
+
+
+def export(root: Path, name: str, out: Path) -> ExportResult:
+    """Export the sealed dataset in ``root`` to the new or empty folder ``out``.
+
+    ``out`` may also contain the files of an interrupted export, which are written again.
 
     Raises:
-        InputError: if there is no such format, the dataset has no rows for it, or ``out`` is taken.
-        SchemaError: if ``root`` is no sealed dataset, or was changed since.
-        StoreError: if the disk fails.
+        InputError: If the format does not exist, if the dataset has no rows for the format, or if
+            ``out`` contains other files.
+        SchemaError: If ``root`` is not a sealed dataset, or if its files have changed.
+        StoreError: If the disk fails.
     """
-    form = FORMATS.get(name)
-    if form is None:
+    export_format = FORMATS.get(name)
+    if export_format is None:
         raise unknown_name_error("to", name, FORMATS)
     manifest = read_manifest(root)
     check_files(root, manifest.files)
-    if not getattr(manifest.rows, form.config):
+    if not getattr(manifest.rows, export_format.config):
         raise InputError(
-            f"{root} has no {form.config}, which {name} is made of. Make them first: "
-            f"`fsdpo-data pair {root}`."
+            f"{root} has no {export_format.config}, which the format {name} needs. "
+            f"Create them first: `fsdpo-data pair {root}`."
         )
-    extra = {
-        path: json.dumps(value, indent=2).encode() + b"\n" for path, value in form.extra.items()
+    extra_files = {
+        file_name: json.dumps(value, indent=2).encode() + b"\n"
+        for file_name, value in export_format.extra_files.items()
     }
-    if out.exists() and not (
-        out.is_dir() and all(_left(each, form, extra) for each in out.iterdir())
-    ):
-        raise InputError("it is not empty. Choose a new folder.", field="out", value=out)
-    found = ExportResult(out / form.file)
-    rows = _convert_rows(_rows(root, manifest, form.config), form, found.left_out)
+    if out.exists() and not _is_writable_folder(out, export_format, extra_files):
+        raise InputError("the folder is not empty. Choose a new folder.", field="out", value=out)
+    result = ExportResult(out / export_format.file_name)
+    dataset_rows = _read_rows(root, manifest, export_format.config)
+    rows = _convert_rows(dataset_rows, export_format, result.left_out)
     if name == "trl-sft":
         rows = unique_rows(rows)
     with store_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        for path, body in extra.items():
-            write_atomic(out / path, body)
-        as_list = form.file.endswith(".json")
-        first, between, end = (b"[\n", b",\n", b"\n]\n") if as_list else (b"", b"\n", b"\n")
-        with open_atomic(found.file) as file:
-            for row in rows:
-                file.write(between if found.rows else first)
-                file.write(json.dumps(row, ensure_ascii=False).encode())
-                found.rows += 1
-            if found.rows or as_list:
-                file.write(end if found.rows else b"[]\n")
-    return found
+        for file_name, content in extra_files.items():
+            write_atomic(out / file_name, content)
+        result.rows = _write_rows(result.file, rows)
+    return result
 
 
-def _left(file: Path, form: ExportFormat, extra: Mapping[str, bytes]) -> bool:
-    """Whether a file is of an export that was stopped: the rows come last."""
-    if file.name in extra:
-        return file.read_bytes() == extra[file.name]
-    return file.name in {f"{path}.tmp" for path in (form.file, *extra)}
+def _write_rows(path: Path, rows: Iterable[Row]) -> int:
+    """Write rows to a ``.json`` or ``.jsonl`` file, and return their number."""
+    separators = _JSON_LIST if path.suffix == ".json" else _JSON_LINES
+    count = 0
+    with open_atomic(path) as file:
+        for row in rows:
+            file.write(separators.between if count else separators.start)
+            file.write(json.dumps(row, ensure_ascii=False).encode())
+            count += 1
+        file.write(separators.end if count else separators.empty_file)
+    return count
 
 
-def _convert_rows(rows: Iterable[Row], form: ExportFormat, left_out: Counter[str]) -> Iterator[Row]:
-    for row in filter(form.selects, rows):
+def _is_writable_folder(
+    folder: Path, export_format: ExportFormat, extra_files: Mapping[str, bytes]
+) -> bool:
+    """Check that a folder contains only files of an interrupted export, or none."""
+    return folder.is_dir() and all(
+        _is_interrupted_output(file, export_format, extra_files) for file in folder.iterdir()
+    )
+
+
+def _is_interrupted_output(
+    file: Path, export_format: ExportFormat, extra_files: Mapping[str, bytes]
+) -> bool:
+    """Check that a file comes from an interrupted export, which writes its rows last."""
+    if file.name in extra_files:
+        return file.read_bytes() == extra_files[file.name]
+    return file.name in {f"{name}.tmp" for name in (export_format.file_name, *extra_files)}
+
+
+def _convert_rows(
+    rows: Iterable[Row], export_format: ExportFormat, left_out: Counter[str]
+) -> Iterator[Row]:
+    """Yield the rows in the export format, and count the other rows in ``left_out``."""
+    for row in filter(export_format.accepts, rows):
         try:
-            yield form.convert(row)
+            yield export_format.convert(row)
         except NotExportableError as reason:
             left_out[str(reason)] += 1
 
 
-def _rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
-    """Yield rows with their problem's texts and the model's name, one file in memory at a time."""
-    columns = {"question": "question", "source": "source", "gold": "answer"}
+def _read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a config with their problem and model, one file in memory at a time."""
     problems = (
         scan_parquet(manifest.config_paths(root, "problems"))
-        .select("problem_id", **columns)
+        .select("problem_id", question="question", source="source", gold="answer")
         .collect()
     )
     model = pl.lit(manifest.spec.model.name).alias("model")

@@ -1,4 +1,4 @@
-"""Other people's formats, row by row: what each says of a pair or a solution, and what it loses."""
+"""Export formats: how a pair or a solution becomes a row of another tool's format."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,79 +11,91 @@ from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.toml_tables import TomlTable, fill_placeholders
 from fsdpo_data.pairs.statistics import find_first_difference
 
+#: A row of a file, by column name.
 Row = dict[str, Any]
 
-_MARKER = re.compile(r"Step \d+:")
-MATH_SHEPHERD_TAG = "ки"  #: Math-Shepherd's mark after each step.
+_STEP_MARKER = re.compile(r"Step \d+:")
+MATH_SHEPHERD_TAG = "ки"  #: The step tag that Math-Shepherd writes after each step.
 
 
 class NotExportableError(ValueError):
-    """A row that the format has no words for; the message is the reason it is left out."""
+    """A row that a format cannot express; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """One format to export to."""
+    """One export format."""
 
-    config: Literal["pairs", "solutions"]  #: The config whose rows it is made of.
-    file: str  #: Name of the file; ``.json`` is one list, ``.jsonl`` a row a line.
-    reader: str  #: Who reads it, and how.
-    loses: str  #: What does not come back.
-    #: Takes a row of that config, with ``question``, ``gold``, ``source`` and ``model`` beside it,
-    #: and returns the row of the format, or what of it ``row`` asks for and ours does not have.
-    code: Callable[[Row], Row] | None = None
-    row: Mapping[str, Any] = field(default_factory=dict)  #: The row, with ``{field}`` for values.
-    labelled: bool = False  #: Whether only solutions with labels of their steps are meant.
-    outcomes: Sequence[str] = OUTCOMES  #: Those of the solutions that are meant.
-    #: Further files, as JSON values by name.
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    config: Literal["pairs", "solutions"]  #: The config whose rows are exported.
+    file_name: str  #: Output file: a ``.json`` file is one list, a ``.jsonl`` file has JSON lines.
+    used_with: str  #: Tools that read the file, with their flags.
+    drops: str  #: Data that the format cannot store, so that an import does not restore them.
+    #: Converts a row of the config, with the added columns ``question``, ``gold``, ``source`` and
+    #: ``model``. Returns the exported row, or further values for the placeholders of ``row``.
+    converter: Callable[[Row], Row] | None = None
+    #: The exported row, with a placeholder ``{column}`` for each value. Empty if ``converter``
+    #: returns the exported row.
+    row: Mapping[str, Any] = field(default_factory=dict)
+    needs_labels: bool = False  #: Whether only solutions with step labels are exported.
+    outcomes: Sequence[str] = OUTCOMES  #: Outcomes of the exported solutions.
+    #: Content of further files, as JSON values by file name.
+    extra_files: Mapping[str, Any] = field(default_factory=dict)
 
-    def selects(self, row: Row) -> bool:
-        """Whether a row is one of those to convert."""
+    def accepts(self, row: Row) -> bool:
+        """Check whether a row of the config is exported."""
         if self.config == "pairs":
             return True
-        labelled = row["labels"] is not None and bool(row["completions"])
-        return row["outcome"] in self.outcomes and (labelled or not self.labelled)
+        has_labels = row["labels"] is not None and bool(row["completions"])
+        return row["outcome"] in self.outcomes and (has_labels or not self.needs_labels)
 
     def convert(self, row: Row) -> Row:
-        """Return the row of the format; NotExportableError if it has no words for it."""
-        made = self.code(row) if self.code else {}
+        """Return the exported row.
+
+        Raises:
+            NotExportableError: If the format cannot express the row.
+        """
+        converted = self.converter(row) if self.converter else {}
         if not self.row:
-            return made
+            return converted
         if self.config == "solutions":
             text = "".join(row["completions"])
             row = {**row, "text": text, "correct": row["outcome"] == "correct"}
-        found: Row = fill_placeholders(self.row, {**row, **made})
-        return found
+        exported: Row = fill_placeholders(self.row, {**row, **converted})
+        return exported
 
 
-def openrlhf(row: Row) -> Row:
-    """OpenRLHF's margin, which its reward trainer can use."""
+def compute_openrlhf_margin(row: Row) -> Row:
+    """Compute the reward margin of a pair, which OpenRLHF's reward trainer can use."""
     if row["chosen_rewards"] is None:
-        raise NotExportableError("the chosen side has no rewards, so there is no margin")
-    means = [sum(row[side]) / len(row[side]) for side in ("chosen_rewards", "rejected_rewards")]
-    return {"margin": means[0] - means[1]}
+        raise NotExportableError("the chosen solution has no step rewards, so there is no margin")
+    chosen_mean = sum(row["chosen_rewards"]) / len(row["chosen_rewards"])
+    rejected_mean = sum(row["rejected_rewards"]) / len(row["rejected_rewards"])
+    return {"margin": chosen_mean - rejected_mean}
 
 
-def math_shepherd(row: Row) -> Row:
-    """Math-Shepherd's two aligned texts: a mark after each step, and there a sign."""
+def convert_to_math_shepherd(row: Row) -> Row:
+    """Convert a solution to a row of Math-Shepherd.
+
+    The row has two aligned texts. Each step ends with the step tag in ``input``, and with ``+`` or
+    ``-`` in ``label``.
+    """
     if any(MATH_SHEPHERD_TAG in text for text in (row["question"], *row["completions"])):
-        raise NotExportableError(f"the text holds {MATH_SHEPHERD_TAG}, the mark between steps")
+        raise NotExportableError(f"the text contains {MATH_SHEPHERD_TAG}, the format's step tag")
     if "Step 1:" in row["question"]:
-        raise NotExportableError("the question holds the number by which the first step is known")
-    numbered = [
-        (step if step.startswith(f"Step {k}:") else f"Step {k}: {step}", label)
-        for k, (step, label) in enumerate(_labelled_steps(row), start=1)
+        raise NotExportableError('the question contains "Step 1:", which marks the first step')
+    numbered_steps = [
+        (step if step.startswith(f"Step {number}:") else f"Step {number}: {step}", label)
+        for number, (step, label) in enumerate(_labelled_steps(row), start=1)
     ]
-    marked = "\n".join(f"{step} {MATH_SHEPHERD_TAG}" for step, _ in numbered)
-    signed = "\n".join(f"{step} {'+' if label else '-'}" for step, label in numbered)
-    head = row["question"] + " "
-    return {"input": head + marked, "label": head + signed, "task": row["source"]}
+    tagged_text = "\n".join(f"{step} {MATH_SHEPHERD_TAG}" for step, _ in numbered_steps)
+    signed_text = "\n".join(f"{step} {'+' if label else '-'}" for step, label in numbered_steps)
+    question = row["question"] + " "
+    return {"input": question + tagged_text, "label": question + signed_text, "task": row["source"]}
 
 
-def prm800k(row: Row) -> Row:
-    """PRM800K's steps, one completion each, rated 1 or -1; and what ended the rating."""
-    rated = [
+def compute_prm800k_values(row: Row) -> Row:
+    """Compute PRM800K's rated steps (one completion each, rated 1 or -1) and finish reason."""
+    rated_steps = [
         {
             "completions": [{"text": step, "rating": 1 if label else -1, "flagged": False}],
             "human_completion": None,
@@ -91,59 +103,69 @@ def prm800k(row: Row) -> Row:
         }
         for step, label in _labelled_steps(row)
     ]
-    ended = "solution" if all(row["labels"]) else "found_error"
-    return {"rated": rated, "ended": ended, "unsaid": None}
+    finish_reason = "solution" if all(row["labels"]) else "found_error"
+    return {"rated_steps": rated_steps, "rating_finish_reason": finish_reason, "unknown": None}
 
 
-def processbench(row: Row) -> Row:
-    """ProcessBench's steps, and the index of the first wrong one, -1 for none."""
-    first = next((k for k, label in enumerate(row["labels"]) if not label), -1)
-    return {"steps": [step for step, _ in _labelled_steps(row)], "first_wrong": first}
+def compute_processbench_values(row: Row) -> Row:
+    """Compute ProcessBench's steps and the index of the first wrong step, or -1."""
+    first_error = next((index for index, label in enumerate(row["labels"]) if not label), -1)
+    return {"steps": [step for step, _ in _labelled_steps(row)], "first_error": first_error}
 
 
 def _labelled_steps(row: Row) -> list[tuple[str, bool]]:
-    """Return (step without the space around it, label)."""
+    """Return each step, without surrounding white space, with its label."""
     steps = [step.strip() for step in row["completions"]]
     return list(zip(steps, row["labels"], strict=True))
 
 
-def step_dpo(row: Row) -> Row:
-    """Math-Step-DPO-10K's rows: shared first steps, then one step of each side.
+def convert_to_step_dpo(row: Row) -> Row:
+    """Convert a pair to a row of Math-Step-DPO-10K: the shared steps, then one step per side.
 
-    As published, the shared text ends with the marker of the step that differs, and the full texts
-    go on from there.
+    As in the published file, the shared text ends with the marker of the step that differs. The
+    full texts start after the shared text.
     """
-    shared, chosen, rejected = find_first_difference(row)
+    shared_steps, chosen, rejected = find_first_difference(row)
     if not chosen or not rejected:
-        raise NotExportableError("one side is the beginning of the other, so no step differs")
-    found = _MARKER.match(chosen)  # the "Step k:" that both begin with
-    marker = found[0] if found and rejected.startswith(found[0]) else ""
-    initial = "".join(row["chosen_steps"][:shared]) + marker
+        raise NotExportableError(
+            "the shorter solution is a prefix of the longer one, so no step differs"
+        )
+    match = _STEP_MARKER.match(chosen)
+    marker = match[0] if match and rejected.startswith(match[0]) else ""
+    shared_text = "".join(row["chosen_steps"][:shared_steps]) + marker
     return {
         "dataset": row["source"],
         "prompt": row["question"],
-        "initial_reason_steps": initial,
+        "initial_reason_steps": shared_text,
         "chosen": chosen[len(marker) :].rstrip(),
         "rejected": rejected[len(marker) :].rstrip(),
-        "full_chosen": row["chosen"][len(initial) :],
-        "full_rejected": row["rejected"][len(initial) :],
+        "full_chosen": row["chosen"][len(shared_text) :],
+        "full_rejected": row["rejected"][len(shared_text) :],
         "answer": row["gold"],
     }
 
 
 def unique_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield each row once; equal rows are those of one problem, which come together."""
-    for _, some in groupby(rows, itemgetter("prompt")):
-        yield from {tuple(row.values()): row for row in some}.values()
+    """Yield each row once.
+
+    Rows with the same prompt must be adjacent, so only one problem is in memory at a time.
+    """
+    for _, problem_rows in groupby(rows, itemgetter("prompt")):
+        yield from {tuple(row.values()): row for row in problem_rows}.values()
 
 
-_CODE = {
-    "openrlhf": openrlhf,
-    "math-shepherd": math_shepherd,
-    "prm800k": prm800k,
-    "processbench": processbench,
-    "step-dpo-10k": step_dpo,
+_CONVERTERS = {
+    "openrlhf": compute_openrlhf_margin,
+    "math-shepherd": convert_to_math_shepherd,
+    "prm800k": compute_prm800k_values,
+    "processbench": compute_processbench_values,
+    "step-dpo-10k": convert_to_step_dpo,
 }
 
-#: By the name that ``export --to`` takes.
-FORMATS = TomlTable(__file__, lambda name, **told: ExportFormat(code=_CODE.get(name), **told))
+
+def _make_format(name: str, **fields: Any) -> ExportFormat:
+    return ExportFormat(converter=_CONVERTERS.get(name), **fields)
+
+
+#: Export formats, by the name that ``export --to`` takes.
+FORMATS = TomlTable(__file__, _make_format)

@@ -1,8 +1,7 @@
-"""Step-annotated rows of other people become a file of ours.
+"""Import of published step labels into a file for ``fsdpo-train prm``.
 
-What is imported is no sealed dataset, for nobody can say how it was sampled: it is a file of
-``prompt``, ``completions`` and ``labels``, which ``fsdpo-train prm`` reads, with a manifest beside
-it.
+The output is a JSONL file with ``prompt``, ``completions`` and ``labels``, and a manifest next to
+it. The output is not a sealed dataset, because the sampling of published rows is unknown.
 """
 
 import json
@@ -26,110 +25,136 @@ from fsdpo_data.models.prompts import Template, get_template
 
 @dataclass(slots=True)
 class ImportResult:
-    """What an import wrote."""
+    """The counts of an import, and its quarantined rows."""
 
-    read: int = 0  #: Rows of the source.
-    rows: int = 0  #: Rows written; a row of PRM800K or Step-DPO gives several.
-    #: Steps by whether their label is for right.
+    read: int = 0  #: Number of rows in the source.
+    rows: int = 0  #: Number of written rows; PRM800K and Step-DPO give several per source row.
+    #: Number of steps, by whether their label means right (0.5 or more).
     steps: Counter[bool] = field(default_factory=Counter)
-    #: Rows that cannot be read, with the reason.
-    set_aside: list[dict[str, Any]] = field(default_factory=list)
+    #: Unreadable rows: number, reason and text of each.
+    quarantined: list[dict[str, Any]] = field(default_factory=list)
 
 
 def import_rows(source: Path, name: str, out: Path, template: str = "problem") -> ImportResult:
-    """Read ``source`` and write ``out``; beside it a manifest, and the rows that cannot be read.
+    """Convert the step labels in ``source`` to the new file ``out``.
 
-    ``template`` makes prompts of problems; formats that hold prompts keep theirs.
+    Also writes a manifest and the quarantined rows, next to ``out``.
+
+    Args:
+        source: File with rows of another format.
+        name: Name of the format, from :data:`STEP_LABEL_READERS`.
+        out: New ``.jsonl`` file.
+        template: Template that turns problems into prompts. Formats with prompts keep theirs.
 
     Raises:
-        InputError: if there is no such format, file or template, ``out`` is taken, or no row can
-            be read.
-        StoreError: if the disk fails.
+        InputError: If the format, the file or the template does not exist, if ``out`` exists, or if
+            no row is readable.
+        StoreError: If the disk fails.
     """
     if name not in STEP_LABEL_READERS:
         raise unknown_name_error("source", name, STEP_LABEL_READERS)
     if out.suffix != ".jsonl" or out.exists():
         raise InputError("expected a new file ending in .jsonl.", field="out", value=out)
-    style, found = get_template(template), ImportResult()
+    prompt_template = get_template(template)
+    result = ImportResult()
     with store_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(out) as file:
             for record in read_records(source):
-                found.read += 1
-                for solution in _solutions(record, name, found):
-                    found.rows += 1
-                    found.steps.update(label >= 0.5 for label in solution.labels)
-                    row = json.dumps(_row(solution, style), ensure_ascii=False)
+                result.read += 1
+                for solution in _read_solutions(record, name, result):
+                    result.rows += 1
+                    result.steps.update(label >= 0.5 for label in solution.labels)
+                    row = json.dumps(_make_row(solution, prompt_template), ensure_ascii=False)
                     file.write(row.encode() + b"\n")
-            if not found.rows:
-                first = f" First: {found.set_aside[0]['reason']}." if found.set_aside else ""
-                raise InputError(
-                    f"{source}: none of its {found.read} rows is of the form {name}.{first}"
-                )
-            # The rows get their name last: without it, an import that was stopped begins anew.
+            if not result.rows:
+                raise _no_rows_error(source, name, result)
+            # open_atomic renames the rows last, so an interrupted import starts again.
             write_atomic(
-                out.with_suffix(".manifest.json"), _provenance_json(source, name, style, found)
+                out.with_suffix(".manifest.json"),
+                _provenance_json(source, name, prompt_template, result),
             )
-            if found.set_aside:
-                aside = (json.dumps(row, ensure_ascii=True) + "\n" for row in found.set_aside)
-                write_atomic(quarantine(out), "".join(aside).encode())
-    return found
+            if result.quarantined:
+                lines = (json.dumps(row, ensure_ascii=True) + "\n" for row in result.quarantined)
+                write_atomic(quarantine_path(out), "".join(lines).encode())
+    return result
 
 
-def quarantine(out: Path) -> Path:
-    """Return where the rows go that cannot be read."""
+def quarantine_path(out: Path) -> Path:
+    """Return the path of the quarantined rows of an import to ``out``."""
     return out.with_suffix(".quarantine.jsonl")
 
 
-def _provenance_json(source: Path, name: str, template: Template, found: ImportResult) -> bytes:
-    """Return what stands beside the rows: where they are from, and what their labels mean."""
-    said = {
+def _no_rows_error(source: Path, name: str, result: ImportResult) -> InputError:
+    message = f"{source}: none of its {result.read} rows has the format {name}."
+    if result.quarantined:
+        message += f" The first problem: {result.quarantined[0]['reason']}."
+    return InputError(message)
+
+
+def _provenance_json(source: Path, name: str, template: Template, result: ImportResult) -> bytes:
+    """Return the manifest: the source of the rows, and the meaning of their labels."""
+    reader = STEP_LABEL_READERS[name]
+    manifest = {
         "made_by": f"fsdpo {__version__}",
         "source": {"name": source.name, "revision": f"sha256:{file_sha256(source)}"},
         "format": name,
-        "labels": STEP_LABEL_READERS[name].labels,
-        "loses": STEP_LABEL_READERS[name].loses,
+        "labels": reader.label_meaning,
+        "loses": reader.drops,
         "template": template.name,
-        "rows": {"read": found.read, "written": found.rows, "set_aside": len(found.set_aside)},
-        "steps": {"right": found.steps[True], "wrong": found.steps[False]},
+        "rows": {
+            "read": result.read,
+            "written": result.rows,
+            "set_aside": len(result.quarantined),
+        },
+        "steps": {"right": result.steps[True], "wrong": result.steps[False]},
     }
-    return json.dumps(said, indent=2, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def _solutions(record: SourceRow, name: str, found: ImportResult) -> list[LabelledSolution]:
-    """Read one row; set it aside if it cannot be."""
+def _read_solutions(record: SourceRow, name: str, result: ImportResult) -> list[LabelledSolution]:
+    """Read the solutions of one row, or quarantine the row in ``result``."""
     reason = record.error
     if not reason:
         try:
-            if made := [_storable(each) for each in STEP_LABEL_READERS[name].read(record.fields)]:
-                return made
-            reason = "no step in it has a label"
+            solutions = []
+            for solution in STEP_LABEL_READERS[name].read(record.fields):
+                _check_texts(solution)
+                solutions.append(solution)
+            if solutions:
+                return solutions
+            reason = "no step in the row has a label"
         except InvalidStepRowError as error:
             reason = str(error)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            reason = f"not of the form {name} ({type(error).__name__}: {error})"
-    found.set_aside.append({"row": record.row_number, "reason": reason, "raw": record.text})
+            reason = f"the row does not have the format {name} ({type(error).__name__}: {error})"
+    result.quarantined.append({"row": record.row_number, "reason": reason, "raw": record.text})
     return []
 
 
-def _storable(solution: LabelledSolution) -> LabelledSolution:
-    """Return a solution whose texts are texts that a file can hold, and say something."""
+def _check_texts(solution: LabelledSolution) -> None:
+    """Raise InvalidStepRowError if a text is blank, or cannot be written to a file."""
     for text in (solution.problem, solution.answer, *solution.steps):
         if not isinstance(text, str):
-            raise InvalidStepRowError(f"{text!r} where text is expected")
+            raise InvalidStepRowError(f"expected a text, found {text!r}")
         if text != replace_surrogates(text):
-            raise InvalidStepRowError("the text holds half a surrogate pair, which is no character")
+            raise InvalidStepRowError("the text contains half a surrogate pair, which is invalid")
     if not all(text.strip() for text in (solution.problem, *solution.steps)):
         raise InvalidStepRowError("the problem or a step is blank")
-    return solution
 
 
-def _row(solution: LabelledSolution, template: Template) -> dict[str, Any]:
-    steps, labels = list(solution.steps), list(solution.labels)
-    row: dict[str, Any] = {"prompt": solution.problem, "completions": steps, "labels": labels}
+def _make_row(solution: LabelledSolution, template: Template) -> dict[str, Any]:
+    """Return the row of the output file for one solution."""
+    steps = list(solution.steps)
+    row: dict[str, Any] = {
+        "prompt": solution.problem,
+        "completions": steps,
+        "labels": list(solution.labels),
+    }
     if not solution.is_rendered:
         row["prompt"] = template.render(solution.problem)
-        row["completions"] = [*(step + "\n" for step in steps[:-1]), steps[-1]]  # joined: a text
+        # Newlines separate the steps, so that the joined steps are the text of the solution.
+        row["completions"] = [*(step + "\n" for step in steps[:-1]), steps[-1]]
         row |= {"problem": solution.problem, "answer": solution.answer}
     if solution.ratings is not None:
         row["ratings"] = list(solution.ratings)

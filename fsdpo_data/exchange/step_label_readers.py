@@ -1,9 +1,9 @@
-"""Step-annotated rows of other people: a problem, its steps, and a label for each of them."""
+"""Readers of published step labels: each turns a row into solutions with one label per step."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.exchange.formats import MATH_SHEPHERD_TAG
@@ -15,161 +15,202 @@ _LAST_MARKER = re.compile(r"Step\s+\d+:\s*\Z")
 
 
 class InvalidStepRowError(ValueError):
-    """A row that cannot be read; the message is the reason it is set aside."""
+    """A row that a reader cannot read; the message gives the reason for the quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledSolution:
     """A solution with one label per step."""
 
-    problem: str  #: The question; the whole prompt where ``rendered``.
-    answer: str  #: Its gold answer; empty where the format does not tell.
-    steps: tuple[str, ...]  #: The steps, without the space around them; with it where ``rendered``.
-    labels: tuple[float, ...]  #: Whether each is right, or how sure that is, from 0 to 1.
-    #: -1, 0 or 1 for each, where the format tells more than the labels do.
+    problem: str  #: The question; the complete prompt if ``is_rendered``.
+    answer: str  #: The gold answer; empty if the format has none.
+    #: The steps, without surrounding white space unless ``is_rendered``.
+    steps: tuple[str, ...]
+    #: Label of each step: a boolean, or a number between 0 (wrong) and 1 (right).
+    labels: tuple[float, ...]
+    #: Rating of each step (-1, 0 or 1), if the format has finer ratings than the labels.
     ratings: tuple[int, ...] | None = None
-    is_rendered: bool = False  #: Whether the texts are ready to be learnt from as they are.
+    is_rendered: bool = False  #: Whether prompt and steps are ready for training, unchanged.
 
 
-def from_trl(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
-    """TRL's stepwise supervision: prompt and steps stay as they are."""
+class _RatedStep(NamedTuple):
+    """A step with its rating in PRM800K."""
+
+    text: str  #: The step, without surrounding white space.
+    rating: Any  #: The rating as in the file, before validation; None if the step has none.
+
+
+def read_trl(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+    """Read TRL's stepwise supervision; prompt and steps stay unchanged."""
     steps = fields["completions"]
-    found = _labelled_solution(fields["prompt"], steps, [_label(each) for each in fields["labels"]])
-    yield replace(found, steps=tuple(steps), is_rendered=True)
+    labels = [_parse_label(label) for label in fields["labels"]]
+    solution = _labelled_solution(fields["prompt"], steps, labels)
+    yield replace(solution, steps=tuple(steps), is_rendered=True)
 
 
-def from_math_shepherd(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
-    """Math-Shepherd: the sign is read where the mark stands, for signs occur in sums too."""
-    *marked, rest = fields["input"].split(MATH_SHEPHERD_TAG)
-    signed, place, labels = fields["label"], 0, []
-    for part in marked:
-        sign = signed[place + len(part) : place + len(part) + 1]
-        if signed[place : place + len(part)] != part or sign not in ("+", "-"):
-            raise InvalidStepRowError("input and label are not the same text")
+def read_math_shepherd(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+    """Read Math-Shepherd.
+
+    The sign of a step is the character of ``label`` at the position of the step tag in ``input``.
+    Other signs in ``label`` belong to formulas.
+    """
+    *tagged_steps, text_after = fields["input"].split(MATH_SHEPHERD_TAG)
+    signed_text = fields["label"]
+    position = 0
+    labels = []
+    for step in tagged_steps:
+        end = position + len(step)
+        sign = signed_text[end : end + 1]
+        if signed_text[position:end] != step or sign not in ("+", "-"):
+            raise InvalidStepRowError("`input` and `label` have different texts")
         labels.append(sign == "+")
-        place += len(part) + 1
-    if rest.strip() or signed[place:].strip():
-        raise InvalidStepRowError("there is text after the last mark")
-    problem, steps = _split_problem(marked)
+        position = end + 1
+    if text_after.strip() or signed_text[position:].strip():
+        raise InvalidStepRowError("there is text after the last step tag")
+    problem, steps = _split_problem(tagged_steps)
     yield _labelled_solution(problem, steps, labels)
 
 
 def _split_problem(steps: Sequence[str]) -> tuple[str, list[str]]:
-    """Part the problem from the first step, which begins by its number."""
-    found = list(_FIRST_STEP.finditer(steps[0])) if steps else []
-    if len(found) != 1:
-        raise InvalidStepRowError(f'{len(found) or "no"} "Step 1:" ends the problem, expected one')
-    start = found[0].start()
+    """Split the problem from the first step at "Step 1:"; return the problem and all steps."""
+    matches = list(_FIRST_STEP.finditer(steps[0])) if steps else []
+    if len(matches) != 1:
+        raise InvalidStepRowError(
+            f'expected one "Step 1:" after the problem, found {len(matches) or "none"}'
+        )
+    start = matches[0].start()
     return steps[0][:start], [steps[0][start:], *steps[1:]]
 
 
-def from_processbench(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
-    """ProcessBench: of the steps after the first wrong one nothing is known, so they are cut."""
-    first, steps = fields["label"], fields["steps"]
-    if not steps or first not in range(-1, len(steps)):
-        raise InvalidStepRowError(f"label {first} of {len(steps)} steps")
-    labels = [k != first for k in range(len(steps))]
-    yield _labelled_solution(fields["problem"], *_cut_after_first_error(steps, labels))
+def read_processbench(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+    """Read ProcessBench; the steps after the first wrong step have no label and are dropped."""
+    first_error = fields["label"]
+    steps = fields["steps"]
+    if not steps or first_error not in range(-1, len(steps)):
+        raise InvalidStepRowError(f"label {first_error} of {len(steps)} steps")
+    labels = [index != first_error for index in range(len(steps))]
+    steps, labels = _cut_after_first_error(steps, labels)
+    yield _labelled_solution(fields["problem"], steps, labels)
 
 
-def from_prm800k(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
-    """PRM800K: the chain that the labeller followed, and every other next step on its own.
+def read_prm800k(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+    """Read PRM800K: one solution for the chain of chosen steps, and one per alternative step.
 
-    A rating of 0, neutral, counts as right, as in *Let's Verify Step by Step*; the ratings are kept
-    beside the labels. A step that a person wrote is right. The steps before an alternative are told
-    again with each, so they weigh more than it.
+    A rating of 0 (neutral) counts as right, as in *Let's Verify Step by Step*; the output also
+    keeps the ratings. A step by a human is right. The shared steps before an alternative appear
+    once per alternative, so they have more weight in training.
     """
     question = fields["question"]
-    problem, answer = question["problem"], str(question.get("ground_truth_answer") or "")
-    chain: list[tuple[str, int]] = []
+    problem = question["problem"]
+    answer = str(question.get("ground_truth_answer") or "")
+    chain: list[_RatedStep] = []
     for step in fields["label"]["steps"]:
-        others, following = _next_steps(step)
-        for other in others:
-            yield _from_ratings(problem, answer, [*chain, other])
-        if following is None:
+        alternatives, next_step = _split_completions(step)
+        for alternative in alternatives:
+            yield _solution_from_ratings(problem, answer, [*chain, alternative])
+        if next_step is None:
             return
-        chain.append(following)
+        chain.append(next_step)
     if chain:
-        yield _from_ratings(problem, answer, chain)
+        yield _solution_from_ratings(problem, answer, chain)
 
 
-def _next_steps(step: Mapping[str, Any]) -> tuple[list[tuple[str, int]], tuple[str, int] | None]:
-    """Return the rated alternatives of a step that were not followed, and the one that was."""
-    rated = [(each["text"].strip(), each["rating"]) for each in step["completions"] or []]
-    chosen, human = step["chosen_completion"], step["human_completion"]
-    if chosen is not None:
-        following = rated.pop(chosen)
-    else:
-        following = ("", None) if human is None else (human["text"].strip(), 1)
-    others = [each for each in rated if each[1] is not None]
-    return others, None if following[1] is None else following
+def _split_completions(step: Mapping[str, Any]) -> tuple[list[_RatedStep], _RatedStep | None]:
+    """Return the rated alternatives of a step, and the chosen step if it has a rating."""
+    completions = [
+        _RatedStep(completion["text"].strip(), completion["rating"])
+        for completion in step["completions"] or []
+    ]
+    chosen_index = step["chosen_completion"]
+    human_step = step["human_completion"]
+    next_step: _RatedStep | None = None
+    if chosen_index is not None:
+        next_step = completions.pop(chosen_index)
+    elif human_step is not None:
+        next_step = _RatedStep(human_step["text"].strip(), rating=1)
+    alternatives = [completion for completion in completions if completion.rating is not None]
+    if next_step is not None and next_step.rating is None:
+        next_step = None
+    return alternatives, next_step
 
 
-def _from_ratings(problem: str, answer: str, chain: Sequence[tuple[str, int]]) -> LabelledSolution:
-    steps, told = zip(*chain, strict=True)
-    ratings = tuple(map(_rating, told))
+def _solution_from_ratings(
+    problem: str, answer: str, chain: Sequence[_RatedStep]
+) -> LabelledSolution:
+    ratings = tuple(_parse_rating(step.rating) for step in chain)
     return LabelledSolution(
-        problem, answer, steps, tuple(rating >= 0 for rating in ratings), ratings
+        problem=problem,
+        answer=answer,
+        steps=tuple(step.text for step in chain),
+        labels=tuple(rating >= 0 for rating in ratings),
+        ratings=ratings,
     )
 
 
-def _rating(value: Any) -> int:
-    """Read a rating: -1, 0 or 1; others are InvalidStepRowError, words and NaN too."""
+def _parse_rating(value: Any) -> int:
+    """Return a rating of -1, 0 or 1; raise InvalidStepRowError for all other values."""
     if value not in (-1, 0, 1):
         raise InvalidStepRowError(f"rating {value!r}, expected -1, 0 or 1")
     return int(value)
 
 
-def from_step_dpo(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
-    """Math-Step-DPO-10K: the shared steps with the chosen one, and with the rejected one.
+def read_step_dpo(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+    """Read Math-Step-DPO-10K: the shared steps with the chosen step, then with the rejected step.
 
-    Its authors had the rejected step judged to be the first wrong one, and the chosen one sampled
-    in its place. What comes after in the full texts nobody judged, so it is left out.
+    The authors' judge found the rejected step to be the first wrong one, and the chosen step was
+    sampled as its replacement. The later steps of the full texts have no label and are dropped.
     """
-    shared = split_auto(fields["initial_reason_steps"])
-    # As published, the shared text ends with the marker of the step that differs.
-    begun = shared.pop() if _LAST_MARKER.search(fields["initial_reason_steps"]) else ""
-    for side, right in (("chosen", True), ("rejected", False)):
+    shared_steps = split_auto(fields["initial_reason_steps"])
+    # In the published file, the shared text ends with the marker of the step that differs.
+    marker = shared_steps.pop() if _LAST_MARKER.search(fields["initial_reason_steps"]) else ""
+    for side, label in (("chosen", True), ("rejected", False)):
         if not fields[side].strip():
             raise InvalidStepRowError(f"{side} is empty")
-        steps = tuple(step.strip() for step in (*shared, begun + fields[side]))
-        labels = (*(True for _ in shared), right)
-        yield LabelledSolution(fields["prompt"], str(fields["answer"]), steps, labels)
+        yield LabelledSolution(
+            problem=fields["prompt"],
+            answer=str(fields["answer"]),
+            steps=tuple(step.strip() for step in (*shared_steps, marker + fields[side])),
+            labels=(*(True for _ in shared_steps), label),
+        )
 
 
-def from_rlhflow(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
-    """RLHFlow's dialogues: the first turn is the question and the first step, a space between.
+def read_rlhflow(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+    """Read RLHFlow's dialogues, whose first turn is the question, a space and the first step.
 
-    Without a "Step 1:" nobody can part the two again, so they are the prompt.
+    Without "Step 1:" the boundary between question and first step is unknown. The first turn is
+    then the prompt, and its label is dropped.
     """
-    steps, signs = _turns(fields)
-    labels = [_label(sign.strip()) for sign in signs]
+    steps, signs = _split_turns(fields)
+    labels = [_parse_label(sign.strip()) for sign in signs]
     if _FIRST_STEP.search(steps[0]):
         problem, steps = _split_problem(steps)
     else:
-        problem, steps, labels = steps[0], steps[1:], labels[1:]
+        problem = steps[0]
+        steps = steps[1:]
+        labels = labels[1:]
     yield _labelled_solution(problem, steps, labels)
 
 
-def from_genprm(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
-    """GenPRM's dialogues: a paragraph a turn, and a critique of it that ends on a verdict."""
-    steps, critiques = _turns(fields)
+def read_genprm(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+    """Read GenPRM's dialogues: each user turn is a paragraph, each reply a critique of it.
+
+    The last verdict of a critique is the label. The first paragraph whose critique has no verdict
+    ends the solution.
+    """
+    paragraphs, critiques = _split_turns(fields)
     verdicts = [_VERDICT.findall(critique) for critique in critiques]
-    known = verdicts.index([]) if [] in verdicts else len(verdicts)
-    # Paragraphs hold no blank line, so the last one parts the question from the first of them.
-    problem, _, steps[0] = steps[0].removeprefix("Question: ").rpartition("\n\n")
-    yield _labelled_solution(
-        problem, steps[:known], [found[-1] == "Yes" for found in verdicts[:known]]
-    )
+    count = verdicts.index([]) if [] in verdicts else len(verdicts)
+    # Paragraphs have no blank lines, so the last blank line ends the question.
+    problem, _, paragraphs[0] = paragraphs[0].removeprefix("Question: ").rpartition("\n\n")
+    labels = [answers[-1] == "Yes" for answers in verdicts[:count]]
+    yield _labelled_solution(problem, paragraphs[:count], labels)
 
 
-def _turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return what the user says in a dialogue, and what the assistant answers to each."""
+def _split_turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the texts of the user and of the assistant in a dialogue, one pair per turn."""
     turns = fields.get("conversations") or fields["messages"]
-    user, assistant = (
-        [turn["content"] for turn in turns if turn["role"] == role]
-        for role in ("user", "assistant")
-    )
+    user = [turn["content"] for turn in turns if turn["role"] == "user"]
+    assistant = [turn["content"] for turn in turns if turn["role"] == "assistant"]
     if not user or len(user) != len(assistant):
         raise InvalidStepRowError(
             f"{len(user)} turns of the user and {len(assistant)} of the assistant"
@@ -177,59 +218,78 @@ def _turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return user, assistant
 
 
-def from_math_aps(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
-    """MATH-APS (OmegaPRM), tree or flat: a solution for each end, with the value of each piece."""
-    question, answer = fields["question"], str(fields["final_answer"])
+def read_math_aps(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+    """Read MATH-APS (OmegaPRM), as a tree or as a flat list of prefixes.
+
+    Each leaf of the tree gives one solution, with the Monte-Carlo value of each piece as label.
+    """
+    question = fields["question"]
+    answer = str(fields["final_answer"])
     tree = fields["reasoning_steps"]
-    root = _tree(question, tree) if isinstance(tree, list) else tree
-    open_: list[tuple[Any, list[str], list[float]]] = [(each, [], []) for each in root["children"]]
-    while open_:
-        node, before, values = open_.pop(0)
-        steps, labels = [*before, node["text"]], [*values, _label(node["mc_value"])]
-        open_ += [(child, steps, labels) for child in node["children"]]
+    root = _build_tree(question, tree) if isinstance(tree, list) else tree
+    queue: list[tuple[Any, list[str], list[float]]] = [
+        (child, [], []) for child in root["children"]
+    ]
+    while queue:
+        node, parent_steps, parent_labels = queue.pop(0)
+        steps = [*parent_steps, node["text"]]
+        labels = [*parent_labels, _parse_label(node["mc_value"])]
+        queue += [(child, steps, labels) for child in node["children"]]
         if not node["children"]:
             yield _labelled_solution(question, steps, labels, answer)
 
 
-def _tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Hang each beginning of a solution under the longest other one that begins it."""
+def _build_tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Build a tree in which the parent of a prefix is the longest shorter prefix of its text."""
     nodes: dict[str, dict[str, Any]] = {question.strip(): {"children": []}}
-    for each in sorted(prefixes, key=lambda each: len(each["solution_prefix"])):
-        text = each["solution_prefix"].strip()
+    for prefix in sorted(prefixes, key=lambda prefix: len(prefix["solution_prefix"])):
+        text = prefix["solution_prefix"].strip()
         if text not in nodes:
-            above = max((each for each in nodes if text.startswith(each)), key=len, default="")
-            nodes[text] = {**each, "text": text[len(above) :], "children": []}
-            nodes[above]["children"].append(nodes[text])
+            ancestors = [node_text for node_text in nodes if text.startswith(node_text)]
+            parent = max(ancestors, key=len, default="")
+            nodes[text] = {**prefix, "text": text[len(parent) :], "children": []}
+            nodes[parent]["children"].append(nodes[text])
     return nodes[question.strip()]
 
 
-def from_versaprm(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
-    """VersaPRM's chains, cut after the first wrong step, and other steps in the place of one."""
+def read_versaprm(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+    """Read VersaPRM's chains, cut after the first wrong step, and their replacement steps.
+
+    Each replacement step gives a further solution, which ends with that step.
+    """
     chains = [
         chain for chain in fields["chain_of_thoughts"] if None not in (chain["labels"] or [None])
     ]
     if not chains:
         raise InvalidStepRowError("no chain with a label for each step")
     for chain in chains:
-        steps, good = chain["steps"], [_rating(each) == 1 for each in chain["labels"]]
-        yield _labelled_solution(fields["question"], *_cut_after_first_error(steps, good))
-        for other in chain.get("augs") or ():
-            place, right = other["aug_idx"], _rating(other["aug_type"]) >= 0
-            if all(good[:place]):  # what follows a wrong step nobody has judged
-                told = [*steps[:place], other["aug_step"]], [*good[:place], right]
-                yield _labelled_solution(fields["question"], *told)
+        steps = chain["steps"]
+        labels = [_parse_rating(rating) == 1 for rating in chain["labels"]]
+        cut_steps, cut_labels = _cut_after_first_error(steps, labels)
+        yield _labelled_solution(fields["question"], cut_steps, cut_labels)
+        for replacement in chain.get("augs") or ():
+            index = replacement["aug_idx"]
+            label = _parse_rating(replacement["aug_type"]) >= 0
+            # The labels after a wrong step are unknown, so no replacement is read there.
+            if all(labels[:index]):
+                new_steps = [*steps[:index], replacement["aug_step"]]
+                yield _labelled_solution(fields["question"], new_steps, [*labels[:index], label])
 
 
 def _cut_after_first_error(
     steps: Sequence[str], labels: Sequence[float]
 ) -> tuple[Sequence[str], Sequence[float]]:
-    """Cut a solution after its first wrong step; a count that is off stays off."""
+    """Cut steps and labels after the first wrong step; different lengths stay different."""
     end = labels.index(False) + 1 if False in labels else None
     return steps[:end], labels[:end]
 
 
-def _label(value: Any) -> float:
-    """Read a label in whatever sign it is written; others are InvalidStepRowError, -1 and words too."""
+def _parse_label(value: Any) -> float:
+    """Return a label from a boolean, a sign or a number in [0, 1].
+
+    Raises:
+        InvalidStepRowError: For all other values, such as -1 and words.
+    """
     if value in ("+", "-"):
         return bool(value == "+")
     if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
@@ -242,6 +302,7 @@ def _label(value: Any) -> float:
 def _labelled_solution(
     problem: str, steps: Sequence[str], labels: Sequence[float], answer: str = ""
 ) -> LabelledSolution:
+    """Check that there is one label per step, and strip the steps."""
     if isinstance(steps, str):
         raise InvalidStepRowError("the steps are one text, expected a list")
     if not steps or len(steps) != len(labels):
@@ -251,74 +312,86 @@ def _labelled_solution(
 
 @dataclass(frozen=True, slots=True)
 class StepLabelReader:
-    """One format to import from; a row that needs no code is read by the names of its fields."""
+    """A format of step labels; most formats need only the names of their fields."""
 
-    labels: str  #: What its labels mean, where that is a matter of opinion.
-    loses: str  #: What of the row does not arrive.
-    #: Takes a row, yields its solutions; None where the fields below say it all.
-    code: Callable[[Mapping[str, Any]], Iterator[LabelledSolution]] | None = None
-    problem: str = ""  #: Field of the problem; empty where it stands before the steps.
-    steps: str = ""
-    label: Sequence[str] = ()  #: Fields of the labels; the first that is there counts.
-    wrong: str = ""  #: Field of the numbers of the wrong steps, from 1.
-    marks: Sequence[str] = ()  #: What may stand after each step, where they are one text.
-    frame: Sequence[str] = ("", "")  #: Words before and after the problem in that text.
-    lines: bool = False  #: Whether its lines are the steps, but those that are empty.
-    first_wrong: bool = False  #: Whether nobody has judged what follows the first wrong step.
+    label_meaning: str  #: How the labels of the format become labels between 0 and 1.
+    drops: str  #: Data of the row that are not imported.
+    #: Yields the solutions of a row; None if the fields below describe the format completely.
+    read_row: Callable[[Mapping[str, Any]], Iterator[LabelledSolution]] | None = None
+    problem: str = ""  #: Field of the problem; empty if the steps start with the problem.
+    steps: str = ""  #: Field of the steps: a list, or one text.
+    label: Sequence[str] = ()  #: Possible fields of the labels; the first one in the row is used.
+    wrong_steps: str = ""  #: Field with the numbers of the wrong steps, from 1.
+    #: Possible step tags after each step of a text; the first one in the text is used.
+    step_tags: Sequence[str] = ()
+    #: Prefix and suffix around the problem in that text; both are removed.
+    problem_affixes: Sequence[str] = ("", "")
+    has_step_lines: bool = False  #: Whether the non-empty lines of the text are the steps.
+    ends_at_first_error: bool = False  #: Whether the steps after the first wrong step are dropped.
 
     def read(self, fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
         """Yield the solutions of a row.
 
         Raises:
-            InvalidStepRowError: if it cannot be read; a LookupError or TypeError tells no more.
+            InvalidStepRowError: If a value of the row is invalid. A row of another format may also
+                raise a LookupError, TypeError or AttributeError.
         """
-        if self.code is not None:
-            yield from self.code(fields)
+        if self.read_row is not None:
+            yield from self.read_row(fields)
             return
         steps = fields[self.steps]
         if isinstance(steps, str):
-            steps = self._cut(steps)
-        problem, steps = (fields[self.problem], steps) if self.problem else _split_problem(steps)
-        problem = problem.strip().removeprefix(self.frame[0]).removesuffix(self.frame[1]).strip()
-        labels = self._labels(fields, len(steps))
-        yield _labelled_solution(
-            problem,
-            *(_cut_after_first_error(steps, labels) if self.first_wrong else (steps, labels)),
-        )
+            steps = self._split_steps(steps)
+        if self.problem:
+            problem = fields[self.problem]
+        else:
+            problem, steps = _split_problem(steps)
+        prefix, suffix = self.problem_affixes
+        problem = problem.strip().removeprefix(prefix).removesuffix(suffix).strip()
+        labels: Sequence[float] = self._read_labels(fields, len(steps))
+        if self.ends_at_first_error:
+            steps, labels = _cut_after_first_error(steps, labels)
+        yield _labelled_solution(problem, steps, labels)
 
-    def _cut(self, text: str) -> list[str]:
-        if self.lines:
+    def _split_steps(self, text: str) -> list[str]:
+        """Split a text into steps, at its lines or step tags."""
+        if self.has_step_lines:
             return [line for line in text.split("\n") if line.strip()]
-        mark = next((mark for mark in self.marks if mark in text), "")
-        if not mark:
-            raise InvalidStepRowError("no mark after a step")
-        *steps, rest = text.split(mark)
-        if rest.strip():
-            raise InvalidStepRowError("there is text after the last mark")
+        step_tag = next((tag for tag in self.step_tags if tag in text), "")
+        if not step_tag:
+            raise InvalidStepRowError("the text has no step tag")
+        *steps, text_after = text.split(step_tag)
+        if text_after.strip():
+            raise InvalidStepRowError("there is text after the last step tag")
         return steps
 
-    def _labels(self, fields: Mapping[str, Any], count: int) -> list[float]:
-        if not self.wrong:
+    def _read_labels(self, fields: Mapping[str, Any], count: int) -> list[float]:
+        """Return the labels of a row with ``count`` steps."""
+        if not self.wrong_steps:
             name = next((name for name in self.label if name in fields), self.label[0])
-            return [_label(each) for each in fields[name]]
-        if set(fields[self.wrong]) - set(range(1, count + 1)):
-            raise InvalidStepRowError(f"{self.wrong} {fields[self.wrong]} of {count} steps")
-        return [number not in fields[self.wrong] for number in range(1, count + 1)]
+            return [_parse_label(label) for label in fields[name]]
+        wrong_steps = fields[self.wrong_steps]
+        if set(wrong_steps) - set(range(1, count + 1)):
+            raise InvalidStepRowError(f"{self.wrong_steps} {wrong_steps} of {count} steps")
+        return [number not in wrong_steps for number in range(1, count + 1)]
 
 
-_CODE = {
-    "trl-stepwise": from_trl,
-    "math-shepherd": from_math_shepherd,
-    "prm800k": from_prm800k,
-    "processbench": from_processbench,
-    "step-dpo-10k": from_step_dpo,
-    "rlhflow": from_rlhflow,
-    "math-aps": from_math_aps,
-    "versaprm": from_versaprm,
-    "genprm": from_genprm,
+_ROW_READERS = {
+    "trl-stepwise": read_trl,
+    "math-shepherd": read_math_shepherd,
+    "prm800k": read_prm800k,
+    "processbench": read_processbench,
+    "step-dpo-10k": read_step_dpo,
+    "rlhflow": read_rlhflow,
+    "math-aps": read_math_aps,
+    "versaprm": read_versaprm,
+    "genprm": read_genprm,
 }
 
-#: By the name of the format.
-STEP_LABEL_READERS = TomlTable(
-    __file__, lambda name, **told: StepLabelReader(code=_CODE.get(name), **told)
-)
+
+def _make_reader(name: str, **fields: Any) -> StepLabelReader:
+    return StepLabelReader(read_row=_ROW_READERS.get(name), **fields)
+
+
+#: Readers of step labels, by the name of their format.
+STEP_LABEL_READERS = TomlTable(__file__, _make_reader)

@@ -17,8 +17,8 @@ from fsdpo_data.exchange.export import export
 from fsdpo_data.exchange.formats import (
     FORMATS,
     NotExportableError,
-    math_shepherd,
-    step_dpo,
+    convert_to_math_shepherd,
+    convert_to_step_dpo,
     unique_rows,
 )
 
@@ -136,14 +136,14 @@ def test_math_shepherd_texts_align(dataset: Path, tmp_path: Path) -> None:
 
 def test_rows_without_words_for_them_are_counted() -> None:
     solution = {"question": "q", "completions": ["a ки b"], "labels": [True], "source": "s"}
-    with pytest.raises(NotExportableError, match="the mark between steps"):
-        math_shepherd(solution)
+    with pytest.raises(NotExportableError, match="the format's step tag"):
+        convert_to_math_shepherd(solution)
     asked = {**solution, "question": "After Step 1: add 2. What is it?", "completions": ["a"]}
-    with pytest.raises(NotExportableError, match="by which the first step is known"):
-        math_shepherd(asked)
+    with pytest.raises(NotExportableError, match="marks the first step"):
+        convert_to_math_shepherd(asked)
     pair = {"chosen_steps": ["a", "b"], "rejected_steps": ["a"]}
-    with pytest.raises(NotExportableError, match="beginning of the other"):
-        step_dpo(pair)
+    with pytest.raises(NotExportableError, match="is a prefix of the longer"):
+        convert_to_step_dpo(pair)
 
 
 def test_step_dpo_rows_share_their_first_steps(dataset: Path, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_step_dpo_rows_share_their_first_steps(dataset: Path, tmp_path: Path) ->
         **{"source": "s", "question": "q", "gold": "1", "chosen": "a\nb\nc", "rejected": "a\nd"},
         **{"chosen_steps": ["a\n", "b\n", "c"], "rejected_steps": ["a\n", "d"]},
     }
-    row = step_dpo(pair)
+    row = convert_to_step_dpo(pair)
     assert (row["initial_reason_steps"], row["chosen"], row["rejected"]) == ("a\n", "b", "d")
     assert (row["full_chosen"], row["full_rejected"]) == ("b\nc", "d")
     columns = ["dataset", "prompt", "initial_reason_steps", "chosen", "rejected",
@@ -187,7 +187,7 @@ def test_refusals(dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not empty"):
         export(dataset, "prm800k", tmp_path)
     small_build(tmp_path / "run")
-    with pytest.raises(InputError, match="has no pairs, which trl-preference is made of"):
+    with pytest.raises(InputError, match="has no pairs, which the format trl-preference needs"):
         export(tmp_path / "run", "trl-preference", tmp_path / "out")
     torn = shutil.copytree(dataset, tmp_path / "torn")
     next((torn / "pairs").iterdir()).write_bytes(b"")

@@ -13,7 +13,7 @@ from paired_data import paired_dataset
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.exchange.export import export
-from fsdpo_data.exchange.importing import ImportResult, import_rows, quarantine
+from fsdpo_data.exchange.importing import ImportResult, import_rows, quarantine_path
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 
 
@@ -37,7 +37,7 @@ def test_what_is_exported_comes_back(tmp_path: Path, name: str) -> None:
     file = export(dataset, name, tmp_path / "export").file
     found, rows = imported(file, name, tmp_path / "rows.jsonl")
     solutions = pl.read_parquet(dataset / "solutions/*.parquet").to_dicts()
-    assert found.read == found.rows == len(solutions) and not found.set_aside
+    assert found.read == found.rows == len(solutions) and not found.quarantined
     for row, solution in zip(rows, solutions, strict=True):
         # ProcessBench says nothing of the steps after the first wrong one.
         known = 1 if name == "processbench" and not solution["labels"][0] else 2
@@ -63,7 +63,7 @@ def test_math_shepherd_as_published(shared: Path, tmp_path: Path) -> None:
 def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/openr/samples_prm800k.jsonl"
     found, rows = imported(source, "prm800k", tmp_path / "rows.jsonl")
-    assert found.read == 6 and not found.set_aside
+    assert found.read == 6 and not found.quarantined
     published = lines(source)
     rated = sum(
         each["rating"] is not None
@@ -136,7 +136,7 @@ def test_step_dpo_prefixes_as_published(tmp_path: Path, initial: str, steps: lis
     assert right["labels"] == [True] * len(steps)
     assert wrong["labels"] == [*right["labels"][:-1], False]
     assert right["problem"] == "q" and right["answer"] == "1"
-    assert [each["reason"] for each in found.set_aside] == ["rejected is empty"]
+    assert [each["reason"] for each in found.quarantined] == ["rejected is empty"]
 
 
 def test_step_dpo_texts_as_published(shared: Path, tmp_path: Path) -> None:
@@ -179,13 +179,13 @@ def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
     found, rows = imported(source, "math-shepherd", out)
     assert len(rows) == 1 and rows[0]["labels"] == [True]
-    aside = lines(quarantine(out))
+    aside = lines(quarantine_path(out))
     assert [row["row"] for row in aside] == [2, 3, 4, 5, 6, 7, 8]
     assert [row["reason"] for row in aside[:4]] == [
-        "input and label are not the same text",
-        "input and label are not the same text",
-        'no "Step 1:" ends the problem, expected one',
-        "there is text after the last mark",
+        "`input` and `label` have different texts",
+        "`input` and `label` have different texts",
+        'expected one "Step 1:" after the problem, found none',
+        "there is text after the last step tag",
     ]
     assert found.read == 8
 
@@ -200,7 +200,7 @@ def test_stopped_before_its_end_an_import_begins_anew(
         with pytest.raises(ZeroDivisionError):
             import_rows(source, "trl-stepwise", out)
     assert not out.exists()
-    assert imported(source, "trl-stepwise", out)[1] and quarantine(out).exists()
+    assert imported(source, "trl-stepwise", out)[1] and quarantine_path(out).exists()
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_stopped_before_its_end_an_import_begins_anew(
         ("trl-stepwise", {"prompt": "p", "completions": ["a"], "labels": [1.7]}, "label 1.7"),
         ("processbench", {"problem": "p", "steps": ["a"], "label": 1}, "label 1 of 1 steps"),
         ("prm800k", {"question": {}, "label": {"steps": []}}, "KeyError: 'problem'"),
-        ("processbench", {"problem": ["p"], "steps": ["a"], "label": -1}, "where text is expected"),
+        ("processbench", {"problem": ["p"], "steps": ["a"], "label": -1}, "expected a text"),
         ("trl-stepwise", {"prompt": "p", "completions": ["\ud800"], "labels": [1]}, "surrogate"),
     ],
 )
@@ -222,7 +222,7 @@ def test_a_file_with_nothing_of_the_form(
     tmp_path: Path, name: str, row: dict[str, Any], reason: str
 ) -> None:
     source = write(tmp_path / "source.jsonl", row)
-    with pytest.raises(InputError, match=f"none of its 1 rows is of the form {name}.*{reason}"):
+    with pytest.raises(InputError, match=f"none of its 1 rows has the format {name}.*{reason}"):
         import_rows(source, name, tmp_path / "rows.jsonl")
     assert [path.name for path in tmp_path.iterdir()] == ["source.jsonl"]
 
@@ -375,7 +375,7 @@ def test_forms_of_others(
     tmp_path: Path, name: str, row: dict[str, Any], said: list[tuple[str, list[str], list[Any]]]
 ) -> None:
     found, rows = imported(write(tmp_path / "source.jsonl", row), name, tmp_path / "rows.jsonl")
-    assert not found.set_aside
+    assert not found.quarantined
     for one, (problem, steps, labels) in zip(rows, said, strict=True):
         assert one["problem"].strip() == problem
         assert [step.removesuffix("\n") for step in one["completions"]] == steps
@@ -393,20 +393,20 @@ def test_every_form_has_a_row_of_its_own() -> None:
         ("rlhflow", dialogue("q", "+", "a"), "2 turns of the user and 1 of the assistant"),
         ("rlhflow", dialogue("q", "yes"), "label 'yes', expected"),
         ("rlhflow", dialogue("a whole solution", "+"), "0 steps and 0 labels"),
-        ("openr", {"question": "q", "process": "a b", "labels": [1]}, "no mark after a step"),
+        ("openr", {"question": "q", "process": "a b", "labels": [1]}, "has no step tag"),
         (
             "openr",
             {"question": "q", "process": "a ки b", "labels": [1]},
-            "text after the last mark",
+            "text after the last step tag",
         ),
         ("openr", {"question": "q", "process": "a ки", "labels": [-1]}, "label -1, expected"),
         (
             "openr",
             {"question": "q", "process": "a ки"},
-            "not of the form openr .KeyError: 'labels'",
+            "does not have the format openr .KeyError: 'labels'",
         ),
-        ("er-prm", {"text": "q: a ки", "value": [1]}, 'no "Step 1:" ends the problem'),
-        ("er-prm", {"text": "Do Step 1: x. Step 1: a ки", "value": [1]}, '2 "Step 1:" ends'),
+        ("er-prm", {"text": "q: a ки", "value": [1]}, 'expected one "Step 1:" .* found none'),
+        ("er-prm", {"text": "Do Step 1: x. Step 1: a ки", "value": [1]}, 'expected one "Step 1:" .* found 2'),
         (
             "prmbench",
             {"modified_question": "q", "modified_process": ["a"], "error_steps": [2]},
@@ -426,9 +426,9 @@ def test_every_form_has_a_row_of_its_own() -> None:
         (
             "math-aps",
             {**APS, "reasoning_steps": [{"solution_prefix": "other", "mc_value": 1}]},
-            "not of the form math-aps",
+            "does not have the format math-aps",
         ),
-        ("math-aps", {**APS, "reasoning_steps": tree("q", 1)}, "no step in it has a label"),
+        ("math-aps", {**APS, "reasoning_steps": tree("q", 1)}, "no step in the row has a label"),
         ("processbench", {"problem": "q", "steps": '["a", "b"]', "label": -1}, "are one text"),
         ("processbench", {"problem": "q", "steps": ["a", "b"], "label": 0.5}, "label 0.5 of 2"),
         ("processbench", {"problem": "q", "steps": ["a", "\n"], "label": -1}, "a step is blank"),
@@ -469,7 +469,7 @@ def test_what_others_publish(shared: Path, tmp_path: Path) -> None:
         out = tmp_path / f"{path.rpartition('/')[2]}.jsonl"
         found, rows = imported(shared / f"data/{path}.jsonl", name, out)
         steps = (found.steps[True], found.steps[False])
-        assert (found.read, len(rows), *steps, len(found.set_aside)) == expected, place
+        assert (found.read, len(rows), *steps, len(found.quarantined)) == expected, place
 
 
 def test_every_leaf_of_a_published_tree_is_a_solution(shared: Path, tmp_path: Path) -> None:
@@ -504,11 +504,11 @@ def test_a_manifest_says_what_the_labels_mean(tmp_path: Path) -> None:
     said = json.loads((tmp_path / "rows.manifest.json").read_text())
     revision = f"sha256:{file_sha256(source)}"
     assert said["source"] == {"name": "source.jsonl", "revision": revision}
-    assert said["labels"] == STEP_LABEL_READERS["rlhflow"].labels
+    assert said["labels"] == STEP_LABEL_READERS["rlhflow"].label_meaning
     assert said["rows"] == {"read": 2, "written": 1, "set_aside": 1}
     assert said["steps"] == {"right": 1, "wrong": 1}
     for (
         name,
         reader,
     ) in STEP_LABEL_READERS.items():  # 0 is neutral to some: each says what it is here
-        assert ("neutral" in reader.labels) == (name in ("prm800k", "versaprm"))
+        assert ("neutral" in reader.label_meaning) == (name in ("prm800k", "versaprm"))
