@@ -145,8 +145,8 @@ def export(options: ExportOptions) -> None:
     """Export, and say what the format has no words for."""
     found = api.open_dataset(options.data).export(options.to, options.out)
     form = FORMATS[options.to]
-    typer.echo(f"wrote {found.rows:,} rows to {found.file}, for {form.reader}")
-    typer.echo(f"lost: {form.loses}")
+    typer.echo(f"wrote {found.rows:,} rows to {found.file}, for {form.used_with}")
+    typer.echo(f"lost: {form.drops}")
     for reason, count in sorted(found.left_out.items()):
         typer.echo(f"left out: {count:,} rows, because {reason}")
 
@@ -196,8 +196,8 @@ def import_(options: ImportOptions) -> None:
         f"wrote {found.rows:,} solutions of {found.read:,} rows to {out}: "
         f"{found.steps[True]:,} right steps, {found.steps[False]:,} wrong"
     )
-    typer.echo(f"labels: {STEP_LABEL_READERS[options.source].labels}")
-    typer.echo(f"lost: {STEP_LABEL_READERS[options.source].loses}")
+    typer.echo(f"labels: {STEP_LABEL_READERS[options.source].label_meaning}")
+    typer.echo(f"lost: {STEP_LABEL_READERS[options.source].drops}")
     if found.quarantined:
         typer.echo(f"set aside: {len(found.quarantined):,} rows, in {quarantine_path(out)}")
     print_next_command("fsdpo-train", "prm", out, "--out", "runs/prm")
@@ -210,8 +210,8 @@ def _list_formats(formats: Mapping[str, Any], told: str) -> str:
 
 #: What follows the examples of a command.
 FORMAT_HELP = {
-    "export": _list_formats(FORMATS, "{0.reader}; loses {0.loses}"),
+    "export": _list_formats(FORMATS, "{0.used_with}; drops {0.drops}"),
     "import": "\n\n**Outputs** "
     + "; ".join(form.publisher for form in OUTPUT_FORMS.values())
-    + _list_formats(STEP_LABEL_READERS, "labels: {0.labels}; loses {0.loses}"),
+    + _list_formats(STEP_LABEL_READERS, "labels: {0.label_meaning}; drops {0.drops}"),
 }

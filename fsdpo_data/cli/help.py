@@ -1,4 +1,4 @@
-"""``--help``: everyday options first, the others under headings, and no flag is ever cut."""
+"""``--help``: common options first, further options in panels, and complete flags and examples."""
 
 from __future__ import annotations
 
@@ -8,70 +8,107 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
+    from rich.markdown import Markdown
     from rich.table import Table
 
-FLAG_COLUMN_WIDTH = 34  #: Width of the column of flags, unless one is longer.
+FLAG_COLUMN_WIDTH = 34  #: Width of the flag column in characters, unless a flag is longer.
+_ARGUMENTS_PANEL = "Arguments"
+_OPTIONS_PANEL = "Options"
 
 
 class HelpGroup(TyperGroup):
-    """A command line whose switches are shown without a type."""
+    """A group of commands whose own options are shown without a type."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options of the command line itself, all of them switches."""
-        found = super().get_params(ctx)
-        for each in found:
-            each.metavar = ""
-        return found
+        """Return the options of the group without metavars, because none takes a value."""
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            parameter.metavar = ""
+        return parameters
 
 
 class HelpCommand(TyperCommand):
-    """A command whose help shows every flag whole; typer's own cuts them on narrow terminals."""
+    """A command whose help never shortens flags; typer shortens them on narrow terminals."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print usage, help, one table for each panel, examples."""
+        """Print the usage, the help, one table per panel, and the examples."""
         from rich.console import Console
-        from rich.markdown import Markdown
         from rich.panel import Panel
 
         console = Console()
         console.print(self.get_usage(ctx), style="bold", markup=False, highlight=False)
-        for text in (self.help, *self._tables(ctx), self.epilog):
-            if isinstance(text, str):
-                console.print()
-                console.print(Markdown(text))
-            elif text is not None:
-                heading, table = text
-                console.print(Panel(table, title=heading, title_align="left", border_style="dim"))
+        if self.help:
+            _print_markdown(console, self.help)
+        for heading, parameters in self._panels(ctx):
+            table = _parameter_table(parameters)
+            console.print(Panel(table, title=heading, title_align="left", border_style="dim"))
+        if self.epilog:
+            _print_markdown(console, self.epilog)
 
-    def _tables(self, ctx: Any) -> Iterator[tuple[str, Table]]:
-        panels: dict[str, list[Any]] = {"Arguments": [], "Options": []}
-        for each in self.get_params(ctx):
-            usual = "Arguments" if isinstance(each, TyperArgument) else "Options"
-            heading = getattr(each, "rich_help_panel", None) or usual
-            if not getattr(each, "hidden", False):
-                panels.setdefault(heading, []).append(each)
+    def _panels(self, ctx: Any) -> Iterator[tuple[str, list[Any]]]:
+        """Yield the heading and the visible parameters of every panel."""
+        panels: dict[str, list[Any]] = {_ARGUMENTS_PANEL: [], _OPTIONS_PANEL: []}
+        for parameter in self.get_params(ctx):
+            is_argument = isinstance(parameter, TyperArgument)
+            default_heading = _ARGUMENTS_PANEL if is_argument else _OPTIONS_PANEL
+            heading = getattr(parameter, "rich_help_panel", None) or default_heading
+            if not getattr(parameter, "hidden", None):
+                panels.setdefault(heading, []).append(parameter)
         for heading, parameters in panels.items():
             if parameters:
-                yield heading, _table(parameters)
+                yield heading, parameters
 
 
-def _table(parameters: list[Any]) -> Table:
+def _print_markdown(console: Any, text: str) -> None:
+    """Print Markdown after an empty line; long lines of code are never cut."""
+    console.print()
+    console.print(_copyable_markdown(text), crop=False)
+
+
+def _copyable_markdown(text: str) -> Markdown:
+    """Return Markdown whose code blocks have no spaces at the end of lines.
+
+    The code blocks of rich are padded to the width of the terminal. A space after the backslash at
+    the end of a line would break a pasted command.
+    """
+    from rich.markdown import CodeBlock, Markdown
+    from rich.text import Text
+
+    class UnpaddedCodeBlock(CodeBlock):
+        def __rich_console__(self, console: Any, options: Any) -> Iterator[Text]:
+            for line in str(self.text).rstrip().split("\n"):
+                yield Text(f"  {line}".rstrip(), style="cyan", no_wrap=True, overflow="ignore")
+
+    class CopyableMarkdown(Markdown):
+        elements = {
+            **Markdown.elements,
+            "code_block": UnpaddedCodeBlock,
+            "fence": UnpaddedCodeBlock,
+        }
+
+    return CopyableMarkdown(text)
+
+
+def _parameter_table(parameters: list[Any]) -> Table:
+    """Return a table with the flags and the help of parameters."""
     from rich.markdown import Markdown
     from rich.table import Table
 
-    rows = [(_flags(each), Markdown(_help_with_default(each))) for each in parameters]
-    widest = max(len(word) for flags, _ in rows for word in flags.split())
+    flag_texts = [_format_flags(parameter) for parameter in parameters]
+    longest_word = max(len(word) for flags in flag_texts for word in flags.split())
     table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column(max_width=max(FLAG_COLUMN_WIDTH, widest), overflow="fold", style="cyan")
+    table.add_column(
+        max_width=max(FLAG_COLUMN_WIDTH, longest_word), overflow="fold", style="cyan"
+    )
     table.add_column(ratio=1)
-    for row in rows:
-        table.add_row(*row)
+    for flags, parameter in zip(flag_texts, parameters, strict=True):
+        table.add_row(flags, Markdown(_help_with_default(parameter)))
     return table
 
 
-def _flags(parameter: Any) -> str:
-    """Return the flags of a parameter, those that switch off on a line of their own."""
-    metavar = (parameter.metavar or "").replace("|", " | ")  # so that choices can wrap
+def _format_flags(parameter: Any) -> str:
+    """Return the flags of a parameter, with each ``--no-`` flag on its own line."""
+    metavar = (parameter.metavar or "").replace("|", " | ")  # spaces, so that choices can wrap
     if isinstance(parameter, TyperArgument):
         return str(metavar)
     short_first = sorted(parameter.opts, key=len)
@@ -80,7 +117,8 @@ def _flags(parameter: Any) -> str:
 
 
 def _help_with_default(parameter: Any) -> str:
-    """Return the help of a parameter with its default behind it."""
-    shown = getattr(parameter, "show_default", None)
-    default = f" [default: {shown}]" if isinstance(shown, str) else ""
-    return f"{parameter.help}{' [required]' if parameter.required else default}"
+    """Return the help of a parameter, followed by its default or by ``[required]``."""
+    if parameter.required:
+        return f"{parameter.help} [required]"
+    default = getattr(parameter, "show_default", None)
+    return f"{parameter.help} [default: {default}]" if isinstance(default, str) else parameter.help

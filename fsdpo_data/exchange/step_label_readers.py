@@ -89,8 +89,8 @@ def read_processbench(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
     if not steps or first_error not in range(-1, len(steps)):
         raise InvalidStepRowError(f"label {first_error} of {len(steps)} steps")
     labels = [index != first_error for index in range(len(steps))]
-    steps, labels = _cut_after_first_error(steps, labels)
-    yield _labelled_solution(fields["problem"], steps, labels)
+    cut_steps, cut_labels = _cut_after_first_error(steps, labels)
+    yield _labelled_solution(fields["problem"], cut_steps, cut_labels)
 
 
 def read_prm800k(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
