@@ -80,6 +80,17 @@ def test_every_example_is_a_command_that_parses() -> None:
     assert seen > 80
 
 
+@pytest.mark.parametrize(("package", "name"), list(commands()))
+def test_examples_can_be_pasted(package: str, name: str) -> None:
+    """No padding follows a code line: a space after a backslash would break the command."""
+    command = typer.main.get_command(app_of(package)).commands[name]  # type: ignore[attr-defined]
+    printed = shown(package, name, "-h")
+    code_lines = re.findall(r"^    (.*)$", command.epilog or "", flags=re.M)
+    lines = printed.splitlines()
+    assert not [line for line in code_lines if f"  {line}" not in lines]
+    assert not re.search(r"\\ +$", printed, flags=re.M)
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_command_line_has_the_same_words(package: str) -> None:
     assert shown(package, "--version").startswith("fsdpo ")
