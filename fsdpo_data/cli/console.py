@@ -1,4 +1,4 @@
-"""What a person sees: progress bars on a terminal, a line now and then in a log, errors, tables."""
+"""The common part of the three command lines: options, log output, errors and exit codes."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from fsdpo_data.core.errors import FsdpoError
 
 
 def new_app(name: str, help: str) -> typer.Typer:
-    """Return a command line with what all of ours have: ``-h``, ``--version``, completion."""
+    """Create a command line with ``-h``, ``--version`` and shell completion."""
     app = typer.Typer(
         name=name,
         help=help,
@@ -30,49 +30,52 @@ def new_app(name: str, help: str) -> typer.Typer:
     def root(
         version: Annotated[
             bool,
-            typer.Option("--version", callback=_version, is_eager=True, help="Say which release."),
+            typer.Option(
+                "--version", callback=_print_version, is_eager=True, help="Print the version."
+            ),
         ] = False,
     ) -> None:
-        pass
+        """Declare the options of the program itself."""
 
     return app
 
 
-def _version(show: bool) -> None:
-    if show:
+def _print_version(is_requested: bool) -> None:
+    """Print the version and exit, if ``--version`` is on the command line."""
+    if is_requested:
         typer.echo(f"fsdpo {__version__}")
         raise typer.Exit
 
 
-def print_next_command(*line: object) -> None:
-    """Print the command that is next, as a shell takes it."""
-    typer.echo(f"next: {shlex.join(map(str, line))}")
+def print_next_command(*words: object) -> None:
+    """Print the command that usually comes next, quoted for a shell."""
+    typer.echo(f"next: {shlex.join(map(str, words))}")
 
 
 def run_app(app: Callable[[], object]) -> NoReturn:
-    """Run a command line; a user's mistake ends in one message and exit code 1."""
-    # Before torch is imported. Its threads spin where they wait by default, so two jobs that
-    # share the cores slow each other ten times and more; asleep, they take turns.
+    """Run a command line and exit; an error of the user gives one message and exit code 1."""
+    # This must be set before torch is imported. By default, waiting OpenMP threads spin, so two
+    # jobs on the same cores slow each other down by a factor of ten or more.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # What our packages log; it goes to the log of a library's caller otherwise.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LevelPrefixFormatter())
     for name in ("fsdpo_data", "fsdpo_train", "fsdpo_bench"):
         logging.getLogger(name).handlers = [handler]
     try:
         app()
-    except BrokenPipeError:  # `… | head` has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it, as `… | head` does
         sys.stderr.close()
         sys.exit(0)
-    except (FsdpoError, OSError) as error:  # of the system: such as a folder closed to the user
+    except (FsdpoError, OSError) as error:  # OSError: for example, a folder without permissions
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 
 
 class _LevelPrefixFormatter(logging.Formatter):
-    """Calls a warning one; what is only told stands as it is."""
+    """Formatter that puts ``warning:`` in front of warnings, and nothing in front of the others."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = super().format(record)
-        return f"warning: {told}" if record.levelno >= logging.WARNING else told
+        """Return the message, with a prefix for warnings and errors."""
+        message = super().format(record)
+        return f"warning: {message}" if record.levelno >= logging.WARNING else message

@@ -1,15 +1,16 @@
-"""The commands of ``fsdpo-data`` that give datasets to others, and take theirs."""
+"""The commands of ``fsdpo-data`` that push, pull, export and import datasets."""
 
 import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fsdpo_data import api
-from fsdpo_data.cli.build_commands import next_step, run_with_progress
+from fsdpo_data.cli.build_commands import create_dataset, print_inspect_command
 from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.options import DatasetOptions
 from fsdpo_data.cli.printing import print_summary
@@ -19,24 +20,23 @@ from fsdpo_data.core.progress import progress
 from fsdpo_data.exchange.formats import FORMATS
 from fsdpo_data.exchange.importing import import_rows, quarantine_path
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
-from fsdpo_data.problems.recorded_responses import RESPONSE_FORMATS as OUTPUT_FORMS
-from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push
-from fsdpo_data.publish.push import push_dataset as carry_out
+from fsdpo_data.problems.recorded_responses import RESPONSE_FORMATS
+from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push, push_dataset
 from fsdpo_data.stages.import_outputs import ImportOutputsOptions, run_import
 
 
 @dataclass(frozen=True, kw_only=True)
 class PushOptions(DatasetOptions):
-    """Publish a dataset: validate, one commit, one tag, read back.
+    """Validate a dataset, and publish it on the Hub as one commit with one version tag.
 
-    Only what changed is sent. Stopped at any moment, the same command goes on; until the commit,
-    nobody sees anything of it. The token comes from `HF_TOKEN` or `hf auth login`, never from the
-    command line.
+    The command uploads only changed files, and downloads them again to compare them. If the upload
+    stops, run the same command again; readers see nothing before the commit. The token comes from
+    `HF_TOKEN` or `hf auth login`, never from the command line.
 
     Attributes:
         name: Dataset on the Hub.
-        public: Let everybody read it; new ones are private.
-        dry_run: Show what would be sent, then stop.
+        public: Make the dataset public. New datasets are private.
+        dry_run: List the files to upload, then stop.
         revision: Branch that gets the commit.
     """
 
@@ -47,34 +47,34 @@ class PushOptions(DatasetOptions):
 
 
 def push(options: PushOptions) -> None:
-    """Show the plan, and carry it out."""
-    _quiet_bars()
+    """Print the plan of a push, and carry the plan out."""
+    _disable_hub_progress_bars()
     plan = _plan_push(options)
     _print_plan(plan, public=options.public)
-    opens = options.public and plan.remote.is_private
-    if options.dry_run or (plan.is_up_to_date and not opens):
+    changes_visibility = options.public and plan.remote.is_private
+    if options.dry_run or (plan.is_up_to_date and not changes_visibility):
         return
-    with progress() as shown:
-        commit = carry_out(plan, public=options.public, progress=shown)
-    typer.echo(f"\npushed {plan.repo.url} {plan.tag} at {commit}, read back and compared")
+    with progress() as progress_bar:
+        commit = push_dataset(plan, public=options.public, progress=progress_bar)
+    typer.echo(f"\npushed {plan.repo.url} {plan.tag} at {commit}, downloaded and compared")
     print_next_command("fsdpo-data", "pull", f"{options.name}@{plan.tag}")
 
 
 def _plan_push(options: PushOptions) -> PushPlan:
-    """Plan a push; a dry run needs neither token nor network."""
+    """Return the plan of a push; a dry run needs neither a token nor the network."""
     try:
         return plan_push(options.data, options.name, branch=options.revision)
     except UnavailableError as error:
         if not options.dry_run:
             raise
-        typer.echo(f"not compared with the Hub, so as a first push: {error}\n")
+        typer.echo(f"not compared with the Hub; the plan is the one of a first push: {error}\n")
         return plan_push(options.data, options.name, branch=options.revision, remote=RemoteState())
 
 
 def _print_plan(plan: PushPlan, *, public: bool) -> None:
-    """Print what a push will do."""
+    """Print the changes that a push makes on the Hub."""
     if plan.is_up_to_date:
-        typer.echo(f"{plan.repo.url} has it already: {plan.tag} at {plan.remote.head}")
+        typer.echo(f"{plan.repo.url} is up to date: {plan.tag} at {plan.remote.head}")
         return
     if plan.remote.is_private is None:
         typer.echo(f"new {'public' if public else 'private'} dataset {plan.repo.url}")
@@ -82,15 +82,16 @@ def _print_plan(plan: PushPlan, *, public: bool) -> None:
         typer.echo(f"{plan.repo.url}, branch {plan.branch} at {plan.remote.head}")
     for content in plan.uploads:
         change = "change" if content.path in plan.remote.file_ids else "add"
-        typer.echo(f"  {change:<7}{_size(content.size):>9}  {content.path}")
+        typer.echo(f"  {change:<7}{_format_size(content.size):>9}  {content.path}")
     for path in plan.deletions:
         typer.echo(f"  remove {'':>9}  {path}")
-    kept = len(plan.files) - len(plan.uploads)
-    size = _size(sum(content.size for content in plan.uploads))
-    typer.echo(f"{len(plan.uploads)} files, {size}, as {plan.tag}; {kept} are there already")
+    n_unchanged = len(plan.files) - len(plan.uploads)
+    size = _format_size(sum(content.size for content in plan.uploads))
+    typer.echo(f"{len(plan.uploads)} files, {size}, as {plan.tag}; {n_unchanged} are unchanged")
 
 
-def _size(size: float) -> str:
+def _format_size(size: float) -> str:
+    """Format a number of bytes with a decimal unit."""
     for unit in ("B", "kB", "MB"):
         if size < 1000:
             return f"{size:.0f} {unit}"
@@ -98,8 +99,8 @@ def _size(size: float) -> str:
     return f"{size:.1f} GB"
 
 
-def _quiet_bars() -> None:
-    """Keep the Hub client's own bars for terminals."""
+def _disable_hub_progress_bars() -> None:
+    """Turn off the progress bars of the Hub client if the output is not a terminal."""
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     if not sys.stderr.isatty():
@@ -108,11 +109,11 @@ def _quiet_bars() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class PullOptions(Options):
-    """Fetch a dataset from the Hub and check every file, row and count.
+    """Download a dataset from the Hub, and check every file, row and count.
 
     Attributes:
-        name: Dataset; the latest if no tag is given.
-        out: Directory.
+        name: Dataset on the Hub, with a version tag. Without a tag, the latest version.
+        out: New directory for the dataset.
     """
 
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME[@TAG]")]
@@ -120,21 +121,21 @@ class PullOptions(Options):
 
 
 def pull(options: PullOptions) -> None:
-    """Fetch, and say what came."""
-    _quiet_bars()
-    with progress() as shown:
-        data = api.pull(options.name, options.out, shown)
+    """Download a dataset, and print its summary."""
+    _disable_hub_progress_bars()
+    with progress() as progress_bar:
+        data = api.pull(options.name, options.out, progress_bar)
     print_summary(data.manifest, f"pulled {options.name} to {data.path}")
-    next_step(data)
+    print_inspect_command(data)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(DatasetOptions):
-    """Write a dataset in somebody else's format.
+    """Export a dataset to the format of another tool.
 
     Attributes:
-        to: Format; see below.
-        out: A new folder.
+        to: Format, from the list below.
+        out: New directory for the files.
     """
 
     to: Annotated[str, Option(choices=FORMATS, metavar="FORMAT")]
@@ -142,29 +143,30 @@ class ExportOptions(DatasetOptions):
 
 
 def export(options: ExportOptions) -> None:
-    """Export, and say what the format has no words for."""
-    found = api.open_dataset(options.data).export(options.to, options.out)
-    form = FORMATS[options.to]
-    typer.echo(f"wrote {found.rows:,} rows to {found.file}, for {form.used_with}")
-    typer.echo(f"lost: {form.drops}")
-    for reason, count in sorted(found.left_out.items()):
+    """Export a dataset, and print the data that the format drops."""
+    result = api.open_dataset(options.data).export(options.to, options.out)
+    export_format = FORMATS[options.to]
+    typer.echo(f"wrote {result.rows:,} rows to {result.file}, for {export_format.used_with}")
+    typer.echo(f"dropped: {export_format.drops}")
+    for reason, count in sorted(result.left_out.items()):
         typer.echo(f"left out: {count:,} rows, because {reason}")
 
 
-OUTPUTS = "outputs"  #: What ``--from`` takes for responses, whose form the rows tell.
+#: Value of ``--from`` for recorded responses; the rows determine their format.
+OUTPUTS = "outputs"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions(ImportOutputsOptions):
-    """Read what models wrote elsewhere, as a sealed dataset, or somebody else's step labels.
+    """Import recorded responses as a sealed dataset, or published step labels as training rows.
 
-    `outputs` are segmented, graded and labelled as `build` does it. Step labels become rows for
-    `fsdpo-train prm`. Rows that cannot be read are set aside, each with the reason.
+    Responses (`outputs`) are split into steps, graded and labelled as in `build`. Step labels
+    become rows for `fsdpo-train prm`. Unreadable rows go to a quarantine file, with the reasons.
 
     Attributes:
-        source: `outputs`, or a format of step labels; see below.
-        out: A new directory for outputs, a new file ending in .jsonl for step labels.
-        template: Prompt template of the problems, in place of what outputs say.
+        source: `outputs`, or a format of step labels from the list below.
+        out: New directory for outputs, or new file ending in .jsonl for step labels.
+        template: Prompt template of the problems; replaces the recorded prompts of outputs.
     """
 
     source: Annotated[
@@ -175,43 +177,66 @@ class ImportOptions(ImportOutputsOptions):
     ]
     template: Annotated[
         str | None,
-        Option(default_text="as outputs say, else the question; of step labels: problem"),
+        Option(default_text="recorded prompt, else the question; for step labels: problem"),
     ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for each in fields(ImportOutputsOptions) if self.source != OUTPUTS else ():
-            stands = each.default in (MISSING, getattr(self, each.name))
-            if each.name != "template" and not stands:
-                raise self.field_error(each.name, f"it goes with `source={OUTPUTS}`.")
+        if self.source == OUTPUTS:
+            return
+        for field in fields(ImportOutputsOptions):
+            is_default = field.default in (MISSING, getattr(self, field.name))
+            if field.name != "template" and not is_default:
+                raise self.field_error(
+                    field.name, f"this option needs `source={OUTPUTS}`. Remove the option."
+                )
 
 
 def import_(options: ImportOptions) -> None:
-    """Import, and say what was set aside."""
+    """Import recorded responses or step labels, and print the counts."""
     if options.source == OUTPUTS:
-        return next_step(run_with_progress(lambda shown: api.Dataset(*run_import(options, shown))))
+        print_inspect_command(create_dataset(partial(run_import, options)))
+        return
     out = Path(options.out)
-    found = import_rows(Path(options.file), options.source, out, options.template or "problem")
+    result = import_rows(Path(options.file), options.source, out, options.template or "problem")
+    reader = STEP_LABEL_READERS[options.source]
     typer.echo(
-        f"wrote {found.rows:,} solutions of {found.read:,} rows to {out}: "
-        f"{found.steps[True]:,} right steps, {found.steps[False]:,} wrong"
+        f"wrote {result.rows:,} solutions of {result.read:,} rows to {out}: "
+        f"{result.steps[True]:,} right steps, {result.steps[False]:,} wrong"
     )
-    typer.echo(f"labels: {STEP_LABEL_READERS[options.source].label_meaning}")
-    typer.echo(f"lost: {STEP_LABEL_READERS[options.source].drops}")
-    if found.quarantined:
-        typer.echo(f"set aside: {len(found.quarantined):,} rows, in {quarantine_path(out)}")
+    typer.echo(f"labels: {reader.label_meaning}")
+    typer.echo(f"dropped: {reader.drops}")
+    if result.quarantined:
+        typer.echo(f"quarantined: {len(result.quarantined):,} rows, in {quarantine_path(out)}")
     print_next_command("fsdpo-train", "prm", out, "--out", "runs/prm")
 
 
-def _list_formats(formats: Mapping[str, Any], told: str) -> str:
-    lines = (f"- `{name}` — {told.format(each)}" for name, each in formats.items())
+def _list_formats(descriptions: Mapping[str, str]) -> str:
+    """Return a Markdown list of formats with their descriptions."""
+    lines = [f"- `{name}` — {description}" for name, description in descriptions.items()]
     return "\n".join(["\n\n**Formats**\n", *lines])
 
 
-#: What follows the examples of a command.
-FORMAT_HELP = {
-    "export": _list_formats(FORMATS, "{0.used_with}; drops {0.drops}"),
-    "import": "\n\n**Outputs** "
-    + "; ".join(form.publisher for form in OUTPUT_FORMS.values())
-    + _list_formats(STEP_LABEL_READERS, "labels: {0.label_meaning}; drops {0.drops}"),
-}
+def _export_help() -> str:
+    """Return the Markdown list of the export formats."""
+    descriptions = {
+        name: f"{export_format.used_with}; drops {export_format.drops}"
+        for name, export_format in FORMATS.items()
+    }
+    return _list_formats(descriptions)
+
+
+def _import_help() -> str:
+    """Return the Markdown list of the readable responses and step labels."""
+    publishers = "; ".join(
+        response_format.publisher for response_format in RESPONSE_FORMATS.values()
+    )
+    descriptions = {
+        name: f"labels: {reader.label_meaning}; drops {reader.drops}"
+        for name, reader in STEP_LABEL_READERS.items()
+    }
+    return f"\n\n**Outputs** {publishers}{_list_formats(descriptions)}"
+
+
+#: Markdown after the examples of a command, by the name of the command.
+FORMAT_HELP = {"export": _export_help(), "import": _import_help()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
@@ -80,7 +80,7 @@ def _copyable_markdown(text: str) -> Markdown:
                 yield Text(f"  {line}".rstrip(), style="cyan", no_wrap=True, overflow="ignore")
 
     class CopyableMarkdown(Markdown):
-        elements = {
+        elements: ClassVar[dict[str, Any]] = {
             **Markdown.elements,
             "code_block": UnpaddedCodeBlock,
             "fence": UnpaddedCodeBlock,
@@ -97,9 +97,7 @@ def _parameter_table(parameters: list[Any]) -> Table:
     flag_texts = [_format_flags(parameter) for parameter in parameters]
     longest_word = max(len(word) for flags in flag_texts for word in flags.split())
     table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column(
-        max_width=max(FLAG_COLUMN_WIDTH, longest_word), overflow="fold", style="cyan"
-    )
+    table.add_column(max_width=max(FLAG_COLUMN_WIDTH, longest_word), overflow="fold", style="cyan")
     table.add_column(ratio=1)
     for flags, parameter in zip(flag_texts, parameters, strict=True):
         table.add_row(flags, Markdown(_help_with_default(parameter)))

@@ -1,4 +1,4 @@
-"""The commands of ``fsdpo-data`` that look at datasets, and at what can be named."""
+"""The commands of ``fsdpo-data`` that inspect, compare and migrate datasets, and list names."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.dataset.diff import spec_changes
-from fsdpo_data.dataset.migrate import migrate_dataset as to_this_schema
+from fsdpo_data.dataset.migrate import migrate_dataset
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.engines.options import Seed
 from fsdpo_data.models.prompts import TEMPLATES, versioned_name
@@ -29,14 +29,14 @@ class ValidateOptions(DatasetOptions):
     """Check every file, row and count of a dataset against the schema and its manifest.
 
     Attributes:
-        json: Print the manifest instead.
+        json: Print the manifest as JSON.
     """
 
     json: bool = False
 
 
 def validate(options: ValidateOptions) -> None:
-    """Validate, and say what was checked."""
+    """Validate a dataset, and print its size and digest."""
     manifest = api.open_dataset(options.data).validate().manifest
     if options.json:
         typer.echo(manifest.to_json(), nl=False)
@@ -50,15 +50,16 @@ def validate(options: ValidateOptions) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class InspectOptions(DatasetOptions):
-    """Show statistics, then problems with their step-marked solutions and their pairs.
+    """Print statistics, then problems with their solutions, step by step, and their pairs.
 
     Attributes:
-        count: Problems to show.
-        samples: Solutions to show of each, and pairs.
-        problem: Id of one problem, or its start.
-        outcome: Only solutions of this outcome.
-        gamma: Temperature of the rewards in step weights α, as chosen if correct, else as rejected.
-        seed: Draws the problems.
+        count: Number of problems.
+        samples: Number of solutions, and of pairs, per problem.
+        problem: Only the problem whose id starts with this text.
+        outcome: Only solutions with this outcome.
+        gamma: Inverse temperature γ of the step weights α. Correct solutions get the weights of
+            chosen ones, the others the weights of rejected ones.
+        seed: Seed of the random choice of problems.
     """
 
     count: Annotated[int, Option(min=0)] = 2
@@ -70,25 +71,27 @@ class InspectOptions(DatasetOptions):
 
 
 def inspect(options: InspectOptions) -> None:
-    """Print what the manifest says, then problems."""
+    """Print the summary of a dataset, then some of its problems."""
     data = api.open_dataset(options.data)
     print_summary(data.manifest, str(options.data))
     if options.count == 0:
         return
     typer.echo()
-    chosen: dict[str, Any] = {"problem": options.problem, "outcome": options.outcome}
-    for each in data.examples(options.count, seed=options.seed, **chosen):
-        print_problem(each, options.samples, options.gamma)
+    problems = data.examples(
+        options.count, seed=options.seed, problem=options.problem, outcome=options.outcome
+    )
+    for problem in problems:
+        print_problem(problem, options.samples, options.gamma)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ViewOptions(DatasetOptions):
-    """Write a dataset as a page: distributions, solutions, step rewards, pairs side by side.
+    """Write an HTML page with distributions, solutions, step rewards, and pairs side by side.
 
     Attributes:
-        out: The page; it opens offline.
-        gamma: Temperature of the rewards in the step weights α of pairs.
-        megabytes: Text of problems and solutions in the page.
+        out: File for the page, which works offline.
+        gamma: Inverse temperature γ of the step weights α of pairs.
+        megabytes: Maximum size of the problems and solutions on the page, in MB of text.
     """
 
     out: Annotated[Path | None, Option(default_text="DATA.html")] = None
@@ -97,7 +100,7 @@ class ViewOptions(DatasetOptions):
 
 
 def view(options: ViewOptions) -> None:
-    """Write the page, and say where it is."""
+    """Write the page, and print the command that opens the page."""
     out = options.out or options.data.parent / f"{options.data.absolute().name}.html"
     data = api.open_dataset(options.data)
     write_text(out, data.page(megabytes=options.megabytes, gamma=options.gamma))
@@ -106,11 +109,11 @@ def view(options: ViewOptions) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DiffOptions(DatasetOptions):
-    """Compare two datasets: rows added, removed, regraded, relabelled, rescored.
+    """Compare two datasets: count added, removed, regraded, relabelled and rescored rows.
 
     Attributes:
-        other: Another one.
-        json: Print counts for machines.
+        other: Directory of another sealed dataset.
+        json: Print the counts as JSON.
     """
 
     other: Annotated[Path, Option(positional=True)]
@@ -118,68 +121,74 @@ class DiffOptions(DatasetOptions):
 
 
 def diff(options: DiffOptions) -> None:
-    """Print what differs, a line for each config."""
-    found = api.open_dataset(options.data).diff(api.open_dataset(options.other))
+    """Print the differences, one line per config."""
+    differences = api.open_dataset(options.data).diff(api.open_dataset(options.other))
     specs = spec_changes(options.data, options.other)
     if options.json:
-        counts = {config: asdict(difference) for config, difference in found.items()}
-        typer.echo(json.dumps({"specs": specs, **counts}, indent=2, ensure_ascii=False))
+        values: dict[str, Any] = {"specs": specs}
+        for config, difference in differences.items():
+            values[config] = asdict(difference)
+        typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
         return
     for key, old, new in specs:
         typer.echo(f"spec {key}: {json.dumps(old)} → {json.dumps(new)}")
-    for config, difference in found.items():
-        changed = [f"{count:,} {what}" for what, count in difference.changed.items() if count]
-        said = [f"{difference.added:,} added", f"{difference.removed:,} removed", *changed]
-        kept = f"{difference.kept:,} in both"
-        typer.echo(f"{config}: {', '.join(said)}  ({kept})" if difference else f"{config}: {kept}")
+    for config, difference in differences.items():
+        in_both = f"{difference.kept:,} in both"
+        if not difference:
+            typer.echo(f"{config}: {in_both}")
+            continue
+        changes = [f"{count:,} {kind}" for kind, count in difference.changed.items() if count]
+        counts = [f"{difference.added:,} added", f"{difference.removed:,} removed", *changes]
+        typer.echo(f"{config}: {', '.join(counts)}  ({in_both})")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MigrateOptions(DatasetOptions):
-    """Bring a dataset to the schema of this release; the old one stays as it is.
+    """Convert a dataset to the schema of this release. The old dataset does not change.
 
     Attributes:
-        data: A sealed dataset of an older schema.
-        out: A new directory.
+        data: Directory of a sealed dataset with an older schema.
+        out: New directory.
     """
 
     out: Path
 
 
 def migrate(options: MigrateOptions) -> None:
-    """Migrate, and say from where to where."""
-    old = to_this_schema(options.data, options.out)
-    typer.echo(f"{options.out}: migrated from schema {old} to {SCHEMA_VERSION}, and valid")
+    """Convert a dataset, and print the old and the new schema version."""
+    old_version = migrate_dataset(options.data, options.out)
+    typer.echo(f"{options.out}: migrated from schema {old_version} to {SCHEMA_VERSION}, and valid")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelsOptions(Options):
-    """List the short names of models, with what each stands for and how it is asked."""
+    """List the short names of models, with the prompt template and the repository of each."""
 
 
 def models(options: ModelsOptions) -> None:
-    """Print a line for each short name."""
+    """Print one line per short name."""
     width = max(map(len, MODELS))
-    columns = shutil.get_terminal_size((10_000, 0)).columns  # whole where there is no terminal
+    # Without a terminal, the lines are not wrapped.
+    columns = shutil.get_terminal_size((10_000, 0)).columns
     for name, model in MODELS.items():
-        asked = f"{name:<{width}}  {model.template:<17} "
-        told = f"{asked}{model.repo or model.note or 'embedded'}"
-        typer.echo(textwrap.fill(told, columns, subsequent_indent=" " * len(asked)))
+        prefix = f"{name:<{width}}  {model.template:<17} "
+        line = f"{prefix}{model.repo or model.note or 'embedded'}"
+        typer.echo(textwrap.fill(line, columns, subsequent_indent=" " * len(prefix)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TemplatesOptions(Options):
-    """List the prompt templates, with the text of one if it is named.
+    """List the prompt templates, or print the text of one template.
 
     Attributes:
-        name: Its text is shown.
+        name: Template to print.
     """
 
     name: Annotated[str | None, Option(positional=True)] = None
 
 
 def templates(options: TemplatesOptions) -> None:
-    """Print the names, or one text."""
+    """Print the names of all templates, or the text of one."""
     if options.name is None:
         typer.echo("\n".join(TEMPLATES))
         return

@@ -1,4 +1,4 @@
-"""``--print-launch``: the same command on more machines, as a script to read, change and submit."""
+"""Launch scripts of ``--print-launch``, which run the same command on several machines."""
 
 import shlex
 from argparse import ArgumentParser
@@ -7,37 +7,48 @@ from collections.abc import Mapping, Sequence
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.toml_tables import read_toml
 
-NODES = 2  #: Machines, or tasks of an array, that a script asks for until it is changed.
+NODES = 2  #: Number of machines, or of array tasks, in a new script.
 
 _SCRIPTS = read_toml(__file__)
-#: Scripts of commands that train, by what starts them.
+#: Scripts for training commands, by launcher.
 TRAIN_SCRIPTS: Mapping[str, str] = _SCRIPTS["train"]
-#: Scripts of commands that have shards or spread over a Ray cluster.
+#: Scripts for commands with shards or Ray, by launcher.
 DATA_SCRIPTS: Mapping[str, str] = _SCRIPTS["data"]
 
 
 def launch_script(
-    scripts: Mapping[str, str], how: str, program: str, arguments: Sequence[str]
+    scripts: Mapping[str, str], launcher: str, program: str, arguments: Sequence[str]
 ) -> str:
-    """Return the script that runs a command line on more machines: one of ``TRAIN`` or ``DATA``.
+    """Return a script that runs a command line on several machines.
+
+    Args:
+        scripts: :data:`TRAIN_SCRIPTS` or :data:`DATA_SCRIPTS`.
+        launcher: Name of the script, such as ``sbatch``.
+        program: Name of the program, such as ``fsdpo-train``.
+        arguments: The command line after the name of the program.
 
     Raises:
-        InputError: if there is no such script, or it needs ``--out`` and has none.
+        InputError: If the script does not exist, or if the script needs ``--out`` and the command
+            line has no ``--out``.
     """
-    if how not in scripts:
-        raise InputError(f"`print_launch={how}`: expected {' or '.join(scripts)}.")
-    _, kept = _take_flag(arguments, "--print-launch")
-    if how == "ray":
-        kept = [*_take_flag(kept, "--engine")[1], "--engine", "ray"]
-    out, without_out = _take_flag(kept, "--out")
-    if scripts is DATA_SCRIPTS and how == "sbatch":
+    if launcher not in scripts:
+        raise InputError(f"`print_launch={launcher}`: expected {' or '.join(scripts)}.")
+    _, command = _remove_flag(arguments, "--print-launch")
+    if launcher == "ray":
+        _, command = _remove_flag(command, "--engine")
+        command += ["--engine", "ray"]
+    out, command_without_out = _remove_flag(command, "--out")
+    if scripts is DATA_SCRIPTS and launcher == "sbatch":
         if not out:
-            raise InputError("it needs --out, beside which the shards are written.")
-        _, kept = _take_flag(without_out, "--shard")
+            raise InputError(
+                "the script needs --out, because it writes the shards next to that directory. "
+                "Add --out."
+            )
+        _, command = _remove_flag(command_without_out, "--shard")
     module = program.replace("-", "_") if scripts is TRAIN_SCRIPTS else program
-    return scripts[how].format(
-        command=shlex.join([module, *kept]),
-        job=f"{program}-{kept[0]}",
+    return scripts[launcher].format(
+        command=shlex.join([module, *command]),
+        job=f"{program}-{command[0]}",
         nodes=NODES,
         head=_SCRIPTS["head"],
         out=shlex.quote(out),
@@ -45,9 +56,9 @@ def launch_script(
     )
 
 
-def _take_flag(arguments: Sequence[str], flag: str) -> tuple[str, list[str]]:
-    """Return the value of a flag, empty if it is not given, and the arguments without it."""
+def _remove_flag(arguments: Sequence[str], flag: str) -> tuple[str, list[str]]:
+    """Return the value of a flag, empty if it is missing, and the arguments without the flag."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument(flag, dest="value", default="")
-    found, kept = parser.parse_known_args(arguments)
-    return found.value, kept
+    namespace, remainder = parser.parse_known_args(arguments)
+    return namespace.value, remainder

@@ -1,4 +1,4 @@
-"""Classes of options become commands; errors that name fields become errors that name flags."""
+"""Turn option classes into commands, and field names in messages into flags."""
 
 import dataclasses
 import functools
@@ -26,79 +26,91 @@ from fsdpo_data.core.options import (
     literal_choices,
 )
 
-Given = TypeVar("Given")
-_Declared = Mapping[
-    str, tuple[Any, Option]
-]  #: Type and :class:`Option` of each field of a command.
+CommandOptions = TypeVar("CommandOptions")
+
+#: The type and the :class:`Option` of each field of an option class, by field name.
+_FieldOptions = Mapping[str, tuple[Any, Option]]
+
+#: Exit code of a command that Ctrl-C stopped: 128 + SIGINT, as in shells.
+_INTERRUPTED_EXIT_CODE = 130
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetOptions(Options):
-    """Options of a command that looks at a dataset, or hands it on.
+    """Options of a command that reads a dataset.
 
     Attributes:
-        data: A sealed dataset.
+        data: Directory of a sealed dataset.
     """
 
     data: Annotated[Path, Option(positional=True)]
 
 
-PRINT_LAUNCH = "print_launch"  #: The one parameter that is the command line's alone.
+#: The only parameter of a command that is not a field of its options.
+PRINT_LAUNCH = "print_launch"
 
 
 def command(
     app: typer.Typer,
-    kind: type[Given],
+    options_class: type[CommandOptions],
     *,
     name: str | None = None,
     examples: str = "",
     panel: str | None = None,
     launch: Mapping[str, str] | None = None,
-) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
-    """Register a function of ``kind`` as a command with a parameter for each of its fields.
+) -> Callable[[Callable[[CommandOptions], None]], Callable[..., None]]:
+    """Return a decorator that registers a function of options as a command.
 
-    ``examples`` are Markdown shown below the help, ``panel`` is the heading under which the help of
-    ``app`` lists the command; ``launch`` are the scripts of ``--print-launch``
-    (:mod:`fsdpo_data.cli.launch`), None for no such flag.
+    Args:
+        app: Application that gets the command.
+        options_class: Class of the options. Each field becomes a parameter of the command.
+        name: Name of the command; None for the name of the function.
+        examples: Markdown below the help.
+        panel: Heading of the command in the help of ``app``.
+        launch: Scripts of ``--print-launch`` (:mod:`fsdpo_data.cli.launch`); None for no such flag.
 
     Raises:
-        TypeError: if the docstring leaves a field out.
+        TypeError: If the docstring of ``options_class`` does not document all fields.
     """
-    told, declared = field_help(kind), declared_fields(kind)
-    if odd := declared.keys() - told.keys():
-        raise TypeError(f"{kind.__name__}: its docstring says nothing of {sorted(odd)}.")
+    help_texts = field_help(options_class)
+    field_options = declared_fields(options_class)
+    if undocumented := field_options.keys() - help_texts.keys():
+        raise TypeError(
+            f"{options_class.__name__}: the docstring does not document {sorted(undocumented)}."
+        )
+    parameters = [
+        _parameter_of(field, field_options, help_texts[field.name])
+        for field in dataclasses.fields(options_class)  # type: ignore[arg-type]
+    ]
+    if launch:
+        parameters.append(_print_launch_parameter(launch))
 
-    def register(run: Callable[[Given], None]) -> Callable[..., None]:
+    def register(run: Callable[[CommandOptions], None]) -> Callable[..., None]:
+        """Register ``run`` as a command."""
+
         @functools.wraps(run)
-        def run_command(**given: Any) -> None:
-            how = given.pop(PRINT_LAUNCH, None)
+        def run_command(**values: Any) -> None:
+            """Run the command with the values of its parameters."""
+            launcher = values.pop(PRINT_LAUNCH, None)
             try:
-                options = kind(
-                    **{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-                )
-                if launch and how:
-                    typer.echo(launch_script(launch, how, str(app.info.name), sys.argv[1:]))
+                options = _make_options(options_class, values)
+                if launch and launcher:
+                    program = str(app.info.name)
+                    typer.echo(launch_script(launch, launcher, program, sys.argv[1:]))
                 else:
                     run(options)
             except FsdpoError as error:
-                raise _with_flag_names(error, declared) from None
+                raise _with_flag_names(error, field_options) from None
             except KeyboardInterrupt:
-                more = ["--resume"] if "resume" in declared and "--resume" not in sys.argv else []
-                line = shlex.join([str(app.info.name), *sys.argv[1:], *more])
-                told = f"\nstopped; what is done stays done. Go on with:\n  {line}"
-                typer.echo(told, err=True)
-                raise SystemExit(130) from None
+                _print_resume_command(str(app.info.name), can_resume="resume" in field_options)
+                raise SystemExit(_INTERRUPTED_EXIT_CODE) from None
 
-        parameters = [
-            _parameter_of(each, declared, told[each.name])
-            for each in dataclasses.fields(kind)  # type: ignore[arg-type]
-        ]
-        if launch:
-            parameters.append(_print_launch(launch))
-        # What typer reads of a function.
+        # Typer derives the parameters of a command from the signature and the annotations.
         run_command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        run_command.__annotations__ = {each.name: each.annotation for each in parameters}
-        run_command.__doc__ = class_summary(kind)
+        run_command.__annotations__ = {
+            parameter.name: parameter.annotation for parameter in parameters
+        }
+        run_command.__doc__ = class_summary(options_class)
         app.command(name, epilog=examples or None, cls=HelpCommand, rich_help_panel=panel)(
             run_command
         )
@@ -107,10 +119,28 @@ def command(
     return register
 
 
-def _print_launch(scripts: Mapping[str, str]) -> Parameter:
+def _make_options(options_class: type[CommandOptions], values: Mapping[str, Any]) -> CommandOptions:
+    """Create options from the values that typer parsed; lists become tuples."""
+    field_values = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return options_class(**field_values)
+
+
+def _print_resume_command(program: str, *, can_resume: bool) -> None:
+    """Print the command that continues the interrupted command."""
+    arguments = [program, *sys.argv[1:]]
+    if can_resume and "--resume" not in sys.argv:
+        arguments.append("--resume")
+    message = "\nstopped; the finished work is saved. To continue, run:"
+    typer.echo(f"{message}\n  {shlex.join(arguments)}", err=True)
+
+
+def _print_launch_parameter(scripts: Mapping[str, str]) -> Parameter:
+    """Return the parameter of ``--print-launch``."""
     parameter = typer.Option(
         "--print-launch",
-        help="Do nothing, and print a script that runs the same on more machines.",
+        help="Run nothing. Print a script that runs the same command on several machines.",
         metavar="|".join(scripts),
         rich_help_panel="Run",
     )
@@ -118,34 +148,38 @@ def _print_launch(scripts: Mapping[str, str]) -> Parameter:
     return Parameter(PRINT_LAUNCH, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _parameter_of(field: dataclasses.Field[Any], declared: _Declared, help: str) -> Parameter:
-    kind, option = declared[field.name]
+def _parameter_of(
+    field: dataclasses.Field[Any], field_options: _FieldOptions, help_text: str
+) -> Parameter:
+    """Return the parameter of a command for a field of its options."""
+    field_type, option = field_options[field.name]
     default = Parameter.empty if field.default is dataclasses.MISSING else field.default
-    choices = option.choices or literal_choices(kind)
-    shown: dict[str, Any] = {
-        "help": _with_flags(help, declared),
-        "metavar": option.metavar or _metavar(field.name, kind, option),
+    choices = option.choices or literal_choices(field_type)
+    settings: dict[str, Any] = {
+        "help": _with_flags(help_text, field_options),
+        "metavar": option.metavar or _metavar(field.name, field_type, option),
         "show_default": _default_text(option, default),
         "rich_help_panel": option.panel or None,
     }
     if choices:
-        shown["autocompletion"] = lambda incomplete: [
-            each for each in map(str, choices) if each.startswith(incomplete)
+        settings["autocompletion"] = lambda incomplete: [
+            choice for choice in map(str, choices) if choice.startswith(incomplete)
         ]
     if option.positional:
-        parameter = typer.Argument(**shown)
+        parameter = typer.Argument(**settings)
     else:
-        parameter = typer.Option(*_flags(field.name, kind, option, default), **shown)
+        flag = _flag_declaration(field.name, field_type, option, default)
+        parameter = typer.Option(flag, **settings)
     return Parameter(
         field.name,
         Parameter.KEYWORD_ONLY,
         default=list(default) if isinstance(default, tuple) else default,
-        annotation=Annotated[_typer_type(kind), parameter],
+        annotation=Annotated[_typer_type(field_type), parameter],
     )
 
 
 def _default_text(option: Option, default: Any) -> Any:
-    """Return what the help says of a default; False where there is nothing to say."""
+    """Return the text of a default in the help; False if the help shows no default."""
     if option.default_text:
         return option.default_text
     if default in (Parameter.empty, None, "", ()) or isinstance(default, bool):
@@ -156,76 +190,93 @@ def _default_text(option: Option, default: Any) -> Any:
 _METAVARS = {Path: "PATH", int: "N", float: "X", str: "TEXT"}
 
 
-def _metavar(name: str, kind: Any, option: Option) -> str:
-    """Return what the help shows for a value: its choices, or a word for its type."""
+def _metavar(name: str, field_type: Any, option: Option) -> str:
+    """Return the placeholder of a value in the help: its choices, or a word for its type."""
     if option.positional:
-        several = typing.get_origin(_typer_type(kind)) is list
-        return name.upper() + ("..." if several else "")
-    if choices := option.choices or literal_choices(kind):
+        takes_many = typing.get_origin(_typer_type(field_type)) is list
+        return name.upper() + ("..." if takes_many else "")
+    if choices := option.choices or literal_choices(field_type):
         return "|".join(map(str, choices))
-    parts = (kind, *typing.get_args(kind))
-    return next((word for each, word in _METAVARS.items() if each in parts), "")
+    types = (field_type, *typing.get_args(field_type))
+    return next((word for type_, word in _METAVARS.items() if type_ in types), "")
 
 
-def _flags(name: str, kind: Any, option: Option, default: Any) -> tuple[str, ...]:
-    """Return the flags of an option; a switch that is off by default has no ``--no-``."""
+def _flag_declaration(name: str, field_type: Any, option: Option, default: Any) -> str:
+    """Return the flag of a field for typer; a switch has a ``--no-`` flag if it is on by default."""
     flag = option.flag or "--" + name.replace("_", "-")
-    return (f"{flag}/--no-{flag[2:]}",) if kind is bool and default is True else (flag,)
+    return f"{flag}/--no-{flag[2:]}" if field_type is bool and default is True else flag
 
 
-def _typer_type(kind: Any) -> Any:
-    """Return the type as typer knows it: sequences are lists, and words are checked by us."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+def _typer_type(field_type: Any) -> Any:
+    """Return the type that typer parses: sequences become lists, and choices become their type.
+
+    The options check the choices themselves.
+    """
+    origin = typing.get_origin(field_type)
+    arguments = typing.get_args(field_type)
     if origin is typing.Literal:
         return type(arguments[0])
     if origin is tuple and Ellipsis not in arguments:  # a pair is one value of two words
-        return kind
+        return field_type
     if origin in (tuple, Sequence):
         return list[_typer_type(arguments[0])]  # type: ignore[misc]
-    if Path in arguments:  # a path may be given as text to the library
+    if Path in arguments:  # the library also accepts paths as text
         return Path | None if type(None) in arguments else Path
     if origin in (UnionType, typing.Union):
-        return functools.reduce(lambda a, b: a | b, map(_typer_type, arguments))
-    return kind
+        return functools.reduce(lambda left, right: left | right, map(_typer_type, arguments))
+    return field_type
 
 
-#: What a message says to set: `resume=True`, whatever the command; `out`, if it is a field of it.
-_NAMED = re.compile(r"(?<!`)`(\w+)(?:=([^`]+))?`(?!`)")
+#: A field in a message, in backquotes, with or without a value: `out` or `resume=True`.
+_QUOTED_FIELD = re.compile(r"(?<!`)`(\w+)(?:=([^`]+))?`(?!`)")
 
 
-def _with_flags(text: str, declared: _Declared) -> str:
-    """Return a text that names flags in place of the fields in backquotes."""
+def _with_flags(text: str, field_options: _FieldOptions) -> str:
+    """Return a text in which flags replace the fields in backquotes."""
 
-    def flag_name(found: re.Match[str]) -> str:
-        if known := _flag(found[1], found[2], declared):
-            return known
-        if found[2] is None:  # it may be no field at all
-            return found[0]
-        flag = "--" + found[1].replace("_", "-")  # of another command
-        told = {"True": flag, "False": f"--no-{flag[2:]}"}
-        return told.get(found[2], f"{flag} {found[2]}")
+    def replace_field(match: re.Match[str]) -> str:
+        """Return the flag of a quoted field, or the quoted text if it is not a field."""
+        name: str = match[1]
+        value: str | None = match[2]
+        if flag := _find_flag(name, value, field_options):
+            return flag
+        if value is None:  # the word may be something else than a field
+            return match[0]
+        other_flag = "--" + name.replace("_", "-")  # a field of another command
+        if value == "True":
+            return other_flag
+        if value == "False":
+            return f"--no-{other_flag[2:]}"
+        return f"{other_flag} {value}"
 
-    return _NAMED.sub(flag_name, text)
+    return _QUOTED_FIELD.sub(replace_field, text)
 
 
-def _with_flag_names(error: FsdpoError, declared: _Declared) -> FsdpoError:
-    """Return an error that names flags in place of fields."""
+def _with_flag_names(error: FsdpoError, field_options: _FieldOptions) -> FsdpoError:
+    """Return a copy of an error with flags in place of fields."""
     field = error.field.rpartition(".")[2]
-    message = _with_flags(error.message, declared)
+    message = _with_flags(error.message, field_options)
     value = None if error.value is None else str(error.value)
-    if field and (flag := _flag(field, value, declared)):
+    if field and (flag := _find_flag(field, value, field_options)):
         return type(error)(f"{flag}: {message}")
     return type(error)(message, field=error.field, value=error.value)
 
 
-def _flag(name: str, value: str | None, declared: _Declared) -> str:
-    """Return the flag of a field, or of the field that sets it, with its value; empty if none."""
-    for field, (kind, option) in declared.items():
+def _find_flag(name: str, value: str | None, field_options: _FieldOptions) -> str:
+    """Return the flag that sets a field of the options or of a spec, with its value.
+
+    The result is empty if the command has no such flag.
+    """
+    for field, (field_type, option) in field_options.items():
         if name not in (field, option.spec_field):
             continue
-        if kind is bool:
-            on, _, off = _flags(field, kind, option, True)[0].partition("/")
-            return off if value == "False" else on
-        flag = field.upper() if option.positional else _flags(field, kind, option, None)[0]
+        if field_type is bool:
+            declaration = _flag_declaration(field, field_type, option, default=True)
+            on_flag, _, off_flag = declaration.partition("/")
+            return off_flag if value == "False" else on_flag
+        if option.positional:
+            flag = field.upper()
+        else:
+            flag = _flag_declaration(field, field_type, option, default=None)
         return flag if value is None else f"{flag} {value}"
     return ""

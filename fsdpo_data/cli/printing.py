@@ -1,4 +1,4 @@
-"""Datasets for people: a manifest as a table, problems with their step-marked solutions."""
+"""Printing of datasets in a terminal: summaries, problems, solutions and pairs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fsdpo_data.steps.rewards import step_weights
 if TYPE_CHECKING:
     from rich.console import Console
 
-_COLOURS = {"correct": "green", "incorrect": "red"}
-_SIGNS = {True: "[green]+[/]", False: "[red]-[/]", None: "[yellow]?[/]"}
+_OUTCOME_COLOURS = {"correct": "green", "incorrect": "red"}
+_LABEL_SIGNS = {True: "[green]+[/]", False: "[red]-[/]", None: "[yellow]?[/]"}
 
 
 def print_summary(manifest: Manifest, title: str) -> None:
-    """Print what a manifest says, as a table."""
+    """Print a manifest as a table, then the warnings about the dataset."""
     from rich.console import Console
     from rich.table import Table
 
@@ -40,42 +40,44 @@ def print_summary(manifest: Manifest, title: str) -> None:
 
 
 def print_changes(regraded: RegradeStats) -> None:
-    """Print how many solutions went from which outcome to which."""
+    """Print a table with the number of solutions per old and new outcome."""
     from rich.console import Console
     from rich.table import Table
 
-    counts = {(was, now): count for was, now, count in regraded.outcomes}
-    outcomes = [each for each in OUTCOMES if any(each in pair for pair in counts)]
+    counts = {(old, new): count for old, new, count in regraded.outcomes}
+    outcomes = [outcome for outcome in OUTCOMES if any(outcome in pair for pair in counts)]
     title = f"\n{regraded.changed:,} outcomes changed from {regraded.old_grader}"
     title += f" (rows) to {regraded.new_grader} (columns)"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("")
-    for now in outcomes:
-        table.add_column(now.replace("_", " "), justify="right")
-    for was in outcomes:
-        cells = [f"{counts.get((was, now), 0):,}" for now in outcomes]
-        table.add_row(was.replace("_", " "), *cells)
+    for new_outcome in outcomes:
+        table.add_column(new_outcome.replace("_", " "), justify="right")
+    for old_outcome in outcomes:
+        cells = [f"{counts.get((old_outcome, new), 0):,}" for new in outcomes]
+        table.add_row(old_outcome.replace("_", " "), *cells)
     Console().print(table)
 
 
 def escape_for_terminal(text: str) -> str:
-    """Return a text of others that a terminal shows as it is, and takes no orders from."""
+    """Escape a text, so that it contains no markup of rich and no control characters."""
     from rich.markup import escape
 
     return escape(strip_control_characters(text))
 
 
 def strip_control_characters(text: str) -> str:
-    """Return a text without characters that steer terminals or text, and without surrogates."""
-    shown = (c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") for c in text)
-    return "".join(c if seen else "\ufffd" for c, seen in zip(text, shown, strict=True))
+    """Replace control characters, format characters and surrogates by U+FFFD."""
+    return "".join(
+        char if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs") else "\ufffd"
+        for char in text
+    )
 
 
 def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> None:
-    """Print a problem and up to ``samples`` of its solutions and of its pairs, a step at a time."""
+    """Print a problem with up to ``samples`` solutions and pairs, one step per line."""
     from rich.console import Console
 
-    console = Console(emoji=False)  # 3:100:5 is no emoji
+    console = Console(emoji=False)  # otherwise rich prints ":100:" as an emoji
     console.rule(
         f"[bold]{problem['problem_id']}[/]  {escape_for_terminal(problem['source'])}", align="left"
     )
@@ -85,7 +87,8 @@ def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> Non
     console.print(f"[bold]gold[/] {escape_for_terminal(problem['answer'])}", highlight=False)
     for solution in problem["solutions"][:samples]:
         _print_solution(console, solution, gamma)
-    if (hidden := len(problem["solutions"]) - samples) > 0:
+    hidden = len(problem["solutions"]) - samples
+    if hidden > 0:
         console.print(f"\n[dim]{hidden} more; --samples {len(problem['solutions'])} shows all[/]")
     for pair in problem["pairs"][:samples]:
         _print_pair(console, pair, gamma)
@@ -93,40 +96,49 @@ def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> Non
 
 
 def _print_pair(console: Console, pair: Mapping[str, Any], gamma: float) -> None:
-    """Print a pair side by side, with reward and α of every step."""
+    """Print the two solutions of a pair side by side, with reward and α of every step."""
     from rich.table import Table
 
     table = Table(title=f"\npair, α at γ = {gamma:g}", title_justify="left", box=None, expand=True)
     columns = []
     for side in SIDES:
         table.add_column(f"{side} {pair[f'{side}_id']}", ratio=1, overflow="fold")
-        told = _format_rewards(pair[f"{side}_rewards"], gamma, side == "chosen")
-        steps = map(escape_for_terminal, map(str.rstrip, pair[f"{side}_steps"]))
-        columns.append([" ".join(each) for each in zip_longest(told, steps, fillvalue="")])
+        rewards = _format_rewards(pair[f"{side}_rewards"], gamma, is_chosen=side == "chosen")
+        steps = [escape_for_terminal(step.rstrip()) for step in pair[f"{side}_steps"]]
+        cells = zip_longest(rewards, steps, fillvalue="")
+        columns.append([f"{reward} {step}" for reward, step in cells])
     for row in zip_longest(*columns, fillvalue=""):
         table.add_row(*row)
     console.print(table)
 
 
-def _format_rewards(rewards: Sequence[float] | None, gamma: float, preferred: bool) -> list[str]:
-    """Write reward and α of every step, as of a preferred or of a dispreferred solution."""
-    weights = step_weights(rewards or (), gamma, 1 if preferred else -1)
-    return [f"[dim]{r:.2f} α {w:.2f}[/] " for r, w in zip(rewards or (), weights, strict=True)]
+def _format_rewards(rewards: Sequence[float] | None, gamma: float, *, is_chosen: bool) -> list[str]:
+    """Format reward and α of every step of a chosen or rejected solution; empty without rewards."""
+    weights = step_weights(rewards or (), gamma, 1 if is_chosen else -1)
+    return [
+        f"[dim]{reward:.2f} α {weight:.2f}[/] "
+        for reward, weight in zip(rewards or (), weights, strict=True)
+    ]
 
 
 def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float) -> None:
-    colour = _COLOURS.get(solution["outcome"], "yellow")
+    """Print a solution, with label, reward and α of every step."""
+    colour = _OUTCOME_COLOURS.get(solution["outcome"], "yellow")
     answer = escape_for_terminal(solution["answer"]) if solution["answer"] is not None else "none"
-    cut = ", truncated" if solution["finish_reason"] == "length" else ""
+    truncated = ", truncated" if solution["finish_reason"] == "length" else ""
     console.print(
         f"\n[bold {colour}]#{solution['sample_index']} {solution['outcome']}[/]  "
-        f"answer {answer}  [dim]{format_token_count(solution['n_tokens'])}{cut}  {solution['solution_id']}[/]",
+        f"answer {answer}  [dim]{format_token_count(solution['n_tokens'])}{truncated}  {solution['solution_id']}[/]",
         highlight=False,
     )
     steps = solution["completions"]
     labels = solution["labels"] or [None] * len(steps)
-    told = _format_rewards(solution["step_rewards"], gamma, solution["outcome"] == "correct")
-    each_step = enumerate(zip(steps, labels, told or [""] * len(steps), strict=True), start=1)
-    for number, (step, label, score) in each_step:
+    is_correct = solution["outcome"] == "correct"
+    rewards = _format_rewards(solution["step_rewards"], gamma, is_chosen=is_correct)
+    rewards = rewards or [""] * len(steps)
+    step_rows = zip(steps, labels, rewards, strict=True)
+    for number, (step, label, reward) in enumerate(step_rows, start=1):
         body = escape_for_terminal(step.rstrip()).replace("\n", "\n" + " " * 8)
-        console.print(f" {_SIGNS[label]} [dim]{number:>3}[/] {score} {body}", highlight=False)
+        console.print(
+            f" {_LABEL_SIGNS[label]} [dim]{number:>3}[/] {reward} {body}", highlight=False
+        )

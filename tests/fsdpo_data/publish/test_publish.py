@@ -104,7 +104,7 @@ def test_push_then_load_then_pull(hub: HubServer, dataset: Path, tmp_path: Path)
     assert set(repo.at("v1.0")) == our_files(dataset) | {".gitattributes"}
     assert len(repo.commits) == 2  # the Hub's own, and one
     assert (
-        again[1].strip() == f"{hub.url}/datasets/o/r has it already: v1.0 at " + repo.refs["main"]
+        again[1].strip() == f"{hub.url}/datasets/o/r is up to date: v1.0 at " + repo.refs["main"]
     )
 
     code = (
@@ -175,7 +175,7 @@ def test_large_files_go_by_xet_where_it_is_installed(
     assert stopped[0] == 1 and whole[0] == 0, whole[2]
     change = ["push", changed, "o/r"]
     later, same = run(hub, tmp_path / "home", change, change, **xet)
-    assert later[0] == 0 and "has it already: v1.1" in same[1]
+    assert later[0] == 0 and "is up to date: v1.1" in same[1]
     assert set(repo_of(hub).at("v1.0")) == our_files(dataset) | {".gitattributes"}
     for version, source in (("v1.0", dataset), ("v1.1", changed)):
         for path in our_files(source) - {"README.md"}:
