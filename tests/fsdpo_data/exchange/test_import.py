@@ -406,7 +406,11 @@ def test_every_form_has_a_row_of_its_own() -> None:
             "does not have the format openr .KeyError: 'labels'",
         ),
         ("er-prm", {"text": "q: a ки", "value": [1]}, 'expected one "Step 1:" .* found none'),
-        ("er-prm", {"text": "Do Step 1: x. Step 1: a ки", "value": [1]}, 'expected one "Step 1:" .* found 2'),
+        (
+            "er-prm",
+            {"text": "Do Step 1: x. Step 1: a ки", "value": [1]},
+            'expected one "Step 1:" .* found 2',
+        ),
         (
             "prmbench",
             {"modified_question": "q", "modified_process": ["a"], "error_steps": [2]},

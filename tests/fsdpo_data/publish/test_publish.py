@@ -103,9 +103,7 @@ def test_push_then_load_then_pull(hub: HubServer, dataset: Path, tmp_path: Path)
     assert repo.private and repo.refs["main"] == repo.refs["v1.0"]
     assert set(repo.at("v1.0")) == our_files(dataset) | {".gitattributes"}
     assert len(repo.commits) == 2  # the Hub's own, and one
-    assert (
-        again[1].strip() == f"{hub.url}/datasets/o/r is up to date: v1.0 at " + repo.refs["main"]
-    )
+    assert again[1].strip() == f"{hub.url}/datasets/o/r is up to date: v1.0 at " + repo.refs["main"]
 
     code = (
         "from datasets import load_dataset\n"
