@@ -1,9 +1,9 @@
-"""Datasets on the Hub: their short names, what is known of them, and how they are fetched."""
+"""Datasets on the Hub: their short names, their expected content, and downloads."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError, suggest_names
 from fsdpo_data.core.row_files import SourceRow
@@ -13,90 +13,118 @@ from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
 
 @dataclass(frozen=True, slots=True)
 class HubDataset:
-    """What is known of a dataset with a short name."""
+    """The expected content of a dataset with a short name."""
 
     repo: str  #: Hub repository.
-    configs: Sequence[str] = ()  #: Configs that make it up; empty for the default one.
+    configs: Sequence[str] = ()  #: Configs of the dataset; empty for the default config.
     rows: Mapping[str, int] = field(default_factory=dict)  #: Rows of each split, over all configs.
-    #: ``problems_digest`` of each split, where it has been computed.
+    #: ``problems_digest`` of each split, if it has been computed.
     digests: Mapping[str, str] = field(default_factory=dict)
-    one_per_question: bool = False  #: Whether many rows ask the same question (preference pairs).
+    #: Whether only one row per question counts, as in preference pairs.
+    one_per_question: bool = False
 
 
-DATASETS = TomlTable(__file__, lambda _name, **told: HubDataset(**told))  #: By short name.
+def _build_dataset(_name: str, **fields: Any) -> HubDataset:
+    return HubDataset(**fields)
+
+
+DATASETS = TomlTable(__file__, _build_dataset)  #: Datasets by short name.
+
+
+class HubConfigRows(NamedTuple):
+    """The rows of one config of a dataset."""
+
+    label: str  #: Repository, with the config if it is not the default one.
+    rows: list[SourceRow]  #: The rows.
 
 
 @dataclass(frozen=True, slots=True)
 class HubSource:
-    """A dataset as the user asked for it."""
+    """A dataset that the user named."""
 
-    short_name: str  #: Its short name; empty if it was asked for by repository.
+    short_name: str  #: Short name; empty if the user named the repository.
     repo: HubRepo  #: Repository and revision.
-    configs: Sequence[str | None]  #: Configs to read; (None,) for the default one.
-    expected: HubDataset  #: What to hold it against.
+    configs: Sequence[str | None]  #: Configs to read; (None,) for the default config.
+    expected: HubDataset  #: The expected content.
 
     @classmethod
     def parse(cls, text: str, datasets: Mapping[str, HubDataset]) -> Self | None:
-        """Read ``name[@revision][:config]``; None if ``text`` is nothing of the kind."""
-        before, _, config = text.partition(":")
-        name, _, revision = before.partition("@")
-        known = datasets.get(name)
-        repo = HubRepo.parse(known.repo if known else before, "dataset")
+        """Parse ``name[@revision][:config]``; return None if ``text`` has another form."""
+        repo_text, _, config = text.partition(":")
+        name, _, revision = repo_text.partition("@")
+        dataset = datasets.get(name)
+        repo = HubRepo.parse(dataset.repo if dataset else repo_text, "dataset")
         if repo is None:
             return None
-        if known is None:
+        if dataset is None:
             hint = " There is no file of that name either."
-            last = name.rpartition("/")[2]
-            hint += suggest_names(last, datasets, "Nearest short names", limit=2, cutoff=0.5)
-            return cls("", dataclasses.replace(repo, hint=hint), [config or None], HubDataset(""))
+            last_part = name.rpartition("/")[2]
+            hint += suggest_names(last_part, datasets, "Nearest short names", limit=2, cutoff=0.5)
+            return cls(
+                short_name="",
+                repo=dataclasses.replace(repo, hint=hint),
+                configs=[config or None],
+                expected=HubDataset(""),
+            )
+        configs: Sequence[str | None] = dataset.configs or [None]
         if config:
-            known = dataclasses.replace(known, rows={}, digests={})  # a part of it is not it
-        configs: Sequence[str | None] = [config] if config else known.configs or [None]
-        return cls(name, dataclasses.replace(repo, revision=revision or None), configs, known)
+            # The numbers of the table hold only for all configs together.
+            dataset = dataclasses.replace(dataset, rows={}, digests={})
+            configs = [config]
+        repo = dataclasses.replace(repo, revision=revision or None)
+        return cls(short_name=name, repo=repo, configs=configs, expected=dataset)
 
     @property
     def name(self) -> str:
-        """Return the repository, with the config where the default was not asked for."""
-        whole = self.configs in ([None], self.expected.configs)
-        return self.repo.name if whole else f"{self.repo.name}:{self.configs[0]}"
+        """The repository, with the config if the user named one."""
+        is_default = self.configs in ([None], self.expected.configs)
+        return self.repo.name if is_default else f"{self.repo.name}:{self.configs[0]}"
 
     def check(self, split: str, commit: str, rows: int, digest: str) -> list[str]:
-        """Hold what was loaded against what is known; return warnings.
+        """Compare the loaded problems with the expected content, and return warnings.
+
+        Args:
+            split: The loaded split.
+            commit: The commit of the repository.
+            rows: The number of rows.
+            digest: The ``problems_digest`` of the problems.
 
         Raises:
-            InputError: if there are more or fewer rows than there should be.
+            InputError: if the number of rows differs.
         """
-        where = f"{self.repo.name} at {commit[:12]}, split {split}"
-        expected = self.expected.rows.get(split, rows)
-        if rows != expected:
+        location = f"{self.repo.name} at {commit[:12]}, split {split}"
+        expected_rows = self.expected.rows.get(split, rows)
+        if rows != expected_rows:
             raise InputError(
-                f"{where}: {rows} rows, expected {expected}. It is not the dataset that the name "
-                f"{self.short_name} stands for: choose another revision with {self.short_name}@<commit>, or "
-                f"read it as it is under its full name, {self.repo.name}."
+                f"{location}: {rows} rows, expected {expected_rows}. It is not the dataset that "
+                f"the name {self.short_name} stands for: choose another revision with "
+                f"{self.short_name}@<commit>, or read it as it is under its full name, "
+                f"{self.repo.name}."
             )
-        known = self.expected.digests.get(split, digest)
-        if digest != known:
+        expected_digest = self.expected.digests.get(split, digest)
+        if digest != expected_digest:
             return [
-                f"{where}: the problems are not those of the original files (digest {digest}, "
-                f"expected {known}); texts or golds differ somewhere."
+                f"{location}: the problems are not those of the original files (digest {digest}, "
+                f"expected {expected_digest}); texts or golds differ somewhere."
             ]
         return []
 
 
-def load_hub(source: HubSource, split: str) -> tuple[str, list[tuple[str, list[SourceRow]]]]:
-    """Fetch a dataset: its commit, and for each config a label and its rows.
+def load_hub(source: HubSource, split: str) -> tuple[str, list[HubConfigRows]]:
+    """Fetch a dataset; return its commit and the rows of each config.
 
     Raises:
-        InputError: if there is no such dataset, revision, config or split.
-        Unavailable: if the Hub cannot be reached, or refuses.
+        InputError: if the dataset, revision, config or split does not exist.
+        UnavailableError: if the Hub cannot be reached, or refuses access.
     """
     commit = resolve_commit(source.repo)
-    parts = []
+    all_rows = []
     for config in source.configs:
-        rows = _fetch(source.repo, config, split, commit)
+        records = _fetch(source.repo, config, split, commit)
         label = f"{source.repo.name}:{config}" if config else source.repo.name
-        parts.append((label, [SourceRow(i, row) for i, row in enumerate(rows, start=1)]))
-    return commit, parts
+        rows = [SourceRow(number, record) for number, record in enumerate(records, start=1)]
+        all_rows.append(HubConfigRows(label, rows))
+    return commit, all_rows
 
 
 def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> list[dict[str, Any]]:
@@ -109,14 +137,14 @@ def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> list[d
     except FsdpoError:
         raise
     except (ValueError, RuntimeError, FileNotFoundError, DatasetsError) as error:
-        # An unknown config or split, each with the list of those that exist; no data files, or
-        # files that are not what their names say; a loading script instead of data.
+        # The reasons are an unknown config or split, missing or damaged data files, or a loading
+        # script. The error of an unknown name lists the existing names.
         cause = f" ({error.__cause__})" if error.__cause__ else ""
-        said = f"{error}{cause}".replace("\n", " ").rstrip(".")
+        message = f"{error}{cause}".replace("\n", " ").rstrip(".")
         raise InputError(
-            f"{repo}, split {split}: {said}. See {repo.url}, or give files of your own."
+            f"{repo}, split {split}: {message}. See {repo.url}, or give files of your own."
         ) from None
-    # Without a network, datasets takes the latest copy it has, of whatever commit.
+    # Without a network, datasets uses the latest local copy, even from another commit.
     if not all(commit in file["filename"] for file in table.cache_files):
         raise UnavailableError(
             f"the local copy of {repo} is not of commit {commit}, and the Hub cannot be reached. "

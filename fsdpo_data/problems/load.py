@@ -1,10 +1,11 @@
-"""Where problems come from: the embedded world, files, and datasets on the Hub, by name."""
+"""Loading of problems from files, from datasets on the Hub, and from the embedded problems."""
 
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, suggest_names
@@ -27,30 +28,35 @@ from fsdpo_data.problems.row_formats import (
     read_problem,
 )
 
-#: The rows of a file or a config: where they are for messages, their source, and themselves.
-SourceRows = tuple[str, str, list[SourceRow]]
+EMBEDDED_COUNT = 200  #: Default number of embedded problems.
 
-EMBEDDED_COUNT = 200  #: Problems the embedded world makes when nobody says how many.
+
+class SourceRows(NamedTuple):
+    """The rows of a file, or of a config of a Hub dataset."""
+
+    location: str  #: Path or dataset with config, for messages.
+    source: str  #: Value of ``Problem.source``.
+    rows: list[SourceRow]  #: The rows.
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedRow:
-    """A row that was set aside."""
+    """An input row that cannot be used."""
 
-    source: str  #: File or dataset it is in.
-    row: int  #: Line number in JSON lines, else the row's number; both from 1.
-    reason: str  #: Why.
+    source: str  #: File or dataset of the row.
+    row: int  #: Line number in JSON Lines files, else the row's number; both from 1.
+    reason: str  #: The reason why the row cannot be used.
     raw: str  #: The row as text, shortened.
 
 
 @dataclass(slots=True)
 class ProblemSet:
-    """Problems ready to be sampled, with an account of every row that is not among them."""
+    """Problems that are ready for sampling, and all rows that were quarantined."""
 
-    problems: list[Problem] = field(default_factory=list)  #: In the sources' order; no id twice.
-    source_refs: list[SourceRef] = field(default_factory=list)  #: One per source, to find it again.
-    quarantined: list[QuarantinedRow] = field(default_factory=list)  #: The rows set aside.
-    warnings: list[str] = field(default_factory=list)  #: What a reader of the results should know.
+    problems: list[Problem] = field(default_factory=list)  #: In source order, with unique ids.
+    source_refs: list[SourceRef] = field(default_factory=list)  #: One reference per source.
+    quarantined: list[QuarantinedRow] = field(default_factory=list)  #: The quarantined rows.
+    warnings: list[str] = field(default_factory=list)  #: Warnings about the sources.
 
 
 def load_problems(
@@ -61,158 +67,185 @@ def load_problems(
     seed: int = 0,
     datasets: Mapping[str, HubDataset] = DATASETS,
 ) -> ProblemSet:
-    """Load the problems of every source in ``names``.
+    """Load the problems of all sources.
 
-    A source is ``embedded``, a name of ``datasets``, ``org/name[@revision][:config]`` on the Hub,
-    or a file, directory or glob. Which problems are among ``limit`` depends on ``seed`` and their
-    content, not on their order, and the choice for 10 is part of the choice for 100.
+    ``limit`` selects problems by their content and ``seed``, not by their order. The selection of
+    10 problems is part of the selection of 100.
+
+    Args:
+        names: The sources. A source is ``embedded``, a name in ``datasets``, a Hub dataset as
+            ``org/name[@revision][:config]``, or a file, a directory or a glob pattern.
+        split: The split to load.
+        limit: Maximum number of problems; None for all.
+        seed: Seed of the selection, and of the embedded problems.
+        datasets: Hub datasets by short name.
 
     Raises:
-        InputError: if a source does not exist, is empty, or holds nothing that is a problem.
-        Unavailable: if the Hub cannot be reached, or refuses.
+        InputError: if a source does not exist, is empty, or contains no problem.
+        UnavailableError: if the Hub cannot be reached, or refuses access.
     """
     if not all(names) or not names:
         raise InputError(f"no source of problems given. Try embedded, or {', '.join(datasets)}.")
     if limit is not None and limit < 1:
         raise InputError(f"limit {limit}: expected at least 1 problem.")
-    loading = _ProblemLoader(split, seed, limit, datasets)
+    loader = _ProblemLoader(split, seed, limit, datasets)
     for name in names:
-        loading.add(name)
-    found, every = loading.found, loading.found.problems
-    if limit is not None and len(every) > limit:
-        found.problems = [
-            every[i] for i in draw_positions([each.id for each in every], limit, seed)
-        ]
-    return found
+        loader.add_source(name)
+    problem_set = loader.problem_set
+    problems = problem_set.problems
+    if limit is not None and len(problems) > limit:
+        problem_ids = [problem.id for problem in problems]
+        positions = draw_positions(problem_ids, limit, seed)
+        problem_set.problems = [problems[position] for position in positions]
+    return problem_set
 
 
 def draw_positions(ids: Sequence[str], limit: int, seed: int) -> list[int]:
-    """Return the places of ``limit`` ids, in order; those of 10 are part of those of 100."""
-    lots = sorted((digest("choose", seed, each), i) for i, each in enumerate(ids))
-    return sorted(i for _, i in lots[:limit])
+    """Return the sorted positions of ``limit`` pseudo-randomly selected ids.
+
+    The selection of 10 ids is part of the selection of 100.
+    """
+    ranked = sorted((digest("choose", seed, id_), position) for position, id_ in enumerate(ids))
+    return sorted(position for _, position in ranked[:limit])
 
 
 class _ProblemLoader:
+    """Loader that collects the problems of several sources, without duplicates."""
+
     def __init__(
         self, split: str, seed: int, limit: int | None, datasets: Mapping[str, HubDataset]
     ) -> None:
-        self.split, self.seed, self.limit, self.datasets = split, seed, limit, datasets
-        self.found = ProblemSet()
-        self._seen: dict[str, str] = {}
+        self.split = split
+        self.seed = seed
+        self.limit = limit
+        self.datasets = datasets
+        self.problem_set = ProblemSet()
+        self._first_location: dict[str, str] = {}
 
-    def add(self, name: str) -> None:
-        hub = HubSource.parse(name, self.datasets)
+    def add_source(self, name: str) -> None:
+        """Add the problems of a source; see :func:`load_problems`."""
+        hub_source = HubSource.parse(name, self.datasets)
         if name == "embedded":
             self._add_embedded()
-        elif hub is not None and (hub.short_name or not _is_path(name)):
-            self._add_hub(hub)
+        elif hub_source is not None and (hub_source.short_name or not _is_path(name)):
+            self._add_hub(hub_source)
         elif _is_path(name):
             self._add_files(name)
         else:
-            known = ["embedded", *self.datasets]
+            known_names = ["embedded", *self.datasets]
             raise InputError(
-                f"no source {name!r}: expected {', '.join(known)}, org/name on the Hub, or a file."
-                + suggest_names(name, known, limit=2, cutoff=0.5)
+                f"no source {name!r}: expected {', '.join(known_names)}, org/name on the Hub, or a "
+                "file." + suggest_names(name, known_names, limit=2, cutoff=0.5)
             )
 
     def _add_embedded(self) -> None:
-        made = make_problems(self.split, self.limit or EMBEDDED_COUNT, self.seed)
-        for row, problem in enumerate(made, start=1):
-            self._keep(problem, "embedded", SourceRow(row, problem.to_row()), problem.id)
-        self.found.source_refs.append(SourceRef("embedded", str(EMBEDDED_VERSION), self.split))
+        problems = make_problems(self.split, self.limit or EMBEDDED_COUNT, self.seed)
+        for row_number, problem in enumerate(problems, start=1):
+            row = SourceRow(row_number, problem.to_row())
+            self._add_problem(problem, "embedded", row, problem.id)
+        source_ref = SourceRef("embedded", str(EMBEDDED_VERSION), self.split)
+        self.problem_set.source_refs.append(source_ref)
 
     def _add_files(self, name: str) -> None:
         files = data_files(name, self.split)
-        self._parse(name, self._read(files))
-        # Folders are this machine's business; the revision says which file it was.
-        named = Path(name).resolve().name
-        self.found.source_refs.append(SourceRef(named, files_revision(files), self.split))
+        self._parse_rows(name, self._read_files(files))
+        # Folders differ between machines; the revision identifies the content.
+        source_name = Path(name).resolve().name
+        source_ref = SourceRef(source_name, files_revision(files), self.split)
+        self.problem_set.source_refs.append(source_ref)
 
-    def _read(self, files: Sequence[Path]) -> Iterator[SourceRows]:
+    def _read_files(self, files: Sequence[Path]) -> Iterator[SourceRows]:
         root = _common_folder(files)
         for file in files:
-            stated = split_in_path(Path(file.name))
-            if stated and stated != self.split:
-                told = f"{file} is named after split {stated}, but was read as {self.split}."
-                self.found.warnings.append(told)
-            records = list(read_records(file))
-            if not records:
+            file_split = split_in_path(Path(file.name))
+            if file_split and file_split != self.split:
+                self.problem_set.warnings.append(
+                    f"{file} is named after split {file_split}, but was read as {self.split}."
+                )
+            rows = list(read_records(file))
+            if not rows:
                 raise InputError(f"{file}: empty. Expected {_format_descriptions()}.")
-            yield str(file), file.relative_to(root).as_posix(), records
+            yield SourceRows(str(file), file.relative_to(root).as_posix(), rows)
 
     def _add_hub(self, source: HubSource) -> None:
         commit, configs = load_hub(source, self.split)
-        parts = [(label, source.repo.name, records) for label, records in configs]
-        ids = self._parse(source.name, parts, source.expected.one_per_question)
-        rows = sum(len(records) for _, records in configs)
-        self.found.warnings += source.check(self.split, commit, rows, problems_digest(ids))
-        self.found.source_refs.append(SourceRef(source.name, commit, self.split))
+        source_rows = [SourceRows(label, source.repo.name, rows) for label, rows in configs]
+        ids = self._parse_rows(
+            source.name, source_rows, one_per_question=source.expected.one_per_question
+        )
+        n_rows = sum(len(rows) for _, rows in configs)
+        self.problem_set.warnings += source.check(self.split, commit, n_rows, problems_digest(ids))
+        self.problem_set.source_refs.append(SourceRef(source.name, commit, self.split))
 
-    def _parse(
-        self, name: str, parts: Iterable[SourceRows], one_per_question: bool = False
+    def _parse_rows(
+        self, name: str, all_rows: Iterable[SourceRows], *, one_per_question: bool = False
     ) -> list[str]:
-        """Keep the problems that are new, set other rows aside; return the ids of all problems."""
-        before, ids, rows = len(self.found.quarantined), [], 0
-        fields: set[str] = set()
-        for where, source, records in parts:
-            rows += len(records)
-            gsm8k = is_gsm8k(records)
-            for record in records:
-                fields.update(record.fields)
+        """Add new problems, quarantine all other rows, and return the ids of all problems."""
+        quarantined = self.problem_set.quarantined
+        first_quarantined = len(quarantined)
+        ids = []
+        n_rows = 0
+        field_names: set[str] = set()
+        for location, source, rows in all_rows:
+            n_rows += len(rows)
+            gsm8k = is_gsm8k(rows)
+            for row in rows:
+                field_names.update(row.fields)
                 try:
-                    problem = read_problem(record, source, self.split, gsm8k=gsm8k)
+                    problem = read_problem(row, source, self.split, gsm8k=gsm8k)
                 except UnusableRowError as reason:
-                    self.found.quarantined.append(quarantine_row(where, record, str(reason)))
+                    quarantined.append(quarantine_row(location, row, str(reason)))
                     continue
                 ids.append(problem.id)
                 key = digest("question", problem.question) if one_per_question else problem.id
-                self._keep(problem, where, record, key)
-        if not rows:
+                self._add_problem(problem, location, row, key)
+        if not n_rows:
             raise InputError(
                 f"{name}: split {self.split} is empty. Expected {_format_descriptions()}."
             )
         if not ids:
-            first = self.found.quarantined[before]
+            first_row = quarantined[first_quarantined]
             raise InputError(
-                f"{name}: none of its {rows} rows is a problem. Fields found: "
-                f"{', '.join(sorted(fields)[:20]) or 'none'}. Expected {_format_descriptions()}. "
-                f"First row set aside, {first.row}: {first.reason}."
+                f"{name}: none of its {n_rows} rows is a problem. Fields found: "
+                f"{', '.join(sorted(field_names)[:20]) or 'none'}. "
+                f"Expected {_format_descriptions()}. "
+                f"First quarantined row, {first_row.row}: {first_row.reason}."
             )
         return ids
 
-    def _keep(self, problem: Problem, where: str, record: SourceRow, key: str) -> None:
-        if key in self._seen:
-            reason = f"duplicate: {self._seen[key]}"
-            self.found.quarantined.append(quarantine_row(where, record, reason))
+    def _add_problem(self, problem: Problem, location: str, row: SourceRow, key: str) -> None:
+        """Add a problem, or quarantine its row if ``key`` is not new."""
+        if key in self._first_location:
+            reason = f"duplicate: {self._first_location[key]}"
+            self.problem_set.quarantined.append(quarantine_row(location, row, reason))
         else:
-            self._seen[key] = f"{where} row {record.row_number}"
-            self.found.problems.append(problem)
+            self._first_location[key] = f"{location} row {row.row_number}"
+            self.problem_set.problems.append(problem)
 
 
 def quarantine_row(source: str, record: SourceRow, reason: str) -> QuarantinedRow:
-    """Describe a row that is set aside."""
-    return QuarantinedRow(
-        source, record.row_number, reason, record.text.encode(errors="replace").decode()
-    )
+    """Return the quarantine entry of a row."""
+    raw = record.text.encode(errors="replace").decode()
+    return QuarantinedRow(source=source, row=record.row_number, reason=reason, raw=raw)
 
 
 def problems_digest(ids: Sequence[str]) -> str:
-    """Digest a set of problems by their ids, in whatever order they come."""
+    """Return the digest of a set of problems by their ids, in any order."""
     return digest("problems", sorted(ids))
 
 
 def _is_path(name: str) -> bool:
-    known = Path(name).suffix.lower() in DATA_SUFFIXES
-    return known or is_path(name) or any(sign in name for sign in "*?[")
+    has_data_suffix = Path(name).suffix.lower() in DATA_SUFFIXES
+    return has_data_suffix or is_path(name) or any(character in name for character in "*?[")
 
 
 def files_revision(files: Sequence[Path]) -> str:
-    """Return ``sha256:…`` of a file, or of several files and their names below one folder."""
+    """Return ``sha256:…`` of a file, or of several files and their names in their common folder."""
     if len(files) == 1:
         return f"sha256:{file_sha256(files[0])}"
     root = _common_folder(files)
-    listed = [(str(file.relative_to(root)), file_sha256(file)) for file in files]
-    return "sha256:" + hashlib.sha256(canonical_json(listed).encode()).hexdigest()
+    entries = [(str(file.relative_to(root)), file_sha256(file)) for file in files]
+    return "sha256:" + hashlib.sha256(canonical_json(entries).encode()).hexdigest()
 
 
 def _common_folder(files: Sequence[Path]) -> Path:
@@ -220,4 +253,5 @@ def _common_folder(files: Sequence[Path]) -> Path:
 
 
 def _format_descriptions() -> str:
-    return "one of: " + "; ".join(form.description for form in PROBLEM_FORMATS)
+    descriptions = "; ".join(problem_format.description for problem_format in PROBLEM_FORMATS)
+    return f"one of: {descriptions}"

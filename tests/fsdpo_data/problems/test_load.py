@@ -310,8 +310,8 @@ def test_mistakes_name_the_way_out(tmp_path: Path) -> None:
         "empty.jsonl": r"empty\.jsonl: empty\. Expected one of: .*question \+ answer",
         "torn.json": r"torn\.json: not JSON \(.*line 1",
         "other.jsonl": r"none of its 2 rows is a problem\. Fields found: text, title\. Expected "
-        r"one of: .*question \+ answer.*First row set aside, 1: neither question nor answer",
-        "no_gold.jsonl": r"Fields found: chosen, prompt\..*First row set aside, 1: no answer",
+        r"one of: .*question \+ answer.*First quarantined row, 1: neither question nor answer",
+        "no_gold.jsonl": r"Fields found: chosen, prompt\..*First quarantined row, 1: no answer",
         "a.xml": r"cannot read files ending in '\.xml'",
         "a.parquet": r"a\.parquet: not parquet",
         "folder": r"folder contains no train data",
