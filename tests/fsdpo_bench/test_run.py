@@ -327,11 +327,14 @@ def test_show_filters_by_id_verdict_and_level(tmp_path: Path) -> None:
         (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "bom"], "Nearest: bon"),
         (
             ["run", "--suite", "smoke", "--model", "tiny", "--decoder", ""],
-            "--decoder : expected some",
+            "--decoder : expected names",
         ),
         (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "sc", "--k", "0"], "--k 0"),
         (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "bon"], "--prm"),
-        (["run", "--suite", "smoke", "--model", "tiny", "--prm", "p"], "--prm p: no step reward"),
+        (
+            ["run", "--suite", "smoke", "--model", "tiny", "--prm", "p"],
+            "--prm p: no decoder needs step rewards",
+        ),
         (["run", "--suite", "smoke", "--model", "tiny", "--limit", "0"], "--limit 0"),
         (
             ["run", "--suite", "smoke", "--model", "tiny", "--decoder", "sc", "--temperature", "0"],

@@ -213,13 +213,15 @@ def test_a_part_of_a_benchmark_is_refused_and_another_digest_warned_of(tmp_path:
     with pytest.raises(InputError, match="1 problems, expected the 1319 of GSM8K"):
         load_task(builtin_tasks()["gsm8k"], file)
     [warning] = load_task(replace(builtin_tasks()["gsm8k"], count=1), file).warnings
-    assert "texts or golds differ" in warning
+    assert "questions or golds differ" in warning
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"contains no GSM8K: expected .*/gsm8k/test\.jsonl"):
         load_task(builtin_tasks()["gsm8k"], tmp_path)
-    with pytest.raises(InputError, match=r"data = None: .* Give its file, or a directory with it"):
+    with pytest.raises(
+        InputError, match=r"data = None: .* Give its file, or a directory that contains it"
+    ):
         load_task(replace(builtin_tasks()["addsub"], fetch=None))
     with pytest.raises(InputError, match="row 1: fields a, expected question \\+ answer"):
         rows("gsm8k", {"a": 1})
@@ -349,7 +351,9 @@ def test_a_column_of_ones_own_is_no_gold_and_no_cluster_by_its_name(tmp_path: Pa
     own.write_text('data = "mine.jsonl"\ncluster = "cluster"\n')
     assert load_task(get_task(str(own))).problems[0].metadata["cluster"] == 5
     own.write_text('data = "mine.jsonl"\ncluster = "base"\n')
-    with pytest.raises(InputError, match="row 1: no base, which problems on one base problem"):
+    with pytest.raises(
+        InputError, match="row 1: no base, the field that problems with one base problem"
+    ):
         load_task(get_task(str(own)))
 
 

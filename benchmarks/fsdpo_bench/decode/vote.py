@@ -135,7 +135,7 @@ def cost_row(cost: DecodingCost) -> JsonObject:
     return {"tokens": cost.tokens, "prm_calls": cost.prm_calls, "seconds": round(cost.seconds, 6)}
 
 
-class _DecoderResults(NamedTuple):
+class _NamedResults(NamedTuple):
     """The results of several decoders on one problem, by result name."""
 
     entries: dict[str, JsonObject]  #: The answer of each decoder.
@@ -158,7 +158,7 @@ def apply_decoders(
     """
     n_samples = len(solutions) - len(own_costs)
     samples = list(solutions[:n_samples])
-    results = _choose_samples(plan, samples) if samples else _DecoderResults({}, {})
+    results = _choose_samples(plan, samples) if samples else _NamedResults({}, {})
     for name, solution in zip(own_costs, solutions[n_samples:], strict=True):
         results.entries[name] = _verdict_entry(solution) | {"sample": None, "solution": solution}
         results.costs[name] = own_costs[name]
@@ -174,7 +174,7 @@ def _verdict_entry(solution: JsonObject) -> JsonObject:
     return {key: solution[key] for key in VERDICT_FIELDS if key in solution}
 
 
-def _choose_samples(plan: DecodingPlan, samples: Sequence[JsonObject]) -> _DecoderResults:
+def _choose_samples(plan: DecodingPlan, samples: Sequence[JsonObject]) -> _NamedResults:
     """Apply every decoder of the plan that chooses from samples, at every K."""
     answers = [sample["answer"] for sample in samples]
     agreements = agreeing_answers(answers)
@@ -184,7 +184,7 @@ def _choose_samples(plan: DecodingPlan, samples: Sequence[JsonObject]) -> _Decod
         "weighted": lambda k: weighted_vote(answer_classes(answers[:k], agreements), values[:k]),
         "bon": lambda k: best_of_n(values[:k]),
     }
-    results = _DecoderResults({}, {})
+    results = _NamedResults({}, {})
     for decoder in choose_sample:
         if decoder not in plan.decoders:
             continue

@@ -190,8 +190,8 @@ def best_of_n_curves(solutions: Sequence[ScoredSolution]) -> dict[str, dict[int,
     """Return the accuracy of best-of-N, by aggregate and N.
 
     The accuracy is the exact expectation over all subsets of N samples of a problem. Among equal
-    rewards, the earliest sample wins. All problems have the same weight. The name ``pass`` stands
-    for a perfect reward model, so its curve is pass@N.
+    rewards, the earliest sample wins. All problems have the same weight. The name ``pass`` means
+    a perfect reward model, so its curve is pass@N.
     """
     groups: dict[str, list[ScoredSolution]] = defaultdict(list)
     for solution in solutions:

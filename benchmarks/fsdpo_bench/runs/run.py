@@ -157,6 +157,7 @@ def _batch_progress(progress: Progress, n_problems: int, n_requests: int) -> Ite
     reported_problems = 0
 
     def report_finished(prompts: int, tokens: int) -> None:
+        """Count finished prompts, and report newly finished problems."""
         nonlocal finished_requests, reported_problems
         finished_requests += prompts
         finished_problems = n_problems * finished_requests // n_requests

@@ -58,7 +58,7 @@ class Task:
     source: str = ""  #: Address of the original publication of the problems.
     #: File of a user's own benchmark; None if the rows come from a data directory or the Hub.
     data: Path | None = None
-    #: Paths in a data directory, besides the default ones.
+    #: Paths in a data directory, in addition to the default ones.
     files: Sequence[str] = ()
     #: Dataset on the Hub; None if no repository with these rows is known.
     hub: HubDataset | None = None
