@@ -403,7 +403,7 @@ def test_what_a_file_of_ones_own_lacks_is_said(tmp_path: Path) -> None:
         ("titel = 'x'", r"no key 'titel'\. Nearest: title, .*[^.]\. Compare"),
         ("metric = 'best'", "metric 'best': expected greedy, avg@K or maj@K"),
         ("name = '../x'", "expected letters"),
-        ("form = [{ question = ['q'], answer = 'a', gold = 'float' }]", "expected one of text"),
+        ("formats = [{ question = ['q'], answer = 'a', gold = 'float' }]", "expected one of text"),
         ("title =", "not a benchmark"),
     ],
 )
