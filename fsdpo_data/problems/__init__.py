@@ -1,1 +1,1 @@
-"""Where problems come from, and what their rows mean."""
+"""Sources of problems, and the formats of their rows."""

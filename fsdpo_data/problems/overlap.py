@@ -1,8 +1,8 @@
-"""Problems that occur in a benchmark: word for word but for white space, or in long runs of words.
+"""Detection of problems that overlap with benchmark questions.
 
-Two texts are *the same* if their letters are, white space and case aside. They *overlap* by the
-share of the runs of ``n`` words of one that occur in the other, the larger of the two shares: a
-problem inside a longer one counts whole. Shorter texts than ``n`` words are compared whole only.
+Two texts are identical if they differ only in white space and case. The overlap of two texts is the
+fraction of the n-grams of one text that occur in the other, whichever fraction is larger. A problem
+inside a longer one therefore has the overlap 1. Texts with fewer than ``n`` words have no n-grams.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from fsdpo_data.answers.grader import ParsedGold, read_gold
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import replace_surrogates
 
-#: Words of a run. Word problems are short: runs of 13, which are usual for web pages, miss two in
-#: five of GSM-IC's base problems, into which a sentence is put.
+#: Words of an n-gram. Word problems are short: 13-grams, which are usual for web pages, miss 40 % of
+#: GSM-IC's base problems, because GSM-IC inserts a sentence into each.
 NGRAM_SIZE = 8
-MIN_OVERLAP = 0.5  #: Overlap from which a pair counts.
-#: Odd, and of 64 bits: the runs of words are hashed to polynomials in it, modulo 2^64.
+MIN_OVERLAP = 0.5  #: Minimum overlap of a reported pair.
+#: Base of the polynomial hash of n-grams, modulo 2^64; an odd number of 64 bits.
 _BASE = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedQuestion:
-    """A question and its gold answer, and where they stand."""
+    """A question with its gold answer and its location."""
 
-    source: str  #: The file or dataset.
-    row: int  #: Its row there, from 1.
-    question: str  #: The question.
-    answer: str  #: The gold; empty if the source has none.
+    source: str  #: File or dataset of the question.
+    row: int  #: Row in the source, from 1.
+    question: str  #: Text of the question.
+    answer: str  #: Gold answer; empty if the source has no answer.
 
 
 def find_overlapping_pairs(
@@ -40,40 +40,52 @@ def find_overlapping_pairs(
     ngram: int = NGRAM_SIZE,
     min_overlap: float = MIN_OVERLAP,
 ) -> pl.DataFrame:
-    """Find the pairs of a training text and a benchmark's text that are the same or overlap.
+    """Find the pairs of a training question and a benchmark question that overlap.
+
+    Args:
+        training: The training questions.
+        benchmarks: The benchmark questions.
+        ngram: Number of words of an n-gram.
+        min_overlap: Minimum overlap of a pair, from 0 to 1.
 
     Returns:
-        ``training`` and ``benchmark`` (places in the arguments), ``same`` (the questions are the
-        same), ``share`` (their overlap; 1 if they are), ``same_answer`` (the golds are one
-        answer, and not empty), in the order of both.
+        One row per pair, sorted by the training question, then by the benchmark question. The
+        columns are ``training`` and ``benchmark`` (positions in the arguments), ``same`` (whether
+        the questions are identical), ``share`` (the overlap; 1 for identical questions) and
+        ``same_answer`` (whether the gold answers are equal and not empty).
     """
-    old, new = _frame(training), _frame(benchmarks)
-    exact = old.join(new, on="key", suffix="_new").select("id", "id_new", same=pl.lit(True))
-    found = _shared_runs(_ngrams(old, ngram), _ngrams(new, ngram)).filter(
-        pl.col("share") >= min_overlap
+    training_frame = _text_frame(training)
+    benchmark_frame = _text_frame(benchmarks)
+    identical = training_frame.join(benchmark_frame, on="key", suffix="_new").select(
+        "id", "id_new", same=pl.lit(True)
     )
-    both = exact.join(found, on=["id", "id_new"], how="full", coalesce=True)
-    same = pl.col("same").fill_null(False)
-    pairs = both.select(
-        same=same,
-        share=pl.when(same).then(1.0).otherwise(pl.col("share")),
+    overlapping = _overlap_fractions(
+        _ngrams(training_frame, ngram), _ngrams(benchmark_frame, ngram)
+    ).filter(pl.col("share") >= min_overlap)
+    all_pairs = identical.join(overlapping, on=["id", "id_new"], how="full", coalesce=True)
+    is_identical = pl.col("same").fill_null(value=False)
+    pairs = all_pairs.select(
+        same=is_identical,
+        share=pl.when(is_identical).then(1.0).otherwise(pl.col("share")),
         training="id",
         benchmark="id_new",
     ).sort("training", "benchmark")
-    golds = {place: read_gold(training[place].answer) for place in pairs["training"].unique()}
-    places = pairs.select("training", "benchmark").iter_rows()
-    agree = [_agree(golds[old], benchmarks[new].answer) for old, new in places]
-    return pairs.with_columns(same_answer=pl.Series(agree, dtype=pl.Boolean))
+    golds = {index: read_gold(training[index].answer) for index in pairs["training"].unique()}
+    has_same_answer = [
+        _is_same_answer(golds[training_index], benchmarks[benchmark_index].answer)
+        for training_index, benchmark_index in pairs.select("training", "benchmark").iter_rows()
+    ]
+    return pairs.with_columns(same_answer=pl.Series(has_same_answer, dtype=pl.Boolean))
 
 
-def _agree(gold: ParsedGold, other: str) -> bool:
-    """Whether two golds are one answer; ASDiv's ``9 (apples)`` is 9 elsewhere."""
+def _is_same_answer(gold: ParsedGold, other: str) -> bool:
+    """Return whether two gold answers are equal; ASDiv's ``9 (apples)`` equals 9."""
     return bool(gold.text and other) and compare_answers(gold, other).status == "correct"
 
 
-def _frame(texts: Sequence[LocatedQuestion]) -> pl.DataFrame:
-    """Return ``id``, ``words``, and ``key`` without case and white space."""
-    questions = [replace_surrogates(each.question) for each in texts]
+def _text_frame(texts: Sequence[LocatedQuestion]) -> pl.DataFrame:
+    """Return the ``id`` and ``words`` of each text, and its ``key`` without case and white space."""
+    questions = [replace_surrogates(text.question) for text in texts]
     frame = pl.DataFrame({"question": questions}, {"question": pl.String}).with_row_index("id")
     lower = pl.col("question").str.to_lowercase()
     bare = pl.col("question").str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
@@ -81,21 +93,22 @@ def _frame(texts: Sequence[LocatedQuestion]) -> pl.DataFrame:
 
 
 def _ngrams(frame: pl.DataFrame, n: int) -> pl.DataFrame:
-    """Return the different runs of ``n`` words of each text as (``id``, ``run``)."""
+    """Return the distinct n-grams of each text as columns ``id`` and ``run`` (the hash)."""
     words = frame.select("id", word="words").explode("word").drop_nulls()
     words = words.select("id", hash=pl.col("word").hash(seed=0))
     run = pl.col("hash")
     for k in range(1, n):
         run = run * pl.lit(_BASE, dtype=pl.UInt64) + pl.col("hash").shift(-k)
-    whole = pl.col("id") == pl.col("id").shift(-(n - 1))  # all its words are of one text
-    return words.select("id", run=run, whole=whole).filter("whole").select("id", "run").unique()
+    is_in_one_text = pl.col("id") == pl.col("id").shift(-(n - 1))
+    ngrams = words.select("id", run=run, is_in_one_text=is_in_one_text)
+    return ngrams.filter("is_in_one_text").select("id", "run").unique()
 
 
-def _shared_runs(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """Return (``id``, ``id_new``, ``share``) of the texts that have a run in common."""
+def _overlap_fractions(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """Return the overlap ``share`` of all texts ``id`` and ``id_new`` with a common n-gram."""
     shared = old.join(new, on="run", suffix="_new").group_by("id", "id_new").len("shared")
     sizes = old.group_by("id").len("size")
     sizes_new = new.group_by("id").len("size_new").rename({"id": "id_new"})
-    counted = shared.join(sizes, on="id").join(sizes_new, on="id_new")
+    pairs = shared.join(sizes, on="id").join(sizes_new, on="id_new")
     smaller = pl.min_horizontal("size", "size_new")
-    return counted.select("id", "id_new", share=pl.col("shared") / smaller)
+    return pairs.select("id", "id_new", share=pl.col("shared") / smaller)

@@ -1,4 +1,4 @@
-"""What a row of somebody's dataset means: its question, its gold answer, and what else it says."""
+"""Formats of problem rows in published datasets: the question, the gold answer and the metadata."""
 
 import json
 import math
@@ -14,29 +14,33 @@ from fsdpo_data.core.row_files import SourceRow
 
 _HASHES = "####"
 
-# Solutions written by models: bulky, and labelled by others. Only the problem is wanted.
-_LEFT_OUT = {"initial_reason_steps", "chosen", "rejected", "full_chosen", "full_rejected"}
+#: Fields with model solutions, which are large and do not belong to the problem.
+_SOLUTION_FIELDS = {"initial_reason_steps", "chosen", "rejected", "full_chosen", "full_rejected"}
 
 
 class UnusableRowError(ValueError):
-    """A row that is no problem; the message is the reason it is set aside."""
+    """A row cannot be used; the message is the reason for its quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemFormat:
-    """One way to write a problem down."""
+    """The fields of a problem in a dataset."""
 
-    question: tuple[str, ...]  #: The fields the question is made of.
-    answer: str  #: The field the gold answer is in.
-    parse_gold: Callable[[Any], str]  #: Takes the gold out of that field.
-    description: str  #: The form in words, for error messages.
+    question: tuple[str, ...]  #: The fields that form the question.
+    answer: str  #: The field with the gold answer.
+    parse_gold: Callable[[Any], str]  #: Extracts the gold answer from that field.
+    description: str  #: Description of the format, for error messages.
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Whether the row has all fields of this form."""
+        """Return whether a row has all fields of this format."""
         return all(fields.get(name) is not None for name in (*self.question, self.answer))
 
     def question_text(self, fields: Mapping[str, Any]) -> str:
-        """Return the question, to the character as the row has it."""
+        """Return the question, exactly as in the row.
+
+        Raises:
+            UnusableRowError: if the question is empty or not a text.
+        """
         parts = [fields[name] for name in self.question]
         for part in parts:
             if not isinstance(part, str):
@@ -48,10 +52,10 @@ class ProblemFormat:
 
 
 def gold_text(value: Any) -> str:
-    """Write a gold answer as text: ``145.0`` is ``145``, a list of one is its element.
+    """Return a gold answer as text: ``145.0`` as ``145``, a list of one element as that element.
 
     Raises:
-        UnusableRowError: if it is empty, or nothing an answer can be.
+        UnusableRowError: if the answer is empty, or neither a text nor a number.
     """
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
@@ -67,21 +71,26 @@ def gold_text(value: Any) -> str:
     return text
 
 
-def _after_hashes(value: Any) -> str:
+def _parse_marked_gold(value: Any) -> str:
+    """Return GSM8K's gold answer; UnusableRowError without ``####``."""
     if _HASHES not in str(value):
         raise UnusableRowError(f"the answer has no {_HASHES} before its gold")
     return parse_gsm8k_gold(value)
 
 
 def parse_gsm8k_gold(value: Any) -> str:
-    """Take GSM8K's gold: what follows the last ``####``, or all of it where there is none."""
+    """Return GSM8K's gold answer: the text after the last ``####``, or all text without ``####``."""
     if isinstance(value, str):
         value = value.rpartition(_HASHES)[2].strip()
     return gold_text(value)
 
 
 def parse_boxed_gold(value: Any) -> str:
-    """Take the gold out of a solution: its last box; UnusableRowError if that is none, or empty."""
+    """Return the content of a solution's last box.
+
+    Raises:
+        UnusableRowError: if the solution has no box, or its last box is empty.
+    """
     gold = last_box_content(str(value))
     if gold is None:
         raise UnusableRowError("the solution has no \\boxed answer")
@@ -91,13 +100,13 @@ def parse_boxed_gold(value: Any) -> str:
 
 
 _GSM8K = ProblemFormat(
-    ("question",), "answer", _after_hashes, "question + answer ending in '#### gold'"
+    ("question",), "answer", _parse_marked_gold, "question + answer ending in '#### gold'"
 )
 _QUESTION = ProblemFormat(("question",), "answer", gold_text, "question + answer")
 
-#: Tried in this order; the first that fits the row's fields reads it.
+#: All formats; the first one that matches the fields of a row reads it.
 PROBLEM_FORMATS = (
-    # ASDiv: the question alone would lack its facts.
+    # ASDiv: the question without its body would lack the facts.
     ProblemFormat(("body", "question"), "answer", gold_text, "body + question + answer"),
     ProblemFormat(("problem",), "answer", gold_text, "problem + answer"),
     ProblemFormat(
@@ -108,64 +117,88 @@ PROBLEM_FORMATS = (
     ProblemFormat(("instruction",), "answer", gold_text, "instruction + answer"),
     ProblemFormat(("input",), "target", gold_text, "input + target"),
 )
-_OWN = {"problem_id", "source", "split", "question", "answer", "metadata"}
+#: The columns of our own ``problems`` config.
+_OWN_COLUMNS = {"problem_id", "source", "split", "question", "answer", "metadata"}
 
 
 def is_gsm8k(records: Sequence[SourceRow]) -> bool:
-    """Whether these are GSM8K's own rows: most answers end in ``#### gold``.
+    """Return whether the rows come from GSM8K: most answers end in ``#### gold``.
 
-    Judged over all of them, so that a row which lost its last line is set aside instead of
-    having its whole solution taken for the gold.
+    All rows decide together. A row without its last line is then quarantined, and its complete
+    solution does not become the gold answer.
     """
     answers = [row.fields["answer"] for row in records if _QUESTION.matches(row.fields)]
-    marked = sum(isinstance(answer, str) and _HASHES in answer for answer in answers)
-    return marked * 2 > len(answers)
+    n_marked = sum(isinstance(answer, str) and _HASHES in answer for answer in answers)
+    return n_marked * 2 > len(answers)
 
 
 def read_problem(record: SourceRow, source: str, split: str, *, gsm8k: bool) -> Problem:
-    """Read one row, or raise UnusableRowError with the reason."""
+    """Return the problem of a row.
+
+    Args:
+        record: The row.
+        source: The file or dataset of the row.
+        split: The split of the row.
+        gsm8k: Whether the rows come from GSM8K.
+
+    Raises:
+        UnusableRowError: if the row is not a problem, with the reason.
+    """
     if record.error:
         raise UnusableRowError(record.error)
     fields = record.fields
-    if set(fields) == _OWN:
+    if set(fields) == _OWN_COLUMNS:
         return _own_problem(fields)
-    form = next((form for form in PROBLEM_FORMATS if form.matches(fields)), None)
-    if form is None:
-        questions = {name for form in PROBLEM_FORMATS for name in form.question}
-        asked = any(fields.get(name) is not None for name in questions)
-        raise UnusableRowError("no answer" if asked else "neither question nor answer")
-    if form is _QUESTION and gsm8k:
-        form = _GSM8K
-    question, answer = form.question_text(fields), form.parse_gold(fields[form.answer])
-    return require_encodable(Problem(question, answer, source, split, _metadata(fields, form)))
+    problem_format = next((entry for entry in PROBLEM_FORMATS if entry.matches(fields)), None)
+    if problem_format is None:
+        question_fields = {name for entry in PROBLEM_FORMATS for name in entry.question}
+        has_question = any(fields.get(name) is not None for name in question_fields)
+        raise UnusableRowError("no answer" if has_question else "neither question nor answer")
+    if problem_format is _QUESTION and gsm8k:
+        problem_format = _GSM8K
+    problem = Problem(
+        question=problem_format.question_text(fields),
+        answer=problem_format.parse_gold(fields[problem_format.answer]),
+        source=source,
+        split=split,
+        metadata=_collect_metadata(fields, problem_format),
+    )
+    return require_encodable(problem)
 
 
 def _own_problem(fields: Mapping[str, Any]) -> Problem:
-    """Read a row of our own ``problems`` config, which keeps where it first came from."""
+    """Return the problem of a row of our own ``problems`` config, with its original source."""
     try:
         metadata = json.loads(fields["metadata"] or "{}")
     except (TypeError, ValueError):
         raise UnusableRowError("metadata is not JSON") from None
-    question, answer = _QUESTION.question_text(fields), gold_text(fields["answer"])
-    source, split = str(fields["source"]), str(fields["split"])
-    return require_encodable(Problem(question, answer, source, split, metadata))
+    problem = Problem(
+        question=_QUESTION.question_text(fields),
+        answer=gold_text(fields["answer"]),
+        source=str(fields["source"]),
+        split=str(fields["split"]),
+        metadata=metadata,
+    )
+    return require_encodable(problem)
 
 
-def _metadata(fields: Mapping[str, Any], form: ProblemFormat) -> dict[str, Any]:
-    """Return what else the row says. GSM8K's answer holds its solution, so that stays."""
-    used = {*form.question, form.answer, *_LEFT_OUT} - {"solution"}
-    kept = {name: value for name, value in fields.items() if name not in used}
-    if form is _GSM8K:
-        kept["solution"] = fields["answer"]
+def _collect_metadata(fields: Mapping[str, Any], problem_format: ProblemFormat) -> dict[str, Any]:
+    """Return all other fields of a row. GSM8K's answer contains the solution, so it stays."""
+    used_fields = {*problem_format.question, problem_format.answer, *_SOLUTION_FIELDS} - {
+        "solution"
+    }
+    metadata = {name: value for name, value in fields.items() if name not in used_fields}
+    if problem_format is _GSM8K:
+        metadata["solution"] = fields["answer"]
     try:
-        plain: dict[str, Any] = orjson.loads(orjson.dumps(kept, default=str))
+        plain: dict[str, Any] = orjson.loads(orjson.dumps(metadata, default=str))
     except TypeError as error:
         raise UnusableRowError(f"a field cannot be stored as JSON ({error})") from None
     return plain
 
 
 def require_encodable(problem: Problem) -> Problem:
-    """Return the problem, or raise UnusableRowError if UTF-8 cannot hold it."""
+    """Return the problem; UnusableRowError if its text cannot be encoded as UTF-8."""
     try:
         f"{problem.question}{problem.answer}".encode()
     except UnicodeEncodeError:

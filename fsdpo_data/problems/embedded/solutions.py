@@ -1,4 +1,4 @@
-"""Solutions of the embedded world: written right or wrong, and judged step by step."""
+"""Solutions of embedded problems: writing them with or without errors, and checking their steps."""
 
 import random
 import re
@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.problems.embedded.story import Node, apply, value_of, words
 
-#: At most this many digits are read; longer numbers cannot be right and cost time to convert.
+#: Numbers have at most six digits; longer numbers are always wrong and slow to convert.
 _NUMBER = r"(-?\d{1,6})"
 _STEP = re.compile(r"Step (\d{1,3}):(.*)", re.DOTALL | re.ASCII)
 _EQUATION = re.compile(rf"(?<![\w.]){_NUMBER} ([-+*/]) {_NUMBER} = {_NUMBER}(?!\w)", re.ASCII)
-#: What may not stand beside the equation: more numbers, longer sums.
-_MORE_MATHS = re.compile(r"[\d=+*/]")
+#: Characters that may not occur outside the equation: other numbers and longer sums.
+_OTHER_MATHS = re.compile(r"[\d=+*/]")
 _ANSWER = re.compile(rf"The answer is: {_NUMBER}\s*\Z", re.ASCII)
 
-#: What a wrong step does instead, by how often: takes the wrong operation or the distractor's
-#: number. Where neither gives another value in range, it slips by one.
+#: Weights of the errors in a wrong step: a wrong operation, or the number of the distractor. If
+#: the error does not give another value in range, the result is off by one.
 _SLIPS = {"operation": 4.0, "distractor": 1.0}
 _WRONG_OPERATION = {"+": "-", "-": "+", "*": "+", "/": "-"}
 
@@ -29,46 +29,55 @@ def write_solution(
     error_rate: float = 0.0,
     relation_error_rates: Mapping[str, float] | None = None,
 ) -> list[str]:
-    """Write a solution in which each step goes wrong with probability ``error_rate``.
+    """Write a solution in which each step is wrong with probability ``error_rate``.
 
-    Later steps carry on consistently from a wrong value, so the final answer is usually wrong.
-    ``mistaken`` are the relations whose steps go wrong with probabilities of their own.
+    Later steps use the wrong value consistently, so the final answer is usually wrong.
+
+    Args:
+        problem: The problem.
+        rng: Random generator of the errors and the sentences.
+        error_rate: Probability of an error in a step.
+        relation_error_rates: Probability of an error by relation, in place of ``error_rate``.
 
     Returns:
-        The steps; joined they are the text.
+        The steps; joined, they give the text.
     """
     nodes: list[Node] = problem.metadata["nodes"]
     steps: list[str] = []
     values: list[int] = []
     for i, node in enumerate(nodes):
-        equation = _right(node, values)
+        equation = _right_equation(node, values)
         if rng.random() < (relation_error_rates or {}).get(str(node[0]), error_rate):
             equation = _wrong_equation(problem, node, equation, rng)
         values.append(equation[3])
         answer = f" The answer is: {values[-1]}" if i == len(nodes) - 1 else "\n"
         left, op, right, result = equation
-        said = rng.choice(words()["say"][str(node[0])]).format(
+        sentence = rng.choice(words()["say"][str(node[0])]).format(
             who=node[4], thing=problem.metadata["thing"], eq=f"{left} {op} {right} = {result}"
         )
-        steps.append(f"Step {i + 1}: {said}{answer}")
+        steps.append(f"Step {i + 1}: {sentence}{answer}")
     return steps
 
 
 def first_wrong_step(problem: Problem, steps: Sequence[str]) -> int | None:
     """Return the 0-based index of the first wrong step, None if every step is right.
 
-    Any text has a verdict. A step is right if it is numbered in order, works out exactly one
-    step of the problem from values already at hand (in any order that allows it, operands of
-    a sum or product either way round), gets the result right, and either states no answer or
-    states the right one once everything is worked out. Only the equation is judged, not the
-    words around it. Nothing may follow the answer.
+    Every text has a verdict. A step is right under these conditions:
+
+    - Its number continues the order.
+    - It computes exactly one node of the problem from values that earlier steps computed. The order
+      of the nodes is free, and so is the order of the operands in a sum or product.
+    - The result is right.
+    - It states no answer, or the right answer after all nodes are computed.
+
+    Only the equation counts, not the words around it. No step may follow the answer.
     """
     nodes: list[Node] = problem.metadata["nodes"]
     done: dict[int, int] = {}
     answered = False
     for i, step in enumerate(steps):
-        equation = None if answered else _read(step, number=i + 1)
-        node = None if equation is None else _matching(nodes, done, equation)
+        equation = None if answered else _read_equation(step, number=i + 1)
+        node = None if equation is None else _find_node(nodes, done, equation)
         if equation is None or node is None:
             return i
         done[node] = equation[3]
@@ -80,41 +89,42 @@ def first_wrong_step(problem: Problem, steps: Sequence[str]) -> int | None:
 
 
 def final_answer(text: str) -> str | None:
-    """Return the number a solution ends with, None if it states none."""
-    found = _ANSWER.search(text)
-    return found[1] if found else None
+    """Return the number at the end of a solution; None without a final answer."""
+    match = _ANSWER.search(text)
+    return match[1] if match else None
 
 
-def _read(step: str, number: int) -> Equation | None:
-    """Read the one equation of a step in the format; None for anything else."""
+def _read_equation(step: str, number: int) -> Equation | None:
+    """Return the only equation of a step; None if the step has another form."""
     head = _STEP.fullmatch(step.strip())
     if head is None or int(head[1]) != number:
         return None
     body = _ANSWER.sub("", head[2])
-    found = _EQUATION.search(body)
-    if found is None or _MORE_MATHS.search(body[: found.start()] + body[found.end() :]):
+    match = _EQUATION.search(body)
+    if match is None or _OTHER_MATHS.search(body[: match.start()] + body[match.end() :]):
         return None
-    left, op, right, result = found.groups()
+    left, op, right, result = match.groups()
     return int(left), op, int(right), int(result)
 
 
-def _matching(nodes: Sequence[Node], done: dict[int, int], written: Equation) -> int | None:
-    """Return the node that ``written`` works out, preferring one not yet done."""
+def _find_node(nodes: Sequence[Node], done: dict[int, int], written: Equation) -> int | None:
+    """Return the index of a node that ``written`` computes, if possible a new one."""
     left, op, second, result = written
     spellings = (written, (second, op, left, result)) if op in "+*" else (written,)
     fits = [
         i
         for i, node in enumerate(nodes)
-        if all(int(x[1:]) in done for x in node[2:4] if isinstance(x, str))  # worked out already
-        and _right(node, done) in spellings
+        if all(int(x[1:]) in done for x in node[2:4] if isinstance(x, str))  # computed already
+        and _right_equation(node, done) in spellings
     ]
     return min(fits, key=lambda i: (i in done, i), default=None)
 
 
-def _right(node: Node, values: Sequence[int] | dict[int, int]) -> Equation:
-    """Return the node's equation over ``values``."""
+def _right_equation(node: Node, values: Sequence[int] | dict[int, int]) -> Equation:
+    """Return the equation of a node with the values of earlier nodes."""
     _, op, a, b, _ = node
-    left, right = value_of(a, values), value_of(b, values)
+    left = value_of(a, values)
+    right = value_of(b, values)
     return left, str(op), right, apply(str(op), left, right)
 
 

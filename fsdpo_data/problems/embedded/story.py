@@ -1,4 +1,4 @@
-"""One story under way: sentences told so far, and the program that works out its answer."""
+"""A story in progress: its sentences, and the program that computes its answer."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -9,65 +9,73 @@ from typing import Any, Self
 
 from fsdpo_data.core.toml_tables import read_toml
 
-#: Raised when any question, gold or verdict changes for the same seed.
+#: The version changes if the same seed gives other questions, gold answers or verdicts.
 EMBEDDED_VERSION = "embedded@1"
 
-MAX_NUMBER = (
-    99  #: Largest number in a story. Two digits are what a model of a million weights masters.
-)
-Operand = int | str  #: A number told in the question, or ``"#i"``: the value of node i.
+#: Largest number in a story. A model with a million weights learns sums of two-digit numbers.
+MAX_NUMBER = 99
+Operand = int | str  #: A number of the question, or ``"#i"`` for the value of node i.
 
-#: One step of the program: relation, operation, operands, and who it is about.
-#: A list, because it lives in JSON.
+#: One step of the program: relation, operation, two operands, and the person. The type is a list,
+#: because nodes are stored as JSON.
 Node = list[Operand]
 
 
 @cache
 def words() -> dict[str, Any]:
-    """Return the table beside this module, read once; it says of each entry what it is."""
-    told = read_toml(Path(__file__).with_name("words"))
-    counts = {name: {int(k): word for k, word in told[name].items()} for name in ("parts", "times")}
-    return told | counts
+    """Return the words and sentences of ``words.toml``, which documents its entries."""
+    table = read_toml(Path(__file__).with_name("words"))
+    for name in ("parts", "times"):
+        table[name] = {int(number): word for number, word in table[name].items()}
+    return table
 
 
 class RejectedStoryError(Exception):
-    """The numbers of this story leave no room for the next event; draw another story."""
+    """The numbers of a story do not allow the next event, so the generator starts another story."""
 
 
 def apply(op: str, a: int, b: int) -> int:
-    """Work out one step. Division rounds down: only a value already wrong leaves a remainder."""
+    """Compute one step. Division rounds down, because only wrong values leave a remainder."""
     if op == "/":
         return a // b if b else 0
     return {"+": a + b, "-": a - b, "*": a * b}[op]
 
 
 def value_of(operand: Operand, values: Sequence[int] | Mapping[int, int]) -> int:
-    """Look an operand up: itself, or the value of the node it names."""
+    """Return the value of an operand: the number, or the value of its node."""
     return values[int(operand[1:])] if isinstance(operand, str) else operand
 
 
 @dataclass
 class Story:
-    """A story being told."""
+    """A story in progress."""
 
-    rng: random.Random  #: Every choice comes from here.
-    wording: str = ""  #: Table of words that it is told with, too.
-    who: str = ""  #: The person the current amount belongs to.
-    friend: str = ""  #: Gives and takes.
-    stranger: str = ""  #: Appears in distractor sentences only.
-    #: People not met yet; the first is the next to be compared with ``who``.
-    others: list[str] = field(default_factory=list)
-    thing: str = ""  #: What is counted.
-    sentences: list[str] = field(default_factory=list)  #: The question so far.
-    nodes: list[Node] = field(default_factory=list)  #: The program so far.
+    rng: random.Random  #: Random generator of all choices.
+    wording: str = ""  #: Table in ``words.toml`` with additional sentences; empty for none.
+    who: str = ""  #: The person with the current amount.
+    friend: str = ""  #: The person who gives and receives things.
+    stranger: str = ""  #: The person in distractor sentences.
+    #: People who are not in the story yet; the first one is compared with ``who`` next.
+    other_people: list[str] = field(default_factory=list)
+    thing: str = ""  #: The things that the story counts, in the plural.
+    sentences: list[str] = field(default_factory=list)  #: The sentences of the question.
+    nodes: list[Node] = field(default_factory=list)  #: The nodes of the program.
     current: Operand = 0  #: The current amount, as an operand.
-    values: list[int] = field(default_factory=list)  #: What each node is worth.
+    values: list[int] = field(default_factory=list)  #: The value of each node.
 
     @classmethod
     def begin(cls, rng: random.Random, wording: str) -> Self:
-        """Cast a new story."""
-        who, friend, stranger, *others = rng.sample(words()["names"], 9)
-        return cls(rng, wording, who, friend, stranger, others, rng.choice(words()["things"]))
+        """Start a story with random people and things."""
+        who, friend, stranger, *other_people = rng.sample(words()["names"], 9)
+        return cls(
+            rng=rng,
+            wording=wording,
+            who=who,
+            friend=friend,
+            stranger=stranger,
+            other_people=other_people,
+            thing=rng.choice(words()["things"]),
+        )
 
     @property
     def amount(self) -> int:
@@ -76,24 +84,28 @@ class Story:
 
     def add_sentence(self, relation: str, **slots: object) -> None:
         """Add the sentence of ``relation`` to the question."""
-        told = words()
-        others = told[self.wording].get(relation, []) if self.wording else []
-        template = self.rng.choice(told["tell"][relation] + others)
-        self.sentences.append(template.format(**self.words(), **slots))
+        table = words()
+        extra_sentences = table[self.wording].get(relation, []) if self.wording else []
+        template = self.rng.choice(table["tell"][relation] + extra_sentences)
+        self.sentences.append(template.format(**self.slot_values(), **slots))
 
-    def words(self) -> dict[str, str]:
-        """Return the slots every sentence may use."""
+    def slot_values(self) -> dict[str, str]:
+        """Return the values of the slots that every sentence may use."""
         return {
             "who": self.who,
             "friend": self.friend,
-            "other": self.others[0],
+            "other": self.other_people[0],
             "stranger": self.stranger,
             "thing": self.thing,
             "one": self.thing.removesuffix("s"),
         }
 
     def add_node(self, relation: str, op: str, a: Operand, b: Operand) -> None:
-        """Add a step to the program; its value becomes the current amount."""
+        """Add a step to the program; its value becomes the current amount.
+
+        Raises:
+            RejectedStoryError: if the value is too small or too large.
+        """
         value = apply(op, value_of(a, self.values), value_of(b, self.values))
         if not 2 <= value <= MAX_NUMBER:
             raise RejectedStoryError
@@ -101,15 +113,15 @@ class Story:
         self.values.append(value)
         self.current = f"#{len(self.values) - 1}"
 
-    def number(self, low: int, high: int) -> int:
+    def draw_number(self, low: int, high: int) -> int:
         """Draw a number from ``low`` to ``high``, both included."""
         if low > high:
             raise RejectedStoryError
         return self.rng.randint(low, high)
 
-    def divisor(self, of: int, choices: Sequence[int]) -> int:
-        """Draw one of ``choices`` that divides ``of`` and leaves at least two."""
-        fits = [k for k in choices if of % k == 0 and of // k >= 2]
-        if not fits:
+    def draw_divisor(self, dividend: int, choices: Sequence[int]) -> int:
+        """Draw a divisor of ``dividend`` from ``choices`` with a quotient of at least two."""
+        divisors = [k for k in choices if dividend % k == 0 and dividend // k >= 2]
+        if not divisors:
             raise RejectedStoryError
-        return self.rng.choice(fits)
+        return self.rng.choice(divisors)
