@@ -1,4 +1,4 @@
-"""Responses that others recorded, in the forms they published them in: what a row says."""
+"""Recorded model responses in the formats of their publishers."""
 
 import hashlib
 import json
@@ -23,55 +23,60 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
-    """One response, its gold, and what its publisher says of it."""
+    """One recorded response with its gold answer and the data of its publisher."""
 
-    gold: str  #: Empty where the form has none.
-    response: str
+    gold: str  #: Gold answer; empty if the format has none.
+    response: str  #: Text of the response.
     correct: bool | None  #: The publisher's verdict; None if there is none.
-    series: str = ""  #: Which model or sample of the row it is; empty where there is one.
-    question: str = ""
-    model: str = ""  #: Which of the models in the file it is from; empty where that is not said.
-    reward: float | None = None  #: What a reward model gave it, in [0, 1]; None if there is none.
-    row: int = 0
-    #: ``length`` where the row says that the response was cut off.
+    series: str = ""  #: Model or sample within the row; empty for a single response.
+    question: str = ""  #: Question; empty if unknown.
+    model: str = ""  #: Model of the response; empty if unknown.
+    reward: float | None = None  #: Reward of a reward model, in [0, 1]; None without one.
+    row: int = 0  #: Number of the row in its file.
+    #: ``length`` if the row marks the response as truncated.
     finish_reason: FinishReason = "stop"
-    prompt: str = ""  #: What the model was given; empty where that is not said.
-    request: str = ""  #: The request it answers, where requests are in a file of their own.
-    n_tokens: int | None = None  #: None where nobody has counted.
-    reasoning: str = ""  #: What the model thought before, where that is told apart.
+    prompt: str = ""  #: Prompt of the model; empty if unknown.
+    request: str = ""  #: Id of the request, if requests are in another file.
+    n_tokens: int | None = None  #: Number of generated tokens; None if unknown.
+    reasoning: str = ""  #: Thinking before the response, if recorded separately.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseFormat:
-    """One way to write responses down; fields are named as in the table beside this module."""
+    """The fields of a recorded response; the keys of ``recorded_responses.toml``."""
 
-    publisher: str  #: Whose form it is.
-    needs: Sequence[str]  #: Fields by which it is known.
-    responses: Sequence[str]
-    is_list: bool = False  #: Whether those are a list, always.
+    publisher: str  #: Publisher of the format, for messages.
+    needs: Sequence[str]  #: Fields that identify the format; ``a|b`` for either.
+    responses: Sequence[str]  #: Fields with the responses.
+    is_list: bool = False  #: Whether the responses are always a list.
+    #: Fields with the text of a response.
     text: Sequence[str] = ("text", "response", "content", "message.content")
-    question: Sequence[str] = ("question", "problem")
-    question_in: str = ""  #: Pattern whose first group is the question, where there is more.
-    prompt: Sequence[str] = ("prompt",)
-    request: Sequence[str] = ()
-    gold: Sequence[str] = ()
-    gold_index: Sequence[str] = ()  #: Which of the golds is it.
-    gold_is: str = ""  #: How it is read: a name of ``_GOLDS``.
-    model: Sequence[str] = ()
-    by_model: bool = False  #: Whether each column that holds a mapping is of one model.
-    correct: Sequence[str] = ()
-    logit: Sequence[str] = ()  #: Reward before the sigmoid.
+    question: Sequence[str] = ("question", "problem")  #: Fields with the question.
+    question_in: str = ""  #: Pattern whose first group is the question; empty for all text.
+    prompt: Sequence[str] = ("prompt",)  #: Fields with the prompt.
+    request: Sequence[str] = ()  #: Fields with the id of the request.
+    gold: Sequence[str] = ()  #: Fields with the gold answer.
+    gold_index: Sequence[str] = ()  #: Fields with the index of the gold answer in a list.
+    gold_is: str = ""  #: Name of the parser of the gold answer, in ``_GOLDS``.
+    model: Sequence[str] = ()  #: Fields with the name of the model.
+    by_model: bool = False  #: Whether the row has one column per model.
+    correct: Sequence[str] = ()  #: Fields with the publisher's verdict.
+    logit: Sequence[str] = ()  #: Fields with the reward before the sigmoid.
+    #: Fields with the number of generated tokens.
     n_tokens: Sequence[str] = ("n_tokens", "num_generated_tokens")
-    not_text: str = ""  #: Why a response may be no text.
-    repeats: Sequence[str] = ()  #: What names a document that has several rows, all the same.
+    not_text: str = ""  #: Error message for a response that is a list.
+    repeats: Sequence[str] = ()  #: Fields that identify a document with several equal rows.
 
     def matches(self, fields: Fields) -> bool:
-        """Whether a row has all that the form needs."""
+        """Return whether a row has all fields that the format needs."""
         told = all(any(name in fields for name in each.split("|")) for each in self.needs)
         return told and (not self.by_model or any(self._columns(fields)))
 
     def document_key(self, fields: Fields) -> str:
-        """Name the document of a row: a number alone is of several where files are joined."""
+        """Return the id of a row's document; empty if rows do not repeat.
+
+        The id covers all fields, because joined files repeat document numbers.
+        """
         if not self.repeats or self.repeats[0] not in fields:
             return ""
         told = json.dumps([fields.get(name) for name in self.repeats], sort_keys=True, default=str)
@@ -81,7 +86,7 @@ class ResponseFormat:
         """Return the responses of a row.
 
         Raises:
-            UnusableRowError: with the reason, if there are none.
+            UnusableRowError: if the row has no responses, with the reason.
         """
         try:
             found = [replace(each, row=record.row_number) for each in self._read(record.fields)]
@@ -96,7 +101,7 @@ class ResponseFormat:
         return found
 
     def _columns(self, row: Fields) -> Iterator[tuple[str, Fields]]:
-        """Yield the columns that hold a response, each of the model that it is named after."""
+        """Yield the model name and the fields of each column with a response."""
         for name, value in row.items():
             if isinstance(value, Mapping) and self.responses[0] in value:
                 yield name, value
@@ -112,7 +117,7 @@ class ResponseFormat:
             response="",
             correct=None,
             question=asked,
-            # Of a conversation nobody knows here how it was written down for the model.
+            # The template that rendered a conversation for the model is unknown.
             prompt=prompt if isinstance(prompt, str) else "",
             request=str(_first(row, self.request) or ""),
             model=str(_first(row, self.model) or ""),
@@ -145,7 +150,7 @@ class ResponseFormat:
             n_tokens = _first(own, self.n_tokens) if tokens[index] is None else tokens[index]
             n_tokens = len(n_tokens) if isinstance(n_tokens, list) else n_tokens
             text, reasoning = _first(own, self.text) if own else response, _first(own, _REASONING)
-            # Who was cut off while thinking has no text, as in a build.
+            # A response that was truncated during its thinking has no text, as in a build.
             text = "" if text is None and reasoning else text
             yield replace(
                 about,
@@ -168,7 +173,7 @@ class ResponseFormat:
 
 
 _ENDED = ("finish_reason.type", "finish_reason", "stop_reason")
-_RIGHT = ("true", "1", "1.0")  #: Ways to write true; a CSV file writes all values as text.
+_RIGHT = ("true", "1", "1.0")  #: Spellings of true; in CSV files all values are text.
 _REASONING = ("message.reasoning_content", "message.reasoning", "reasoning")
 
 
@@ -178,8 +183,10 @@ def _of_solution(value: Any) -> str:
 
 _GOLDS: Mapping[str, Callable[[Any], Any]] = {
     "": lambda value: value,
-    "text": lambda value: gold_text(value) if value != "" else "",  # which is never counted
-    # A solution may say "at Job A: …" before the "A: 8400" it ends on.
+    "text": lambda value: (
+        gold_text(value) if value != "" else ""
+    ),  # an empty gold answer is never graded
+    # A solution may contain "at Job A: …" before the final "A: 8400".
     "last line": lambda value: str(value).rpartition("\nA:")[2].strip(),
     "solution": _of_solution,
     "first solution": lambda value: _of_solution(value[0]),
@@ -187,7 +194,7 @@ _GOLDS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _first(fields: Fields, names: Sequence[str]) -> Any:
-    """Return the value of the first field that is there and not null, else None."""
+    """Return the value of the first field that is present and not null, else None."""
     for name in names:
         values = [_within(fields, part) for part in name.split(" + ")]
         if None not in values:
@@ -202,13 +209,13 @@ def _within(value: Any, path: str) -> Any:
 
 
 def _flat(values: list[Any]) -> list[Any]:
-    """Join lists of lists, one level deep: what is listed for each request is of one document."""
+    """Flatten lists of lists by one level, because the requests of a document belong together."""
     lists = [value if isinstance(value, list) else [value] for value in values]
     return [each for some in lists for each in some]
 
 
 def _each(value: Any, count: int) -> list[Any]:
-    """Return one value for each response; a single one says nothing of each of several."""
+    """Return one value per response; a single value does not apply to several responses."""
     if isinstance(value, list) and len(value) == count:
         return value
     if isinstance(value, list):
@@ -216,12 +223,12 @@ def _each(value: Any, count: int) -> list[Any]:
     return [value if count == 1 else None] * count
 
 
-#: Forms of recorded outputs by name, the first that fits first.
+#: Formats of recorded responses by name; the first match counts.
 RESPONSE_FORMATS = TomlTable(__file__, lambda _, **told: ResponseFormat(**told))
 
 
 def find_response_format(fields: Fields, requires_gold: bool = False) -> ResponseFormat | None:
-    """Return the form of a row, one with ``golds`` if so asked; None if it is of none."""
+    """Return the format of a row, or None if no format matches."""
     known = (form for form in RESPONSE_FORMATS.values() if form.gold or not requires_gold)
     return next((form for form in known if form.matches(fields)), None)
 
@@ -234,5 +241,5 @@ def unknown_format_message(fields: Fields, requires_gold: bool = False) -> str:
 
 
 def question_key(question: str) -> str:
-    """Return what a question is matched by: its text, white space aside."""
+    """Return the text of a question without white space, for matching."""
     return "".join(question.split())
