@@ -1,6 +1,6 @@
-"""The benchmark harness: maths benchmarks, graded by the grader that makes the labels.
+"""Mathematics benchmarks, with the same grader as the labels of ``fsdpo_data``.
 
-Importing this package is cheap: what :func:`run` needs loads when it is called.
+The package imports quickly: :func:`run` imports its dependencies when it is called.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,18 @@ __all__ = ["RunOptions", "run"]
 
 
 def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Results:
-    """Decode benchmarks, grade, write the reports, and return what ``results.json`` says.
+    """Decode benchmarks, grade the answers and write the reports.
 
-    ``warn`` is told of what a reader of the results should know, before anything is decoded.
+    Args:
+        options: The options of the run.
+        warn: Called with warnings about the results, before decoding starts.
+
+    Returns:
+        The content of ``results.json``.
 
     Raises:
         InputError: if an option cannot be used.
-        Unavailable: if a library, a GPU, a model or the Hub is not here.
+        UnavailableError: if a library, a GPU, a model or the Hub is not available.
     """
     from fsdpo_bench.report.render import write_report
     from fsdpo_bench.runs.make_job import run_job

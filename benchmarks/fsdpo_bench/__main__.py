@@ -1,4 +1,4 @@
-"""``python -m fsdpo_bench`` is the command line."""
+"""Entry point of ``python -m fsdpo_bench``."""
 
 from fsdpo_bench.cli.app import main
 

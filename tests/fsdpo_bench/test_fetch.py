@@ -99,7 +99,7 @@ def test_the_command_says_where_and_under_which_licence(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = run(capsys, "fetch", "gsm8k", main=main)
-    assert code == 1 and "gsm8k" in err and "its rows are on the Hub" in err
+    assert code == 1 and "gsm8k" in err and "the benchmark is on the Hub" in err
     code, _, err = run(capsys, "fetch", "addsub", main=main)
     assert code == 1 and "the server answered 404" in err and fetch.MIRROR_VARIABLE in err
 

@@ -207,7 +207,7 @@ def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
     assert lied["steps"]["auc"] == 0 and lied["steps"]["margin"] == pytest.approx(-0.8)
     assert lied["best_of"]["mean"][4] < lied["best_of"]["mean"][1] < 1
     shown = CliRunner().invoke(app, ["prm", str(tmp_path / "truth")]).output
-    assert "ranking AUC, mean" in shown and "reward before less after the error" in shown
+    assert "ranking AUC, mean" in shown and "reward before minus after the error" in shown
     result = CliRunner().invoke(app, ["prm", str(tmp_path / "truth"), "--json"])
     assert json.loads(result.output)["dataset"]["problems"] == 8
     with pytest.raises(InputError, match="has no step rewards"):

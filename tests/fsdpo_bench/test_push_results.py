@@ -138,8 +138,8 @@ def test_a_file_with_the_datasets_problems_is_the_dataset(tmp_path: Path) -> Non
     ("changes", "name", "message"),
     [
         ({"rows": 1319}, "o/m", "gsm8k: 20 of its 1,319 problems"),
-        ({"source": {"name": "my", "revision": "1", "split": ""}}, "o/m", "no dataset of the Hub"),
-        ({}, "o/m@v1", "is no repository name"),
+        ({"source": {"name": "my", "revision": "1", "split": ""}}, "o/m", "no dataset on the Hub"),
+        ({}, "o/m@v1", "is not a repository name"),
     ],
 )
 def test_what_is_not_pushed(tmp_path: Path, changes: Any, name: str, message: str) -> None:

@@ -138,8 +138,8 @@ def test_explain_takes_negative_numbers_and_markup_as_text(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["grade"], "expected DATA, a run or a file of responses, or --explain."),
-        (["grade", "x", "--explain", "1", "1"], "a file of responses, or --explain"),
+        (["grade"], "either DATA or --explain is required"),
+        (["grade", "x", "--explain", "1", "1"], "either DATA or --explain"),
         (["grade", "nosuch.jsonl"], "nosuch.jsonl: cannot be read"),
         (["grade", "--explain", "1", "1", "--tolerance", "2"], "--tolerance 2.0: expected"),
         (["validate", "--suite", "odd"], "Nearest: ood"),

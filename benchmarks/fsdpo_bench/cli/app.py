@@ -1,4 +1,7 @@
-"""The ``fsdpo-bench`` command line. Heavy libraries load inside the commands that need them."""
+"""The ``fsdpo-bench`` command line.
+
+Heavy libraries load inside the commands that need them.
+"""
 
 import json
 import sys
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fsdpo_bench.cli import options as take
+from fsdpo_bench.cli import options as cli_options
 from fsdpo_bench.prm.measure import PrmOptions, measure_prm
 from fsdpo_bench.publish.export import export_run
 from fsdpo_bench.recipes.recipe import GPUS, load_recipe, recipe_names, run_stages
@@ -23,38 +26,44 @@ from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import LazyModule
-from fsdpo_data.core.progress import progress
+from fsdpo_data.core.progress import progress as show_progress
 from fsdpo_data.core.toml_tables import read_toml
 
 if TYPE_CHECKING:
-    from fsdpo_bench.cli import printing
+    from fsdpo_bench.cli import printing, recipe_printing, record_printing
 else:
     printing = LazyModule("fsdpo_bench.cli.printing")
+    recipe_printing = LazyModule("fsdpo_bench.cli.recipe_printing")
+    record_printing = LazyModule("fsdpo_bench.cli.record_printing")
 
 _EXAMPLES = read_toml(Path(__file__).with_name("examples"))
 
-app = new_app("fsdpo-bench", "Measure mathematical reasoning: benchmarks, grading, comparison.")
+app = new_app(
+    "fsdpo-bench",
+    "Measure mathematical reasoning: run benchmarks, grade responses, compare models.",
+)
 
 
 @command(app, RunOptions, examples=_EXAMPLES["run"])
 def run(options: RunOptions) -> None:
-    """Decode, grade and report."""
+    """Decode benchmarks, grade the answers and write reports."""
     from fsdpo_bench.runs.make_job import run_job
 
-    _finish(run_job(options, _warn), as_json=options.as_json)
+    _report(run_job(options, _warn), as_json=options.as_json)
 
 
 def _warn(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr)
 
 
-def _finish(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
-    """Report on a run whose records are complete, and say what to do next."""
+def _report(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
+    """Write the reports of a complete run, and print the results and the next commands."""
     from fsdpo_bench.report.render import write_report
 
     results = write_report(out, int(megabytes * 1_000_000), _warn)
     if as_json:
-        return _print_json(results)
+        _print_json(results)
+        return
     printing.print_results(results)
     typer.echo()
     print_next_command("open", out / "report.html")
@@ -65,41 +74,44 @@ def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-@command(app, take.RunInspectOptions, examples=_EXAMPLES["inspect"])
-def inspect(options: take.RunInspectOptions) -> None:
+@command(app, cli_options.RunInspectOptions, examples=_EXAMPLES["inspect"])
+def inspect(options: cli_options.RunInspectOptions) -> None:
     """Show problems of a run."""
-    found = printing.matching_records(options)
+    records = record_printing.matching_records(options)
     if options.as_json:
-        for record in found:
+        for record in records:
             typer.echo(json.dumps(record, ensure_ascii=False))
         return
-    printing.print_records(found, options.count, options.samples)
+    record_printing.print_records(records, options.count, options.samples)
 
 
-@command(app, take.RunDiffOptions, examples=_EXAMPLES["diff"])
-def diff(options: take.RunDiffOptions) -> None:
+@command(app, cli_options.RunDiffOptions, examples=_EXAMPLES["diff"])
+def diff(options: cli_options.RunDiffOptions) -> None:
     """Compare two runs."""
-    compared = compare_runs(options.run_a, options.run_b, options)
+    comparison = compare_runs(options.run_a, options.run_b, options)
     if options.html is not None:
         from fsdpo_bench.report.comparison_page import render_comparison
 
-        write_text(options.html, render_comparison(options.run_a, options.run_b, compared))
+        write_text(options.html, render_comparison(options.run_a, options.run_b, comparison))
     if options.as_json:
-        _print_json(asdict(compared))
+        _print_json(asdict(comparison))
     else:
-        printing.print_comparison(compared, options.show)
+        printing.print_comparison(comparison, options.show)
         if options.html is not None:
             typer.echo()
             print_next_command("open", options.html)
 
 
-@command(app, take.ResponseGradeOptions, examples=_EXAMPLES["grade"])
-def grade(options: take.ResponseGradeOptions) -> None:
-    """Judge what is there already."""
+@command(app, cli_options.ResponseGradeOptions, examples=_EXAMPLES["grade"])
+def grade(options: cli_options.ResponseGradeOptions) -> None:
+    """Grade existing responses."""
     from fsdpo_data.answers.grader import MathGrader
 
     if (options.data is None) == (options.explain is None):
-        raise InputError("expected `data`, a run or a file of responses, or `explain`.")
+        raise InputError(
+            "either `data` or `explain` is required. Give a run or a file of responses, or a gold "
+            "answer with a response to explain."
+        )
     tolerance = options.tolerance
     if tolerance is None and options.task is not None:
         tolerance = get_task(options.task).tolerance
@@ -112,119 +124,126 @@ def grade(options: take.ResponseGradeOptions) -> None:
         _grade_file(options.data, options, tolerance)
 
 
-def _grade_run(run: Path, options: take.ResponseGradeOptions) -> None:
+def _grade_run(run: Path, options: cli_options.ResponseGradeOptions) -> None:
     from fsdpo_bench.runs.regrade import regrade_run
 
     if options.out is None:
-        raise InputError("missing: a run is graded into a new directory.", field="out")
-    how = (options.k, options.aggregate, options.workers)
-    with progress() as shown:
-        regrade_run(run, options.out, *how, shown, resume=options.resume)
-    _finish(options.out, as_json=options.as_json)
+        raise InputError(
+            "missing. Grading a run writes a new run: name its directory.", field="out"
+        )
+    with show_progress() as progress:
+        regrade_run(
+            run,
+            options.out,
+            ks=options.k,
+            aggregate=options.aggregate,
+            workers=options.workers,
+            progress=progress,
+            resume=options.resume,
+        )
+    _report(options.out, as_json=options.as_json)
 
 
-def _grade_file(file: Path, options: take.ResponseGradeOptions, tolerance: float | None) -> None:
+def _grade_file(
+    file: Path, options: cli_options.ResponseGradeOptions, tolerance: float | None
+) -> None:
     from fsdpo_bench.recorded.outputs import grade_outputs, read_outputs, summarize_by_series
 
-    scored = grade_outputs(read_outputs(file), tolerance, options.workers)
-    series = summarize_by_series(scored)
+    responses = grade_outputs(read_outputs(file), tolerance, options.workers)
+    series = summarize_by_series(responses)
     if options.as_json:
         _print_json(series)
         return
     printing.print_series(series)
-    printing.print_disputed(
-        [each for each in scored if each.disagrees_with_publisher], options.show
-    )
+    disputed = [response for response in responses if response.disagrees_with_publisher]
+    printing.print_disputed(disputed, options.show)
 
 
-@command(app, take.ReportOptions, examples=_EXAMPLES["report"])
-def report(options: take.ReportOptions) -> None:
+@command(app, cli_options.ReportOptions, examples=_EXAMPLES["report"])
+def report(options: cli_options.ReportOptions) -> None:
     """Write the reports again."""
-    _finish(options.data, as_json=options.as_json, megabytes=options.megabytes)
+    _report(options.data, as_json=options.as_json, megabytes=options.megabytes)
 
 
-@command(app, take.ResultsPushOptions, examples=_EXAMPLES["push"])
-def push(options: take.ResultsPushOptions) -> None:
-    """Show results on the Hub."""
+@command(app, cli_options.ResultsPushOptions, examples=_EXAMPLES["push"])
+def push(options: cli_options.ResultsPushOptions) -> None:
+    """Push results to the Hub."""
     from fsdpo_bench.publish import push as hub
 
     plan = hub.plan_push(options.data, options.name)
     for path, text in plan.files.items():
         typer.echo(f"{path}\n{text}")
-    for name, why in plan.left_out.items():
-        _warn(f"{name} is left out: {why}")
+    for name, reason in plan.left_out.items():
+        _warn(f"{name} is left out: {reason}")
     if options.dry_run:
-        return typer.echo(f"would go to {plan.repo.url}, with model-index in its card")
+        typer.echo(f"would push to {plan.repo.url}, with model-index in its card")
+        return
     typer.echo(f"pushed: {hub.push(plan, pull_request=options.pull_request)}")
 
 
-@command(app, take.RunExportOptions, examples=_EXAMPLES["export"])
-def export(options: take.RunExportOptions) -> None:
-    """Write responses as other harnesses do."""
+@command(app, cli_options.RunExportOptions, examples=_EXAMPLES["export"])
+def export(options: cli_options.RunExportOptions) -> None:
+    """Write responses in the formats of other evaluation libraries."""
     for file in export_run(options.data, options.to, options.out, options.decoder):
         typer.echo(str(file))
 
 
-@command(app, take.IndexOptions, examples=_EXAMPLES["index"])
-def index(options: take.IndexOptions) -> None:
-    """List runs on a page."""
-    from fsdpo_bench.report.index import render_index
+@command(app, cli_options.IndexOptions, examples=_EXAMPLES["index"])
+def index(options: cli_options.IndexOptions) -> None:
+    """Write a page that lists all runs."""
+    from fsdpo_bench.report.index import write_index
 
     out = options.out or options.data / "index.html"
-
-    def written() -> bool:
-        page, whole = render_index(options.data, out, options.watch)
-        write_text(out, page)
-        return whole
-
-    whole = written()
+    is_complete = write_index(options.data, out, options.watch)
     print_next_command("open", out)
-    while options.watch is not None and not whole:
+    while options.watch is not None and not is_complete:
         time.sleep(options.watch)
-        whole = written()
+        is_complete = write_index(options.data, out, options.watch)
 
 
 @command(app, PrmOptions, examples=_EXAMPLES["prm"])
 def prm(options: PrmOptions) -> None:
     """Measure a process reward model."""
-    with progress() as shown:
-        measured = measure_prm(options, shown)
+    with show_progress() as progress:
+        measurements = measure_prm(options, progress)
     if options.as_json:
-        _print_json(asdict(measured))
+        _print_json(asdict(measurements))
     else:
-        printing.print_prm(measured)
+        printing.print_prm(measurements)
 
 
 @app.command(epilog="**Example** `fsdpo-bench tasks`", cls=HelpCommand)
 def tasks() -> None:
-    """List the benchmarks and the suites."""
+    """List benchmarks and suites."""
     printing.print_tasks(list(builtin_tasks().values()))
 
 
-@command(app, take.FetchOptions, examples=_EXAMPLES["fetch"])
-def fetch(options: take.FetchOptions) -> None:
-    """Get benchmarks that have no home on the Hub."""
+@command(app, cli_options.FetchOptions, examples=_EXAMPLES["fetch"])
+def fetch(options: cli_options.FetchOptions) -> None:
+    """Download benchmarks that are not on the Hub."""
     for task in map(get_task, options.task) if options.task else builtin_tasks().values():
         if task.fetch is not None:
             file = fetch_file(task.name, task.fetch, options.out)
             typer.echo(f"{task.name}: {file}  (licence: {task.licence}; {task.source})")
         elif options.task:
-            where = "on the Hub: `run` gets them from there" if task.hub else "at hand already"
-            raise InputError(f"its rows are {where}.", field="task", value=task.name)
+            message = "the benchmark needs no download, because its rows are part of fsdpo."
+            if task.hub:
+                message = "the benchmark is on the Hub, and `run` loads it from there."
+            raise InputError(message, field="task", value=task.name)
 
 
-@command(app, take.TaskValidateOptions, examples=_EXAMPLES["validate"])
-def validate(options: take.TaskValidateOptions) -> None:
-    """Check benchmarks."""
+@command(app, cli_options.TaskValidateOptions, examples=_EXAMPLES["validate"])
+def validate(options: cli_options.TaskValidateOptions) -> None:
+    """Check the rows and gold answers of benchmarks."""
     from fsdpo_bench.tasks.validate import validate_task
 
-    wanted = select_tasks(options.suite, options.task)
+    selected_tasks = select_tasks(options.suite, options.task)
     reports = []
-    with progress() as shown:
-        shown.phase("validate", len(wanted))
-        for each in wanted:
-            reports.append(validate_task(each, options.data))
-            shown.advance(1)
+    with show_progress() as progress:
+        progress.phase("validate", len(selected_tasks))
+        for task in selected_tasks:
+            reports.append(validate_task(task, options.data))
+            progress.advance(1)
     if options.as_json:
         _print_json([report.as_dict() for report in reports])
     else:
@@ -232,21 +251,21 @@ def validate(options: take.TaskValidateOptions) -> None:
     raise typer.Exit(0 if all(report.has_passed for report in reports) else 1)
 
 
-@command(app, take.RecipeOptions, examples=_EXAMPLES["recipe"])
-def recipe(options: take.RecipeOptions) -> None:
+@command(app, cli_options.RecipeOptions, examples=_EXAMPLES["recipe"])
+def recipe(options: cli_options.RecipeOptions) -> None:
     """Run a recipe."""
     if options.name is None:
-        printing.print_recipes([load_recipe(each) for each in recipe_names()])
+        recipe_printing.print_recipes([load_recipe(name) for name in recipe_names()])
         return
-    found = load_recipe(options.name)
-    stages = found.select_stages(options.stage)
+    selected_recipe = load_recipe(options.name)
+    stages = selected_recipe.select_stages(options.stage)
     if options.as_json:
-        _print_json(found.plan_dict(stages, GPUS[options.gpu]))
+        _print_json(selected_recipe.plan_dict(stages, GPUS[options.gpu]))
     elif options.dry_run:
-        printing.print_plan(found, stages, GPUS[options.gpu], options.price)
+        recipe_printing.print_plan(selected_recipe, stages, GPUS[options.gpu], options.price)
     else:
         run_stages(stages, typer.echo)
-        printing.print_costs(stages, GPUS[options.gpu], options.price)
+        recipe_printing.print_costs(stages, GPUS[options.gpu], options.price)
 
 
 def main() -> None:

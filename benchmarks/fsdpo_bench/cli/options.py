@@ -1,4 +1,4 @@
-"""What the commands take besides ``run``, whose options are :class:`RunOptions`."""
+"""The options of all commands except ``run``, whose options are :class:`RunOptions`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,37 +12,37 @@ from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.steps.rewards import AGGREGATES
 
-_FIRST = Option(positional=True)
+_POSITIONAL = Option(positional=True)
 _JSON = Option(flag="--json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions(Options):
-    """Get benchmarks that have no home on the Hub, from public repositories at pinned commits.
+    """Download benchmarks that are not on the Hub, from public repositories at pinned commits.
 
-    `run` and `validate` do so by themselves where they need one; here it is for machines that are
-    offline later. Every file is checked by its SHA-256.
+    `run` and `validate` download them when they need them. Use this command for machines that are
+    offline later. The SHA-256 of every file is checked.
 
     Attributes:
-        task: Names of benchmarks; all that are fetched this way if none is given.
-        out: Directory to give as `--data` then.
+        task: Names of benchmarks. By default, all benchmarks that are not on the Hub.
+        out: Directory for the files; pass it to `--data` later.
     """
 
-    task: Annotated[Sequence[str], _FIRST] = ()
-    out: Annotated[Path | None, Option(default_text="a cache that `run` looks into")] = None
+    task: Annotated[Sequence[str], _POSITIONAL] = ()
+    out: Annotated[Path | None, Option(default_text="the cache of `run`")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskValidateOptions(Options):
-    """Check rows, digests and golds of benchmarks, without a model.
+    """Check the rows, digests and gold answers of benchmarks, without a model.
 
-    Every gold must be right about itself and wrong about nonsense. What is known to be odd is
-    listed with the reason; anything else ends in exit code 1.
+    The grader must accept every gold answer for itself and reject wrong answers. Known exceptions are
+    listed with the reason. Any other exception ends the command with exit code 1.
 
     Attributes:
-        suite: A suite that `fsdpo-bench tasks` lists.
-        task: One benchmark, or a file of your own; may be given several times.
-        data: Directory with a folder for each benchmark, or the file of one.
+        suite: A suite; `fsdpo-bench tasks` lists them.
+        task: One benchmark, or a file of your own. Repeatable.
+        data: Directory with a folder for each benchmark, or the file of one benchmark.
         as_json: Print JSON instead of a table.
     """
 
@@ -54,56 +54,58 @@ class TaskValidateOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseGradeOptions(Options):
-    """Judge what is there already: a run, a file of responses, or one, with an explanation.
+    """Grade existing responses: a run, a file, or one response with an explanation.
 
-    A run is graded and decided again, without its model, into a new run.
+    Grading a run needs no model and writes a new run.
 
     Attributes:
-        data: A run, or responses made elsewhere with their golds.
+        data: A run, or a file with responses and gold answers.
         out: Directory of the new run.
-        explain: Judge one answer or response, and say why.
-        task: Benchmark whose grading applies (`ocw` is tolerant).
-        tolerance: Relative error that a number may have, e.g. 0.01.
-        k: Of a run: samples to decide among; may be given several times.
-        aggregate: Of a run: how step rewards of a sample become one number.
-        show: Differing verdicts to print.
-        workers: Processes that grade.
-        resume: Go on with the new run in `out`.
+        explain: Grade one answer or response, and explain the verdict.
+        task: Benchmark whose tolerance applies (`ocw` has one).
+        tolerance: Maximum relative error of a number, e.g. 0.01.
+        k: For a run: number of samples that the decoders use. Repeatable.
+        aggregate: For a run: function that turns the step rewards of a sample into one number.
+        show: Number of printed responses whose verdict differs from the published verdict.
+        workers: Number of grading processes.
+        resume: Continue the new run in `out`.
         as_json: Print JSON instead of a table.
     """
 
-    data: Annotated[Path | None, _FIRST] = None
+    data: Annotated[Path | None, _POSITIONAL] = None
     out: Path | None = None
     explain: Annotated[tuple[str, str] | None, Option(metavar="GOLD PRED")] = None
     task: str | None = None
     tolerance: Annotated[float | None, Option(min=0, exclusive_max=1)] = None
-    k: Annotated[Sequence[int], Option(min=1, default_text="as it was")] = ()
-    aggregate: Annotated[str | None, Option(choices=AGGREGATES, default_text="as it was")] = None
+    k: Annotated[Sequence[int], Option(min=1, default_text="as in the run")] = ()
+    aggregate: Annotated[str | None, Option(choices=AGGREGATES, default_text="as in the run")] = (
+        None
+    )
     show: Annotated[int, Option(min=0)] = 10
-    workers: Annotated[int | None, Option(min=1, default_text="the cores at hand")] = None
+    workers: Annotated[int | None, Option(min=1, default_text="all CPU cores")] = None
     resume: bool = False
     as_json: Annotated[bool, _JSON] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInspectOptions(Options):
-    """Show problems of a run: what was asked, answered and decided, step by step.
+    """Show problems of a run: question, answers, verdicts and solutions, step by step.
 
     Attributes:
         data: A run.
-        problem: The beginning of a problem's id.
-        task: Only of this benchmark.
-        outcome: Only where the decoder's answer has this status.
-        decoder: Whose answer.
-        subject: Only of this subject.
-        level: Only of this level.
-        count: Problems to show.
-        samples: Samples of each to show.
-        as_json: Print the records.
+        problem: The beginning of a problem id.
+        task: Show only problems of this benchmark.
+        outcome: Show only problems where the decoder's answer has this outcome.
+        decoder: The decoder for `outcome`.
+        subject: Show only problems of this subject.
+        level: Show only problems of this level.
+        count: Number of problems to show.
+        samples: Number of samples to show per problem.
+        as_json: Print the records as JSON lines.
     """
 
-    data: Annotated[Path, _FIRST]
-    problem: Annotated[str | None, _FIRST] = None
+    data: Annotated[Path, _POSITIONAL]
+    problem: Annotated[str | None, _POSITIONAL] = None
     task: str | None = None
     outcome: Annotated[str | None, Option(choices=OUTCOMES)] = None
     decoder: Annotated[str | None, Option(default_text="the first of the run")] = None
@@ -116,20 +118,20 @@ class RunInspectOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDiffOptions(Options, ComparisonOptions):
-    """Compare two runs problem by problem: is one better, and where?
+    """Compare two runs problem by problem, with intervals and exact p-values.
 
-    Interval and p belong together: both are by base problem where problems share one.
+    If problems share base problems, intervals and p-values are over base problems.
 
     Attributes:
-        run_a: The run that the other is held against.
-        run_b: The other run.
-        show: Changed problems to print.
-        html: Page to write, with every problem side by side.
+        run_a: The first run, A.
+        run_b: The second run, B. Differences are B minus A.
+        show: Number of changed problems to print.
+        html: File for a page with the solutions of both runs to every problem.
         as_json: Print JSON instead of a table.
     """
 
-    run_a: Annotated[Path, _FIRST]
-    run_b: Annotated[Path, _FIRST]
+    run_a: Annotated[Path, _POSITIONAL]
+    run_b: Annotated[Path, _POSITIONAL]
     show: Annotated[int, Option(min=0)] = 10
     html: Path | None = None
     as_json: Annotated[bool, _JSON] = False
@@ -137,35 +139,35 @@ class RunDiffOptions(Options, ComparisonOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions(Options):
-    """Write results.json, report.md, report.html and the card of a finished run again.
+    """Write results.json, report.md, report.html and the card of a complete run again.
 
     Attributes:
         data: A run.
-        megabytes: Text of problems and solutions in report.html.
+        megabytes: Megabytes of text (problems and solutions) in report.html.
         as_json: Print JSON instead of a table.
     """
 
-    data: Annotated[Path, _FIRST]
+    data: Annotated[Path, _POSITIONAL]
     megabytes: Annotated[float, Option(min=0.1)] = 16
     as_json: Annotated[bool, _JSON] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultsPushOptions(Options):
-    """Show results on the Hub: in the model's repository, for its page and for leaderboards.
+    """Push results to the model's repository on the Hub, for its page and for leaderboards.
 
-    A file of `.eval_results` for each benchmark and decoder, and `model-index` in the model's card,
-    where other results stay. Only whole benchmarks that the Hub has are sent. The token comes from
-    `HF_TOKEN` or `hf auth login`.
+    The push writes a file in `.eval_results` for each benchmark and decoder, and `model-index` in the
+    model's card; other results stay. It includes only complete benchmarks with a dataset on the Hub.
+    The token comes from `HF_TOKEN` or `hf auth login`.
 
     Attributes:
         data: A run.
-        name: The model on the Hub.
-        pull_request: Propose it, which anybody may of any model.
-        dry_run: Show what would be sent, then stop.
+        name: Repository of the model on the Hub.
+        pull_request: Open a pull request; this needs no write access.
+        dry_run: Print the files without sending them.
     """
 
-    data: Annotated[Path, _FIRST]
+    data: Annotated[Path, _POSITIONAL]
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME")]
     pull_request: bool = False
     dry_run: bool = False
@@ -173,16 +175,20 @@ class ResultsPushOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunExportOptions(Options):
-    """Write a run's responses in the form of another harness; `--replay` reads them, too.
+    """Write the responses of a run in the format of another evaluation library.
+
+    `--replay` reads these files too.
 
     Attributes:
         data: A run.
-        to: Whose form: `samples_TASK.jsonl` or `details_TASK.parquet`.
-        out: Directory for a file of each benchmark.
-        decoder: Whose responses: its own solution, or the samples that it chose among.
+        to: Format: `lm-eval` writes `samples_TASK.jsonl`, `lighteval` writes
+            `details_TASK.parquet`.
+        out: Directory for the files, one per benchmark.
+        decoder: Decoder whose responses are written: its own solution, or the samples that it chose
+            among.
     """
 
-    data: Annotated[Path, _FIRST]
+    data: Annotated[Path, _POSITIONAL]
     to: Annotated[str, Option(choices=EXPORT_FORMATS)]
     out: Path
     decoder: Annotated[str | None, Option(default_text="the first of the run")] = None
@@ -190,33 +196,33 @@ class RunExportOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexOptions(Options):
-    """Write a page of all runs under a directory, those that still go on among them.
+    """Write a page that lists all runs in a directory, including unfinished runs.
 
     Attributes:
         data: A directory with runs.
-        out: The page.
-        watch: Write it again every so many seconds, until no run goes on any more.
+        out: File of the page.
+        watch: Update the page at this interval in seconds, until all runs are complete.
     """
 
-    data: Annotated[Path, _FIRST]
+    data: Annotated[Path, _POSITIONAL]
     out: Annotated[Path | None, Option(default_text="DATA/index.html")] = None
     watch: Annotated[int | None, Option(min=1)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeOptions(Options):
-    """Run a row of the paper's tables, stage by stage; those that are done are passed over.
+    """Run a recipe, such as a row of the paper's tables, stage by stage; skip finished stages.
 
     Attributes:
-        name: Name of a recipe, or a TOML file of your own; without it, the recipes are listed.
-        stage: Only this stage; may be given several times.
-        dry_run: Print commands, estimates and what was spent, run nothing.
-        gpu: What is estimated for.
-        price: Of an hour of that GPU, in any currency.
-        as_json: Print the plan as JSON, run nothing.
+        name: Name of a recipe, or a TOML file of your own. Without a name, all recipes are listed.
+        stage: Run only this stage. Repeatable.
+        dry_run: Print commands, estimated cost and measured cost without running the stages.
+        gpu: GPU for the cost estimate.
+        price: Price of one hour of this GPU, in any currency.
+        as_json: Print the plan as JSON without running the stages.
     """
 
-    name: Annotated[str | None, _FIRST] = None
+    name: Annotated[str | None, _POSITIONAL] = None
     stage: Sequence[str] = ()
     dry_run: bool = False
     gpu: Annotated[str, Option(choices=GPUS)] = "a100"

@@ -1,1 +1,1 @@
-"""Results given to others: on the Hub, and in the forms of other harnesses."""
+"""Publish results on the Hub, and export responses for other evaluation libraries."""

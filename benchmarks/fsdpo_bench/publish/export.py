@@ -1,6 +1,6 @@
-"""A run's responses in the forms of other harnesses, which read them as their own details.
+"""Export the responses of a run in the formats of other evaluation libraries.
 
-What they have no field for is lost: steps and rewards.
+These formats have no fields for steps and rewards.
 """
 
 import json
@@ -15,73 +15,96 @@ from fsdpo_data.core.files import write_file
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.toml_tables import fill_placeholders, read_toml
 
-ExportRecord = Mapping[str, Any]  #: A record, with what a decoder has seen of its problem.
+#: A record with three more fields: the ``texts`` of a decoder, their ``ending``, and whether the
+#: decoder's answer ``is_correct`` (1.0 or 0.0).
+ExportRecord = Mapping[str, Any]
 
 
 def export_run(run: Path, format_name: str, out: Path, decoder: str | None = None) -> list[Path]:
-    """Write the responses that a decoder has seen, a file for each benchmark; return the files.
+    """Write the responses of a decoder, one file per benchmark, and return the files.
+
+    Args:
+        run: Directory of the run.
+        format_name: One of :data:`EXPORT_FORMATS`.
+        out: Directory for the files.
+        decoder: A decoder of the run; by default, the first.
 
     Raises:
-        InputError: if there is no run, or it has no such decoder.
+        InputError: if there is no run, or the run lacks the decoder.
         StoreError: if a file cannot be written.
     """
-    wanted, files = select_decoder(run, decoder), []
+    decoder = select_decoder(run, decoder)
+    files = []
     for task in read_config(run)["tasks"]:
-        name, content = EXPORT_FORMATS[format_name](task, _select_records(run, task, wanted))
+        name, content = EXPORT_FORMATS[format_name](task, _export_records(run, task, decoder))
         files.append(out / name)
         write_file(out / name, content)
     return files
 
 
-def _select_records(run: Path, task: str, decoder: str) -> Iterator[ExportRecord]:
-    """Yield records with the ``texts`` that a decoder made or chose among.
+def _export_records(run: Path, task: str, decoder: str) -> Iterator[ExportRecord]:
+    """Yield the records of a benchmark whose gold answer is readable.
 
-    Problems without a gold have none. ``ended`` is ``length`` where all were cut off: a field of
-    ours, which others pass over.
+    Their texts are the decoder's own solution, or the samples that it chose among. The ending is
+    ``length`` if all texts were truncated. Other libraries ignore this field.
     """
     for record in read_records(run, task):
-        decided = record["decoded"][decoder]
-        if decided["correct"] is not None:
-            own, k = decided["sample"] is None, decoder.partition("@")[2].partition(":")[0]
-            rows = [decided["solution"]] if own else record["samples"][: int(k)]
-            cut = all(row["finish_reason"] == "length" for row in rows)
-            told = {"right": float(decided["correct"]), "ended": "length" if cut else "stop"}
-            yield {**record, **told, "texts": [row["text"] for row in rows]}
-
-
-def _lm_eval(task: str, seen: Iterable[ExportRecord]) -> tuple[str, bytes]:
-    """Write what ``--log_samples`` does: a line for each document."""
-    lines = []
-    for each in seen:
-        document = {"question": each["question"], "answer": each["gold"]}
-        hashed = {
-            "doc_hash": json.dumps(document, indent=2, ensure_ascii=False),
-            "prompt_hash": each["prompt"],
-            "target_hash": each["gold"],
+        decoded = record["decoded"][decoder]
+        if decoded["correct"] is None:
+            continue
+        if decoded["sample"] is None:
+            solutions = [decoded["solution"]]
+        else:
+            n_samples = decoder.partition("@")[2].partition(":")[0]
+            solutions = record["samples"][: int(n_samples)]
+        is_truncated = all(solution["finish_reason"] == "length" for solution in solutions)
+        yield {
+            **record,
+            "is_correct": float(decoded["correct"]),
+            "ending": "length" if is_truncated else "stop",
+            "texts": [solution["text"] for solution in solutions],
         }
-        hashes = {name: sha256(_to_utf8(text)).hexdigest() for name, text in hashed.items()}
-        row = fill_placeholders(_ROWS["lm-eval"], {**each, **hashes, "document": document})
+
+
+def _lm_eval_file(task: str, records: Iterable[ExportRecord]) -> tuple[str, bytes]:
+    """Return name and content of a file like those of lm-evaluation-harness, a line per problem."""
+    lines = []
+    for record in records:
+        document = {"question": record["question"], "answer": record["gold"]}
+        values = {
+            **record,
+            "document": document,
+            "doc_hash": _sha256(json.dumps(document, indent=2, ensure_ascii=False)),
+            "prompt_hash": _sha256(record["prompt"]),
+            "target_hash": _sha256(record["gold"]),
+        }
+        row = fill_placeholders(_ROW_TEMPLATES["lm-eval"], values)
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     return f"samples_{task}.jsonl", _to_utf8("".join(lines))
+
+
+def _sha256(text: str) -> str:
+    return sha256(_to_utf8(text)).hexdigest()
 
 
 def _to_utf8(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _lighteval(task: str, seen: Iterable[ExportRecord]) -> tuple[str, bytes]:
-    """Write the columns of its details: document, response, metric."""
-    table = [
-        fill_placeholders(_ROWS["lighteval"], {**each, "id": str(each["row"])}) for each in seen
+def _lighteval_file(task: str, records: Iterable[ExportRecord]) -> tuple[str, bytes]:
+    """Return name and content of a file like the details of lighteval, a row per problem."""
+    rows = [
+        fill_placeholders(_ROW_TEMPLATES["lighteval"], {**record, "id": str(record["row"])})
+        for record in records
     ]
-    file = BytesIO()
-    pl.DataFrame(table).write_parquet(file)
-    return f"details_{task}.parquet", file.getvalue()
+    buffer = BytesIO()
+    pl.DataFrame(rows).write_parquet(buffer)
+    return f"details_{task}.parquet", buffer.getvalue()
 
 
-_ROWS = read_toml(__file__)
-#: From a benchmark to the name and the content of its file.
+_ROW_TEMPLATES = read_toml(__file__)
+#: Functions from a benchmark and its records to the name and the content of a file, by format.
 EXPORT_FORMATS: Mapping[str, Callable[[str, Iterable[ExportRecord]], tuple[str, bytes]]] = {
-    "lm-eval": _lm_eval,
-    "lighteval": _lighteval,
+    "lm-eval": _lm_eval_file,
+    "lighteval": _lighteval_file,
 }

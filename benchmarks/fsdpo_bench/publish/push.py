@@ -1,7 +1,7 @@
 """Push results to a model's repository: ``.eval_results/*.yaml``, and ``model-index`` in its card.
 
-The Hub shows the first on the model's page and on the leaderboard of a benchmark's dataset, the
-second where it always did. Both go in one commit, or none; nothing else of the repository changes.
+The Hub shows ``.eval_results`` on the model's page and on the leaderboards of benchmark datasets, and
+``model-index`` on the model's page. One commit changes both, and no other file.
 """
 
 import re
@@ -26,110 +26,125 @@ from fsdpo_data.publish.push import authenticated_hub_api, call_with_retries
 
 @dataclass(frozen=True, slots=True)
 class ResultsPushPlan:
-    """What a push of results sends."""
+    """The content of a push of results."""
 
-    repo: HubRepo
-    results: Results  #: Those of whole benchmarks that the Hub has, with where they are there.
-    files: Mapping[str, str]  #: Text of each file of ``.eval_results``, by its path.
-    left_out: Mapping[str, str]  #: Benchmarks that are not sent, and why.
+    repo: HubRepo  #: Repository of the model.
+    results: Results  #: Results of the complete benchmarks that have a dataset on the Hub.
+    files: Mapping[str, str]  #: Text of each file in ``.eval_results``, by its path.
+    left_out: Mapping[str, str]  #: Reason for each benchmark that is not pushed, by name.
 
 
 def plan_push(run: Path, name: str) -> ResultsPushPlan:
-    """Say what a push of a run to a model's repository would send; the Hub is not asked.
+    """Plan a push of a run to a model's repository, without network access.
 
     Raises:
-        InputError: if ``name`` is no repository's, or nothing in the run can be shown there.
+        InputError: if ``name`` is not a repository name, or the run has no results for the Hub.
     """
-    if (repo := HubRepo.parse(name, "model")) is None or repo.revision:
-        raise InputError(f"{name!r} is no repository name: expected org/name, with no @revision.")
+    repo = HubRepo.parse(name, "model")
+    if repo is None or repo.revision:
+        raise InputError(f"{name!r} is not a repository name. Expected org/name without @revision.")
     results = summarise(read_records(run), read_config(run))
     left_out: dict[str, str] = {}
-    for task, described in list(results["run"]["tasks"].items()):
-        source = _source(task, described)
+    for task, task_config in list(results["run"]["tasks"].items()):
+        source = _hub_source(task, task_config)
         done = results["tasks"][task]["problems"] if task in results["tasks"] else 0
-        if done == described["rows"] and source:
-            results["run"]["tasks"][task] = described | {"source": source}
+        if done == task_config["rows"] and source:
+            results["run"]["tasks"][task] = task_config | {"source": source}
             continue
         results["tasks"].pop(task, None)
-        whole = f"{done:,} of its {described['rows']:,} problems"
-        left_out[task] = whole if source else "no dataset of the Hub is known to be it"
+        if source:
+            left_out[task] = f"{done:,} of its {task_config['rows']:,} problems"
+        else:
+            left_out[task] = "no dataset on the Hub is known for it"
     if not results["tasks"]:
-        told = "; ".join(f"{task}: {why}" for task, why in left_out.items())
-        raise InputError(f"{run} has no results that the Hub could show. {told}.")
-    files = dict(_eval_results(results, run, repo.url))
-    way_out = f"push {run} again later"
+        reasons = "; ".join(f"{task}: {reason}" for task, reason in left_out.items())
+        raise InputError(f"{run} has no results for the Hub. {reasons}.")
+    advice = f"push {run} again later"
     return ResultsPushPlan(
-        HubRepo(name, "model", required_access="write", advice=way_out), results, files, left_out
+        repo=HubRepo(name, "model", required_access="write", advice=advice),
+        results=results,
+        files=dict(_eval_result_files(results, run, repo.url)),
+        left_out=left_out,
     )
 
 
-def _source(name: str, described: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return where a benchmark is on the Hub, without a commit if it was read from a copy."""
-    source, task = described["source"], builtin_tasks().get(name)
+def _hub_source(name: str, task_config: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the source of a benchmark on the Hub; None if there is none.
+
+    If a run read a local copy of the benchmark, the source has no commit.
+    """
+    source = task_config["source"]
     if COMMIT_PATTERN.fullmatch(source["revision"]):
         return dict(source)
-    if task is None or task.hub is None or task.digest != described["digest"]:
+    task = builtin_tasks().get(name)
+    if task is None or task.hub is None or task.digest != task_config["digest"]:
         return None
     return {"name": task.hub.repo, "revision": "", "split": task.hub_split}
 
 
-def _eval_results(results: Results, run: Path, url: str) -> Iterator[tuple[str, str]]:
-    """Yield path and text of a file for each benchmark and way to answer, in percent."""
+def _eval_result_files(results: Results, run: Path, url: str) -> Iterator[tuple[str, str]]:
+    """Yield path and text of a file for each benchmark and metric, in percent."""
     import yaml
 
     for name, task in results["tasks"].items():
         source = results["run"]["tasks"][name]["source"]
-        decoded = datetime.fromtimestamp(record_file(run, name).stat().st_mtime, UTC)
-        means = {f"avg@{k}": found for k, found in task["avg_at_k"].items()}
-        for way, found in {**task["decoders"], **means}.items():
-            if found["accuracy"] is None or found["ci95"] is None:
+        last_record = datetime.fromtimestamp(record_file(run, name).stat().st_mtime, UTC)
+        averages = {f"avg@{k}": average for k, average in task["avg_at_k"].items()}
+        for metric, result in {**task["decoders"], **averages}.items():
+            if result["accuracy"] is None or result["ci95"] is None:
                 continue
-            low, high = (100 * bound for bound in found["ci95"])
+            low, high = (100 * bound for bound in result["ci95"])
             entry = hf.EvalResultEntry(
-                source["name"].partition(":")[0],
-                builtin_tasks()[name].hub_task if name in builtin_tasks() else "default",
-                round(100 * found["accuracy"], 2),
+                dataset_id=source["name"].partition(":")[0],
+                task_id=builtin_tasks()[name].hub_task if name in builtin_tasks() else "default",
+                value=round(100 * result["accuracy"], 2),
                 dataset_revision=source["revision"] or None,
-                date=decoded.date().isoformat(),
+                date=last_record.date().isoformat(),
                 source_url=url,
                 source_name="fsdpo-bench",
-                notes=f"{way}, n={found['n']}, 95 % [{low:.1f}, {high:.1f}], "
+                notes=f"{metric}, n={result['n']}, 95 % [{low:.1f}, {high:.1f}], "
                 f"prompt {results['run']['template']['name']}",
             )
-            file = re.sub(r"[^\w.]+", "-", f"{name}-{way}").strip("-")
+            file_stem = re.sub(r"[^\w.]+", "-", f"{name}-{metric}").strip("-")
             text = yaml.safe_dump(hf.eval_result_entries_to_yaml([entry]), sort_keys=False)
-            yield f"{hf_constants.EVAL_RESULTS_FOLDER}/{file}.yaml", text
+            yield f"{hf_constants.EVAL_RESULTS_FOLDER}/{file_stem}.yaml", text
 
 
 def push(plan: ResultsPushPlan, *, pull_request: bool = False) -> str:
-    """Send the results in one commit, on top of what is there; return its address.
+    """Push the results in one commit on top of the current commit, and return its URL.
 
-    As a ``pull_request`` they are shown as the community's until the owner merges it.
+    Results of a pull request appear as community results until the owner merges it.
 
     Raises:
-        InputError: if there is no such repository.
-        Unavailable: if the Hub cannot be reached or refuses; nothing was changed then.
+        InputError: if the repository does not exist.
+        UnavailableError: if the Hub cannot be reached or refuses the commit; nothing has changed.
     """
     name = plan.repo.name
     with hub_errors(plan.repo):
         api = authenticated_hub_api()
-        head = call_with_retries(api.model_info, name).sha
-        files = {**plan.files, "README.md": _card(name, plan.results)}
+        parent_commit = call_with_retries(api.model_info, name).sha
+        files = {**plan.files, "README.md": _updated_card(name, plan.results)}
         operations = [hf.CommitOperationAdd(path, text.encode()) for path, text in files.items()]
-        told = {"commit_message": f"Results of {', '.join(plan.results['tasks'])}"}
-        how = {**told, "parent_commit": head, "create_pr": pull_request}
-        made = call_with_retries(api.create_commit, name, operations, **how)
-    return str(made.pr_url or made.commit_url)
+        commit = call_with_retries(
+            api.create_commit,
+            name,
+            operations,
+            commit_message=f"Results of {', '.join(plan.results['tasks'])}",
+            parent_commit=parent_commit,
+            create_pr=pull_request,
+        )
+    return str(commit.pr_url or commit.commit_url)
 
 
-def _card(name: str, results: Results) -> str:
-    """Return a model's card with the results among others, in place of older ones."""
+def _updated_card(name: str, results: Results) -> str:
+    """Return the model's card with the new results; they replace older results of the same metric."""
     try:
         card: Any = hf.ModelCard.load(name)
     except hf_errors.RemoteEntryNotFoundError:
         card = hf.ModelCard("---\n{}\n---\n")
-    found = [*(card.data.eval_results or ()), *model_index(results)]
-    told = {(each.dataset_type, each.dataset_config, each.metric_name): each for each in found}
-    card.data.eval_results = list(told.values())
+    by_metric = {}
+    for result in [*(card.data.eval_results or ()), *model_index(results)]:
+        by_metric[result.dataset_type, result.dataset_config, result.metric_name] = result
+    card.data.eval_results = list(by_metric.values())
     card.data.model_name = card.data.model_name or results["run"]["model"]["name"]
     return str(card)
