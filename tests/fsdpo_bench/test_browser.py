@@ -1,4 +1,4 @@
-"""The report in a real browser: clicks, keys, filters, both colour schemes, hostile text."""
+"""Tests of the report in a real browser: clicks, keys, filters, colour schemes, hostile text."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run / "report.html"
 
 
-def pick(browser: Browser, select: str, value: str) -> None:
-    """Choose an option as a person does: click the list, type, confirm."""
+def select_option(browser: Browser, select: str, value: str) -> None:
+    """Select an option of a list by a click."""
     browser.click(f'[name="{select}"] option[value="{value}"]')
 
 
-def test_the_page_opens_from_disk_without_a_complaint(browser: Browser, page: Path) -> None:
+def test_the_page_opens_from_disk_without_errors(browser: Browser, page: Path) -> None:
     browser.open(page)
     assert browser.errors() == []
     assert browser.count(".item") == 61
@@ -64,10 +64,10 @@ def test_a_click_opens_a_problem_and_its_solution(browser: Browser, page: Path) 
     browser.click("#item-4")
     assert "What is 4 + 10?" in browser.text("#detail")
     assert browser.count(".verdicts tr") == 5
-    before = browser.count(".solution[open]")
+    open_count = browser.count(".solution[open]")
     browser.run("document.querySelectorAll('.solution').forEach((box) => (box.open = false))")
     browser.click(".verdicts tr:nth-child(4) button")
-    assert before == browser.count(".solution[open]") == 1
+    assert open_count == browser.count(".solution[open]") == 1
     opened = browser.text(".solution[open]")
     assert "taken by" in opened
     assert "The answer was read after “the answer is”, compared with the gold as numbers" in opened
@@ -88,23 +88,23 @@ def test_steps_are_shaded_by_their_reward(browser: Browser, page: Path) -> None:
 
 def test_filters_narrow_the_list(browser: Browser, page: Path) -> None:
     browser.open(page)
-    pick(browser, "task", "math")
+    select_option(browser, "task", "math")
     assert browser.count(".item") == 40
-    pick(browser, "in subject", "Algebra")
+    select_option(browser, "in subject", "Algebra")
     assert browser.count(".item") == 20
-    pick(browser, "verdict", "incorrect")
+    select_option(browser, "verdict", "incorrect")
     wrong = browser.count(".item")
     assert 0 < wrong < 20
     assert browser.count(".item.wrong") == wrong
     assert f"greedy: 0 correct, {wrong} wrong" in browser.text("#count")
-    pick(browser, "decoder", "sc@4")
+    select_option(browser, "decoder", "sc@4")
     assert "sc@4: 0 correct" in browser.text("#count")
     browser.type("[name=search]", "nothing holds this")
     assert browser.count(".item") == 0
     assert browser.text("#detail") == "No problem fits the filters."
 
 
-def test_keys_walk_through_the_problems(browser: Browser, page: Path) -> None:
+def test_keys_move_through_the_problems(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.press("j", "j", "k")
     assert "What is 1 + 10?" in browser.text(SELECTED)
@@ -127,7 +127,7 @@ def test_keys_walk_through_the_problems(browser: Browser, page: Path) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
-def test_text_stands_out_in_both_schemes(
+def test_text_has_enough_contrast_in_both_colour_schemes(
     browser: Browser, page: Path, scheme: str, dark: bool
 ) -> None:
     browser.scheme(scheme)
@@ -159,25 +159,25 @@ def test_a_narrow_window_does_not_scroll_sideways(browser: Browser, page: Path) 
     assert wide <= window
 
 
-def test_the_address_is_a_link_to_what_is_shown(browser: Browser, page: Path) -> None:
+def test_the_address_restores_filters_and_selection(browser: Browser, page: Path) -> None:
     browser.open(page)
     assert browser.run("return location.hash") == ""
-    pick(browser, "in subject", "Geometry")
-    pick(browser, "decoder", "bon@4:min")
+    select_option(browser, "in subject", "Geometry")
+    select_option(browser, "decoder", "bon@4:min")
     browser.press("j", "j")
     browser.click(".verdicts tr:nth-child(2) button")
     browser.click("#solution-2 summary")
     link = browser.run("return location.hash")
-    shown = browser.text(SELECTED), browser.text("#count")
+    visible_text = browser.text(SELECTED), browser.text("#count")
     browser.open(page)
     browser.run("location.hash = arguments[0]", link)
     browser.run("location.reload()")
-    assert (browser.text(SELECTED), browser.text("#count")) == shown
+    assert (browser.text(SELECTED), browser.text("#count")) == visible_text
     assert browser.run("return document.getElementById('solution-2').open")
-    assert "Geometry" in shown[0] and "bon@4:min: " in shown[1]
+    assert "Geometry" in visible_text[0] and "bon@4:min: " in visible_text[1]
 
 
-def test_a_link_to_what_is_not_there_shows_what_is(browser: Browser, page: Path) -> None:
+def test_a_link_to_missing_items_shows_the_full_list(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.run("location.hash = '#decoder=none&task=constructor&problem=__proto__&sample=9'")
     browser.run("location.reload()")
@@ -200,7 +200,9 @@ def formulas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run / "report.html"
 
 
-def test_formulas_are_set_and_what_is_none_is_text(browser: Browser, formulas: Path) -> None:
+def test_formulas_are_rendered_and_other_text_is_unchanged(
+    browser: Browser, formulas: Path
+) -> None:
     browser.open(formulas)
     high, wide = browser.run(
         "const box = document.querySelector('#detail mfrac').getBoundingClientRect();"
@@ -213,7 +215,7 @@ def test_formulas_are_set_and_what_is_none_is_text(browser: Browser, formulas: P
     assert browser.count("[href*=javascript]") == 0 and browser.errors() == []
 
 
-def test_a_phone_shows_letters_at_their_size_and_the_row_in_its_list(
+def test_a_narrow_window_keeps_font_sizes_and_scrolls_the_list_to_the_row(
     browser: Browser, page: Path
 ) -> None:
     browser.resize(500, 900)
@@ -241,24 +243,24 @@ def test_names_in_the_cost_plot_do_not_touch(browser: Browser, page: Path) -> No
     assert len(boxes) == 2
     for names in boxes:
         for (_, bottom, _), (top, _, _) in itertools.pairwise(sorted(names)):
-            assert top >= bottom - 2  # leading, not letters
-        assert all(room >= 0 for _, _, room in names)
+            assert top >= bottom - 2  # only the line spacing may overlap
+        assert all(margin >= 0 for _, _, margin in names)
 
 
-def test_paper_shows_the_list(browser: Browser, page: Path) -> None:
+def test_printing_shows_the_full_list(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.media("print")
-    shown = browser.run(
+    layout = browser.run(
         "const list = document.getElementById('list');"
         "return [getComputedStyle(document.getElementById('browser')).display, "
         "list.clientHeight >= list.scrollHeight - 1, document.querySelector('nav').offsetHeight]"
     )
     browser.media("screen")
-    assert shown == ["block", True, 0]
+    assert layout == ["block", True, 0]
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def comparison_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     a = write_run(folder / "a", config(TASKS), make_records(TASKS))
     b = write_run(folder / "b", config(TASKS, "other"), make_records(TASKS, chance=0.8, seed=3))
@@ -267,13 +269,15 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "page.html"
 
 
-def test_two_runs_stand_side_by_side_step_by_step(browser: Browser, compared: Path) -> None:
-    browser.open(compared)
+def test_a_comparison_page_aligns_the_steps_of_two_runs(
+    browser: Browser, comparison_page: Path
+) -> None:
+    browser.open(comparison_page)
     assert browser.errors() == [] and browser.count(".item") == 61
-    pick(browser, "verdict", "only B")
-    alone = browser.count(".item")
-    assert 0 < alone < 61 and browser.count(".item.b") == alone
-    pick(browser, "verdict", "only A")
+    select_option(browser, "verdict", "only B")
+    only_b_count = browser.count(".item")
+    assert 0 < only_b_count < 61 and browser.count(".item.b") == only_b_count
+    select_option(browser, "verdict", "only A")
     assert browser.count(".item.a") == browser.count(".item") > 0
     assert browser.text("#detail .beside .head").startswith("✓ correct A: greedy")
     tops = browser.run(
@@ -283,28 +287,29 @@ def test_two_runs_stand_side_by_side_step_by_step(browser: Browser, compared: Pa
     assert len(tops) == 4 and tops[0] == tops[1] < tops[2] == tops[3]
 
 
-def test_a_click_on_the_head_of_a_column_sorts_by_it(browser: Browser, compared: Path) -> None:
-    browser.open(compared)
+def test_a_click_on_a_column_header_sorts_the_table(
+    browser: Browser, comparison_page: Path
+) -> None:
+    browser.open(comparison_page)
     for _ in range(2):
         browser.click(".sortable th:nth-child(5) button")
     column = (
         "return [...document.querySelectorAll('.sortable td:nth-child(5)')]"
         ".map((cell) => +cell.textContent)"
     )
-    found = browser.run(column)
-    assert found == sorted(found) and len(set(found)) > 3
+    cells = browser.run(column)
+    assert cells == sorted(cells) and len(set(cells)) > 3
     browser.run("location.reload()")
-    assert browser.run(column) == found
+    assert browser.run(column) == cells
 
 
-def test_the_index_follows_a_run_that_goes_on_and_stays_sorted(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_the_index_updates_during_a_run_and_stays_sorted(browser: Browser, tmp_path: Path) -> None:
     for name, chance in (("a", 0.2), ("b", 0.9), ("c", 0.6)):
         write_run(tmp_path / name, config(TASKS, name), make_records(TASKS, chance))
     records = tmp_path / "c" / "records" / "gsm_ic2.jsonl"
-    rest, page = records.read_text(), tmp_path / "index.html"
-    records.write_text("".join(rest.splitlines(keepends=True)[:5]))
+    all_records = records.read_text()
+    page = tmp_path / "index.html"
+    records.write_text("".join(all_records.splitlines(keepends=True)[:5]))
     page.write_text(render_index(tmp_path, page, reload_seconds=1)[0])
     browser.open(page)
     browser.click(".sortable th:nth-child(7) button")
@@ -312,7 +317,7 @@ def test_the_index_follows_a_run_that_goes_on_and_stays_sorted(
         "return [...document.querySelector('tbody').rows].map((row) => row.cells[0].textContent)"
     )
     assert browser.run(first) == ["b", "c", "a"] and "45 of 61" in browser.text("tbody")
-    records.write_text(rest)
+    records.write_text(all_records)
     page.write_text(render_index(tmp_path, page, reload_seconds=1)[0])
     deadline = time.monotonic() + 120
     while "45 of 61" in browser.text("tbody"):
@@ -321,7 +326,7 @@ def test_the_index_follows_a_run_that_goes_on_and_stays_sorted(
     assert browser.run(first) == ["b", "c", "a"] and browser.errors() == []
 
 
-def test_a_dataset_shows_pairs_side_by_side_with_their_weights(
+def test_a_dataset_page_shows_pairs_with_their_step_weights(
     browser: Browser, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
@@ -330,18 +335,18 @@ def test_a_dataset_shows_pairs_side_by_side_with_their_weights(
     assert browser.errors() == [] and browser.count(".item.some") == 3
     assert browser.count("#filters [name=decoder]:not([hidden] *)") == 0
     assert browser.count("#detail .beside") == 4
-    told = browser.text(".beside")
-    assert told.startswith("chosen ✓ correct") and "rejected ✗ incorrect" in told
-    assert told.count("α 0.") == 4
+    text = browser.text(".beside")
+    assert text.startswith("chosen ✓ correct") and "rejected ✗ incorrect" in text
+    assert text.count("α 0.") == 4
     assert browser.count(".beside .good") == browser.count(".beside .bad") == 8
 
 
-def test_hostile_text_shows_as_text_and_does_nothing(browser: Browser, tmp_path: Path) -> None:
+def test_hostile_text_is_shown_as_plain_text(browser: Browser, tmp_path: Path) -> None:
     megabyte = f"$\\frac{{{'{' * 500_000}}}$ $${'x^' * 250_000}$$"
     formulas = rf"{megabyte} $\text{{<script>alert(1)</script>}}$"
     text = f"{HOSTILE} \u202e\u2067\u05d0\u05d1\u05d2 {formulas} "
     records = make_records({"gsm8k": 2}, text=text, samples=2)
-    # A formula in every step that it can spare, each another one.
+    # Every step contains a different long formula.
     for number, record in enumerate(records):
         for sample in record["samples"]:
             sample["steps"] = [f"$x_{{{number}{n}}}{'^' * 900}$" for n in range(300)]
@@ -362,7 +367,7 @@ def test_hostile_text_shows_as_text_and_does_nothing(browser: Browser, tmp_path:
     assert wide <= window
 
 
-def test_injected_scripts_are_refused_by_the_page(browser: Browser, page: Path) -> None:
+def test_the_content_security_policy_blocks_injected_scripts(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.run(
         "const made = document.createElement('script'); made.textContent = 'document.title = 1';"
@@ -370,18 +375,18 @@ def test_injected_scripts_are_refused_by_the_page(browser: Browser, page: Path) 
         "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"document.title=2\">')"
     )
     assert browser.run("return document.title").startswith("Qwen2-7B-SFT")
-    assert any("Content Security Policy" in each for each in browser.errors())
+    assert any("Content Security Policy" in error for error in browser.errors())
 
 
-def test_thousands_of_problems_open_and_filter_at_once(browser: Browser, tmp_path: Path) -> None:
+def test_thousands_of_problems_open_and_filter_quickly(browser: Browser, tmp_path: Path) -> None:
     tasks = {"math": 5000}
     text = r"If \(x^2 = \frac{1}{4}\), we get $x = \pm\frac12$. " * 3
     run = write_run(tmp_path / "run", config(tasks), make_records(tasks, text=text, samples=16))
     write_report(run)
     assert (run / "report.html").stat().st_size < 60_000_000
-    before = browser.busy()
+    start_seconds = browser.busy()
     browser.open(run / "report.html")
-    assert browser.busy() - before < 2
+    assert browser.busy() - start_seconds < 2
     assert browser.count(".item") == 5000
     milliseconds = browser.run(
         "const start = performance.now(); const box = document.querySelector('[name=search]');"
@@ -394,7 +399,7 @@ def test_thousands_of_problems_open_and_filter_at_once(browser: Browser, tmp_pat
         "const box = document.querySelector('[name=search]');"
         "box.value = ''; box.dispatchEvent(new Event('input'));"
     )
-    before = browser.busy()
+    start_seconds = browser.busy()
     for _ in range(50):
         browser.run("document.getElementById('list').scrollTop += 800; document.body.offsetHeight")
-    assert (browser.busy() - before) / 50 < 1 / 30  # seconds of a frame
+    assert (browser.busy() - start_seconds) / 50 < 1 / 30  # one frame at 30 frames per second

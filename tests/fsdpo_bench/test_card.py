@@ -1,4 +1,4 @@
-"""The card of a benchmark run: valid to the Hub's own checks, true to its results, repeatable."""
+"""The card of a benchmark run passes the Hub's checks, equals the results and can be repeated."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ def test_the_hubs_own_checks_pass(tmp_path: Path) -> None:
     assert str(tmp_path) not in (run / "README.md").read_text()
 
 
-def test_the_metadata_are_the_results() -> None:
-    found = results()
-    told = ModelCard(benchmark_card(found)).data.eval_results
+def test_the_card_metadata_equal_the_results() -> None:
+    run_results = results()
+    eval_results = ModelCard(benchmark_card(run_results)).data.eval_results
     shares = {
         (task["title"], name): share
-        for task in found["tasks"].values()
+        for task in run_results["tasks"].values()
         for name, share in task["decoders"].items()
     }
-    for each in told:
-        share = shares.pop((each.dataset_name, each.metric_args["decoder"]))
-        assert each.metric_value == pytest.approx(100 * share["accuracy"], abs=0.005)
-        assert each.metric_args["n"] == share["n"]
-        assert each.dataset_revision == "c" * 40
+    for entry in eval_results:
+        share = shares.pop((entry.dataset_name, entry.metric_args["decoder"]))
+        assert entry.metric_value == pytest.approx(100 * share["accuracy"], abs=0.005)
+        assert entry.metric_args["n"] == share["n"]
+        assert entry.dataset_revision == "c" * 40
     assert not shares
 
 
-def test_the_text_names_every_limit() -> None:
+def test_the_card_names_every_limitation() -> None:
     card = benchmark_card(results())
     assert "- MATH was measured on 20 of its 23 problems." in card
     assert "- OCW accepts numbers within 1 % of the gold answer." in card
@@ -70,13 +70,13 @@ def test_the_text_names_every_limit() -> None:
 
 
 def test_an_undefined_field_is_an_error() -> None:
-    found = results()
-    del found["run"]["grader"]
+    run_results = results()
+    del run_results["run"]["grader"]
     with pytest.raises(UndefinedError, match="grader"):
-        benchmark_card(found)
+        benchmark_card(run_results)
 
 
-def test_options_are_read_off_the_decoders() -> None:
+def test_the_command_contains_the_decoder_options() -> None:
     run = config({"math": 20}) | {
         "decoders": ["greedy", "sc@5", "sc@15", "weighted@5:mean", "sbs@5,1", "sbs@5,3"],
         "beam": {"first_keep": "b2", "aggregate": "last", "max_steps": 32, "step_tokens": 256},
@@ -91,13 +91,26 @@ def test_options_are_read_off_the_decoders() -> None:
 
 
 @pytest.mark.proof
-def test_the_command_measures_the_same_again(tmp_path: Path) -> None:
-    first, again = tmp_path / "first", tmp_path / "again"
-    asked = ["run", "--suite", "smoke", "--model", "tiny", "--limit", "6", "--decoder", "greedy,sc"]
-    ran = CliRunner().invoke(app, [*asked, "--k", "2", "--max-tokens", "96", "--out", str(first)])
+def test_the_command_of_the_card_reproduces_the_accuracies(tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    again = tmp_path / "again"
+    run_arguments = [
+        "run",
+        "--suite",
+        "smoke",
+        "--model",
+        "tiny",
+        "--limit",
+        "6",
+        "--decoder",
+        "greedy,sc",
+    ]
+    ran = CliRunner().invoke(
+        app, [*run_arguments, "--k", "2", "--max-tokens", "96", "--out", str(first)]
+    )
     assert ran.exit_code == 0, ran.output
-    shown = (first / "README.md").read_text().partition("fsdpo-bench ")[2].partition("```")[0]
-    arguments = shlex.split(shown.replace("\\\n", " "))
+    command = (first / "README.md").read_text().partition("fsdpo-bench ")[2].partition("```")[0]
+    arguments = shlex.split(command.replace("\\\n", " "))
     arguments[arguments.index("runs/bench")] = str(again)
     ran = CliRunner().invoke(app, arguments)
     assert ran.exit_code == 0, ran.output
@@ -107,9 +120,9 @@ def test_the_command_measures_the_same_again(tmp_path: Path) -> None:
 
 
 def accuracies(run: Path) -> dict[tuple[str, str], tuple[float, int]]:
-    """Return (right, of) by benchmark and decoder."""
+    """Return (correct, total) by benchmark and decoder."""
     return {
-        (task, decoder): (found["correct"], found["n"])
-        for task, told in json.loads((run / "results.json").read_text())["tasks"].items()
-        for decoder, found in told["decoders"].items()
+        (task, decoder): (decoder_results["correct"], decoder_results["n"])
+        for task, task_results in json.loads((run / "results.json").read_text())["tasks"].items()
+        for decoder, decoder_results in task_results["decoders"].items()
     }

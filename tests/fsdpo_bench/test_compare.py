@@ -1,4 +1,4 @@
-"""Comparing runs: paired numbers, what changed, and what is refused."""
+"""Comparison of runs: paired statistics, changed problems and refused inputs."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def two_runs(root: Path, tasks: dict[str, int] = TASKS, **changes: Any) -> tuple
     return first, second
 
 
-def test_counts_and_p_are_those_of_the_pairs(tmp_path: Path) -> None:
+def test_counts_and_p_value_are_computed_from_pairs(tmp_path: Path) -> None:
     a, b = (make_records(TASKS, chance=c, seed=s) for c, s in ((0.5, 1), (0.75, 2)))
     compared = compare_runs(
         *two_runs(tmp_path), ComparisonOptions(task="gsm8k", decoder_a="greedy")
     )
     [delta] = compared.deltas
     verdicts = [
-        (one["decoded"]["greedy"]["correct"], two["decoded"]["greedy"]["correct"])
-        for one, two in zip(a, b, strict=True)
-        if one["task"] == "gsm8k"
+        (first["decoded"]["greedy"]["correct"], second["decoded"]["greedy"]["correct"])
+        for first, second in zip(a, b, strict=True)
+        if first["task"] == "gsm8k"
     ]
     assert delta.only_a == verdicts.count((True, False)) > 0
     assert delta.only_b == verdicts.count((False, True)) > 0
@@ -45,7 +45,8 @@ def test_counts_and_p_are_those_of_the_pairs(tmp_path: Path) -> None:
     assert delta.p == mcnemar(delta.only_a, delta.only_b)
     assert len(compared.changed) == delta.only_a + delta.only_b
     for change in compared.changed:
-        right, wrong = change.answer_a, change.answer_b
+        right = change.answer_a
+        wrong = change.answer_b
         right, wrong = (right, wrong) if change.better == "a" else (wrong, right)
         assert right == change.gold != wrong
 
@@ -100,7 +101,7 @@ def test_other_problem_sets_are_refused_unless_common_is_given(tmp_path: Path) -
         compare_runs(first, stranger, ComparisonOptions(common=True))
 
 
-def test_a_question_that_is_asked_twice_pairs_by_its_occurrence(tmp_path: Path) -> None:
+def test_repeated_questions_are_paired_by_occurrence(tmp_path: Path) -> None:
     records = make_records({"asdiv": 4})
     twice = copy.deepcopy(records[0])
     twice["row"] = 4
@@ -119,7 +120,7 @@ def test_a_problem_that_does_not_count_in_one_run_counts_in_neither(tmp_path: Pa
     assert compare_runs(run, other, ComparisonOptions(decoder_a="greedy")).deltas[0].n == 5
 
 
-def test_what_else_differs_is_said(tmp_path: Path) -> None:
+def test_other_differences_are_listed_in_notes(tmp_path: Path) -> None:
     template = {"name": "problem@1", "digest": "beeffeed"}
     first, second = two_runs(tmp_path, grader="math@0", template=template)
     notes = compare_runs(first, second, ComparisonOptions()).notes
@@ -142,10 +143,10 @@ def test_unknown_decoders_benchmarks_and_runs_are_refused(tmp_path: Path) -> Non
 def test_the_command_prints_the_difference_and_the_changed_problems(tmp_path: Path) -> None:
     first, second = two_runs(tmp_path)
     arguments = ["diff", str(first), str(second), "--show", "2", "--task", "GSM8K"]
-    shown = CliRunner().invoke(app, [*arguments, "--decoder", "greedy"], env={"COLUMNS": "160"})
-    assert shown.exit_code == 0
-    assert "B - A" in shown.output
-    assert shown.output.count("gold '") == 2
-    found = CliRunner().invoke(app, [*arguments, "--json"])
-    deltas = json.loads(found.output)["deltas"]
-    assert [each["decoder_a"] for each in deltas] == list(config(TASKS)["decoders"])
+    result = CliRunner().invoke(app, [*arguments, "--decoder", "greedy"], env={"COLUMNS": "160"})
+    assert result.exit_code == 0
+    assert "B - A" in result.output
+    assert result.output.count("gold '") == 2
+    json_result = CliRunner().invoke(app, [*arguments, "--json"])
+    deltas = json.loads(json_result.output)["deltas"]
+    assert [delta["decoder_a"] for delta in deltas] == list(config(TASKS)["decoders"])

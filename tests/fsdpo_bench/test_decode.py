@@ -1,4 +1,4 @@
-"""Decoders against plain references, on thousands of random cases; the algorithm by its lines."""
+"""Compare the decoders with simple reference implementations on thousands of random cases."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def classes_of(answers: Sequence[str | None]) -> list[int | None]:
 
 
 def test_votes_go_to_classes_of_equivalent_answers() -> None:
-    """Against counting by hand-made classes, at every K, on thousands of random samples."""
+    """Compare with counting by given classes, for every K."""
     for case in range(CASES):
         draw = random.Random(case)
         answers = random_answers(draw, draw.randint(1, 12))
@@ -66,8 +66,8 @@ def test_votes_go_to_classes_of_equivalent_answers() -> None:
             votes = Counter(kinds)
             expected = 0
             if votes:
-                most = max(votes.values())
-                tied = [kind for kind, count in votes.items() if count == most]
+                max_votes = max(votes.values())
+                tied = [kind for kind, count in votes.items() if count == max_votes]
                 firsts = [
                     next(i for i, a in enumerate(answers) if a and KIND[a] == t) for t in tied
                 ]
@@ -77,15 +77,15 @@ def test_votes_go_to_classes_of_equivalent_answers() -> None:
 
 
 def test_classes_do_not_depend_on_the_order_of_answers() -> None:
-    """A bare 5 agrees with 5 m and with 5 cm, which are not the same."""
+    """A 5 without unit agrees with 5 m and with 5 cm, which differ from each other."""
     pool = ["5 m", "5", "5 cm", "5 m", "7"]
     groups = set()
     for answers in itertools.permutations(pool):
         classes = classes_of(answers)
-        found: dict[int | None, list[str]] = {}
-        for answer, each in zip(answers, classes, strict=True):
-            found.setdefault(each, []).append(answer)
-        groups.add(frozenset(tuple(sorted(each)) for each in found.values()))
+        answers_by_class: dict[int | None, list[str]] = {}
+        for answer, class_index in zip(answers, classes, strict=True):
+            answers_by_class.setdefault(class_index, []).append(answer)
+        groups.add(frozenset(tuple(sorted(members)) for members in answers_by_class.values()))
     assert groups == {frozenset({("5 m", "5 m"), ("5",), ("5 cm",), ("7",)})}
     assert classes_of(["5", "5 m"]) == [0, 0]
 
@@ -114,8 +114,8 @@ def test_equal_weights_are_a_plain_vote() -> None:
         assert weighted_vote(classes, [0.5] * 7) == self_consistency(classes)
 
 
-@pytest.mark.parametrize("how", AGGREGATES)
-def test_best_of_n_is_the_first_of_the_highest(how: str) -> None:
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_best_of_n_selects_the_first_solution_with_the_highest_reward(aggregate: str) -> None:
     plain = {
         "mean": lambda r: sum(r) / len(r),
         "min": min,
@@ -130,68 +130,78 @@ def test_best_of_n_is_the_first_of_the_highest(how: str) -> None:
             )
             for _ in range(draw.randint(1, 9))
         ]
-        ranked = [plain[how](each) if each else -1.0 for each in rewards]
-        assert best_of_n([aggregate_rewards(each, how) for each in rewards]) == ranked.index(
-            max(ranked)
-        )
+        ranked = [
+            plain[aggregate](step_rewards) if step_rewards else -1.0 for step_rewards in rewards
+        ]
+        assert best_of_n(
+            [aggregate_rewards(step_rewards, aggregate) for step_rewards in rewards]
+        ) == ranked.index(max(ranked))
 
 
 def test_best_of_n_takes_the_solution_whose_worst_step_is_best() -> None:
     sampler = FixedSampler({"2+2?": ["a\nb", "c\nd"]})
     scorer = TableScorer({"a\nb": [0.9, 0.1], "c\nd": [0.5, 0.6]})
-    drawn = sample_solutions(["2+2?"], sampler, SamplingSpec(n=2), "newline@1")
-    [solutions] = add_rewards(["2+2?"], drawn, scorer)
-    assert [each.rewards for each in solutions] == [(0.9, 0.1), (0.5, 0.6)]
-    assert best_of_n([aggregate_rewards(each.rewards, "min") for each in solutions]) == 1
-    assert best_of_n([aggregate_rewards(each.rewards, "mean") for each in solutions]) == 1
-    assert best_of_n([max(each.rewards or ()) for each in solutions]) == 0
+    samples = sample_solutions(["2+2?"], sampler, SamplingSpec(n=2), "newline@1")
+    [solutions] = add_rewards(["2+2?"], samples, scorer)
+    assert [solution.rewards for solution in solutions] == [(0.9, 0.1), (0.5, 0.6)]
+    assert best_of_n([aggregate_rewards(solution.rewards, "min") for solution in solutions]) == 1
+    assert best_of_n([aggregate_rewards(solution.rewards, "mean") for solution in solutions]) == 1
+    assert best_of_n([max(solution.rewards or ()) for solution in solutions]) == 0
 
 
-def test_thinking_is_one_step_and_only_what_follows_it_is_judged() -> None:
-    closed, open_ = "so 5?\nno\n</think>\nIt is\n\\boxed{4}", "first\n\\boxed{4}\nwait"
+def test_thinking_is_one_step_and_only_the_text_after_it_is_graded() -> None:
+    closed = "so 5?\nno\n</think>\nIt is\n\\boxed{4}"
+    open_ = "first\n\\boxed{4}\nwait"
     texts = {"2+2?<think>\n": [closed, open_], "2+2?": [f"[THINK]{open_}", "It is\n\\boxed{4}"]}
-    drawn = sample_solutions([*texts], FixedSampler(texts), SamplingSpec(n=2), "newline@1")
-    steps = [[each.steps for each in solutions] for solutions in drawn]
-    assert [[len(each) for each in both] for both in steps] == [[3, 1], [1, 2]]
+    samples = sample_solutions([*texts], FixedSampler(texts), SamplingSpec(n=2), "newline@1")
+    step_counts = [[len(solution.steps) for solution in solutions] for solutions in samples]
+    assert step_counts == [[3, 1], [1, 2]]
     problem = Problem("2+2?", "4", "embedded", "test", {})
     items = [
         TaskResponse(problem, text, "stop", prompt)
-        for prompt, both in texts.items()
-        for text in both
+        for prompt, responses in texts.items()
+        for text in responses
     ]
-    found = [each.verdict for each in grade_task_responses(builtin_tasks()["embedded"], items)]
-    assert [each.status for each in found] == ["correct", "no_answer", "no_answer", "correct"]
-    assert {found[1].rule, found[2].rule} == {"unclosed-thinking"}
+    verdicts = [
+        graded.verdict for graded in grade_task_responses(builtin_tasks()["embedded"], items)
+    ]
+    assert [verdict.status for verdict in verdicts] == [
+        "correct",
+        "no_answer",
+        "no_answer",
+        "correct",
+    ]
+    assert {verdicts[1].rule, verdicts[2].rule} == {"unclosed-thinking"}
 
 
-def test_greedy_asks_for_one_sample_without_temperature() -> None:
-    asked: list[SamplingSpec] = []
+def test_greedy_requests_one_sample_at_temperature_0() -> None:
+    requested_specs: list[SamplingSpec] = []
 
     class Recorder(Writer):
         def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-            asked.append(spec)
+            requested_specs.append(spec)
             return super().sample(prompts, spec)
 
-    how = greedy_sampling(SamplingSpec(n=5, temperature=0.8, seed=3))
-    [[found]] = sample_solutions(["p"], Recorder(0), how, "newline@1")
-    assert asked == [SamplingSpec(n=1, temperature=0.0, seed=3)]
-    assert "".join(found.steps) == found.text
+    greedy_spec = greedy_sampling(SamplingSpec(n=5, temperature=0.8, seed=3))
+    [[solution]] = sample_solutions(["p"], Recorder(0), greedy_spec, "newline@1")
+    assert requested_specs == [SamplingSpec(n=1, temperature=0.0, seed=3)]
+    assert "".join(solution.steps) == solution.text
 
 
 def reference_search(
     prompt: str, writer: Writer, judge: Judge, sampling: SamplingSpec, spec: BeamSpec
 ) -> tuple[str, tuple[str, ...], bool]:
-    """Algorithm 1, one line after the other, for steps that are lines."""
+    """Run algorithm 1 of the paper line by line, with lines as steps."""
     counts: Counter[str] = Counter()
 
     def next_step(text: str, first: bool) -> tuple[str, bool]:
         index = counts[text] if not first else counts[""]
         counts[text] += 1
         step = replace(sampling, n=1, stop=("\n",), max_tokens=spec.step_tokens)
-        found = writer.one(prompt + text, index, step)
-        if found.stop_string:
-            return text + found.text + "\n", False
-        return text + found.text, found.finish_reason == "stop"
+        completion = writer.one(prompt + text, index, step)
+        if completion.stop_string:
+            return text + completion.text + "\n", False
+        return text + completion.text, completion.finish_reason == "stop"
 
     def reward(text: str) -> float:
         rewards = judge.one(prompt, split_at_newlines(text))
@@ -210,9 +220,9 @@ def reference_search(
             break  # line 12
         new = []  # lines 14, 15
         counts.clear()
-        for text, done, known in beam:  # line 16
+        for text, done, score in beam:  # line 16
             if done:
-                new.append((text, done, known))
+                new.append((text, done, score))
                 continue
             for _ in range(spec.b1):  # line 17
                 longer, ended = next_step(text, False)  # line 18
@@ -234,23 +244,26 @@ def random_spec(draw: random.Random) -> BeamSpec:
     )
 
 
-def test_beam_search_is_the_algorithm_on_thousands_of_random_cases() -> None:
-    lengths, finished = Counter[int](), Counter[bool]()
+def test_beam_search_equals_the_reference_on_thousands_of_random_cases() -> None:
+    lengths = Counter[int]()
+    finished = Counter[bool]()
     for case in range(CASES):
         draw = random.Random(case)
         spec = random_spec(draw)
-        writer, judge = Writer(case), Judge(case, unread=draw.choice([0.0, 0.2]))
+        writer = Writer(case)
+        judge = Judge(case, unread=draw.choice([0.0, 0.2]))
         prompts = [f"p{i}\n" for i in range(draw.randint(1, 3))]
         sampling = SamplingSpec(n=1, temperature=0.8)
-        found = beam_search(prompts, writer, judge, sampling, "newline@1", spec)
-        for prompt, (solution, _) in zip(prompts, found, strict=True):
+        results = beam_search(prompts, writer, judge, sampling, "newline@1", spec)
+        for prompt, (solution, _) in zip(prompts, results, strict=True):
             text, steps, done = reference_search(prompt, writer, judge, sampling, spec)
             assert (solution.text, solution.steps) == (text, steps)
             assert (solution.finish_reason == "stop") == done
             assert solution.rewards == _tuple(judge.one(prompt, steps))
             lengths[len(steps)] += 1
             finished[done] += 1
-    assert len(lengths) >= 5 and min(finished.values()) > 500  # the cases are of every kind
+    # The random cases contain finished and unfinished searches of many lengths.
+    assert len(lengths) >= 5 and min(finished.values()) > 500
 
 
 def _tuple(rewards: list[float] | None) -> tuple[float, ...] | None:
@@ -258,16 +271,16 @@ def _tuple(rewards: list[float] | None) -> tuple[float, ...] | None:
 
 
 class Tree:
-    """Continues a text by the branches written down for it; sample i takes branch i."""
+    """Sampler that continues a text by its listed branches; sample i takes branch i."""
 
     model = ModelRef("tree", "0")
 
     def __init__(self, branches: dict[str, list[str]]) -> None:
         self.branches = branches
-        self.asked: list[list[tuple[str, int]]] = []
+        self.requests: list[list[tuple[str, int]]] = []
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        self.asked.append([(prompt, spec.n) for prompt in prompts])
+        self.requests.append([(prompt, spec.n) for prompt in prompts])
         return [
             [self._one(branch, spec) for branch in self.branches[prompt][: spec.n]]
             for prompt in prompts
@@ -280,8 +293,8 @@ class Tree:
         return Completion(text, "stop", 1, stop_string=stop)
 
 
-class ByLastStep:
-    """Rewards every step by a table."""
+class StepTableScorer:
+    """Scorer that looks up the reward of every step in a table."""
 
     model = ModelRef("by-last-step", "0")
 
@@ -296,40 +309,40 @@ class ByLastStep:
 
 def search(
     tree: Tree, rewards: dict[str, float], **spec: Any
-) -> tuple[Any, DecodingCost, ByLastStep]:
-    scorer = ByLastStep(rewards)
+) -> tuple[Any, DecodingCost, StepTableScorer]:
+    scorer = StepTableScorer(rewards)
     sampling = SamplingSpec(n=1)
-    [(found, cost)] = beam_search(["q:"], tree, scorer, sampling, "newline@1", BeamSpec(**spec))
-    return found, cost, scorer
+    [(solution, cost)] = beam_search(["q:"], tree, scorer, sampling, "newline@1", BeamSpec(**spec))
+    return solution, cost, scorer
 
 
 FIRST = {"q:": ["a\n", "b\n", "c\n"]}
 REWARDS = {"a": 0.9, "b": 0.5, "c": 0.7, "end": 0.6, "low": 0.1, "high": 0.95, "more": 0.2}
 
 
-def test_lines_6_to_8_keep_every_first_step_and_the_papers_text_the_best_b2() -> None:
+def test_lines_6_to_8_keep_b1_first_steps_or_b2_with_the_option_first_keep() -> None:
     tree = Tree(FIRST | {f"q:{step}\n": ["end"] * 3 for step in "abc"})
     search(tree, REWARDS, b1=3, b2=1, max_steps=2)
-    assert tree.asked[0] == [("q:", 3)]  # line 6
-    assert tree.asked[1] == [("q:a\n", 3), ("q:c\n", 3), ("q:b\n", 3)]  # line 8: top-b1 is all
+    assert tree.requests[0] == [("q:", 3)]  # line 6
+    assert tree.requests[1] == [("q:a\n", 3), ("q:c\n", 3), ("q:b\n", 3)]  # line 8: top-b1 is all
     text = Tree(tree.branches)
     search(text, REWARDS, b1=3, b2=2, max_steps=2, first_keep="b2")
-    assert text.asked[1] == [("q:a\n", 3), ("q:c\n", 3)]
+    assert text.requests[1] == [("q:a\n", 3), ("q:c\n", 3)]
 
 
-def test_line_10_makes_c_steps_at_most() -> None:
+def test_line_10_limits_the_number_of_steps() -> None:
     tree = Tree({"q:": ["a\n"], "q:a\n": ["a\n"], "q:a\na\n": ["a\n"]})
-    found, _, _ = search(tree, REWARDS, b1=1, b2=1, max_steps=1)
-    assert (found.text, found.finish_reason, len(tree.asked)) == ("a\n", "length", 1)
-    found, _, _ = search(tree, REWARDS, b1=1, b2=1, max_steps=3)
-    assert found.steps == ("a\n", "a\n", "a\n") and found.finish_reason == "length"
+    solution, _, _ = search(tree, REWARDS, b1=1, b2=1, max_steps=1)
+    assert (solution.text, solution.finish_reason, len(tree.requests)) == ("a\n", "length", 1)
+    solution, _, _ = search(tree, REWARDS, b1=1, b2=1, max_steps=3)
+    assert solution.steps == ("a\n", "a\n", "a\n") and solution.finish_reason == "length"
 
 
 def test_line_11_stops_when_every_solution_is_complete() -> None:
     tree = Tree({"q:": ["a", "b"]})
-    found, _, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=9)
-    assert len(tree.asked) == 1 and len(scorer.seen) == 2
-    assert (found.text, found.finish_reason) == ("a", "stop")
+    solution, _, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=9)
+    assert len(tree.requests) == 1 and len(scorer.seen) == 2
+    assert (solution.text, solution.finish_reason) == ("a", "stop")
 
 
 def test_lines_16_to_24_keep_the_best_of_all_next_steps() -> None:
@@ -337,44 +350,45 @@ def test_lines_16_to_24_keep_the_best_of_all_next_steps() -> None:
         {"q:": ["a\n", "b\n"], "q:a\n": ["low\n", "more\n"], "q:b\n": ["high\n", "end\n"]}
         | {"q:b\nhigh\n": ["end", "low"], "q:b\nend\n": ["low", "more"]}
     )
-    found, cost, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=3)
+    solution, cost, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=3)
     pairs = [("a\n", "low\n"), ("a\n", "more\n"), ("b\n", "high\n"), ("b\n", "end\n")]
     assert scorer.seen[2:6] == pairs
-    assert tree.asked[2] == [("q:b\nhigh\n", 2), ("q:b\nend\n", 2)]  # line 24: none of a's
-    assert found.text == "b\nhigh\nend"  # line 28: 0.6 of 0.6, 0.1, 0.1, 0.2
+    # Line 24 keeps no continuation of a.
+    assert tree.requests[2] == [("q:b\nhigh\n", 2), ("q:b\nend\n", 2)]
+    assert solution.text == "b\nhigh\nend"  # line 28: 0.6 of 0.6, 0.1, 0.1, 0.2
     assert cost == DecodingCost(2 + 4 + 4, 2 + 4 + 4, pytest.approx(cost.seconds))
 
 
-def test_a_finished_solution_stands_for_itself_once_while_others_go_on() -> None:
+def test_a_finished_solution_stays_in_the_beam_and_is_scored_once() -> None:
     tree = Tree({"q:": ["a", "b\n"], "q:b\n": ["high\n", "low\n"], "q:b\nhigh\n": ["low", "low"]})
-    found, _, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=4)
-    assert found.text == "a" and found.rewards == (0.9,)
+    solution, _, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=4)
+    assert solution.text == "a" and solution.rewards == (0.9,)
     assert scorer.seen.count(("a",)) == 1
 
 
 def test_a_step_that_stopped_on_length_is_not_finished() -> None:
     tree = Tree({"q:": ["en…"], "q:en": ["d"]})
-    found, _, scorer = search(tree, REWARDS | {"en": 0.4}, b1=1, b2=1, max_steps=4)
-    assert (found.text, found.finish_reason) == ("end", "stop")
+    solution, _, scorer = search(tree, REWARDS | {"en": 0.4}, b1=1, b2=1, max_steps=4)
+    assert (solution.text, solution.finish_reason) == ("end", "stop")
     assert scorer.seen == [("en",), ("end",)]
 
 
-def test_no_room_left_ends_a_search() -> None:
+def test_a_full_context_ends_the_search() -> None:
     class Full(Tree):
         def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-            self.asked.append([])
+            self.requests.append([])
             return [[Completion("", "length", 0)] * spec.n for _ in prompts]
 
     full = Full({})
-    found, _, _ = search(full, REWARDS, b1=2, b2=1, max_steps=9)
-    assert (found.text, found.finish_reason, len(full.asked)) == ("", "length", 1)
+    solution, _, _ = search(full, REWARDS, b1=2, b2=1, max_steps=9)
+    assert (solution.text, solution.finish_reason, len(full.requests)) == ("", "length", 1)
 
 
 def test_equal_solutions_in_the_beam_are_continued_by_different_samples() -> None:
     tree = Tree({"q:": ["a\n", "a\n"], "q:a\n": ["low", "more", "end", "high"]})
-    found, _, _ = search(tree, REWARDS, b1=2, b2=1, max_steps=2)
-    assert tree.asked[1] == [("q:a\n", 4)]
-    assert found.text == "a\nhigh"
+    solution, _, _ = search(tree, REWARDS, b1=2, b2=1, max_steps=2)
+    assert tree.requests[1] == [("q:a\n", 4)]
+    assert solution.text == "a\nhigh"
 
 
 @pytest.mark.parametrize(
@@ -390,20 +404,22 @@ def test_equal_solutions_in_the_beam_are_continued_by_different_samples() -> Non
         ("auto@1", "\n\n", "Step {}: "),
     ],
 )
-def test_rounds_end_where_the_segmenter_cuts(segmenter: str, separator: str, mark: str) -> None:
-    """Every text that is scored is cut as a whole solution is, and a round adds one step."""
+def test_search_rounds_end_at_step_boundaries(segmenter: str, separator: str, mark: str) -> None:
+    """Scored texts have the same steps as complete solutions, and a round adds one step."""
     for case in range(50):
         writer = Writer(case, separator, mark)
         seen: list[ScorerInput] = []
 
-        class Watcher(Judge):
+        class RecordingJudge(Judge):
             def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
                 seen.extend(items)  # noqa: B023
                 return super().score(items)
 
         spec = BeamSpec(b1=2, b2=1, max_steps=5)
-        [(found, _)] = beam_search(["p"], writer, Watcher(case), SamplingSpec(n=1), segmenter, spec)
-        assert list(found.steps) == SEGMENTERS[segmenter](found.text)
+        [(solution, _)] = beam_search(
+            ["p"], writer, RecordingJudge(case), SamplingSpec(n=1), segmenter, spec
+        )
+        assert list(solution.steps) == SEGMENTERS[segmenter](solution.text)
         for item in seen:
             assert SEGMENTERS[segmenter]("".join(item.steps)) == list(item.steps)
         lengths = [len(item.steps) for item in seen]
@@ -411,12 +427,12 @@ def test_rounds_end_where_the_segmenter_cuts(segmenter: str, separator: str, mar
         assert max(lengths) <= 5
 
 
-def test_stops_are_the_beginnings_of_the_next_step() -> None:
+def test_stop_strings_start_the_next_step() -> None:
     assert step_stops("auto@1", "") == ("\n\n", *step_stops("step-marker@1", ""))
     assert step_stops("auto@1", "Step 1: a\n") == step_stops("step-marker@1", "")
     assert step_stops("auto@1", "a\n\n") == ("\n\n",)
     assert step_stops("auto@1", "a\n") == ("\n",)
-    assert [line_ends_of_stop(each) for each in ("\n", "\n\n", "\nStep ")] == ["\n", "\n\n", "\n"]
+    assert [line_ends_of_stop(stop) for stop in ("\n", "\n\n", "\nStep ")] == ["\n", "\n\n", "\n"]
 
 
 @pytest.mark.parametrize("field", ["b1", "b2", "max_steps", "step_tokens"])

@@ -1,4 +1,4 @@
-"""A run's responses as other harnesses write them, and back: the same responses and verdicts."""
+"""Exports to the formats of lm-eval and lighteval can be read back without loss."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ TEXTS = (
 FILES = {"lm-eval": "samples_rows.jsonl", "lighteval": "details_rows.parquet"}
 
 
-def done(*line: object) -> Any:
-    made = CliRunner().invoke(app, [str(each) for each in line])
-    assert made.exit_code == 0, made.output
-    return made
+def run_command(*line: object) -> Any:
+    result = CliRunner().invoke(app, [str(argument) for argument in line])
+    assert result.exit_code == 0, result.output
+    return result
 
 
-def replayed(file: Path, out: Path) -> list[dict[str, Any]]:
+def replay_responses(file: Path, out: Path) -> list[dict[str, Any]]:
     line = ("run", "--engine", "replay", "--replay", file, "--out", out, "--workers", 1)
-    done(*line, "--decoder", "greedy,sc", "--k", 4)
+    run_command(*line, "--decoder", "greedy,sc", "--k", 4)
     return list(read_records(out))
 
 
@@ -49,39 +49,46 @@ def run(tmp_path: Path) -> Path:
         {"question": f"Problem {i}?", "answer": gold, "responses": texts, "finish_reason": ended}
         for i, (gold, ended, texts) in enumerate(TEXTS)
     ]
-    replayed(written(tmp_path / "rows.jsonl", rows), tmp_path / "run")
+    replay_responses(written(tmp_path / "rows.jsonl", rows), tmp_path / "run")
     return tmp_path / "run"
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_what_is_written_reads_as_it_was(form: str, run: Path, tmp_path: Path) -> None:
-    done("export", run, "--to", form, "--decoder", "sc@4", "--out", tmp_path / "out")
-    again = replayed(tmp_path / "out" / FILES[form], tmp_path / "again")
-    for before, after in zip(read_records(run), again, strict=True):
-        assert (before["question"], before["gold"]) == (after["question"], after["gold"])
+def test_an_export_can_be_replayed_to_the_same_records(
+    form: str, run: Path, tmp_path: Path
+) -> None:
+    run_command("export", run, "--to", form, "--decoder", "sc@4", "--out", tmp_path / "out")
+    again = replay_responses(tmp_path / "out" / FILES[form], tmp_path / "again")
+    for old_record, new_record in zip(read_records(run), again, strict=True):
+        assert (old_record["question"], old_record["gold"]) == (
+            new_record["question"],
+            new_record["gold"],
+        )
         for key in ("text", "answer", "status", "finish_reason"):
-            assert [each[key] for each in before["samples"]] == [e[key] for e in after["samples"]]
+            assert [sample[key] for sample in old_record["samples"]] == [
+                e[key] for e in new_record["samples"]
+            ]
         for name in ("greedy", "sc@4"):
-            assert before["decoded"][name]["correct"] == after["decoded"][name]["correct"]
+            assert old_record["decoded"][name]["correct"] == new_record["decoded"][name]["correct"]
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_the_greedy_solution_and_its_verdict_are_the_first(
+def test_an_export_without_decoder_contains_the_greedy_solutions(
     form: str, run: Path, tmp_path: Path
 ) -> None:
-    done("export", run, "--to", form, "--out", tmp_path / "out")
-    found = read_outputs(tmp_path / "out" / FILES[form])
-    assert [each.response for each in found] == [texts[0] for _, _, texts in TEXTS]
+    run_command("export", run, "--to", form, "--out", tmp_path / "out")
+    recorded = read_outputs(tmp_path / "out" / FILES[form])
+    assert [response.response for response in recorded] == [texts[0] for _, _, texts in TEXTS]
     if form == "lm-eval":
-        told = [record["decoded"]["greedy"]["correct"] for record in read_records(run)]
-        assert [each.correct for each in found] == told == [True, True, False]
+        verdicts = [record["decoded"]["greedy"]["correct"] for record in read_records(run)]
+        assert [response.correct for response in recorded] == verdicts == [True, True, False]
         row = json.loads((tmp_path / "out" / FILES[form]).read_text().splitlines()[0])
         assert row["arguments"]["gen_args_0"]["arg_0"] == "Problem 0?" and row["resps"] == [
             [TEXTS[0][2][0]]
         ]
 
 
-def test_a_decoder_that_the_run_lacks_is_named(run: Path, tmp_path: Path) -> None:
+def test_an_unknown_decoder_is_refused(run: Path, tmp_path: Path) -> None:
     line = ["export", str(run), "--to", "lm-eval", "--out", str(tmp_path), "--decoder", "sc@5"]
     with pytest.raises(InputError, match=r"--decoder sc@5: .* has greedy, sc@4. Nearest: sc@4"):
         CliRunner().invoke(app, line, catch_exceptions=False)

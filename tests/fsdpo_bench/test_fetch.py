@@ -1,4 +1,4 @@
-"""Benchmarks from public repositories: checked, kept, and refused where they are others."""
+"""Downloads of benchmark files from public repositories: verification, cache and errors."""
 
 import hashlib
 import http.server
@@ -22,23 +22,25 @@ FILE = PublicFile("o/r", "c" * 40, "data/Rows.json", hashlib.sha256(ROWS.encode(
 
 
 class Repository:
-    """Answers for files of GitHub, ``codes`` first; what was asked for is in ``asked``."""
+    """Files of a fake GitHub server, status codes to answer first, and the requested paths."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {f"/o/r/{'c' * 40}/data/Rows.json": ROWS.encode()}
         self.codes: list[int] = []
-        self.asked: list[str] = []
+        self.requested_paths: list[str] = []
 
 
 @pytest.fixture
 def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repository]:
-    made = Repository()
+    fake_repository = Repository()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            made.asked.append(self.path)
-            body = made.files.get(self.path)
-            code = made.codes.pop(0) if made.codes else 200 if body is not None else 404
+            fake_repository.requested_paths.append(self.path)
+            body = fake_repository.files.get(self.path)
+            code = 404 if body is None else 200
+            if fake_repository.codes:
+                code = fake_repository.codes.pop(0)
             self.send_response(code)
             self.send_header("Retry-After", "0")
             self.end_headers()
@@ -51,51 +53,51 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repo
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv(fetch.MIRROR_VARIABLE, f"http://127.0.0.1:{server.server_port}/")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    yield made
+    yield fake_repository
     server.shutdown()
     server.server_close()
 
 
-def test_a_file_is_fetched_once_and_checked_each_time(repository: Repository) -> None:
+def test_a_file_is_downloaded_once_and_verified_on_every_use(repository: Repository) -> None:
     repository.codes = [503, 429]
     file = fetch_file("rows", FILE)
     assert file == fetch.cache_folder() / "rows/Rows.json" and file.read_text() == ROWS
-    assert fetch_file("rows", FILE) == file and len(repository.asked) == 3
+    assert fetch_file("rows", FILE) == file and len(repository.requested_paths) == 3
     file.write_text("[]")
     with pytest.raises(InputError, match="differs from the file of o/r for rows"):
         fetch_file("rows", FILE)
 
 
-def test_what_is_not_the_file_is_never_kept(repository: Repository) -> None:
+def test_a_wrong_download_is_not_saved(repository: Repository) -> None:
     repository.files = {path: b"other" for path in repository.files}
     with pytest.raises(UnavailableError, match="SHA-256 differs"):
         fetch_file("rows", FILE)
     repository.files = {}
     with pytest.raises(UnavailableError, match="the server answered 404"):
         fetch_file("rows", FILE)
-    assert len(repository.asked) == 2 and not (fetch.cache_folder() / "rows").exists()
+    assert len(repository.requested_paths) == 2 and not (fetch.cache_folder() / "rows").exists()
     repository.codes = [500] * 9
     with pytest.raises(UnavailableError, match="the server answered 500"):
         fetch_file("rows", FILE)
-    assert len(repository.asked) == 6
+    assert len(repository.requested_paths) == 6
 
 
-def test_a_server_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(fetch.MIRROR_VARIABLE, "http://127.0.0.1:9")
     with pytest.raises(UnavailableError, match=r"ConnectError.*give its file as `data`"):
         fetch_file("rows", FILE)
 
 
-def test_a_run_fetches_what_it_needs(repository: Repository, tmp_path: Path) -> None:
+def test_loading_a_task_downloads_its_file(repository: Repository, tmp_path: Path) -> None:
     task = tmp_path / "mine.toml"
-    told = {"repo": FILE.repo, "commit": FILE.commit, "path": FILE.path, "sha256": FILE.sha256}
-    task.write_text("".join(f'fetch.{key} = "{value}"\n' for key, value in told.items()))
+    fields = {"repo": FILE.repo, "commit": FILE.commit, "path": FILE.path, "sha256": FILE.sha256}
+    task.write_text("".join(f'fetch.{key} = "{value}"\n' for key, value in fields.items()))
     loaded = load_task(read_task(task))
     assert [problem.answer for problem in loaded.problems] == ["2", "4"]
     assert loaded.ref.revision == f"sha256:{FILE.sha256}"
 
 
-def test_the_command_says_where_and_under_which_licence(
+def test_the_command_refuses_hub_tasks_and_reports_download_errors(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = run(capsys, "fetch", "gsm8k", main=main)
@@ -104,21 +106,23 @@ def test_the_command_says_where_and_under_which_licence(
     assert code == 1 and "the server answered 404" in err and fetch.MIRROR_VARIABLE in err
 
 
-def test_all_that_the_hub_lacks_is_fetched_as_it_is_known(
+def test_all_tasks_that_are_not_on_the_hub_are_downloaded_with_the_expected_rows(
     repository: Repository, shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = {}
+    local_files = {}
     for folder in ("data", "data/newer"):
-        for each in json.loads((shared / folder / "manifest.json").read_text())["files"]:
-            path = f"/{each['source_repo']}/{each['source_commit']}/{each['source_path']}"
-            if each["transform"].startswith("none"):
-                local = shared / each["path"]
-                there[path] = local if local.is_file() else shared / "data/newer" / each["path"]
+        for entry in json.loads((shared / folder / "manifest.json").read_text())["files"]:
+            path = f"/{entry['source_repo']}/{entry['source_commit']}/{entry['source_path']}"
+            if entry["transform"].startswith("none"):
+                local = shared / entry["path"]
+                local_files[path] = (
+                    local if local.is_file() else shared / "data/newer" / entry["path"]
+                )
     tasks = [task for task in builtin_tasks().values() if task.fetch is not None]
     for task in tasks:
         assert task.fetch is not None
         path = f"/{task.fetch.repo}/{task.fetch.commit}/{task.fetch.path}"
-        repository.files[path] = there[path].read_bytes()
+        repository.files[path] = local_files[path].read_bytes()
     code, out, err = run(capsys, "fetch", "--out", str(tmp_path / "bench"), main=main)
     assert code == 0, err
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Files of lm-evaluation-harness, written with ``--log_samples``: every row as it writes them."""
+"""Reading of files that lm-evaluation-harness writes with ``--log_samples``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WRONG = {
     "filtered_resps": ["[invalid]"],
     "exact_match": 0.0,
 }
-#: The target is the gold alone; the metrics are two.
+#: The target is only the gold, and there are two metrics.
 MINERVA = {
     "doc_id": 0,
     "doc": {"problem": "Half?", "level": "Level 1", "solution": r"$\boxed{\frac12}$."}
@@ -57,12 +57,12 @@ MINERVA = {
     "exact_match": 0,
     "math_verify": 1,
 }
-#: ``repeats: 3``; of the three filters only the last two vote.
+#: Three responses (``repeats: 3``); two of the three filters vote.
 VOTED = GSM8K | {"resps": [["#### 18", "#### 17", "18"]], "target": "18", "exact_match": 0.0}
 
 
 @pytest.fixture
-def graded(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+def grade_rows(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     def grade(rows: list[dict[str, Any]], *options: str) -> list[dict[str, Any]]:
         file = written(tmp_path / "samples_task_2026-01-01T00-00-00.000000.jsonl", rows)
         done = CliRunner().invoke(app, ["grade", str(file), "--json", "--workers", "1", *options])
@@ -72,35 +72,37 @@ def graded(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     return grade
 
 
-def test_a_document_counts_once_whatever_its_filters(graded: Callable[..., Any]) -> None:
-    """Filter by filter, as it writes; the score of the first is what is held against ours."""
+def test_a_document_with_several_filters_counts_once(grade_rows: Callable[..., Any]) -> None:
+    """The file has one row per filter; the score of the first filter is compared."""
     second = GSM8K | WRONG
-    [series] = graded([GSM8K, second, GSM8K | LENIENT, second | LENIENT | {"exact_match": 1.0}])
+    [series] = grade_rows([GSM8K, second, GSM8K | LENIENT, second | LENIENT | {"exact_match": 1.0}])
     assert (series["n"], series["correct"]) == (2, 1)
     assert (series["published_correct"], series["disputed"]) == (1, 0)
 
 
-def test_versions_that_did_not_name_the_filter(graded: Callable[..., Any]) -> None:
+def test_old_files_without_filter_names_are_read(grade_rows: Callable[..., Any]) -> None:
     old = {key: value for key, value in GSM8K.items() if key not in ("filter", "metrics")}
-    assert [each["n"] for each in graded([old, old | {"exact_match": 0.0}])] == [1]
+    assert [series["n"] for series in grade_rows([old, old | {"exact_match": 0.0}])] == [1]
 
 
-def test_joined_files_of_several_subjects_are_all_read(graded: Callable[..., Any]) -> None:
+def test_concatenated_files_of_several_subjects_are_read(grade_rows: Callable[..., Any]) -> None:
     other = MINERVA | {"doc": {"problem": "A quarter?"}, "target": "1/4"}
-    assert [(each["n"], each["correct"]) for each in graded([MINERVA, other])] == [(2, 1)]
+    assert [(series["n"], series["correct"]) for series in grade_rows([MINERVA, other])] == [(2, 1)]
 
 
-def test_a_score_of_several_samples_is_no_verdict_on_each(graded: Callable[..., Any]) -> None:
+def test_a_score_over_several_samples_is_not_a_verdict_per_sample(
+    grade_rows: Callable[..., Any],
+) -> None:
     rows = [VOTED | {"filter": name} for name in ("score-first", "maj@64", "maj@8")]
-    found = graded(rows)
-    assert [each["series"] for each in found] == ["sample 0", "sample 1", "sample 2"]
-    assert [each["correct"] for each in found] == [1, 0, 1]
-    assert {each["published_correct"] for each in found} == {None}
+    series_list = grade_rows(rows)
+    assert [series["series"] for series in series_list] == ["sample 0", "sample 1", "sample 2"]
+    assert [series["correct"] for series in series_list] == [1, 0, 1]
+    assert {series["published_correct"] for series in series_list} == {None}
 
 
-def test_our_verdict_stands_beside_theirs(graded: Callable[..., Any]) -> None:
-    """Its exact match compares strings: 0.5 is not \\frac12 to it."""
-    [series] = graded([MINERVA], "--task", "math")
+def test_published_and_computed_verdicts_are_both_reported(grade_rows: Callable[..., Any]) -> None:
+    """lm-eval compares strings, so 0.5 does not match \\frac12."""
+    [series] = grade_rows([MINERVA], "--task", "math")
     assert (series["correct"], series["published_correct"], series["disputed"]) == (1, 0, 1)
 
 
@@ -121,7 +123,7 @@ def test_golds_and_questions_are_found(
     assert (recorded.gold, recorded.question) == (gold, question)
 
 
-def test_they_run_through_the_whole_harness(tmp_path: Path) -> None:
+def test_samples_can_be_replayed_as_a_run(tmp_path: Path) -> None:
     file = written(tmp_path / "samples.jsonl", [VOTED])
     line = ["run", "--engine", "replay", "--replay", str(file), "--out", str(tmp_path / "run")]
     done = CliRunner().invoke(app, [*line, "--decoder", "sc", "--k", "3", "--workers", "1"])

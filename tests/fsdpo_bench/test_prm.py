@@ -1,4 +1,4 @@
-"""Measuring reward models: against definitions, published scores, and a world of known truth."""
+"""Measurement of reward models, compared with definitions, published scores and known truth."""
 
 from __future__ import annotations
 
@@ -57,30 +57,32 @@ def test_the_first_step_below_the_threshold_is_the_error() -> None:
 def test_f1_is_the_harmonic_mean_of_both_accuracies() -> None:
     rewards = [[0.9, 0.1], [0.9, 0.1], [0.2, 0.9], [0.9, 0.9], None]
     labels = [1, 0, 0, -1, -1]
-    found = count_first_errors(rewards, labels, 0.5)
-    assert (found.found, found.with_error, found.passed, found.without_error) == (2, 3, 1, 2)
-    assert found.f1 == pytest.approx(2 * (2 / 3) * (1 / 2) / (2 / 3 + 1 / 2))
+    counts = count_first_errors(rewards, labels, 0.5)
+    assert (counts.found, counts.with_error, counts.passed, counts.without_error) == (2, 3, 1, 2)
+    assert counts.f1 == pytest.approx(2 * (2 / 3) * (1 / 2) / (2 / 3 + 1 / 2))
     assert count_first_errors(rewards, labels, 0.0).f1 == 0
 
 
-def test_the_best_threshold_is_that_of_a_full_search() -> None:
+def test_the_best_threshold_equals_an_exhaustive_search() -> None:
     rng = random.Random(0)
     labels = [rng.choice([-1, 0, 1, 2]) for _ in range(60)]
     rewards = [[rng.gauss(0.3 if i == label else 0.6, 0.2) for i in range(3)] for label in labels]
     chosen = best_threshold(rewards, labels)
-    every = [reward for row in rewards for reward in row]
-    best = max(count_first_errors(rewards, labels, each).f1 for each in every)
+    all_rewards = [reward for row in rewards for reward in row]
+    best = max(count_first_errors(rewards, labels, threshold).f1 for threshold in all_rewards)
     assert count_first_errors(rewards, labels, chosen).f1 == pytest.approx(best)
 
 
-def test_published_scores_find_first_errors_far_better_than_shuffled_ones(shared: Path) -> None:
-    """Math-Shepherd's own rewards on MR-MATH, as ReasonEval published them."""
+def test_published_scores_find_first_errors_better_than_shuffled_scores(shared: Path) -> None:
+    """ReasonEval published the rewards of Math-Shepherd on MR-MATH."""
     folder = shared / "data/stepwise/reasoneval"
-    rows, rewards = [], []
+    rows = []
+    rewards = []
     scores = (folder / "scores/mr-math_invalid_errors__math-shepherd_mistral-7b.jsonl").read_text()
     texts = (folder / "mr-math_invalid_errors.jsonl").read_text()
     for line, scored in zip(texts.splitlines(), scores.splitlines(), strict=True):
-        row, values = json.loads(line), json.loads(scored)["scores"]
+        row = json.loads(line)
+        values = json.loads(scored)["scores"]
         steps = row["model_output_step_format"]
         steps = json.loads(steps) if isinstance(steps, str) else steps
         error = row["model_output_solution_first_error_step"]
@@ -93,31 +95,33 @@ def test_published_scores_find_first_errors_far_better_than_shuffled_ones(shared
     assert len(rows) > 90
     real = measure_first_errors(rows, rewards).f1
     rng = random.Random(0)
-    pool = [reward for each in rewards for reward in each]
+    pool = [reward for row_rewards in rewards for reward in row_rewards]
     luck = [
-        measure_first_errors(rows, [[rng.choice(pool) for _ in each] for each in rewards]).f1
+        measure_first_errors(
+            rows, [[rng.choice(pool) for _ in row_rewards] for row_rewards in rewards]
+        ).f1
         for _ in range(20)
     ]
     assert real > max(luck) and 0.2 < real < 0.8
 
 
 @pytest.mark.parametrize("name", ["gsm8k", "math", "olympiadbench_every10th"])
-def test_processbench_files_are_read_as_they_are(shared: Path, name: str) -> None:
+def test_original_processbench_files_can_be_read(shared: Path, name: str) -> None:
     rows = read_first_error_rows(shared / f"data/stepwise/processbench/{name}.json")
     assert len(rows) in (400, 1000, 100)
     assert {row.first_error == -1 for row in rows} == {True, False}
     perfect = [
         [0.0 if i == row.first_error else 1.0 for i in range(len(row.steps))] for row in rows
     ]
-    found = measure_first_errors(rows, perfect)
-    assert found.f1 == 1 and found.tuned_on == round(0.2 * len(rows))
-    assert found.with_error + found.without_error + found.tuned_on == len(rows)
+    counts = measure_first_errors(rows, perfect)
+    assert counts.f1 == 1 and counts.tuned_on == round(0.2 * len(rows))
+    assert counts.with_error + counts.without_error + counts.tuned_on == len(rows)
 
 
 def test_steps_are_scored_as_they_were_written() -> None:
     seen: list[ScorerInput] = []
 
-    class Spy:
+    class RecordingScorer:
         model = ModelRef("spy", "0")
 
         def score(self, items: Any) -> list[list[float] | None]:
@@ -125,7 +129,7 @@ def test_steps_are_scored_as_they_were_written() -> None:
             return [[0.5] * len(item.steps) for item in items]
 
     rows = [FirstErrorExample("1", "1 + 1?", ("One.", "Two."), -1)]
-    assert score_examples(rows, Spy(), get_template("problem")) == [[0.5, 0.5]]
+    assert score_examples(rows, RecordingScorer(), get_template("problem")) == [[0.5, 0.5]]
     assert seen == [ScorerInput("Problem: 1 + 1?\nSolution:\n", ["One.\n\n", "Two."], "1 + 1?")]
 
 
@@ -137,13 +141,13 @@ def test_steps_are_scored_as_they_were_written() -> None:
         ({"problem": "p", "steps": ["a"]}, "label None of 1 steps"),
     ],
 )
-def test_rows_of_another_form_are_named(tmp_path: Path, row: Any, message: str) -> None:
+def test_rows_in_another_format_are_named(tmp_path: Path, row: Any, message: str) -> None:
     (tmp_path / "rows.json").write_text(json.dumps([row]))
     with pytest.raises(InputError, match=f"row 1: {message}"):
         read_first_error_rows(tmp_path / "rows.json")
 
 
-def test_best_of_n_is_the_mean_over_all_subsets() -> None:
+def test_expected_best_of_n_is_the_mean_over_all_subsets() -> None:
     rng = random.Random(1)
     scores = [rng.randrange(4) for _ in range(8)]
     right = [rng.random() < 0.5 for _ in range(8)]
@@ -159,7 +163,7 @@ def solution(problem: str, rewards: list[float], right: bool, wrong: int | None)
     return ScoredSolution(problem, "q", "p", ["s"] * len(rewards), rewards, right, wrong)
 
 
-def test_step_truth_compares_before_and_after() -> None:
+def test_step_truth_compares_rewards_before_and_after_the_error() -> None:
     solutions = [
         solution("a", [0.9, 0.1], False, 1),
         solution("a", [0.8, 0.4, 0.2], False, 1),
@@ -170,19 +174,21 @@ def test_step_truth_compares_before_and_after() -> None:
     truth = step_separation(solutions)
     assert truth is not None and truth.problems == 2 and truth.solutions == 3
     assert truth.margin == pytest.approx(((0.8 + 0.5) / 2 + 0.1) / 2)
-    assert truth.auc == 1  # every right step is above every wrong one: 0.7 over 0.6
+    assert truth.auc == 1  # every right step has a higher reward than every wrong one
     assert step_separation([solution("a", [0.5], True, -1)]) is None
 
 
-def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
-    """A scorer that knows the truth gets everything right; one that lies gets it wrong."""
+def test_reports_of_perfect_and_inverted_scorers(tmp_path: Path) -> None:
+    """A scorer that knows the truth has AUC 1, and its inverse has AUC 0."""
     problems = make_problems("test", 8)
-    template, rng = get_template("problem"), random.Random(0)
-    texts, table = {}, {}
+    template = get_template("problem")
+    rng = random.Random(0)
+    texts = {}
+    table = {}
     for problem in problems:
-        shown = [write_solution(problem, rng, rate) for rate in (0.0, 0.0, 0.6, 0.9)]
-        texts[template.render(problem.question)] = ["".join(steps) for steps in shown]
-        for steps in shown:
+        solutions = [write_solution(problem, rng, rate) for rate in (0.0, 0.0, 0.6, 0.9)]
+        texts[template.render(problem.question)] = ["".join(steps) for steps in solutions]
+        for steps in solutions:
             wrong = first_wrong_step(problem, steps)
             end = len(steps) if wrong is None else wrong
             table["".join(steps)] = [0.9 if i < end else 0.1 for i in range(len(steps))]
@@ -192,30 +198,31 @@ def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
     build(job, tmp_path / "run", progress=progress)
     for name, rewards in (
         ("truth", table),
-        ("lies", {text: [1 - each for each in values] for text, values in table.items()}),
+        ("inverted", {text: [1 - reward for reward in values] for text, values in table.items()}),
     ):
         scorer = TableScorer(rewards)
         stage = ScoreStage(
             scorer.model, {"name": "table", "dtype": "auto"}, lambda scorer=scorer: scorer
         )
         derive_dataset(tmp_path / "run", tmp_path / name, [stage], progress=progress)
-    told = dataset_report(load_scored(tmp_path / "truth"))
-    assert told["steps"]["auc"] == 1 and told["steps"]["margin"] == pytest.approx(0.8)
-    assert told["ranking_auc"]["mean"]["value"] > 0.95
-    assert told["best_of"]["mean"][4] == 1 and told["best_of"]["pass"][4] == 1
-    lied = dataset_report(load_scored(tmp_path / "lies"))
-    assert lied["steps"]["auc"] == 0 and lied["steps"]["margin"] == pytest.approx(-0.8)
-    assert lied["best_of"]["mean"][4] < lied["best_of"]["mean"][1] < 1
-    shown = CliRunner().invoke(app, ["prm", str(tmp_path / "truth")]).output
-    assert "ranking AUC, mean" in shown and "reward before minus after the error" in shown
+    report = dataset_report(load_scored(tmp_path / "truth"))
+    assert report["steps"]["auc"] == 1 and report["steps"]["margin"] == pytest.approx(0.8)
+    assert report["ranking_auc"]["mean"]["value"] > 0.95
+    assert report["best_of"]["mean"][4] == 1 and report["best_of"]["pass"][4] == 1
+    inverted_report = dataset_report(load_scored(tmp_path / "inverted"))
+    assert inverted_report["steps"]["auc"] == 0
+    assert inverted_report["steps"]["margin"] == pytest.approx(-0.8)
+    assert inverted_report["best_of"]["mean"][4] < inverted_report["best_of"]["mean"][1] < 1
+    output = CliRunner().invoke(app, ["prm", str(tmp_path / "truth")]).output
+    assert "ranking AUC, mean" in output and "reward before minus after the error" in output
     result = CliRunner().invoke(app, ["prm", str(tmp_path / "truth"), "--json"])
     assert json.loads(result.output)["dataset"]["problems"] == 8
     with pytest.raises(InputError, match="has no step rewards"):
         load_scored(tmp_path / "run")
-    for file in (tmp_path / "lies/solutions").iterdir():
+    for file in (tmp_path / "inverted/solutions").iterdir():
         file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(SchemaError, match="was changed since it was sealed"):
-        load_scored(tmp_path / "lies")
+        load_scored(tmp_path / "inverted")
 
 
 def test_rankings_and_curves_by_every_aggregate() -> None:
@@ -223,7 +230,7 @@ def test_rankings_and_curves_by_every_aggregate() -> None:
         solution("a", [0.9, 0.2], True, -1),
         solution("a", [0.4, 0.4], False, -1),
     ]
-    assert {how: each.value for how, each in ranking_aucs(solutions).items()} == {
+    assert {aggregate: auc.value for aggregate, auc in ranking_aucs(solutions).items()} == {
         "mean": 1, "min": 0, "prod": 1, "last": 0
     }  # fmt: skip
     curves = best_of_n_curves(solutions)
@@ -239,40 +246,42 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
     rows = json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())[170:230]
     (tmp_path / "rows.json").write_text(json.dumps(rows))
     arguments = ["prm", "--prm", model, "--template", "problem", "--engine", "transformers"]
-    files = [tmp_path / "rows.json", tmp_path / "other/rows.json"]  # of one name
+    files = [tmp_path / "rows.json", tmp_path / "other/rows.json"]  # two files with the same name
     files[1].parent.mkdir()
     files[1].write_text(json.dumps(rows))
     arguments += ["--device", "cpu", "--processbench", files[0], "--processbench", files[1]]
-    shown = CliRunner().invoke(app, [str(each) for each in arguments])
-    assert shown.exit_code == 0, shown.output
-    assert "F1 of finding the first error" in shown.output and "on 12 other rows" in shown.output
-    assert all(str(file) in shown.output.splitlines() for file in files)
-    assert "score: 60 to do" in shown.stderr
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    assert "F1 of finding the first error" in result.output and "on 12 other rows" in result.output
+    assert all(str(file) in result.output.splitlines() for file in files)
+    assert "score: 60 to do" in result.stderr
 
 
-def test_a_judge_finds_what_it_names(shared: Path) -> None:
-    """One that is always right has F1 1; critiques that cannot be read are missed."""
+def test_a_generative_judge_is_measured_by_its_critiques(shared: Path) -> None:
+    """A perfect judge has F1 1, and unreadable critiques count as unscored."""
     rows = read_first_error_rows(shared / "data/stepwise/processbench/gsm8k.json")[150:250]
     form = replace(PRM_FORMATS["processbench"], template="problem")
-    asked = {
+    row_by_prompt = {
         critique_prompt(
             form, get_template("problem"), ScorerInput("", row.steps, row.question)
         ): row
         for row in rows
     }
-    said = {text: [f"So \\boxed{{{row.first_error}}}."] for text, row in asked.items()}
+    critiques = {text: [f"So \\boxed{{{row.first_error}}}."] for text, row in row_by_prompt.items()}
     judge = PublishedPrm(ModelRef("judge", "0"), "", prm_format=form)
-    rewards = score_examples(rows, CritiqueScorer(judge, FixedSampler(said)), None)
-    found = measure_first_errors(rows, rewards)
-    assert found.f1 == 1 and found.unscored == 0 and found.with_error > 20 < found.without_error
-    mute = CritiqueScorer(judge, FixedSampler({key: ["Well."] for key in said}))
-    missed = measure_first_errors(rows, score_examples(rows, mute, None))
+    rewards = score_examples(rows, CritiqueScorer(judge, FixedSampler(critiques)), None)
+    counts = measure_first_errors(rows, rewards)
+    assert counts.f1 == 1 and counts.unscored == 0 and counts.with_error > 20 < counts.without_error
+    unreadable = CritiqueScorer(judge, FixedSampler({key: ["Well."] for key in critiques}))
+    missed = measure_first_errors(rows, score_examples(rows, unreadable, None))
     assert missed.f1 == 0 and missed.unscored == missed.with_error + missed.without_error
 
 
 def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    problems, template, rng = make_problems("test", 12), get_template("problem"), random.Random(0)
+    problems = make_problems("test", 12)
+    template = get_template("problem")
+    rng = random.Random(0)
     texts = {
         template.render(problem.question): [
             "".join(write_solution(problem, rng, rate)) for rate in (0.0, 0.0, 0.4, 0.9)
@@ -284,10 +293,10 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
     job = BuildJob(build_spec(), source, lambda: FixedSampler(texts))
     build(job, run, progress=LineProgress())
     arguments = ["prm", "--likelihood", "tiny", str(run), "--device", "cpu", "--json"]
-    shown = CliRunner().invoke(app, arguments)
-    assert shown.exit_code == 0, shown.output
-    found = json.loads(shown.stdout)["dataset"]
-    assert found["ranking_auc"]["prod"]["value"] > 0.85 and found["steps"]["margin"] > 0.2
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)["dataset"]
+    assert report["ranking_auc"]["prod"]["value"] > 0.85 and report["steps"]["margin"] > 0.2
 
 
 @pytest.mark.parametrize(
@@ -300,12 +309,12 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
         (["nowhere"], "holds no dataset"),
     ],
 )
-def test_mistakes(arguments: list[str], message: str) -> None:
+def test_invalid_options_are_named(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(app, ["prm", *arguments])
     assert message in str(result.exception)
 
 
-def test_a_model_of_our_own_needs_the_prompt_of_its_training_data(tmp_path: Path) -> None:
+def test_a_trained_prm_needs_a_template(tmp_path: Path) -> None:
     from random_model import save_random_prm
 
     prm = save_random_prm(tmp_path / "prm", CHECKPOINT)

@@ -1,4 +1,4 @@
-"""The paper's numbers, held against the paper."""
+"""Compare the table of published results with the source of the paper."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TITLES = {"OCW": "ocw", "GSM-IC2": "gsm_ic2", "GSM-ICM": "gsm_icm"}
 
 
 def _table(label: str) -> list[list[str]]:
-    """Read the rows of a LaTeX table as plain cells: name, then "value" or "value delta"."""
+    """Read the rows of a LaTeX table as text cells: the name, then "value" or "value delta"."""
     tex = PAPER.read_text(encoding="utf-8")
     end = tex.index(rf"\label{{{label}}}")
     body = tex[tex.rindex(r"\begin{tabular}", 0, end) : end]
@@ -38,41 +38,44 @@ def _table(label: str) -> list[list[str]]:
 
 @pytest.mark.skipif(not PAPER.exists(), reason="the paper's source is not here")
 @pytest.mark.parametrize("table", LABELS)
-def test_every_cell_of_the_papers_tables_is_there(table: str) -> None:
+def test_published_results_contain_every_cell_of_the_papers_tables(table: str) -> None:
     header, *rows = _table(LABELS[table])
-    cells, backbone = [], ""
+    cells = []
+    backbone = ""
     for name, *values in rows:
         backbone = backbone if name.startswith("+") else name
         for title, value in zip(header[1:], values, strict=True):
             cells.append((backbone, name, TITLES.get(title, title.lower()), value))
-    ours = [each for each in published_results() if each.table == table]
+    ours = [result for result in published_results() if result.table == table]
     assert len(ours) == len(cells) > 7
-    for each, (backbone, name, task, value) in zip(ours, cells, strict=True):
-        assert (each.backbone, each.task) == (backbone, task)
-        assert f"{each.value:.1f} {each.delta}".strip() == value
-        if each.table == "prm":
-            how = {"+ Self-Consistency": "sc@8"}.get(name, "bon@8:min" if each.prm else "greedy")
-            assert each.decode == how
-            assert each.prm in name
+    for result, (backbone, name, task, value) in zip(ours, cells, strict=True):
+        assert (result.backbone, result.task) == (backbone, task)
+        assert f"{result.value:.1f} {result.delta}".strip() == value
+        if result.table == "prm":
+            decoder = {"+ Self-Consistency": "sc@8"}.get(
+                name, "bon@8:min" if result.prm else "greedy"
+            )
+            assert result.decode == decoder
+            assert result.prm in name
         else:
-            assert name.lower() in (backbone.lower(), f"+ {each.method}")
+            assert name.lower() in (backbone.lower(), f"+ {result.method}")
 
 
-def test_printed_changes_are_differences_but_for_the_slip_that_is_named() -> None:
+def test_published_deltas_are_differences_except_for_one_known_misprint() -> None:
     bare = (p for p in published_results() if p.method == "sft" and p.decode == "greedy")
     base = {(p.backbone, p.task): p.value for p in bare}
     wrong = [
-        each
-        for each in published_results()
-        if each.delta
-        and abs(each.value - base[each.backbone, each.task] - float(each.delta)) > 0.051
+        result
+        for result in published_results()
+        if result.delta
+        and abs(result.value - base[result.backbone, result.task] - float(result.delta)) > 0.051
     ]
-    assert [(each.label, each.task, each.delta) for each in wrong] == [
+    assert [(result.label, result.task, result.delta) for result in wrong] == [
         ("Qwen2-7B-SFT + DPO", "math", "-23.9")
     ]
 
 
-def test_every_benchmark_has_sixteen_published_rows_or_more() -> None:
+def test_every_benchmark_has_16_or_more_published_rows() -> None:
     for task in suites()["all"]:
         assert len(published_results_for(task)) >= 16
     assert published_results_for("gsm8k", "sc@8")[0].value == 81.3
@@ -88,11 +91,11 @@ def test_every_benchmark_has_sixteen_published_rows_or_more() -> None:
         ("Qwen/Qwen2-7B-Instruct", False),
     ],
 )
-def test_a_model_is_found_among_the_backbones(model: str, fits: bool) -> None:
+def test_model_names_are_matched_to_backbones(model: str, fits: bool) -> None:
     assert is_backbone("Qwen2-7B-SFT", model) == fits
 
 
-def test_what_the_code_looks_for_ships_in_the_wheel() -> None:
+def test_the_wheel_contains_all_shipped_files() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     for source, target in included.items():

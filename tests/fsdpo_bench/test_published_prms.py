@@ -1,4 +1,4 @@
-"""Reward models of others through the harness: ProcessBench, best-of-N and beams, end to end."""
+"""Published reward models end to end: ProcessBench, best-of-N and beam search."""
 
 from __future__ import annotations
 
@@ -24,39 +24,55 @@ from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
 
 
-def ran(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(each) for each in arguments])
+def invoke(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.mark.parametrize("family", ["qwen", "math-shepherd", "pqm"])
-def test_a_published_reward_model_is_measured_and_decodes(
+def test_a_published_prm_is_measured_and_used_for_decoding(
     family: str, shared: Path, tmp_path: Path
 ) -> None:
     prm = save_published(tmp_path / "prm", family, shared)
-    asked = ("--prm", prm, "--prm-format", family)
+    prm_options = ("--prm", prm, "--prm-format", family)
     rows = json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())
     file = tmp_path / "gsm8k.json"
     file.write_text(json.dumps(rows[:6] + rows[-6:]))
-    named = prm.rename(tmp_path / "Qwen2.5-Math-PRM-7B") if family == "qwen" else prm
-    alone = ("--prm", named) if family == "qwen" else asked  # it is recognised
-    done = ran("prm", "--processbench", file, "--tune-fraction", "0.4", "--json", *alone)
-    prm = named.rename(prm)
+    named_prm = prm.rename(tmp_path / "Qwen2.5-Math-PRM-7B") if family == "qwen" else prm
+    # The format of the Qwen model is recognised by its name.
+    measured_options = ("--prm", named_prm) if family == "qwen" else prm_options
+    done = invoke(
+        "prm", "--processbench", file, "--tune-fraction", "0.4", "--json", *measured_options
+    )
+    prm = named_prm.rename(prm)
     assert done.exit_code == 0, done.exception
-    judged = read_first_error_rows(file)
+    examples = read_first_error_rows(file)
     scorer = load_scorer(str(prm), ScorerOptions(device="cpu", prm_format=family))
-    expected = measure_first_errors(judged, score_examples(judged, scorer, None), 0.4)
-    found = json.loads(done.stdout)["processbench"]["gsm8k.json"]
-    assert found["with_error"] + found["without_error"] == 7 and found["unscored"] == 0
-    assert found["threshold"] == pytest.approx(expected.threshold, rel=1e-3)
-    policy, out = save_random_model(tmp_path / "policy"), tmp_path / "run"
+    expected = measure_first_errors(examples, score_examples(examples, scorer, None), 0.4)
+    report = json.loads(done.stdout)["processbench"]["gsm8k.json"]
+    assert report["with_error"] + report["without_error"] == 7 and report["unscored"] == 0
+    assert report["threshold"] == pytest.approx(expected.threshold, rel=1e-3)
+    policy = save_random_model(tmp_path / "policy")
+    out = tmp_path / "run"
     line = ["run", "--task", "embedded", "--limit", 2, "--model", policy, "--template", "problem"]
-    line += ["--engine", "transformers", "--k", 2, "--max-tokens", 16, "--max-steps", 2, *asked]
-    done = ran(*line, "--out", out, "--decoder", "bon,sbs")
+    line += [
+        "--engine",
+        "transformers",
+        "--k",
+        2,
+        "--max-tokens",
+        16,
+        "--max-steps",
+        2,
+        *prm_options,
+    ]
+    done = invoke(*line, "--out", out, "--decoder", "bon,sbs")
     assert done.exit_code == 0, done.exception
     assert read_config(out)["prm"]["prm_format"]["name"] == family
     for record in read_records(out):
-        made = [*record["samples"], record["decoded"]["sbs@5,1"]["solution"]]
-        assert all(len(each["rewards"] or []) == len(each["steps"]) for each in made)
+        solutions = [*record["samples"], record["decoded"]["sbs@5,1"]["solution"]]
+        assert all(
+            len(solution["rewards"] or []) == len(solution["steps"]) for solution in solutions
+        )
     if family == "pqm":
-        done = ran(*line, "--out", tmp_path / "no", "--decoder", "weighted")
+        done = invoke(*line, "--out", tmp_path / "no", "--decoder", "weighted")
         assert "votes are weighed by probabilities" in str(done.exception)

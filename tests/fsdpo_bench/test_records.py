@@ -1,4 +1,4 @@
-"""What is read of a run is checked: an edited record or config is refused, never a traceback."""
+"""Edited records and configs of a run are refused with a message instead of a traceback."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", ["config.json", "records/math.jsonl"])
 @pytest.mark.parametrize("verb", ["report", "inspect", "diff", "grade"])
-def test_whatever_is_edited_ends_in_a_message(
+def test_damaged_files_end_in_an_error_message(
     run: Path, tmp_path: Path, name: str, verb: str
 ) -> None:
-    rng, file = random.Random(f"{name} {verb}"), tmp_path / "run" / name
+    rng = random.Random(f"{name} {verb}")
+    file = tmp_path / "run" / name
     shutil.copytree(run, tmp_path / "run")
     line = [verb, str(tmp_path / "run"), *([str(run)] if verb == "diff" else [])]
     line += ["--workers", "1"] if verb == "grade" else []
@@ -49,31 +50,31 @@ def test_whatever_is_edited_ends_in_a_message(
         ({"task": "ocw"}, "a record of 'ocw', expected 'math'"),
     ],
 )
-def test_what_is_wrong_with_a_record_is_named(
+def test_invalid_records_are_named(
     run: Path, tmp_path: Path, change: dict[str, object], message: str
 ) -> None:
     shutil.copytree(run, tmp_path / "run")
     file = tmp_path / "run/records/math.jsonl"
-    first, *rest = file.read_text().splitlines(keepends=True)
-    file.write_text(json.dumps(json.loads(first) | change) + "\n" + "".join(rest))
+    first, *other_lines = file.read_text().splitlines(keepends=True)
+    file.write_text(json.dumps(json.loads(first) | change) + "\n" + "".join(other_lines))
     with pytest.raises(InputError, match=message):
         list(read_records(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("tolerance", [float("inf"), float("nan"), -1, 1])
-def test_a_tolerance_is_a_share(run: Path, tmp_path: Path, tolerance: float) -> None:
+def test_an_invalid_tolerance_is_refused(run: Path, tmp_path: Path, tolerance: float) -> None:
     shutil.copytree(run, tmp_path / "run")
-    told = read_config(run)
-    told["tasks"]["math"]["tolerance"] = tolerance
-    (tmp_path / "run/config.json").write_text(json.dumps(told))
+    run_config = read_config(run)
+    run_config["tasks"]["math"]["tolerance"] = tolerance
+    (tmp_path / "run/config.json").write_text(json.dumps(run_config))
     with pytest.raises(InputError, match=r"tasks\.math\.tolerance"):
         read_config(tmp_path / "run")
 
 
-def test_no_benchmark_of_a_config_leads_out_of_the_run(run: Path, tmp_path: Path) -> None:
+def test_a_task_name_cannot_point_outside_the_run(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "run")
-    told = read_config(run)
-    told["tasks"] = {"../../evil": told["tasks"]["math"]}
-    (tmp_path / "run/config.json").write_text(json.dumps(told))
+    run_config = read_config(run)
+    run_config["tasks"] = {"../../evil": run_config["tasks"]["math"]}
+    (tmp_path / "run/config.json").write_text(json.dumps(run_config))
     with pytest.raises(InputError, match=r"tasks\.\.\./\.\./evil"):
         read_config(tmp_path / "run")

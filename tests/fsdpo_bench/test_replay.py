@@ -1,4 +1,4 @@
-"""Responses that others recorded, through the whole harness, against what their files say."""
+"""Replay published responses and compare the verdicts with their files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def outputs(shared: Path) -> Path:
 
 
 @pytest.fixture
-def replayed(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+def replay_file(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     def replay(file: Path, *options: str) -> list[dict[str, Any]]:
         out = tmp_path / "run"
         line = ["run", "--engine", "replay", "--replay", str(file), "--out", str(out), "--json"]
@@ -51,20 +51,27 @@ def right(records: list[dict[str, Any]], name: str) -> int:
 QWEN = "qwen_math_cot/math_cot_100.jsonl"
 
 
-def test_qwen_100_by_8(outputs: Path, replayed: Callable[..., Any]) -> None:
-    """First 90, mean 91.0 %, any 96, majority 93, best by reward model 94, by the file's flags.
+def test_qwen_results_on_100_problems_with_8_samples(
+    outputs: Path, replay_file: Callable[..., Any]
+) -> None:
+    """Compare with the flags of the file: first 90, any 96, majority 93, best by reward 94.
 
-    One of 800 verdicts differs, row 73's sample 7, whose 10{,}000 theirs does not read as 10000.
-    It is that row's only right sample and the best by reward, so any of 8 and best of 8 are one
-    more here; it is no first sample, and no majority.
+    One of 800 verdicts differs: sample 7 of row 73 has 10{,}000, which the file's grader does not
+    read as 10000. The sample is the only right one of its row and has the highest reward, so any of
+    8 and best of 8 are one higher here.
     """
     ks = [option for k in (1, 4, 8) for option in ("--k", str(k))]
-    found = replayed(outputs / QWEN, "--decoder", "greedy,sc,bon", *ks)
-    assert len(found) == 100
-    assert right(found, "greedy") == right(found, "sc@1") == right(found, "bon@1:min") == 90
-    assert right(found, "sc@8") == 93
-    assert right(found, "bon@8:min") == 94 + 1
-    samples = [[row["correct"] for row in record["samples"]] for record in found]
+    run_records = replay_file(outputs / QWEN, "--decoder", "greedy,sc,bon", *ks)
+    assert len(run_records) == 100
+    assert (
+        right(run_records, "greedy")
+        == right(run_records, "sc@1")
+        == right(run_records, "bon@1:min")
+        == 90
+    )
+    assert right(run_records, "sc@8") == 93
+    assert right(run_records, "bon@8:min") == 94 + 1
+    samples = [[row["correct"] for row in record["samples"]] for record in run_records]
     assert sum(map(sum, samples)) == 728 + 1
     assert sum(map(any, samples)) == 96 + 1
     flags = [json.loads(line)["score"] for line in (outputs / QWEN).read_bytes().splitlines()]
@@ -75,22 +82,23 @@ def test_qwen_100_by_8(outputs: Path, replayed: Callable[..., Any]) -> None:
         if ours[index] != theirs[index]
     ]
     assert differing == [(73, 7)]
-    assert found[72]["decoded"]["bon@8:min"]["sample"] == 7
+    assert run_records[72]["decoded"]["bon@8:min"]["sample"] == 7
 
 
-def test_qwen_as_the_benchmark_it_is_from(
-    shared: Path, outputs: Path, replayed: Callable[..., Any]
+def test_qwen_results_graded_with_the_golds_of_math(
+    shared: Path, outputs: Path, replay_file: Callable[..., Any]
 ) -> None:
-    """Matched by question to MATH's own problems: its golds, subjects and levels.
+    """Match the responses by question to MATH, for its golds, subjects and levels.
 
-    In row 4 the file's gold is cut to "4:30p.."; by MATH's, 4:30 p.m., all eight are right.
+    In row 4 the file's gold is truncated to "4:30p..". With MATH's gold, 4:30 p.m., all eight
+    samples are right.
     """
     data = str(shared / "data" / "benchmarks")
     options = ("--decoder", "sc,bon", "--k", "8", "--task", "math", "--data", data)
-    found = replayed(outputs / QWEN, *options)
-    assert len(found) == 100 and all(record["metadata"]["subject"] for record in found)
-    assert (right(found, "sc@8"), right(found, "bon@8:min")) == (93 + 1, 95 + 1)
-    assert sum(row["correct"] for record in found for row in record["samples"]) == 729 + 8
+    run_records = replay_file(outputs / QWEN, *options)
+    assert len(run_records) == 100 and all(record["metadata"]["subject"] for record in run_records)
+    assert (right(run_records, "sc@8"), right(run_records, "bon@8:min")) == (93 + 1, 95 + 1)
+    assert sum(row["correct"] for record in run_records for row in record["samples"]) == 729 + 8
 
 
 @pytest.mark.parametrize(
@@ -102,18 +110,18 @@ def test_qwen_as_the_benchmark_it_is_from(
         ("175b_verification", 742),
     ],
 )
-def test_openai(
-    shared: Path, outputs: Path, replayed: Callable[..., Any], series: str, correct: int
+def test_openai_results_on_gsm8k(
+    shared: Path, outputs: Path, replay_file: Callable[..., Any], series: str, correct: int
 ) -> None:
-    """All 1,319 problems; no verdict differs."""
+    """All verdicts on the 1,319 problems agree."""
     file = outputs / "openai_gsm8k" / "example_model_solutions.jsonl"
     data = str(shared / "data" / "benchmarks")
-    found = replayed(file, "--series", series, "--task", "gsm8k", "--data", data)
-    assert (len(found), right(found, "greedy")) == (1319, correct)
+    run_records = replay_file(file, "--series", series, "--task", "gsm8k", "--data", data)
+    assert (len(run_records), right(run_records, "greedy")) == (1319, correct)
 
 
-#: What their publisher calls correct, and the rows where the verdict here is the other one. Why,
-#: row by row, stands with NEMO_0, NEMO_1 and TORA.
+#: Number of responses that the publisher calls correct, and the rows with another verdict here.
+#: NEMO_0, NEMO_1 and TORA give the reason for each row.
 SINGLE = {
     "abel_gsm8k/7b_first300": (193, []),
     "tora_gsm8k/tora-70b-v1.0_first300": (260, list(TORA["tora-70b-v1.0"][1])),
@@ -124,25 +132,27 @@ SINGLE = {
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_single_responses(outputs: Path, replayed: Callable[..., Any], name: str) -> None:
-    """ToRA's file has no verdicts: its own rule, equal floats, is applied to what it printed."""
+def test_verdicts_on_files_with_one_response_per_problem(
+    outputs: Path, replay_file: Callable[..., Any], name: str
+) -> None:
+    """The files of ToRA have no verdicts, so its rule (equal floats) is applied to its answers."""
     count, differing = SINGLE[name]
-    found = replayed(outputs / f"{name}.jsonl")
-    ours = [bool(record["decoded"]["greedy"]["correct"]) for record in found]
+    run_records = replay_file(outputs / f"{name}.jsonl")
+    ours = [bool(record["decoded"]["greedy"]["correct"]) for record in run_records]
     rows = [json.loads(line) for line in (outputs / f"{name}.jsonl").read_bytes().splitlines()]
     theirs = [float_equal(row) if "pred" in row and "gt" in row else verdict(row) for row in rows]
-    assert len(found) == (50 if "nemo" in name else 300) and sum(theirs) == count
-    assert [i for i, both in enumerate(zip(ours, theirs, strict=True), 1) if len({*both}) > 1] == (
-        differing
-    )
+    assert len(run_records) == (50 if "nemo" in name else 300) and sum(theirs) == count
+    assert [
+        i for i, verdicts in enumerate(zip(ours, theirs, strict=True), 1) if len({*verdicts}) > 1
+    ] == (differing)
 
 
 def verdict(row: dict[str, Any]) -> bool:
     return bool(row["result"] if "result" in row else row["symbolic_correct"])
 
 
-def plain(texts: list[str], **more: Any) -> list[dict[str, Any]]:
-    return [{"question": "2+2?", "answer": "4", "response": text, **more} for text in texts]
+def plain(texts: list[str], **fields: Any) -> list[dict[str, Any]]:
+    return [{"question": "2+2?", "answer": "4", "response": text, **fields} for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -165,11 +175,11 @@ def plain(texts: list[str], **more: Any) -> list[dict[str, Any]]:
         ([{"gt": "4", "code": ["4"], "question": ["?"]}], [], "the question is .*, expected text"),
     ],
 )
-def test_what_a_recording_cannot_serve_is_said(
-    tmp_path: Path, replayed: Callable[..., Any], rows: Any, options: list[str], message: str
+def test_requests_that_a_recording_cannot_answer_are_refused(
+    tmp_path: Path, replay_file: Callable[..., Any], rows: Any, options: list[str], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        replayed(written(tmp_path / "rows.jsonl", rows), *options)
+        replay_file(written(tmp_path / "rows.jsonl", rows), *options)
 
 
 def test_several_models_in_one_file_are_not_mixed(outputs: Path) -> None:
@@ -180,31 +190,35 @@ def test_several_models_in_one_file_are_not_mixed(outputs: Path) -> None:
         read_response_file(file, None)
 
 
-def test_a_recording_of_other_problems_is_refused(
-    shared: Path, outputs: Path, replayed: Callable[..., Any]
+def test_a_recording_without_problems_of_the_task_is_refused(
+    shared: Path, outputs: Path, replay_file: Callable[..., Any]
 ) -> None:
     data = str(shared / "data" / "benchmarks")
     with pytest.raises(InputError, match="no response to any problem of AddSub"):
-        replayed(outputs / QWEN, "--task", "addsub", "--data", data)
+        replay_file(outputs / QWEN, "--task", "addsub", "--data", data)
 
 
-def test_questions_are_matched_whatever_their_white_space() -> None:
+def test_questions_are_matched_regardless_of_whitespace() -> None:
     assert question_key("a  b\nc ") == question_key("a b c")
 
 
 COMPLETION = {"text": "The answer is 4.", "finish_reason": "stop"}
 
 
-def test_a_replay_says_where_its_responses_come_from(
-    tmp_path: Path, replayed: Callable[..., Any]
+def test_a_replay_records_model_name_and_sampling(
+    tmp_path: Path, replay_file: Callable[..., Any]
 ) -> None:
-    file, out = written(tmp_path / "rows.jsonl", plain(["The answer is 4."])), tmp_path / "run"
-    replayed(file, "--model-name", "Another 7B", "--temperature", "0.6")
+    file = written(tmp_path / "rows.jsonl", plain(["The answer is 4."]))
+    out = tmp_path / "run"
+    replay_file(file, "--model-name", "Another 7B", "--temperature", "0.6")
     results = json.loads((out / "results.json").read_text())
-    asked = results["run"]
-    assert asked["model"] == {"name": "Another 7B", "revision": f"sha256:{file_sha256(file)}"}
-    told = {"temperature": 0.6, **dict.fromkeys(("top_p", "max_tokens", "seed"), "unknown")}
-    assert {name: asked["sampling"][name] for name in told} == told
+    run_section = results["run"]
+    assert run_section["model"] == {"name": "Another 7B", "revision": f"sha256:{file_sha256(file)}"}
+    expected_sampling = {
+        "temperature": 0.6,
+        **dict.fromkeys(("top_p", "max_tokens", "seed"), "unknown"),
+    }
+    assert {name: run_section["sampling"][name] for name in expected_sampling} == expected_sampling
     assert results["cost"]["greedy"]["tokens"] == "unknown"
     assert results["tasks"]["rows"]["decoders"]["greedy"]["cost"]["tokens"] == "unknown"
     card = (out / "README.md").read_text()
@@ -213,25 +227,25 @@ def test_a_replay_says_where_its_responses_come_from(
     assert "| greedy | unknown |" in (out / "report.md").read_text()
     page = (out / "report.html").read_text()
     assert '<td class="n">unknown</td>' in page and "tokens unknown" in page
-    shown = CliRunner().invoke(app, ["inspect", str(out)]).output
-    assert "tokens unknown" in shown and "0 tokens" not in shown
+    output = CliRunner().invoke(app, ["inspect", str(out)]).output
+    assert "tokens unknown" in output and "0 tokens" not in output
 
 
 CUT_OFF = {"text": "First we add the 4 apples", "finish_reason": "length"}
 
 
-def test_what_a_replayed_response_was_cut_off_at_is_no_answer(
-    tmp_path: Path, replayed: Callable[..., Any]
+def test_a_truncated_recorded_response_has_no_answer(
+    tmp_path: Path, replay_file: Callable[..., Any]
 ) -> None:
-    """By prompt, by question, and when the run is graded again."""
+    """Responses can be found by prompt or by question, and the run can be graded again."""
     line = {"prompt": get_template("problem").render("2+2?"), "completions": [CUT_OFF]}
     task = written(tmp_path / "task.jsonl", [{"question": "2+2?", "answer": "4"}])
-    said = written(tmp_path / "completions.jsonl", [line])
-    replayed(said, "--task", str(task), "--template", "problem")
+    responses_file = written(tmp_path / "completions.jsonl", [line])
+    replay_file(responses_file, "--task", str(task), "--template", "problem")
     (tmp_path / "run").rename(tmp_path / "first")
     ended = {"finish_reason": "length", "response": CUT_OFF["text"]}
     rows = [{"question": "2+2?", "answer": "4", **ended}]
-    replayed(written(tmp_path / "rows.jsonl", rows))
+    replay_file(written(tmp_path / "rows.jsonl", rows))
     again = ["grade", str(tmp_path / "run"), "--out", str(tmp_path / "again")]
     assert CliRunner().invoke(app, again).exit_code == 0
     for run in ("first", "run", "again"):
@@ -243,12 +257,14 @@ def test_what_a_replayed_response_was_cut_off_at_is_no_answer(
     assert (scored.verdict.status, scored.verdict.rule) == ("no_answer", "cut-off")
 
 
-def test_a_replay_of_nobody_is_of_nobody(tmp_path: Path, replayed: Callable[..., Any]) -> None:
-    """Completions by prompt, too, which need no model but for its template."""
+def test_a_replay_without_a_model_name_reports_it_as_unknown(
+    tmp_path: Path, replay_file: Callable[..., Any]
+) -> None:
+    """Completions by prompt need a template but no model."""
     line = {"prompt": get_template("problem").render("2+2?"), "completions": [COMPLETION]}
-    said = written(tmp_path / "completions.jsonl", [line])
+    responses_file = written(tmp_path / "completions.jsonl", [line])
     task = written(tmp_path / "task.jsonl", [{"question": "2+2?", "answer": "4"}])
-    replayed(said, "--task", str(task), "--template", "problem")
+    replay_file(responses_file, "--task", str(task), "--template", "problem")
     results = json.loads((tmp_path / "run/results.json").read_text())
     assert results["run"]["model"]["name"] == "unknown"
     assert results["run"]["sampling"]["temperature"] == "unknown"
@@ -257,11 +273,11 @@ def test_a_replay_of_nobody_is_of_nobody(tmp_path: Path, replayed: Callable[...,
     assert "tiny" not in card
 
 
-def test_a_replay_of_a_model_is_made_again_as_that_models(
-    tmp_path: Path, replayed: Callable[..., Any]
+def test_a_replay_with_a_model_records_that_model(
+    tmp_path: Path, replay_file: Callable[..., Any]
 ) -> None:
     file = written(tmp_path / "rows.jsonl", plain(["The answer is 4."]))
-    replayed(file, "--model", "tiny")
+    replay_file(file, "--model", "tiny")
     results = json.loads((tmp_path / "run/results.json").read_text())
     assert results["run"]["model"] == asdict(resolve("tiny").ref)
     card = (tmp_path / "run/README.md").read_text()
@@ -276,26 +292,26 @@ def prm(tmp_path: Path) -> str:
     return str(save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy")))
 
 
-def test_a_reward_model_chooses_among_the_responses_of_others(
-    tmp_path: Path, replayed: Callable[..., Any], prm: str
+def test_a_reward_model_ranks_recorded_responses(
+    tmp_path: Path, replay_file: Callable[..., Any], prm: str
 ) -> None:
-    """Best of four, by the rewards that it gives each under the prompt it was trained on."""
+    """Best-of-4 uses the rewards under the template of the reward model."""
     from fsdpo_data.engines.load import load_scorer
     from fsdpo_data.engines.options import ScorerOptions
     from fsdpo_data.engines.scorers import ScorerInput
 
     texts = [f"First, {n} + 1.\nThe answer is {n}." for n in (4, 5, 6, 7)]
     file = written(tmp_path / "rows.jsonl", plain(texts))
-    asked = ("--decoder", "bon,sc", "--k", "4", "--prm", prm, "--device", "cpu")
-    [record] = replayed(file, *asked, "--template", "problem")
+    options = ("--decoder", "bon,sc", "--k", "4", "--prm", prm, "--device", "cpu")
+    [record] = replay_file(file, *options, "--template", "problem")
     prompt = get_template("problem").render("2+2?")
     scorer = load_scorer(prm, ScorerOptions(device="cpu"))
-    steps = [each["steps"] for each in record["samples"]]
-    rewards = scorer.score([ScorerInput(prompt, each, "2+2?") for each in steps])
+    steps = [sample["steps"] for sample in record["samples"]]
+    rewards = scorer.score([ScorerInput(prompt, sample_steps, "2+2?") for sample_steps in steps])
     assert len(rewards) == 4
     for sample, expected in zip(record["samples"], rewards, strict=True):
         assert sample["rewards"] == pytest.approx(expected, abs=1e-4)
-    worst = [min(each or [0]) for each in rewards]
+    worst = [min(sample_rewards or [0]) for sample_rewards in rewards]
     assert record["decoded"]["bon@4:min"]["sample"] == worst.index(max(worst))
     run = json.loads((tmp_path / "run/config.json").read_text())
     assert run["prm"]["template"]["name"] == "problem@1"
@@ -304,11 +320,11 @@ def test_a_reward_model_chooses_among_the_responses_of_others(
     with pytest.raises(InputError, match="--template: missing: the recorded responses have no"):
         CliRunner().invoke(
             app,
-            ["run", "--engine", "replay", "--replay", str(file), "--out", "no", *asked],
+            ["run", "--engine", "replay", "--replay", str(file), "--out", "no", *options],
             catch_exceptions=False,
         )
 
 
-def test_a_model_that_samples_has_its_own_name() -> None:
+def test_model_name_is_refused_without_a_replay() -> None:
     with pytest.raises(InputError, match=r"has its own name.* Add `replay=FILE`"):
         RunOptions(model="tiny", model_name="me")

@@ -1,4 +1,4 @@
-"""The report's files: self-contained, harmless, bounded, and open about what is left out."""
+"""Report files are self-contained, safe and bounded in size, and list what they omit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TASKS = {"math": 20, "ocw": 12, "gsm_ic2": 14}
 
 
 class Page(HTMLParser):
-    """Collects the elements of a page, and the text of each script."""
+    """Parser that collects the elements of a page and the text of its scripts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ def test_a_run_gets_three_files_that_agree(tmp_path: Path) -> None:
     assert json.loads((run / "results.json").read_text()) == results
     greedy = results["tasks"]["math"]["decoders"]["greedy"]
     low, high = greedy["ci95"]
-    shown = f"{100 * greedy['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    accuracy_text = f"{100 * greedy['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
     for name in ("report.md", "report.html"):
-        assert shown in (run / name).read_text(encoding="utf-8")
+        assert accuracy_text in (run / name).read_text(encoding="utf-8")
     assert not list(run.glob("*.tmp"))
 
 
@@ -77,12 +77,12 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
     write_report(run)
     names = ("results.json", "report.md", "report.html")
-    before = {name: (run / name).read_bytes() for name in names}
+    old_bytes = {name: (run / name).read_bytes() for name in names}
     write_report(run)
-    assert {name: (run / name).read_bytes() for name in names} == before
+    assert {name: (run / name).read_bytes() for name in names} == old_bytes
 
 
-def test_the_page_asks_nothing_of_the_network() -> None:
+def test_the_page_loads_nothing_from_the_network() -> None:
     text, page = page_of(TASKS)
     loading = {"src", "srcset", "data", "action", "poster", "background"}
     for tag, attributes in page.elements:
@@ -120,7 +120,7 @@ def test_lone_surrogates_do_not_stop_a_report(tmp_path: Path) -> None:
     assert (run / "report.html").read_bytes().decode("utf-8")
 
 
-def test_all_drawings_are_well_formed_and_titled() -> None:
+def test_all_svg_drawings_are_well_formed_and_have_titles() -> None:
     text, _ = page_of(TASKS)
     drawings = re.findall(r"<svg.*?</svg>", text, flags=re.S)
     assert len(drawings) == 1 + 3 + 3
@@ -130,10 +130,10 @@ def test_all_drawings_are_well_formed_and_titled() -> None:
         assert "nan" not in drawing and "inf" not in drawing
 
 
-def test_published_rows_show_and_the_runs_own_backbone_comes_first() -> None:
+def test_published_results_list_the_backbone_of_the_run_first() -> None:
     text, _ = page_of({"ocw": 4})
     rows = re.findall(r'<tr( class="own")?><td>([^<]+)</td><td class="n">([\d.–]+)</td></tr>', text)
-    assert [label for own, label, _ in rows if own] == [
+    assert [label for own_class, label, _ in rows if own_class] == [
         "Qwen2-7B-SFT",
         "Qwen2-7B-SFT + DPO",
         "Qwen2-7B-SFT + Step-DPO",
@@ -149,8 +149,8 @@ def test_a_sparse_run_still_has_a_page(missing: str) -> None:
     for record in records:
         if missing == "samples":
             record["samples"] = []
-            kept = {name: record["decoded"][name] for name in ("greedy", "sbs@2,1")}
-            record["decoded"] = kept
+            sparse_decoded = {name: record["decoded"][name] for name in ("greedy", "sbs@2,1")}
+            record["decoded"] = sparse_decoded
         if missing == "decoders":
             record["decoded"] = {"greedy": record["decoded"]["greedy"]}
             record["cost"] = {}
@@ -163,7 +163,7 @@ def test_a_sparse_run_still_has_a_page(missing: str) -> None:
     assert ("Accuracy and cost" in text) == (missing != "decoders")
 
 
-def test_rewards_that_are_no_probabilities_have_no_plots_and_are_ranked(tmp_path: Path) -> None:
+def test_rewards_outside_0_to_1_are_ranked_but_not_plotted(tmp_path: Path) -> None:
     records = make_records({"gsm8k": 6})
     for record in records:
         for sample in record["samples"]:
@@ -176,40 +176,40 @@ def test_rewards_that_are_no_probabilities_have_no_plots_and_are_ranked(tmp_path
 
 def test_nothing_is_left_out_of_a_small_run() -> None:
     records = make_records({"gsm8k": 10})
-    shown = build_problem_list(records, 10)
-    assert shown.left_out == ""
-    assert [len(each["solutions"]) for each in shown.problems] == [6] * 10
-    first = shown.problems[0]
+    problem_list = build_problem_list(records, 10)
+    assert problem_list.left_out == ""
+    assert [len(problem["solutions"]) for problem in problem_list.problems] == [6] * 10
+    first = problem_list.problems[0]
     assert first["solutions"][first["decoded"]["greedy"]["taken"][0]]["name"] == "greedy"
 
 
-def test_a_large_run_keeps_to_the_budget_and_says_what_is_left_out() -> None:
+def test_a_large_run_respects_the_size_budget_and_reports_omissions() -> None:
     records = make_records({"gsm8k": 3000}, samples=8, text="Let us think about it. " * 12)
     budget = 3_000_000
-    shown = build_problem_list(records, 3000, budget)
-    size = len(json.dumps(shown.problems))
+    problem_list = build_problem_list(records, 3000, budget)
+    size = len(json.dumps(problem_list.problems))
     assert 0.3 * budget < size < 1.2 * budget
-    assert len(shown.problems) == 1000
-    assert shown.left_out.startswith("2,000 of 3,000 problems and ")
-    for problem in shown.problems:
-        for each in problem["decoded"].values():
-            [taken] = each["taken"]
-            assert taken is None or problem["solutions"][taken]
-    text = render_html(summarise(records, config({"gsm8k": 3000})), shown, print, "")
+    assert len(problem_list.problems) == 1000
+    assert problem_list.left_out.startswith("2,000 of 3,000 problems and ")
+    for problem in problem_list.problems:
+        for decision in problem["decoded"].values():
+            [solution_index] = decision["taken"]
+            assert solution_index is None or problem["solutions"][solution_index]
+    text = render_html(summarise(records, config({"gsm8k": 3000})), problem_list, print, "")
     assert "Left out because of the size limit: 2,000 of 3,000 problems" in text
 
 
-def test_endless_solutions_are_cut_and_counted() -> None:
+def test_very_long_solutions_are_truncated_with_a_count() -> None:
     records = make_records({"gsm8k": 50}, text="9" * 100_000)
-    shown = build_problem_list(records, 50, budget_bytes=500_000)
-    assert len(json.dumps(shown.problems)) < 800_000
-    solution = shown.problems[0]["solutions"][0]
+    problem_list = build_problem_list(records, 50, budget_bytes=500_000)
+    assert len(json.dumps(problem_list.problems)) < 800_000
+    solution = problem_list.problems[0]["solutions"][0]
     assert solution["hidden"] > 90_000
-    assert "more characters" in shown.problems[0]["question"]
+    assert "more characters" in problem_list.problems[0]["question"]
 
 
 @pytest.mark.skipif(not QWEN.exists(), reason="recorded outputs are not here")
-def test_real_outputs_show_whole(tmp_path: Path) -> None:
+def test_recorded_outputs_are_shown_completely(tmp_path: Path) -> None:
     run = qwen_run(tmp_path / "run", problems=12)
     results = write_report(run)
     assert results["tasks"]["math"]["avg_at_k"]["8"]["n"] == 12
@@ -239,12 +239,14 @@ def test_real_outputs_show_whole(tmp_path: Path) -> None:
         ("5 (apples)", "He has 5 apples left", "marks no answer"),
     ],
 )
-def test_verdicts_are_explained_in_words(gold: str, response: str, words: str) -> None:
+def test_verdict_descriptions_name_the_rule_and_the_comparison(
+    gold: str, response: str, words: str
+) -> None:
     [verdict] = MathGrader().grade([(gold, response)])
     assert words in explain_verdict(verdict.status, verdict.rule)
 
 
-def test_an_unfinished_or_foreign_directory_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     for arguments in (["report", str(tmp_path / "absent")], ["report", str(tmp_path)]):
         with pytest.raises(InputError, match="fsdpo-bench run"):
             CliRunner().invoke(app, arguments, catch_exceptions=False)
@@ -253,11 +255,11 @@ def test_an_unfinished_or_foreign_directory_is_refused(tmp_path: Path) -> None:
         write_report(run)
 
 
-def test_the_command_prints_a_table_and_where_the_page_is(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_and_the_path_of_the_page(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
-    shown = CliRunner().invoke(app, ["report", str(run)], env={"COLUMNS": "150"})
-    assert shown.exit_code == 0
-    assert str(run / "report.html") in shown.output.replace("\n", "")
+    result = CliRunner().invoke(app, ["report", str(run)], env={"COLUMNS": "150"})
+    assert result.exit_code == 0
+    assert str(run / "report.html") in result.output.replace("\n", "")
     as_json = CliRunner().invoke(app, ["report", str(run), "--json"])
     assert json.loads(as_json.output)["version"] == 1
 
@@ -276,29 +278,29 @@ def test_axes_have_round_ticks(axis: Axis, ticks: list[float]) -> None:
     assert axis(axis.high) == pytest.approx(1)
 
 
-def test_labels_of_decoders_of_one_budget_are_set_apart_in_finite_time() -> None:
-    """Adding 9 to this position and taking it away again leaves less than 9."""
-    at = 254.43046729594042
-    values = {"a": at, "b": at, "c": at + 1e-9}
+def test_labels_at_the_same_position_are_separated() -> None:
+    """For this position, floating point gives (position + 9) - position < 9."""
+    position = 254.43046729594042
+    values = {"a": position, "b": position, "c": position + 1e-9}
     placed = sorted(_space_out(values, 9).values())
     assert all(later - sooner > 8.99 for sooner, later in itertools.pairwise(placed))
 
 
-def test_a_picture_that_fails_is_a_warning_and_numbers_are_there_before_it(
+def test_a_plot_error_is_a_warning_after_the_results_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
-    there: list[list[str]] = []
+    existing_files: list[list[str]] = []
 
-    def broken(results: Any) -> str:
-        there.append(sorted(each.name for each in run.iterdir()))
+    def raise_error(results: Any) -> str:
+        existing_files.append(sorted(file.name for file in run.iterdir()))
         raise ZeroDivisionError("no width")
 
-    monkeypatch.setattr("fsdpo_bench.report.plots.accuracy_plot", broken)
-    said: list[str] = []
-    write_report(run, warn=said.append)
-    assert {"README.md", "results.json"} <= set(there[0])
-    [warning] = said
+    monkeypatch.setattr("fsdpo_bench.report.plots.accuracy_plot", raise_error)
+    warnings: list[str] = []
+    write_report(run, warn=warnings.append)
+    assert {"README.md", "results.json"} <= set(existing_files[0])
+    [warning] = warnings
     assert "no width" in warning and (run / "report.html").is_file()
 
 
@@ -306,38 +308,38 @@ ESCAPES = "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[2J\u202e\x9b2J"
 
 
 @pytest.mark.parametrize("verb", ["inspect", "diff"])
-def test_terminal_escapes_of_models_do_not_reach_the_terminal(tmp_path: Path, verb: str) -> None:
+def test_terminal_escapes_in_responses_are_not_printed(tmp_path: Path, verb: str) -> None:
     records = make_records({"gsm8k": 3}, text=ESCAPES, chance=0.5)
     other = make_records({"gsm8k": 3}, text=ESCAPES, chance=0.5, seed=4)
-    named = config({"gsm8k": 3})
-    named["grader"] = ESCAPES
+    hostile_config = config({"gsm8k": 3})
+    hostile_config["grader"] = ESCAPES
     first = write_run(tmp_path / "a", config({"gsm8k": 3}), records)
-    second = write_run(tmp_path / "b", named, other)
+    second = write_run(tmp_path / "b", hostile_config, other)
     paths = [str(first)] if verb == "inspect" else [str(first), str(second)]
-    shown = CliRunner().invoke(app, [verb, *paths]).output
-    assert "owned" in shown
-    assert not any(each in shown for each in "\x1b\x07\u202e\x9b")
+    output = CliRunner().invoke(app, [verb, *paths]).output
+    assert "owned" in output
+    assert not any(character in output for character in "\x1b\x07\u202e\x9b")
 
 
 @pytest.mark.parametrize("columns", ["40", "80"])
-def test_every_row_of_a_comparison_says_what_it_is(tmp_path: Path, columns: str) -> None:
+def test_every_row_of_a_comparison_names_its_benchmark(tmp_path: Path, columns: str) -> None:
     first = write_run(tmp_path / "a", config(TASKS), make_records(TASKS))
     second = write_run(tmp_path / "b", config(TASKS), make_records(TASKS, seed=3))
     line = ["diff", str(first), str(second), "--decoder", "greedy", "--show", "0"]
-    shown = CliRunner().invoke(app, line, env={"COLUMNS": columns}).output
-    assert "benchmark" in shown and all(f"{task} " in shown for task in TASKS)
+    output = CliRunner().invoke(app, line, env={"COLUMNS": columns}).output
+    assert "benchmark" in output and all(f"{task} " in output for task in TASKS)
 
 
 def test_tables_fit_a_terminal_of_80_columns() -> None:
     terminal = {"COLUMNS": "80", "FORCE_COLOR": "1"}
-    shown = CliRunner().invoke(app, ["tasks"], env=terminal, color=True).output
-    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown.splitlines()]
+    output = CliRunner().invoke(app, ["tasks"], env=terminal, color=True).output
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in output.splitlines()]
     assert max(map(len, lines)) <= 80 and "task " in lines[0] and "licence" in lines[0]
-    for name in builtin_tasks():  # what one types stands whole
+    for name in builtin_tasks():  # task names are not truncated
         assert any(line.startswith(f"{name} ") for line in lines), name
 
 
-def test_names_of_models_are_no_markup_in_cards_and_reports(tmp_path: Path) -> None:
+def test_model_names_are_escaped_in_cards_and_reports(tmp_path: Path) -> None:
     hostile = "<img src=x onerror=alert(1)>|[x](javascript:alert(1))`"
     run = write_run(tmp_path / "a", config({"gsm8k": 3}, hostile), make_records({"gsm8k": 3}))
     write_report(run)
@@ -347,23 +349,23 @@ def test_names_of_models_are_no_markup_in_cards_and_reports(tmp_path: Path) -> N
         assert "<img" not in outside and "](javascript" not in outside.replace("\\]", "")
 
 
-def test_runs_under_a_directory_are_a_page_that_reloads_while_one_goes_on(tmp_path: Path) -> None:
+def test_the_index_page_reloads_while_a_run_is_incomplete(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     write_run(runs / "deep" / "a<b>", config(TASKS, "<i>x</i>"), make_records(TASKS))
     half = write_run(runs / "half", config(TASKS), make_records(TASKS))
     (half / "records" / "gsm_ic2.jsonl").unlink()
     (runs / "model").mkdir()
     (runs / "model" / "config.json").write_text('{"model_type": "qwen2"}')
-    page, whole = render_index(runs, runs / "index.html", reload_seconds=7)
-    assert not whole and Page(page).data == {"reload_seconds": 7}
+    page, is_complete = render_index(runs, runs / "index.html", reload_seconds=7)
+    assert not is_complete and Page(page).data == {"reload_seconds": 7}
     assert "32 of 46" in page and "<i>" not in page and page.count("<polyline") == 2
     assert Page(render_index(runs, runs / "index.html")[0]).data == {"reload_seconds": None}
     (half / "records" / "gsm_ic2.jsonl").write_bytes(
         (runs / "deep" / "a<b>" / "records" / "gsm_ic2.jsonl").read_bytes()
     )
     write_report(half)
-    shown = CliRunner().invoke(app, ["index", str(runs), "--watch", "1"])
-    assert shown.exit_code == 0
+    result = CliRunner().invoke(app, ["index", str(runs), "--watch", "1"])
+    assert result.exit_code == 0
     page = (runs / "index.html").read_text()
     assert 'href="half/report.html"' in page and Page(page).data == {"reload_seconds": None}
 

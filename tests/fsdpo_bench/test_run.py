@@ -1,4 +1,4 @@
-"""Benchmark runs: what they keep, exact resume after SIGKILL, refusals, decisions made anew."""
+"""Benchmark runs: records, exact resume after SIGKILL, refused options and regrading."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NAMES += ["bon@1:min", "bon@2:min", "bon@4:min", "sbs@2,1"]
 TIMES = ("seconds", "scoring_seconds")
 
 
-def part(count: int = 7) -> LoadedTask:
+def embedded_task(count: int = 7) -> LoadedTask:
     return limit_problems(load_task(builtin_tasks()["embedded"]), count)
 
 
@@ -68,42 +68,42 @@ def small_run(
     writer: Callable[[], Writer] = lambda: Writer(0),
     **options: Any,
 ) -> Path:
-    found = parts or [part()]
+    tasks = parts or [embedded_task()]
     batch = options.pop("batch", 3)
-    job = BenchJob(spec or run_spec(), found, writer, lambda: Judge(0), batch, workers=1)
+    job = BenchJob(spec or run_spec(), tasks, writer, lambda: Judge(0), batch, workers=1)
     decode_tasks(job, out, **({"progress": LineProgress()} | options))
     return out
 
 
-def untimed(value: Any) -> Any:
-    """Return a record without what a clock measured."""
+def remove_times(value: Any) -> Any:
+    """Return a record without its measured times."""
     if isinstance(value, dict):
-        return {key: untimed(each) for key, each in value.items() if key not in TIMES}
-    return [untimed(each) for each in value] if isinstance(value, list) else value
+        return {key: remove_times(item) for key, item in value.items() if key not in TIMES}
+    return [remove_times(item) for item in value] if isinstance(value, list) else value
 
 
 def records(out: Path) -> list[dict[str, Any]]:
-    return [untimed(each) for each in read_records(out)]
+    return [remove_times(record) for record in read_records(out)]
 
 
-def test_a_record_holds_everything_that_was_decoded(tmp_path: Path) -> None:
-    problem = part().problems[0]
+def test_a_record_contains_all_decoded_solutions(tmp_path: Path) -> None:
+    problem = embedded_task().problems[0]
     first = next(read_records(small_run(tmp_path / "run")))
     assert list(first["decoded"]) == list(first["cost"]) == NAMES
     assert (first["question"], first["gold"]) == (problem.question, problem.answer)
     assert first["prompt"] == get_template("problem").render(problem.question)
     assert len(first["samples"]) == 4
-    own = [first["decoded"][name]["solution"] for name in ("greedy", "sbs@2,1")]
-    for row in [*first["samples"], *own]:
+    decoded_solutions = [first["decoded"][name]["solution"] for name in ("greedy", "sbs@2,1")]
+    for row in [*first["samples"], *decoded_solutions]:
         assert "".join(row["steps"]) == row["text"] and len(row["rewards"]) == len(row["steps"])
-        [judged] = grade_task_responses(
+        [graded] = grade_task_responses(
             builtin_tasks()["embedded"], [TaskResponse(problem, row["text"])]
         )
-        assert (row["status"], row["rule"]) == (judged.verdict.status, judged.verdict.rule)
-    assert first["cost"]["greedy"]["prm_calls"] == 0  # its rewards decide nothing
+        assert (row["status"], row["rule"]) == (graded.verdict.status, graded.verdict.rule)
+    assert first["cost"]["greedy"]["prm_calls"] == 0  # greedy decoding does not use rewards
 
 
-def test_what_is_decided_of_k_samples_costs_what_k_samples_cost(tmp_path: Path) -> None:
+def test_the_cost_of_a_decoder_is_the_cost_of_its_k_samples(tmp_path: Path) -> None:
     for record in read_records(small_run(tmp_path / "run")):
         for k in KS:
             tokens = sum(row["n_tokens"] for row in record["samples"][:k])
@@ -113,7 +113,7 @@ def test_what_is_decided_of_k_samples_costs_what_k_samples_cost(tmp_path: Path) 
             assert record["cost"][f"bon@{k}:min"]["prm_calls"] == k
 
 
-def test_one_set_of_samples_serves_every_k(tmp_path: Path) -> None:
+def test_all_k_share_one_set_of_samples(tmp_path: Path) -> None:
     """The first two samples of four are the samples of two."""
     many = records(small_run(tmp_path / "many"))
     few = records(
@@ -128,55 +128,57 @@ def test_one_set_of_samples_serves_every_k(tmp_path: Path) -> None:
             assert two["cost"][name] == four["cost"][name]
 
 
-def test_every_decoder_hands_the_question_to_the_scorer(tmp_path: Path) -> None:
-    """Reward models of others put it into prompts of their own."""
-    asked = set()
+def test_every_decoder_passes_the_question_to_the_scorer(tmp_path: Path) -> None:
+    """Published reward models put the question into their own prompts."""
+    scored_questions = set()
 
-    class Asking(Judge):
+    class RecordingJudge(Judge):
         def score(self, items: Any) -> Any:
-            asked.update((item.prompt, item.question) for item in items)
+            scored_questions.update((item.prompt, item.question) for item in items)
             return super().score(items)
 
     for name in ("bon", "sbs"):
-        asked.clear()
+        scored_questions.clear()
         spec = run_spec(DecodingPlan((name,), KS, "min", PLAN.beams if name == "sbs" else ()))
-        parts = [part(2)]
-        job = BenchJob(spec, parts, lambda: Writer(0), lambda: Asking(0))
+        parts = [embedded_task(2)]
+        job = BenchJob(spec, parts, lambda: Writer(0), lambda: RecordingJudge(0))
         decode_tasks(job, tmp_path / name, progress=LineProgress())
-        questions = [each.question for each in parts[0].problems]
-        assert asked == {(get_template("problem").render(each), each) for each in questions}
+        questions = [problem.question for problem in parts[0].problems]
+        assert scored_questions == {
+            (get_template("problem").render(question), question) for question in questions
+        }
 
 
-def test_batches_change_nothing(tmp_path: Path) -> None:
+def test_the_batch_size_does_not_change_the_records(tmp_path: Path) -> None:
     assert records(small_run(tmp_path / "a")) == records(small_run(tmp_path / "b", batch=100))
 
 
-class Dying(Writer):
-    """Dies over the fifth problem."""
+class InterruptedWriter(Writer):
+    """Writer that is interrupted at the fifth problem."""
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> Any:
-        if any(part().problems[4].question in prompt for prompt in prompts):
+        if any(embedded_task().problems[4].question in prompt for prompt in prompts):
             raise KeyboardInterrupt
         return super().sample(prompts, spec)
 
 
-def test_a_run_that_was_broken_off_goes_on_to_the_same_records(tmp_path: Path) -> None:
-    whole = records(small_run(tmp_path / "whole"))
+def test_an_interrupted_run_resumes_to_the_same_records(tmp_path: Path) -> None:
+    all_records = records(small_run(tmp_path / "whole"))
     with pytest.raises(KeyboardInterrupt):
-        small_run(tmp_path / "run", writer=lambda: Dying(0))
-    there = len(records(tmp_path / "run"))
-    assert there == 3
-    asked: list[Writer] = []
+        small_run(tmp_path / "run", writer=lambda: InterruptedWriter(0))
+    n_records = len(records(tmp_path / "run"))
+    assert n_records == 3
+    writers: list[Writer] = []
 
     def writer() -> Writer:
-        asked.append(Writer(0))
-        return asked[0]
+        writers.append(Writer(0))
+        return writers[0]
 
     small_run(tmp_path / "run", writer=writer, resume=True)
-    assert records(tmp_path / "run") == whole
-    prompts = {record["prompt"] for record in whole[:there]}
-    assert not prompts & {prompt for prompt, _ in asked[0].asked}
-    small_run(tmp_path / "run", writer=lambda: pytest.fail("all is there"), resume=True)
+    assert records(tmp_path / "run") == all_records
+    prompts = {record["prompt"] for record in all_records[:n_records]}
+    assert not prompts & {prompt for prompt, _ in writers[0].asked}
+    small_run(tmp_path / "run", writer=lambda: pytest.fail("all records exist"), resume=True)
 
 
 @pytest.mark.parametrize(
@@ -188,36 +190,39 @@ def test_a_run_that_was_broken_off_goes_on_to_the_same_records(tmp_path: Path) -
         lambda raw: b"",
     ],
 )
-def test_damaged_records_are_owed_again(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_records_are_computed_again(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     out = small_run(tmp_path / "run")
-    whole, file = records(out), record_file(out, "embedded")
+    all_records = records(out)
+    file = record_file(out, "embedded")
     file.write_bytes(damage(file.read_bytes()))
     small_run(out, resume=True)
-    assert records(out) == whole
+    assert records(out) == all_records
 
 
-def test_a_question_asked_twice_has_two_records(tmp_path: Path) -> None:
-    twice = part(2)
+def test_a_repeated_question_has_two_records(tmp_path: Path) -> None:
+    twice = embedded_task(2)
     doubled = LoadedTask(twice.task, twice.problems * 2, twice.ids * 2, twice.ref, twice.digest)
     out = small_run(tmp_path / "run", [doubled], batch=2)
-    small_run(out, [doubled], resume=True, writer=lambda: pytest.fail("all is there"))
-    found = records(out)
-    assert [each["row"] for each in found] == [0, 1, 2, 3]
-    assert found[0] == found[2] | {"row": 0}
+    small_run(out, [doubled], resume=True, writer=lambda: pytest.fail("all records exist"))
+    run_records = records(out)
+    assert [record["row"] for record in run_records] == [0, 1, 2, 3]
+    assert run_records[0] == run_records[2] | {"row": 0}
 
 
-def test_another_config_is_refused_by_the_keys_that_differ(tmp_path: Path) -> None:
+def test_resuming_with_another_config_names_the_different_keys(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
     hotter = run_spec(sampling=SamplingSpec(n=4, temperature=1.0))
     with pytest.raises(RunMismatchError, match=r"sampling\.temperature: 0\.8 in the run, 1\.0 now"):
         small_run(out, spec=hotter, resume=True)
     with pytest.raises(RunMismatchError, match=r"tasks\.embedded\.problems: 7 in the run, 3 now"):
-        small_run(out, [part(3)], resume=True)
+        small_run(out, [embedded_task(3)], resume=True)
     with pytest.raises(RunMismatchError, match=r"holds this run\. Continue it with `resume=True`"):
         small_run(out)
 
 
-def test_the_config_names_all_that_decides_the_output(tmp_path: Path) -> None:
+def test_the_config_contains_all_settings_that_change_the_output(tmp_path: Path) -> None:
     config = read_config(small_run(tmp_path / "run"))
     assert {
         "model",
@@ -233,7 +238,7 @@ def test_the_config_names_all_that_decides_the_output(tmp_path: Path) -> None:
     assert (task["version"], task["rows"], task["problems"]) == (1, 500, 7)
 
 
-def test_benchmarks_stand_in_the_order_of_the_table(tmp_path: Path, shared: Path) -> None:
+def test_benchmarks_are_ordered_as_in_the_task_table(tmp_path: Path, shared: Path) -> None:
     names = ("svamp", "addsub", "gsm8k")
     parts = [
         limit_problems(load_task(builtin_tasks()[name], shared / "data/benchmarks"), 1)
@@ -244,77 +249,89 @@ def test_benchmarks_stand_in_the_order_of_the_table(tmp_path: Path, shared: Path
     assert list(write_report(out)["tasks"]) == ["gsm8k", "svamp", "addsub"]
 
 
-def test_golds_that_are_missing_leave_the_count(tmp_path: Path, shared: Path) -> None:
-    whole = load_task(builtin_tasks()["gk2023"], shared / "data/benchmarks")
-    row = next(i for i, each in enumerate(whole.problems) if not each.answer)
-    only = LoadedTask(whole.task, [whole.problems[row]], [whole.ids[row]], whole.ref, whole.digest)
+def test_problems_without_gold_are_not_counted(tmp_path: Path, shared: Path) -> None:
+    loaded_task = load_task(builtin_tasks()["gk2023"], shared / "data/benchmarks")
+    row = next(i for i, problem in enumerate(loaded_task.problems) if not problem.answer)
+    only = LoadedTask(
+        loaded_task.task,
+        [loaded_task.problems[row]],
+        [loaded_task.ids[row]],
+        loaded_task.ref,
+        loaded_task.digest,
+    )
     [record] = records(small_run(tmp_path / "run", [only], spec=run_spec(DecodingPlan())))
     assert record["decoded"]["greedy"]["correct"] is None
     assert record["decoded"]["greedy"]["status"] == "gold_unparsed"
 
 
-def test_tolerant_benchmarks_keep_both_verdicts(tmp_path: Path, shared: Path) -> None:
+def test_tolerant_benchmarks_record_both_verdicts(tmp_path: Path, shared: Path) -> None:
     ocw = limit_problems(load_task(builtin_tasks()["ocw"], shared / "data/benchmarks"), 2)
     for record in records(small_run(tmp_path / "run", [ocw], spec=run_spec(DecodingPlan()))):
         assert {"correct", "strict"} <= record["decoded"]["greedy"].keys()
 
 
-def regraded(source: Path, out: Path, *ks: int, aggregate: str | None = None) -> Path:
+def regrade_to(source: Path, out: Path, *ks: int, aggregate: str | None = None) -> Path:
     regrade_run(source, out, ks, aggregate, 1, LineProgress())
     return out
 
 
-def test_grading_again_without_the_model_gives_the_same(tmp_path: Path) -> None:
+def test_regrading_gives_the_same_records(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
-    again = regraded(out, tmp_path / "again")
+    again = regrade_to(out, tmp_path / "again")
     assert records(again) == records(out)
     assert read_config(again)["regraded_from"] == read_config(out)["config_digest"]
 
 
-def test_grading_again_repairs_verdicts(tmp_path: Path) -> None:
+def test_regrading_repairs_verdicts(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
-    whole, file = records(out), record_file(out, "embedded")
+    all_records = records(out)
+    file = record_file(out, "embedded")
     file.write_bytes(file.read_bytes().replace(b'"status":"incorrect"', b'"status":"correct"'))
-    assert records(out) != whole
-    assert records(regraded(out, tmp_path / "again")) == whole
+    assert records(out) != all_records
+    assert records(regrade_to(out, tmp_path / "again")) == all_records
 
 
-def test_other_ks_and_aggregates_are_decided_from_the_same_samples(tmp_path: Path) -> None:
+def test_regrading_with_another_k_and_aggregate_uses_the_same_samples(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
-    found = regraded(out, tmp_path / "three", 3, 4, aggregate="mean")
+    regraded_run = regrade_to(out, tmp_path / "three", 3, 4, aggregate="mean")
     ours = run_spec(DecodingPlan(PLAN.decoders, (3, 4), "mean", PLAN.beams))
-    assert records(found) == records(small_run(tmp_path / "fresh", spec=ours))
+    assert records(regraded_run) == records(small_run(tmp_path / "fresh", spec=ours))
 
 
-def test_more_samples_than_there_are_cannot_be_decided_among(tmp_path: Path) -> None:
+def test_regrading_with_a_larger_k_is_refused(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
     with pytest.raises(
         InputError, match=r"k = 5: .* contains 4 samples of each problem. Use `k=4`"
     ):
-        regraded(out, tmp_path / "five", 5)
-    alone = small_run(tmp_path / "alone", spec=run_spec(DecodingPlan()))
+        regrade_to(out, tmp_path / "five", 5)
+    greedy_run = small_run(tmp_path / "alone", spec=run_spec(DecodingPlan()))
     with pytest.raises(InputError, match="contains no samples"):
-        regraded(alone, tmp_path / "none", 2)
+        regrade_to(greedy_run, tmp_path / "none", 2)
 
 
-def ran(*arguments: str) -> Any:
+def invoke(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments))
 
 
-def test_show_filters_by_id_verdict_and_level(tmp_path: Path) -> None:
-    out, found = small_run(tmp_path / "run"), records(tmp_path / "run")
-    wanted = found[2]["problem_id"][:8]
-    shown = ran("inspect", str(out), wanted, "--json")
-    assert [json.loads(line)["row"] for line in shown.stdout.splitlines()] == [2]
+def test_inspect_filters_by_id_verdict_and_level(tmp_path: Path) -> None:
+    out = small_run(tmp_path / "run")
+    run_records = records(tmp_path / "run")
+    problem_id = run_records[2]["problem_id"][:8]
+    result = invoke("inspect", str(out), problem_id, "--json")
+    assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [2]
     for status in ("correct", "incorrect"):
-        lines = ran("inspect", str(out), "--outcome", status, "--decoder", "sc@4", "--json").stdout
-        rows = [each["row"] for each in found if each["decoded"]["sc@4"]["status"] == status]
+        lines = invoke(
+            "inspect", str(out), "--outcome", status, "--decoder", "sc@4", "--json"
+        ).stdout
+        rows = [
+            record["row"] for record in run_records if record["decoded"]["sc@4"]["status"] == status
+        ]
         assert [json.loads(line)["row"] for line in lines.splitlines()] == rows
-    level = found[0]["metadata"]["level"]
-    lines = ran("inspect", str(out), "--level", level, "--json").stdout.splitlines()
-    assert len(lines) == sum(each["metadata"]["level"] == level for each in found)
-    text = ran("inspect", str(out), wanted).stdout
-    assert found[2]["question"][:40] in text and "matching problems: 1" in text
+    level = run_records[0]["metadata"]["level"]
+    lines = invoke("inspect", str(out), "--level", level, "--json").stdout.splitlines()
+    assert len(lines) == sum(record["metadata"]["level"] == level for record in run_records)
+    text = invoke("inspect", str(out), problem_id).stdout
+    assert run_records[2]["question"][:40] in text and "matching problems: 1" in text
 
 
 @pytest.mark.parametrize(
@@ -343,17 +360,17 @@ def test_show_filters_by_id_verdict_and_level(tmp_path: Path) -> None:
         (["inspect", "/nowhere"], "expected a directory that `fsdpo-bench run"),
     ],
 )
-def test_mistakes_are_explained(arguments: list[str], message: str) -> None:
-    done = ran(*arguments)
+def test_invalid_options_are_named(arguments: list[str], message: str) -> None:
+    done = invoke(*arguments)
     assert done.exit_code != 0 and isinstance(done.exception, InputError)
     assert re.search(message, str(done.exception), re.S), done.exception
 
 
-def test_show_names_the_decoders_and_verdicts_there_are(tmp_path: Path) -> None:
+def test_inspect_names_the_existing_decoders_and_verdicts(tmp_path: Path) -> None:
     out = str(small_run(tmp_path / "run"))
-    assert "Nearest: sbs@2,1" in str(ran("inspect", out, "--decoder", "sbs").exception)
-    assert "expected one of correct" in str(ran("inspect", out, "--outcome", "wrong").exception)
-    assert "no records of 'math'" in str(ran("inspect", out, "--task", "math").exception)
+    assert "Nearest: sbs@2,1" in str(invoke("inspect", out, "--decoder", "sbs").exception)
+    assert "expected one of correct" in str(invoke("inspect", out, "--outcome", "wrong").exception)
+    assert "no records of 'math'" in str(invoke("inspect", out, "--task", "math").exception)
 
 
 def test_plans_keep_the_order_of_the_table_and_drop_what_is_not_used() -> None:
@@ -365,16 +382,16 @@ def test_plans_keep_the_order_of_the_table_and_drop_what_is_not_used() -> None:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A policy that babbles, and a process reward model on top of it."""
+    """Save a random policy and a random reward model on top of it."""
     folder = tmp_path_factory.mktemp("models")
     policy = save_random_model(folder / "policy")
     return policy, save_random_prm(folder / "prm", policy)
 
 
-def with_prm(policy: Path, prm: Path, out: Path, *more: str) -> Any:
+def with_prm(policy: Path, prm: Path, out: Path, *arguments: str) -> Any:
     line = ["run", "--task", "embedded", "--limit", "2", "--model", str(policy), "--prm", str(prm)]
     line += ["--engine", "transformers", "--template", "problem", "--k", "2", "--out", str(out)]
-    return ran(*line, "--max-tokens", "16", "--max-steps", "3", *more)
+    return invoke(*line, "--max-tokens", "16", "--max-steps", "3", *arguments)
 
 
 def test_every_decoder_runs_on_real_models(models: tuple[Path, Path], tmp_path: Path) -> None:
@@ -383,9 +400,9 @@ def test_every_decoder_runs_on_real_models(models: tuple[Path, Path], tmp_path: 
     assert read_config(tmp_path / "run")["prm"]["revision"].startswith("sha256:")
     for record in records(tmp_path / "run"):
         assert list(record["decoded"])[-1] == "sbs@5,1"
-        found = record["decoded"]["sbs@5,1"]["solution"]
+        solution = record["decoded"]["sbs@5,1"]["solution"]
         assert record["cost"]["sbs@5,1"]["prm_calls"] >= 5
-        assert len(found["rewards"] or []) == len(found["steps"]) <= 3
+        assert len(solution["rewards"] or []) == len(solution["steps"]) <= 3
 
 
 def test_a_prm_with_the_wrong_tokenizer_is_refused(
@@ -400,15 +417,17 @@ def test_a_prm_with_the_wrong_tokenizer_is_refused(
     assert "the tokenizer has ids up to 752, but the weights have only" in str(done.exception)
 
 
-def test_a_prm_of_another_vocabulary_is_remarked_upon(models: tuple[Path, Path]) -> None:
-    said: list[str] = []
-    check_tokenizer(resolve_weights(str(models[1])), resolve("tiny"), said.append)
-    assert "another vocabulary than tiny" in said.pop()
-    check_tokenizer(resolve_weights(str(models[1])), resolve_weights(str(models[0])), said.append)
-    assert said == []
+def test_a_prm_with_another_vocabulary_causes_a_warning(models: tuple[Path, Path]) -> None:
+    warnings: list[str] = []
+    check_tokenizer(resolve_weights(str(models[1])), resolve("tiny"), warnings.append)
+    assert "another vocabulary than tiny" in warnings.pop()
+    check_tokenizer(
+        resolve_weights(str(models[1])), resolve_weights(str(models[0])), warnings.append
+    )
+    assert warnings == []
 
 
-def bench(out: Path, *more: str) -> list[str]:
+def bench_command(out: Path, *arguments: str) -> list[str]:
     line = [sys.executable, "-m", "fsdpo_bench", "run", "--task", "embedded", "--limit", "40"]
     line += [
         "--model",
@@ -422,80 +441,85 @@ def bench(out: Path, *more: str) -> list[str]:
         "--batch-size",
         "4",
     ]
-    return [*line, "--max-tokens", "96", "--out", str(out), *more]
+    return [*line, "--max-tokens", "96", "--out", str(out), *arguments]
 
 
-#: Runs the command line, and holds it once so many records are written: however late the kill
-#: comes, there is something left to do.
-HELD = """
+#: Runs the command line and pauses after a number of records, so that a kill always interrupts it.
+PAUSING_PROGRAM = """
 import sys, time
 from fsdpo_data.core.jsonl_log import JsonlLog
-append, most = JsonlLog.append, int(sys.argv.pop(1))
-def held(self, lines):
+append = JsonlLog.append
+pause_at = int(sys.argv.pop(1))
+def append_and_pause(self, lines):
     append(self, lines)
-    if len(self.line_spans) >= most:
+    if len(self.line_spans) >= pause_at:
         time.sleep(600)
-JsonlLog.append = held
+JsonlLog.append = append_and_pause
 from fsdpo_bench.cli.app import main
 main()
 """
 
 
-def killed(line: Sequence[str], file: Path, most: int, held: int) -> None:
-    """Kill a command as soon as it has written so many records; at ``held`` of them it waits."""
+def kill_when_written(line: Sequence[str], file: Path, min_records: int, pause_at: int) -> None:
+    """Kill a command after ``min_records`` records; it pauses itself after ``pause_at``."""
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    command = [sys.executable, "-c", HELD, str(held), *line]
+    command = [sys.executable, "-c", PAUSING_PROGRAM, str(pause_at), *line]
     child = subprocess.Popen(command, start_new_session=True, **quiet)
-    while child.poll() is None and not (file.exists() and file.read_bytes().count(b"\n") >= most):
+    while child.poll() is None and not (
+        file.exists() and file.read_bytes().count(b"\n") >= min_records
+    ):
         time.sleep(0.005)
     os.killpg(child.pid, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
 
 
 @pytest.mark.proof
-def test_killed_and_started_again_it_ends_in_the_same_records(tmp_path: Path) -> None:
-    """The real command, killed with SIGKILL in the middle of decoding, twice."""
-    out, file = tmp_path / "killed", record_file(tmp_path / "killed", "embedded")
-    for most in (8, 20):
-        killed(bench(out, "--resume")[3:], file, most, held=most + 8)
-        assert most <= len(records(out)) < 40
-    for line in (bench(out, "--resume"), bench(tmp_path / "whole")):
+def test_a_killed_run_resumes_to_the_same_records(tmp_path: Path) -> None:
+    """Kill the command twice with SIGKILL while it decodes."""
+    out = tmp_path / "killed"
+    file = record_file(tmp_path / "killed", "embedded")
+    for min_records in (8, 20):
+        kill_when_written(
+            bench_command(out, "--resume")[3:], file, min_records, pause_at=min_records + 8
+        )
+        assert min_records <= len(records(out)) < 40
+    for line in (bench_command(out, "--resume"), bench_command(tmp_path / "whole")):
         assert subprocess.run(line, stdout=subprocess.DEVNULL).returncode == 0
     assert records(out) == records(tmp_path / "whole")
     assert len(records(out)) == 40
 
 
-def test_a_regrading_that_was_broken_off_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_regrading_can_be_resumed(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
-    whole = regraded(out, tmp_path / "whole")
-    file = record_file(regraded(out, tmp_path / "again"), "embedded")
+    uninterrupted = regrade_to(out, tmp_path / "whole")
+    file = record_file(regrade_to(out, tmp_path / "again"), "embedded")
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:2]) + b'{"torn')
     with pytest.raises(RunMismatchError, match="resume=True"):
-        regraded(out, tmp_path / "again")
+        regrade_to(out, tmp_path / "again")
     regrade_run(out, tmp_path / "again", (), None, 1, LineProgress(), resume=True)
-    assert file.read_bytes() == record_file(whole, "embedded").read_bytes()
+    assert file.read_bytes() == record_file(uninterrupted, "embedded").read_bytes()
 
 
 @pytest.mark.proof
-def test_a_regrading_that_was_killed_ends_in_the_same_records(tmp_path: Path) -> None:
+def test_a_killed_regrading_resumes_to_the_same_records(tmp_path: Path) -> None:
     parts = [limit_problems(load_task(builtin_tasks()["embedded"]), 400)]
     out = small_run(tmp_path / "run", parts, batch=400)
     line = ["grade", str(out), "--workers", "1", "--out", str(tmp_path / "killed")]
-    killed(line, record_file(tmp_path / "killed", "embedded"), 1, held=1)
+    kill_when_written(line, record_file(tmp_path / "killed", "embedded"), 1, pause_at=1)
     assert 0 < len(records(tmp_path / "killed")) < 400
     again = [sys.executable, "-m", "fsdpo_bench", *line, "--resume"]
     assert subprocess.run(again, stdout=subprocess.DEVNULL).returncode == 0
-    assert records(tmp_path / "killed") == records(regraded(out, tmp_path / "whole"))
+    assert records(tmp_path / "killed") == records(regrade_to(out, tmp_path / "whole"))
 
 
-def test_a_benchmark_of_ones_own_from_an_empty_directory(
+def test_a_custom_benchmark_runs_from_an_empty_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [{"question": "1 + 1?", "answer": 2}, {"question": "2 + 2?", "answer": "4"}]
     Path("my.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     line = ["run", "--task", "my.jsonl", "--model", "tiny", "--engine", "transformers"]
-    done = ran(*line, "--max-tokens", "8", "--json")
+    done = invoke(*line, "--max-tokens", "8", "--json")
     assert done.exit_code == 0, done.output
     results = json.loads(done.stdout[done.stdout.index("{") :])
     assert results["tasks"]["my"]["decoders"]["greedy"]["n"] == 2
@@ -503,7 +527,7 @@ def test_a_benchmark_of_ones_own_from_an_empty_directory(
 
 
 @pytest.mark.proof
-def test_the_steps_in_the_docs_take_less_than_two_minutes(tmp_path: Path) -> None:
+def test_the_commands_in_the_docs_take_less_than_two_minutes(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/benchmarks.md").read_text(encoding="utf-8")
     steps = page.partition("```bash\n")[2].partition("```")[0]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -518,25 +542,31 @@ def test_the_steps_in_the_docs_take_less_than_two_minutes(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["run", "inspect", "diff", "grade", "report", "prm", "validate"])
-def test_help_names_every_option_whole_at_80_columns(name: str) -> None:
-    shown = CliRunner().invoke(app, [name, "-h"], env={"COLUMNS": "80"}).output
-    assert "--json" in shown and "…" not in shown
+def test_help_does_not_truncate_options_at_80_columns(name: str) -> None:
+    output = CliRunner().invoke(app, [name, "-h"], env={"COLUMNS": "80"}).output
+    assert "--json" in output and "…" not in output
 
 
-def test_the_old_words_still_work_and_are_not_shown() -> None:
+def test_deprecated_commands_work_and_are_hidden() -> None:
     commands = CliRunner().invoke(app, ["-h"]).output
     assert "regrade" not in commands and "compare" not in commands.replace("comparison", "")
-    assert ran("regrade", "/nowhere", "--out", "x").exit_code != 0
+    assert invoke("regrade", "/nowhere", "--out", "x").exit_code != 0
     assert CliRunner().invoke(app, ["show", "-h"]).exit_code == 0
 
 
-def test_a_limit_is_drawn_by_the_seed_as_a_datasets_is() -> None:
-    whole = load_task(builtin_tasks()["embedded"])
-    few, more, other = (limit_problems(whole, n, seed).ids for n, seed in ((5, 0), (10, 0), (5, 1)))
-    assert set(few) < set(more) and few != other and few == [i for i in more if i in few]
+def test_a_limit_selects_a_seeded_subset() -> None:
+    loaded_task = load_task(builtin_tasks()["embedded"])
+    few_ids, more_ids, other_ids = (
+        limit_problems(loaded_task, n, seed).ids for n, seed in ((5, 0), (10, 0), (5, 1))
+    )
+    assert (
+        set(few_ids) < set(more_ids)
+        and few_ids != other_ids
+        and few_ids == [i for i in more_ids if i in few_ids]
+    )
 
 
-def test_the_public_face_runs_without_printing(
+def test_the_public_interface_runs_without_printing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     import fsdpo_bench

@@ -1,4 +1,4 @@
-"""Statistics against published values, definitions and simulation."""
+"""Compare the statistics with published values, definitions and simulations."""
 
 from __future__ import annotations
 
@@ -32,66 +32,75 @@ from fsdpo_bench.results.intervals import (
 def test_share_of_independent_problems_has_the_published_wilson_interval(
     right: int, n: int, interval: tuple[float, float]
 ) -> None:
-    found = proportion([1] * right + [0] * (n - right))
-    assert (found.total, found.n, found.clusters) == (right, n, None)
-    assert found.ci95 == pytest.approx(interval, abs=1e-4)
+    share = proportion([1] * right + [0] * (n - right))
+    assert (share.total, share.n, share.clusters) == (right, n, None)
+    assert share.ci95 == pytest.approx(interval, abs=1e-4)
 
 
-def test_no_problems_have_no_share() -> None:
+def test_the_share_of_no_problems_is_none() -> None:
     assert proportion([]) == Proportion(None, 0, 0, None)
 
 
-def test_clusters_of_one_give_nearly_wilsons_interval() -> None:
+def test_clusters_of_size_one_give_nearly_the_wilson_interval() -> None:
     values = [1] * 300 + [0] * 700
-    plain, clustered = proportion(values).ci95, proportion(values, range(1000)).ci95
+    plain = proportion(values).ci95
+    clustered = proportion(values, range(1000)).ci95
     assert plain and clustered
     assert clustered == pytest.approx(plain, abs=1e-3)
 
 
-def test_alike_problems_count_as_one() -> None:
+def test_identical_problems_of_a_cluster_count_as_one() -> None:
     values = [1] * 500 + [0] * 500
-    alike = proportion(values, [i // 25 for i in range(1000)])
-    assert alike.clusters == 40
-    assert alike.ci95 == pytest.approx(proportion([1] * 20 + [0] * 20).ci95, abs=0.02)
+    clustered = proportion(values, [i // 25 for i in range(1000)])
+    assert clustered.clusters == 40
+    assert clustered.ci95 == pytest.approx(proportion([1] * 20 + [0] * 20).ci95, abs=0.02)
 
 
-def test_all_wrong_in_clusters_is_no_proof_of_zero() -> None:
-    found = proportion([0] * 1000, [i // 25 for i in range(1000)])
-    assert found.ci95 == pytest.approx(proportion([0] * 40).ci95)
+def test_the_interval_of_all_wrong_clusters_depends_on_their_number() -> None:
+    share = proportion([0] * 1000, [i // 25 for i in range(1000)])
+    assert share.ci95 == pytest.approx(proportion([0] * 40).ci95)
 
 
-def test_a_share_of_samples_is_never_surer_than_the_samples() -> None:
-    same = proportion([0.5] * 10, trials=8)
-    assert same.ci95 and proportion([1] * 40 + [0] * 40).ci95
-    assert same.ci95[0] < proportion([1] * 40 + [0] * 40).ci95[0] + 0.001
+def test_the_interval_of_sample_shares_is_not_narrower_than_that_of_samples() -> None:
+    sample_share = proportion([0.5] * 10, trials=8)
+    assert sample_share.ci95 and proportion([1] * 40 + [0] * 40).ci95
+    assert sample_share.ci95[0] < proportion([1] * 40 + [0] * 40).ci95[0] + 0.001
 
 
-def _clustered_draw(rng: random.Random, mean: float, alike: float) -> tuple[list[int], list[int]]:
-    """Draw 1,000 problems on 40 bases of uneven size; ``alike`` is the correlation inside one."""
-    a, b = mean * (1 - alike) / alike, (1 - mean) * (1 - alike) / alike
+def _clustered_draw(
+    rng: random.Random, mean: float, correlation: float
+) -> tuple[list[int], list[int]]:
+    """Draw 1,000 problems in 40 clusters of uneven size, with a correlation within clusters."""
+    a = mean * (1 - correlation) / correlation
+    b = (1 - mean) * (1 - correlation) / correlation
     chances = [rng.betavariate(a, b) for _ in range(40)]
     clusters = [min(39, int(40 * rng.random() ** 1.3)) for _ in range(1000)]
     return [int(rng.random() < chances[cluster]) for cluster in clusters], clusters
 
 
-@pytest.mark.parametrize(("mean", "alike"), [(0.5, 0.3), (0.85, 0.2), (0.85, 0.6)])
+@pytest.mark.parametrize(("mean", "correlation"), [(0.5, 0.3), (0.85, 0.2), (0.85, 0.6)])
 def test_clustered_interval_covers_the_truth_where_wilson_does_not(
-    mean: float, alike: float
+    mean: float, correlation: float
 ) -> None:
-    rng, hits, naive, rounds = random.Random(5), 0, 0, 600
+    rng = random.Random(5)
+    rounds = 600
+    hits = 0
+    naive_hits = 0
     for _ in range(rounds):
-        values, clusters = _clustered_draw(rng, mean, alike)
+        values, clusters = _clustered_draw(rng, mean, correlation)
         low, high = proportion(values, clusters).ci95 or (1, 0)
         hits += low <= mean <= high
         low, high = proportion(values).ci95 or (1, 0)
-        naive += low <= mean <= high
+        naive_hits += low <= mean <= high
     assert 0.92 <= hits / rounds <= 0.985
-    assert naive / rounds < 0.65
+    assert naive_hits / rounds < 0.65
 
 
 @pytest.mark.parametrize("mean", [0.1, 0.5, 0.9])
 def test_interval_of_sample_means_covers_the_truth(mean: float) -> None:
-    rng, hits, rounds = random.Random(6), 0, 600
+    rng = random.Random(6)
+    rounds = 600
+    hits = 0
     for _ in range(rounds):
         chances = (rng.betavariate(2 * mean, 2 * (1 - mean)) for _ in range(100))
         values = [sum(rng.random() < p for _ in range(8)) / 8 for p in chances]
@@ -101,18 +110,20 @@ def test_interval_of_sample_means_covers_the_truth(mean: float) -> None:
 
 
 def test_macro_average_of_one_share_is_that_share() -> None:
-    one = proportion([1] * 15 + [0] * 133)
-    both = macro_average([one, Proportion(None, 0, 0, None)])
-    assert both.value == one.value
-    assert both.ci95 == pytest.approx(one.ci95)
+    share = proportion([1] * 15 + [0] * 133)
+    average = macro_average([share, Proportion(None, 0, 0, None)])
+    assert average.value == share.value
+    assert average.ci95 == pytest.approx(share.ci95)
 
 
 def test_macro_average_covers_the_truth() -> None:
-    rng, hits, rounds = random.Random(7), 0, 600
+    rng = random.Random(7)
+    rounds = 600
+    hits = 0
     truth = [0.02, 0.5, 0.9]
     for _ in range(rounds):
-        drawn = [proportion([int(rng.random() < p) for _ in range(150)]) for p in truth]
-        low, high = macro_average(drawn).ci95 or (1, 0)
+        shares = [proportion([int(rng.random() < p) for _ in range(150)]) for p in truth]
+        low, high = macro_average(shares).ci95 or (1, 0)
         hits += low <= sum(truth) / 3 <= high
     assert 0.93 <= hits / rounds <= 0.98
 
@@ -125,7 +136,7 @@ def test_pass_at_k_is_the_mean_over_all_draws(n: int, correct: int) -> None:
         assert pass_at_k(n, correct, k) == pytest.approx(sum(draws) / len(draws))
 
 
-def test_pass_at_k_is_the_published_product() -> None:
+def test_pass_at_k_equals_the_published_formula() -> None:
     # Chen et al. (2021), figure 3: 1 - prod(1 - k / i for i in n - c + 1 … n).
     for n, correct, k in [(200, 7, 100), (100, 50, 10), (15, 3, 5)]:
         product = math.prod(1 - k / i for i in range(n - correct + 1, n + 1))
@@ -145,7 +156,7 @@ def test_mcnemar_against_known_values(only_a: int, only_b: int, p: float) -> Non
     assert mcnemar(only_b, only_a) == pytest.approx(p)
 
 
-def test_mcnemar_of_thousands_of_problems_is_a_number() -> None:
+def test_mcnemar_does_not_overflow_for_thousands_of_problems() -> None:
     assert 0 < mcnemar(2400, 2600) < 0.01
 
 
@@ -154,15 +165,15 @@ def test_clustered_mcnemar_of_single_problems_is_mcnemar() -> None:
         assert clustered_mcnemar([-1] * a + [1] * b + [0] * 9) == pytest.approx(mcnemar(a, b))
 
 
-def test_clustered_mcnemar_counts_every_sign_pattern() -> None:
+def test_clustered_mcnemar_enumerates_all_sign_patterns() -> None:
     differences = [3, -1, 2, 2, 0, -4, 1]
     patterns = itertools.product((1, -1), repeat=len(differences))
     sums = [abs(sum(s * d for s, d in zip(signs, differences, strict=True))) for signs in patterns]
-    expected = sum(each >= abs(sum(differences)) for each in sums) / len(sums)
+    expected = sum(total >= abs(sum(differences)) for total in sums) / len(sums)
     assert clustered_mcnemar(differences) == pytest.approx(expected)
 
 
-def test_clusters_that_agree_prove_less_than_as_many_problems() -> None:
+def test_clustered_problems_have_a_larger_p_value() -> None:
     assert clustered_mcnemar([20, 20, 20]) == pytest.approx(0.25)
     assert mcnemar(0, 60) < 1e-15
 
@@ -180,7 +191,7 @@ def test_paired_interval_is_near_normal_theory() -> None:
 
 @pytest.mark.parametrize(("won", "lost", "n"), [(1, 12, 44), (5, 2, 60), (9, 0, 30), (40, 38, 99)])
 def test_paired_interval_ends_where_the_score_test_rejects(won: int, lost: int, n: int) -> None:
-    """The statistic by its definition: the lost share by search for the restricted likelihood."""
+    """Compute the statistic by its definition, with a search for the restricted likelihood."""
     interval = paired_interval([1] * won + [-1] * lost + [0] * (n - won - lost))
     for bound, sign in zip(interval, (1, -1), strict=True):
         shares = (max(0.0, -bound) + (1 - abs(bound)) / 2 * i / 200_000 for i in range(1, 200_000))
@@ -199,15 +210,16 @@ def test_paired_interval_of_no_difference_is_the_closed_form() -> None:
     assert paired_interval([0] * 20)[1] == pytest.approx(square / (20 + square))
 
 
-def test_no_difference_on_few_problems_is_no_proof_of_none() -> None:
-    (low, high), (lower, higher) = paired_interval([0] * 20), paired_interval([0] * 2000)
+def test_the_interval_without_differences_narrows_with_more_problems() -> None:
+    low, high = paired_interval([0] * 20)
+    lower, higher = paired_interval([0] * 2000)
     assert low == pytest.approx(-high) and low < -0.15 < -0.003 < lower < 0 < higher
     assert paired_interval([1] * 10)[1] == pytest.approx(1)
     low, high = paired_interval([0] * 1000, [i // 25 for i in range(1000)])
     assert (low, high) == pytest.approx(paired_interval([0] * 40))
 
 
-def test_paired_interval_is_over_whole_clusters() -> None:
+def test_paired_interval_is_wider_for_clusters() -> None:
     values = [1] * 50 + [-1] * 50
     wide = paired_interval(values, [i // 10 for i in range(100)])
     narrow = paired_interval(values)
@@ -216,7 +228,9 @@ def test_paired_interval_is_over_whole_clusters() -> None:
 
 @pytest.mark.parametrize("n", [30, 272])
 def test_paired_interval_covers_the_truth(n: int) -> None:
-    rng, hits, rounds = random.Random(8), 0, 600
+    rng = random.Random(8)
+    rounds = 600
+    hits = 0
     for _ in range(rounds):
         values = [rng.choices((1, -1, 0), (0.15, 0.1, 0.75))[0] for _ in range(n)]
         low, high = paired_interval(values)

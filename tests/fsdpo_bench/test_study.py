@@ -1,4 +1,4 @@
-"""The study's rewards, statistics, tables and pictures, without its training."""
+"""Tests of the study's rewards, statistics, tables and figures, without its training."""
 
 from __future__ import annotations
 
@@ -47,34 +47,41 @@ from fsdpo_data.problems.embedded.solutions import write_solution  # noqa: E402
 DPO, PAPER = (next(arm for arm in ARMS if arm.name == name) for name in ("DPO", "Full-Step-DPO"))
 
 
-def found(share: float, seed: int = 0, problems: int = 200) -> dict[str, Any]:
+def make_result(share: float, seed: int = 0, problems: int = 200) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     return {"solve": {"sampled": list((rng.random(problems) < share).astype(float)), "kl": [2.0]}}
 
 
-def test_one_seed_has_the_interval_of_its_problems() -> None:
+def test_the_interval_of_one_seed_follows_the_spread_of_its_problems() -> None:
     value_P = np.random.default_rng(0).normal(50, 30, size=400)
-    told = estimate(value_P[None])
-    assert told.value == pytest.approx(value_P.mean())
-    assert (told.high - told.low) / 2 == pytest.approx(1.96 * value_P.std() / 20, rel=0.05)
+    interval_estimate = estimate(value_P[None])
+    assert interval_estimate.value == pytest.approx(value_P.mean())
+    assert (interval_estimate.high - interval_estimate.low) / 2 == pytest.approx(
+        1.96 * value_P.std() / 20, rel=0.05
+    )
 
 
 def test_seeds_that_disagree_widen_the_interval() -> None:
     rng = np.random.default_rng(0)
-    alike, apart = (
+    similar_seeds, different_seeds = (
         rng.normal(rng.normal(50, spread, size=(5, 1)), 30, size=(5, 200)) for spread in (0, 20)
     )
-    widths = [(told.high - told.low) for told in (estimate(alike), estimate(apart))]
+    widths = [
+        (seed_estimate.high - seed_estimate.low)
+        for seed_estimate in (estimate(similar_seeds), estimate(different_seeds))
+    ]
     assert widths[1] > 2 * widths[0]
 
 
 def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
     rng = np.random.default_rng(2)
-    told = [estimate(rng.normal(3, size=(5, 1)) + rng.normal(size=(5, 12))) for _ in range(60)]
-    assert sum(each.low <= 3 <= each.high for each in told) >= 0.8 * len(told)
+    estimates = [estimate(rng.normal(3, size=(5, 1)) + rng.normal(size=(5, 12))) for _ in range(60)]
+    assert sum(
+        seed_estimate.low <= 3 <= seed_estimate.high for seed_estimate in estimates
+    ) >= 0.8 * len(estimates)
 
 
-def test_p_is_small_where_the_interval_leaves_nothing_out() -> None:
+def test_p_is_small_if_the_interval_excludes_zero() -> None:
     rng = np.random.default_rng(1)
     assert estimate(rng.normal(1, 1, size=(5, 50))).p < 0.01
     assert estimate(rng.normal(0, 1, size=(5, 50)) - 0.0).p > 0.05
@@ -87,7 +94,7 @@ def test_holm_corrects_the_smallest_most() -> None:
     assert holm([]) == []
 
 
-def test_the_plan_names_what_there_is() -> None:
+def test_the_plan_refers_to_existing_arms_and_sources() -> None:
     names = [arm.name for arm in ARMS]
     assert len(set(names)) == len(names)
     assert all({*question.arms} <= {*names} for question in QUESTIONS)
@@ -98,11 +105,13 @@ def test_the_plan_names_what_there_is() -> None:
     policies = {Policy(arm, **setting, seed=0).name for arm in ARMS for setting in settings}
     assert len(policies) == len(settings) * len(ARMS)
     assert all(size.demonstrations.keys() == STAGES.keys() for size in SIZES.values())
-    place = {"out": "OUT", "sft": "SFT", **asdict(SIZES["demo"])}
-    assert all(told.format(**place).strip().startswith("fsdpo-") for told in COMMANDS.values())
+    placeholders = {"out": "OUT", "sft": "SFT", **asdict(SIZES["demo"])}
+    assert all(
+        command.format(**placeholders).strip().startswith("fsdpo-") for command in COMMANDS.values()
+    )
 
 
-def pairs(run: Any) -> list[dict[str, Any]]:
+def make_pairs(run: Any) -> list[dict[str, Any]]:
     (problem,) = run.problems()
     rows = []
     for seed in range(3):
@@ -110,17 +119,17 @@ def pairs(run: Any) -> list[dict[str, Any]]:
         sides = (write_solution(problem, rng), write_solution(problem, rng, error_rate=0.6))
         row: dict[str, Any] = {"prompt": PROMPT.format(question=problem.question)}
         for name, steps in zip(("chosen", "rejected"), sides, strict=True):
-            given = [(at + 1) / 10 for at in range(len(steps))]
-            row |= {name: "".join(steps), f"{name}_steps": steps, f"{name}_rewards": given}
+            rewards = [(index + 1) / 10 for index in range(len(steps))]
+            row |= {name: "".join(steps), f"{name}_steps": steps, f"{name}_rewards": rewards}
         rows.append(row)
     return rows
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = make_problems("train", 1, 7, KINDS["solve"])
-    run = SimpleNamespace(out=tmp_path, problems=lambda: made)
-    monkeypatch.setattr(data, "_pairs", pairs)
+    problems = make_problems("train", 1, 7, KINDS["solve"])
+    run = SimpleNamespace(out=tmp_path, problems=lambda: problems)
+    monkeypatch.setattr(data, "_pairs", make_pairs)
     return run
 
 
@@ -132,31 +141,33 @@ def read(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_the_truth_is_one_before_the_first_wrong_step(run: Any) -> None:
+def test_true_rewards_are_one_before_the_first_wrong_step(run: Any) -> None:
     (problem,) = run.problems()
     for row in read(data.arm_pairs(run, source("truth"))):
         assert row["chosen_rewards"] == [1.0] * len(row["chosen_steps"])
-        told = data.first_wrong_step(problem, row["rejected_steps"])
-        assert row["rejected_rewards"].count(1.0) == told
+        n_right_steps = data.first_wrong_step(problem, row["rejected_steps"])
+        assert row["rejected_rewards"].count(1.0) == n_right_steps
         assert sorted(row["rejected_rewards"], reverse=True) == row["rejected_rewards"]
     assert data.reward_auc(run, source("truth")) == 1.0
 
 
 @pytest.mark.parametrize(("name", "mixed"), [("prm", "shuffled"), ("truth", "truth-shuffled")])
-def test_shuffling_keeps_the_rewards_of_a_solution_and_not_their_order(
+def test_shuffling_keeps_the_rewards_of_a_solution_but_changes_their_order(
     run: Any, name: str, mixed: str
 ) -> None:
-    told, after = (
+    rewards, shuffled_rewards = (
         [row[f"{side}_rewards"] for row in rows for side in ("chosen", "rejected")]
-        for rows in (read(data.arm_pairs(run, source(each))) for each in (name, mixed))
+        for rows in (read(data.arm_pairs(run, source(arm_name))) for arm_name in (name, mixed))
     )
-    assert [sorted(each) for each in after] == [sorted(each) for each in told]
-    assert after != told
+    assert [sorted(row_rewards) for row_rewards in shuffled_rewards] == [
+        sorted(row_rewards) for row_rewards in rewards
+    ]
+    assert shuffled_rewards != rewards
 
 
-def test_a_deeper_policy_starts_as_the_embedded_model(tmp_path: Path) -> None:
+def test_a_deeper_policy_starts_with_the_logits_of_the_embedded_model(tmp_path: Path) -> None:
     data.write_deeper_model(tmp_path, 2)
-    deep, plain = (AutoModelForCausalLM.from_pretrained(at) for at in (tmp_path, CHECKPOINT))
+    deep, plain = (AutoModelForCausalLM.from_pretrained(path) for path in (tmp_path, CHECKPOINT))
     ids = torch.arange(5, 90)[None]
     assert torch.equal(deep(ids).logits, plain(ids).logits)
     assert deep.config.num_hidden_layers == 2 * plain.config.num_hidden_layers
@@ -165,14 +176,14 @@ def test_a_deeper_policy_starts_as_the_embedded_model(tmp_path: Path) -> None:
     assert all(layer.mlp.down_proj.weight.grad.abs().max() > 0 for layer in deep.model.layers)
 
 
-def test_sizes_share_a_policy_where_they_say_so() -> None:
+def test_sizes_share_the_sft_policy_if_configured() -> None:
     sft = [
         data.StudyDirectory(Path(name), SIZES[name]).sft() for name in ("problems-300", "layers-8")
     ]
     assert sft == [Path("problems-96/sft"), Path("layers-8/sft")]
 
 
-def test_rewards_are_made_once(run: Any) -> None:
+def test_rewards_are_computed_once(run: Any) -> None:
     first = data.arm_pairs(run, source("truth"))
     first.write_text(first.read_text() + "\n")
     assert data.arm_pairs(run, source("truth")).read_text().endswith("\n\n")
@@ -180,13 +191,16 @@ def test_rewards_are_made_once(run: Any) -> None:
 
 def test_progress_is_the_share_of_steps_before_the_first_error() -> None:
     (problem,) = make_problems("train", 1, 7, KINDS["solve"])
-    steps = pairs(SimpleNamespace(problems=lambda: [problem]))[0]["chosen_steps"]
+    steps = make_pairs(SimpleNamespace(problems=lambda: [problem]))[0]["chosen_steps"]
     half = "".join(steps[:3]) + "Step 4: nothing."
     assert policies._progress(problem, ["".join(steps), half]) == [1.0, 3 / len(steps)]
 
 
-def test_tables_hold_what_was_measured() -> None:
-    results = {"SFT": [found(0.3, s) for s in range(3)], "DPO": [found(0.9, s) for s in range(3)]}
+def test_result_tables_contain_the_measurements() -> None:
+    results = {
+        "SFT": [make_result(0.3, s) for s in range(3)],
+        "DPO": [make_result(0.9, s) for s in range(3)],
+    }
     results["Full-Step-DPO"] = results["DPO"]
     good, bad = (Policy(DPO, lr, 1, 0) for lr in (1e-3, 3e-3))
     sft = Policy(SFT, 0, 0, 0)
@@ -198,113 +212,121 @@ def test_tables_hold_what_was_measured() -> None:
     ]
     assert 50 < float(rows[2]["gain"]) < 70 and (rows[2]["lr"], rows[2]["beta"]) == ("0.001", "1")
     assert rows[3]["value"] == "2.00"  # nats, not percent
-    asked = [StudyQuestion("q", "?", ["DPO", "Full-Step-DPO", "DPO/K"])]
-    (row,) = contrast_rows(results, asked)
+    questions = [StudyQuestion("q", "?", ["DPO", "Full-Step-DPO", "DPO/K"])]
+    (row,) = contrast_rows(results, questions)
     assert (row["arm"], row["against"], row["ahead"]) == ("Full-Step-DPO", "DPO", "0.00")
     assert row["p (Holm)"] == "1.0000"
-    assert contrast_rows({"SFT": results["SFT"]}, asked) == []
-    swept = {sft: found(0.3), good: found(0.6), bad: found(0.1)}
-    told = sweep_rows(swept, {"DPO": good})
-    assert [row["collapsed"] for row in told] == ["", "", "yes"]
-    assert [row["chosen"] for row in told] == ["", "yes", ""]
+    assert contrast_rows({"SFT": results["SFT"]}, questions) == []
+    swept = {sft: make_result(0.3), good: make_result(0.6), bad: make_result(0.1)}
+    sweep = sweep_rows(swept, {"DPO": good})
+    assert [row["collapsed"] for row in sweep] == ["", "", "yes"]
+    assert [row["chosen"] for row in sweep] == ["", "yes", ""]
 
 
-def test_the_figures_are_pictures(tmp_path: Path) -> None:
-    results = {name: [found(share)] for name, share in (("SFT", 0.3), ("DPO", 0.5), ("b <c>", 0.8))}
+def test_the_figures_are_svg_files_with_labels(tmp_path: Path) -> None:
+    results = {
+        name: [make_result(share)] for name, share in (("SFT", 0.3), ("DPO", 0.5), ("b <c>", 0.8))
+    }
     final = final_rows(results, {name: Policy(SFT, 0, 0, 0) for name in results})
-    asked = contrast_rows(results, [StudyQuestion("q", "?", ["DPO", "b <c>"])])
-    write_contrasts(tmp_path / "a.svg", "Why?", ["DPO", "b <c>"], final, asked)
+    contrasts = contrast_rows(results, [StudyQuestion("q", "?", ["DPO", "b <c>"])])
+    write_contrasts(tmp_path / "a.svg", "Why?", ["DPO", "b <c>"], final, contrasts)
     settings = [Policy(DPO, lr, beta, 0) for beta in (0.1, 1) for lr in (1e-3, 3e-3)]
-    swept = {policy: found(0.6) for policy in (Policy(SFT, 0, 0, 0), *settings)}
+    swept = {policy: make_result(0.6) for policy in (Policy(SFT, 0, 0, 0), *settings)}
     write_rates(tmp_path / "b.svg", ["DPO"], sweep_rows(swept, {}))
-    write_sizes(tmp_path / "c.svg", {"96 problems": asked, "300 problems": asked})
+    write_sizes(tmp_path / "c.svg", {"96 problems": contrasts, "300 problems": contrasts})
     seen = []
     for name in ("a", "b", "c"):
         root = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
-        seen += [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+        seen += [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"Why?", "DPO", "b <c>", "0.001", "β 0.1", "β 1", "60", "300 problems"} <= set(seen)
     assert Policy(SFT, 0, 0, 1).name != Policy(SFT, 0, 0, 2).name
 
 
-ROWS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")
-#: Of the other sizes; the rest of the page is of the first one.
+INTERVAL_COLUMNS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")
+#: Heading of the section on other sizes; the other sections describe the first size.
 SECTION = "## With more problems, or a larger policy\n"
 INTERVAL = re.compile(r"-?\d+\.\d \[-?\d+\.\d, -?\d+\.\d\]")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/study.md"])
-def test_a_page_says_what_the_result_files_say(page: str) -> None:
-    """Every interval of the study is that of a row that is committed, in a row of its arm."""
+def test_intervals_on_pages_equal_the_result_files(page: str) -> None:
+    """Every interval on a page is in the result files, and in a row of its arm."""
     text = (ROOT / page).read_text(encoding="utf-8")
     if page == "README.md":
         text = text.partition("## Does it work?")[2].partition("\n## ")[0]
-    text = text.partition("\n## A pretrained model")[0]  # has a result file of another kind
+    text = text.partition("\n## A pretrained model")[0]  # this section has other result files
     text = text.partition(SECTION)[0] + text.partition(SECTION)[2].partition("\n## ")[2]
     by_arm: dict[str, set[str]] = {}
-    for name, column in ROWS:
-        for row in table(name):
-            by_arm.setdefault(row["arm"], set()).add(interval(row, column))
-    every = set().union(*by_arm.values())
-    assert set(INTERVAL.findall(text)) <= every
-    shown = [line.strip("| ").split(" | ") for line in text.splitlines() if INTERVAL.search(line)]
-    rows = [cells for cells in shown if cells[0] in by_arm]
+    for name, column in INTERVAL_COLUMNS:
+        for row in read_table(name):
+            by_arm.setdefault(row["arm"], set()).add(format_interval(row, column))
+    known_intervals = set().union(*by_arm.values())
+    assert set(INTERVAL.findall(text)) <= known_intervals
+    table_rows = [
+        line.strip("| ").split(" | ") for line in text.splitlines() if INTERVAL.search(line)
+    ]
+    rows = [cells for cells in table_rows if cells[0] in by_arm]
     assert all({*INTERVAL.findall(" ".join(cells))} <= by_arm[cells[0]] for cells in rows)
     assert len(rows) > 4
 
 
-def test_the_page_says_what_the_sweep_and_the_rewards_were() -> None:
+def test_sweep_and_reward_tables_on_the_page_equal_the_result_files() -> None:
     text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
     swept: dict[str, list[dict[str, str]]] = {}
-    for row in table("sweep"):
+    for row in read_table("sweep"):
         swept.setdefault(row["arm"], []).append(row)
     sft = swept.pop("SFT")[0]["value"]
     assert f"| SFT | {float(sft):.1f} |" in text
     for arm, rows in swept.items():
         collapsed = sum(row["collapsed"] == "yes" for row in rows)
-        told = " | ".join(f"{float(row['value']):.1f}" for row in rows)
-        assert f"| {arm} | {told} | {collapsed} of {len(rows)} |" in text
-    for row in table("sources"):
+        cells = " | ".join(f"{float(row['value']):.1f}" for row in rows)
+        assert f"| {arm} | {cells} | {collapsed} of {len(rows)} |" in text
+    for row in read_table("sources"):
         assert f"| {row['rewards']} | {float(row['AUC']):.3f} |" in text
 
 
-def test_the_page_says_what_every_size_found() -> None:
-    """Cells are those of the files of their column; bold where the corrected p is below 0.05."""
+def test_size_tables_on_the_page_equal_the_result_files() -> None:
+    """Cells equal the file of their column and are bold if the corrected p is below 0.05."""
     text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
     text = text.partition(SECTION)[2].partition("\n## ")[0]
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line[:1] == "|"]
-    tables = [at for at, cells in enumerate(lines) if cells[0] == "arm"]
+    tables = [line_index for line_index, cells in enumerate(lines) if cells[0] == "arm"]
     assert len(tables) == 2
     for name, column, keys in (("final", "value", 1), ("contrasts", "ahead", 2)):
         head, _, *body = lines[tables[keys - 1] :][: tables[1] if keys == 1 else None]
         assert head[keys:] == [size for size in SIZES if size != "demo"]
-        for place, size in enumerate(head[keys:], start=keys):
-            found = {}
-            for row in table(name, size):
+        for column_index, size in enumerate(head[keys:], start=keys):
+            expected_cells = {}
+            for row in read_table(name, size):
                 if name == "contrasts" or (row["problems"], row["measure"]) == ("solve", "sampled"):
                     bold = "**" if float(row.get("p (Holm)", 1)) < 0.05 else ""
                     key = (row["arm"], row.get("against"))[:keys]
-                    found[key] = f"{bold}{interval(row, column)}{bold}"
-            told = {tuple(cells[:keys]): cells[place] for cells in body if cells[place:]}
-            assert all(found.get(key, "–") == cell for key, cell in told.items())
-            assert len(told) > 5
+                    expected_cells[key] = f"{bold}{format_interval(row, column)}{bold}"
+            page_cells = {
+                tuple(cells[:keys]): cells[column_index] for cells in body if cells[column_index:]
+            }
+            assert all(expected_cells.get(key, "–") == cell for key, cell in page_cells.items())
+            assert len(page_cells) > 5
     cells = " ".join(cell for line in lines for cell in line)
     assert {*INTERVAL.findall(text)} == {*INTERVAL.findall(cells)}
-    said = re.findall(r"(?<!γ )\b\d+\.\d", INTERVAL.sub("", text))
-    assert {*said} <= {f"{float(row['value']):.1f}" for row in table("sweep", "problems-300")}
+    numbers = re.findall(r"(?<!γ )\b\d+\.\d", INTERVAL.sub("", text))
+    assert {*numbers} <= {
+        f"{float(row['value']):.1f}" for row in read_table("sweep", "problems-300")
+    }
 
 
-def test_the_page_names_the_arms_that_it_does_not_have() -> None:
+def test_the_page_names_the_arms_without_results() -> None:
     text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
     missing = text.partition("## Limits")[2]
-    there = {row["arm"] for row in table("final")}
-    assert all(arm.name in there or arm.name in missing for arm in ARMS)
+    measured_arms = {row["arm"] for row in read_table("final")}
+    assert all(arm.name in measured_arms or arm.name in missing for arm in ARMS)
 
 
-def table(name: str, size: str = "problems-96") -> list[dict[str, str]]:
+def read_table(name: str, size: str = "problems-96") -> list[dict[str, str]]:
     with (STUDY / size / f"{name}.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def interval(row: dict[str, str], name: str) -> str:
+def format_interval(row: dict[str, str], name: str) -> str:
     value, low, high = (f"{float(row[f'{name}{end}']):.1f}" for end in ("", " low", " high"))
     return f"{value} [{low}, {high}]".replace("-0.0", "0.0")

@@ -1,4 +1,4 @@
-"""``results.json``: counts, denominators, clusters, suites and what rewards are worth."""
+"""Tests of ``results.json``: counts, denominators, clusters, suites and reward statistics."""
 
 from __future__ import annotations
 
@@ -18,74 +18,74 @@ def summary(tasks: dict[str, int], **options: Any) -> dict[str, Any]:
     return summarise(make_records(tasks, **options), config(tasks))
 
 
-def test_counts_are_those_of_the_records() -> None:
+def test_counts_are_computed_from_the_records() -> None:
     records = make_records({"gsm8k": 40})
-    found = summarise(records, config({"gsm8k": 40}))["tasks"]["gsm8k"]
-    greedy = found["decoders"]["greedy"]
-    right = sum(each["decoded"]["greedy"]["correct"] for each in records)
+    task_results = summarise(records, config({"gsm8k": 40}))["tasks"]["gsm8k"]
+    greedy = task_results["decoders"]["greedy"]
+    right = sum(record["decoded"]["greedy"]["correct"] for record in records)
     assert (greedy["correct"], greedy["n"], greedy["clusters"]) == (right, 40, None)
     assert greedy["ci95"] == wilson_interval(right, 40)
     assert sum(greedy["outcomes"].values()) == 40
     assert greedy["cost"] == {"tokens": 1200, "prm_calls": 0, "seconds": 12.0}
-    assert (found["problems"], found["task_problems"]) == (40, 43)
+    assert (task_results["problems"], task_results["task_problems"]) == (40, 43)
 
 
-def test_an_unreadable_gold_leaves_the_denominator_and_a_timeout_does_not() -> None:
+def test_unparsed_golds_are_not_in_the_denominator_but_timeouts_are() -> None:
     records = make_records({"gsm8k": 20}, chance=1.0)
-    for status, correct, each in (("gold_unparsed", None, 0), ("timed_out", False, 1)):
-        for answer in (*records[each]["samples"], *records[each]["decoded"].values()):
+    for status, correct, index in (("gold_unparsed", None, 0), ("timed_out", False, 1)):
+        for answer in (*records[index]["samples"], *records[index]["decoded"].values()):
             answer.update(status=status, correct=correct)
-    found = summarise(records, config({"gsm8k": 20}))["tasks"]["gsm8k"]
-    greedy = found["decoders"]["greedy"]
+    task_results = summarise(records, config({"gsm8k": 20}))["tasks"]["gsm8k"]
+    greedy = task_results["decoders"]["greedy"]
     assert (greedy["correct"], greedy["n"]) == (18, 19)
     assert greedy["outcomes"] == {"correct": 18, "gold_unparsed": 1, "timed_out": 1}
-    assert found["avg_at_k"]["4"]["n"] == 19
+    assert task_results["avg_at_k"]["4"]["n"] == 19
 
 
 def test_gsm_ic_is_clustered_by_base_problem() -> None:
     records = make_records({"gsm_ic2": 70})
     greedy = summarise(records, config({"gsm_ic2": 70}))["tasks"]["gsm_ic2"]["decoders"]["greedy"]
-    values = [int(each["decoded"]["greedy"]["correct"]) for each in records]
-    clusters = [each["metadata"]["cluster"] for each in records]
+    values = [int(record["decoded"]["greedy"]["correct"]) for record in records]
+    clusters = [record["metadata"]["cluster"] for record in records]
     assert greedy["clusters"] == 7
     assert greedy["ci95"] == pytest.approx(proportion(values, clusters).ci95)
 
 
-def test_a_tolerant_benchmark_gives_both_numbers() -> None:
+def test_a_tolerant_benchmark_has_tolerant_and_strict_counts() -> None:
     greedy = summary({"ocw": 30}, chance=1.0)["tasks"]["ocw"]["decoders"]["greedy"]
     assert greedy["correct"] == 30
     assert greedy["strict"]["correct"] == 20
     assert "strict" not in summary({"svamp": 5})["tasks"]["svamp"]["decoders"]["greedy"]
 
 
-def test_math_is_broken_down_by_subject_and_level() -> None:
-    found = summary({"math": 50})["tasks"]["math"]
-    groups = found["groups"]
+def test_math_has_results_by_subject_and_level() -> None:
+    task_results = summary({"math": 50})["tasks"]["math"]
+    groups = task_results["groups"]
     assert set(groups) == {"subject", "level"}
     for parts in groups.values():
         total = sum(part["greedy"]["correct"] for part in parts.values())
-        assert total == found["decoders"]["greedy"]["correct"]
+        assert total == task_results["decoders"]["greedy"]["correct"]
         assert sum(part["greedy"]["n"] for part in parts.values()) == 50
 
 
-def test_a_drop_is_from_the_very_seeds_of_each_part() -> None:
+def test_accuracy_drops_compare_each_group_with_its_own_seed_questions() -> None:
     seeds = make_records({"gsm8k": 20}, chance=1.0)
     perturbed = make_records({"gsm_plus": 40}, chance=1.0)
-    for place, each in enumerate(perturbed):
-        kind = ("digits", "noise")[place // 20]
-        each["metadata"] = {"perturbation": kind, "cluster": seeds[place % 20]["question"]}
-        if kind == "noise" and place % 20 < 5:
-            each["decoded"]["greedy"]["correct"] = False
+    for index, record in enumerate(perturbed):
+        kind = ("digits", "noise")[index // 20]
+        record["metadata"] = {"perturbation": kind, "cluster": seeds[index % 20]["question"]}
+        if kind == "noise" and index % 20 < 5:
+            record["decoded"]["greedy"]["correct"] = False
     seeds[0]["decoded"]["greedy"]["correct"] = False
     described = config({"gsm8k": 20, "gsm_plus": 40})
     described["tasks"]["gsm_plus"]["base_task"] = "gsm8k"
-    found = summarise([*seeds, *perturbed], described)["tasks"]
-    parts = found["gsm_plus"]["accuracy_drops"]["perturbation"]
-    # One seed is wrong: better by one of 20 on digits; four of the five wrong ones are a loss.
+    task_results = summarise([*seeds, *perturbed], described)["tasks"]
+    parts = task_results["gsm_plus"]["accuracy_drops"]["perturbation"]
+    # One seed question is wrong, so "digits" gains 1 of 20; "noise" loses 4 of its 5 wrong ones.
     assert [parts[kind]["greedy"]["drop"] for kind in ("digits", "noise")] == [-0.05, 0.2]
     low, high = parts["noise"]["greedy"]["ci95"]
     assert parts["noise"]["greedy"]["n"] == 20 and low < 0.2 < high
-    assert found["gsm8k"]["accuracy_drops"] == {}
+    assert task_results["gsm8k"]["accuracy_drops"] == {}
     page = render_markdown(summarise([*seeds, *perturbed], described))
     assert (
         "accuracy drop from the original questions, by perturbation" in page
@@ -93,11 +93,11 @@ def test_a_drop_is_from_the_very_seeds_of_each_part() -> None:
     )
 
 
-def test_the_spread_is_over_whole_instances() -> None:
+def test_the_spread_is_computed_over_instances() -> None:
     records = make_records({"gsm_symbolic": 30}, chance=1.0)
-    for place, each in enumerate(records):
-        each["metadata"] = {"instance": str(place // 10)}
-        each["decoded"]["greedy"]["correct"] = place not in (0, 1, 10)
+    for index, record in enumerate(records):
+        record["metadata"] = {"instance": str(index // 10)}
+        record["decoded"]["greedy"]["correct"] = index not in (0, 1, 10)
     described = config({"gsm_symbolic": 30})
     described["tasks"]["gsm_symbolic"]["spread_group"] = "instance"
     results = summarise(records, described)
@@ -106,26 +106,26 @@ def test_the_spread_is_over_whole_instances() -> None:
     assert "| greedy | 90.0 | 10.0 | 80.0 | 100.0 |" in render_markdown(results)
 
 
-def test_samples_give_avg_pass_and_maj() -> None:
+def test_samples_give_avg_pass_and_maj_at_k() -> None:
     records = make_records({"gsm8k": 30})
-    found = summarise(records, config({"gsm8k": 30}))["tasks"]["gsm8k"]
-    right = [sum(each["correct"] for each in record["samples"]) for record in records]
+    task_results = summarise(records, config({"gsm8k": 30}))["tasks"]["gsm8k"]
+    right = [sum(sample["correct"] for sample in record["samples"]) for record in records]
     average = sum(right) / 120
-    assert found["avg_at_k"]["4"]["accuracy"] == pytest.approx(average, abs=1e-6)
-    assert found["pass_at_k"]["1"]["accuracy"] == pytest.approx(average, abs=1e-6)
-    assert list(found["pass_at_k"]) == ["1", "2", "4"]
+    assert task_results["avg_at_k"]["4"]["accuracy"] == pytest.approx(average, abs=1e-6)
+    assert task_results["pass_at_k"]["1"]["accuracy"] == pytest.approx(average, abs=1e-6)
+    assert list(task_results["pass_at_k"]) == ["1", "2", "4"]
     solved = sum(count > 0 for count in right)
-    assert found["pass_at_k"]["4"]["correct"] == solved
-    assert found["pass_at_k"]["4"]["ci95"] == wilson_interval(solved, 30)
-    assert set(found["maj_at_k"]) == {"2", "4"}
-    assert found["maj_at_k"]["4"]["correct"] == found["decoders"]["sc@4"]["correct"]
+    assert task_results["pass_at_k"]["4"]["correct"] == solved
+    assert task_results["pass_at_k"]["4"]["ci95"] == wilson_interval(solved, 30)
+    assert set(task_results["maj_at_k"]) == {"2", "4"}
+    assert task_results["maj_at_k"]["4"]["correct"] == task_results["decoders"]["sc@4"]["correct"]
 
 
-def test_suites_are_averaged_where_they_are_whole() -> None:
-    whole = summary({name: 8 for name in suites()["in-domain"]})
-    assert list(whole["suites"]) == ["in-domain"]
-    average = whole["suites"]["in-domain"]["decoders"]["greedy"]["accuracy"]
-    parts = [whole["tasks"][name]["decoders"]["greedy"]["accuracy"] for name in ("gsm8k", "math")]
+def test_suites_are_averaged_if_all_tasks_are_present() -> None:
+    results = summary({name: 8 for name in suites()["in-domain"]})
+    assert list(results["suites"]) == ["in-domain"]
+    average = results["suites"]["in-domain"]["decoders"]["greedy"]["accuracy"]
+    parts = [results["tasks"][name]["decoders"]["greedy"]["accuracy"] for name in ("gsm8k", "math")]
     assert average == pytest.approx(sum(parts) / 2)
     assert list(summary({"gsm8k": 4, "ocw": 4})["suites"]) == ["this run"]
     assert summary({"gsm8k": 4})["suites"] == summary({"embedded": 4})["suites"] == {}
@@ -139,25 +139,25 @@ def test_cost_is_summed_over_benchmarks() -> None:
     }
 
 
-def test_rewards_are_held_against_outcomes() -> None:
+def test_rewards_are_compared_with_outcomes() -> None:
     rewards = summary({"gsm8k": 200})["rewards"]
     assert rewards["solutions"] == 800
     bins = rewards["calibration"]["bins"]
-    assert sum(each["steps"] for each in bins) == 1600
+    assert sum(bin["steps"] for bin in bins) == 1600
     assert bins[0]["correct"] < 0.3 < 0.7 < bins[-1]["correct"]
-    for each in bins:
-        assert each["from"] <= each["reward"] <= each["to"]
-        assert each["ci95"][0] <= each["correct"] <= each["ci95"][1]
-    shown = rewards["distribution"]
-    assert sum(shown["correct"]) == rewards["correct"]
-    assert sum(shown["wrong"]) == 800 - rewards["correct"]
+    for bin in bins:
+        assert bin["from"] <= bin["reward"] <= bin["to"]
+        assert bin["ci95"][0] <= bin["correct"] <= bin["ci95"][1]
+    distribution = rewards["distribution"]
+    assert sum(distribution["correct"]) == rewards["correct"]
+    assert sum(distribution["wrong"]) == 800 - rewards["correct"]
     assert rewards["ranking_auc"]["mean"]["value"] > 0.85
     first, second, third = rewards["by_step"]["correct"][:3]
     assert first["steps"] == second["steps"] == rewards["correct"]
     assert third is None
 
 
-def test_a_run_without_rewards_says_so() -> None:
+def test_a_run_without_rewards_has_no_reward_section() -> None:
     records = make_records({"gsm8k": 3})
     for record in records:
         for sample in record["samples"]:

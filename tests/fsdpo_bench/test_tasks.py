@@ -1,4 +1,4 @@
-"""The benchmark table: every form of a benchmark reads to the same problems, and no others."""
+"""The task table: every file format of a benchmark gives the same problems."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VARIANTS = [
 
 
 def rows(task: str, *fields: dict[str, object]) -> list[tuple[str, str]]:
-    records = [SourceRow(i, each) for i, each in enumerate(fields, start=1)]
+    records = [SourceRow(i, row_fields) for i, row_fields in enumerate(fields, start=1)]
     return [(p.question, p.answer) for p in read_problems(builtin_tasks()[task], records, "here")]
 
 
@@ -62,7 +62,7 @@ def test_the_table_has_the_papers_benchmarks() -> None:
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_rows_and_digest_are_the_known_ones(benchmarks: Path, name: str) -> None:
+def test_rows_and_digest_match_the_table(benchmarks: Path, name: str) -> None:
     loaded = load_task(builtin_tasks()[name], benchmarks)
     assert len(loaded.problems) == COUNTS[name]
     assert loaded.digest == builtin_tasks()[name].digest == problems_digest(loaded.ids)
@@ -74,54 +74,58 @@ def test_rows_and_digest_are_the_known_ones(benchmarks: Path, name: str) -> None
 
 
 @pytest.mark.parametrize(("name", "file"), VARIANTS)
-def test_every_form_gives_the_same_problems(benchmarks: Path, name: str, file: str) -> None:
+def test_every_file_format_gives_the_same_problems(benchmarks: Path, name: str, file: str) -> None:
     plain = load_task(builtin_tasks()[name], benchmarks)
     variant = load_task(builtin_tasks()[name], benchmarks / name / file)
     assert variant.digest == plain.digest
-    # ASDiv's digest allows for other rows of the same ids, so compare what the ids stand for.
-    texts = [{(p.question, p.answer) for p in each.problems} for each in (plain, variant)]
+    # The digest covers only the ids, so compare the texts as well.
+    texts = [
+        {(p.question, p.answer) for p in loaded_task.problems} for loaded_task in (plain, variant)
+    ]
     assert texts[0] == texts[1]
 
 
 def test_math_500_is_part_of_math(benchmarks: Path) -> None:
-    whole = {problem.id for problem in load_task(builtin_tasks()["math"], benchmarks).problems}
+    math_ids = {problem.id for problem in load_task(builtin_tasks()["math"], benchmarks).problems}
     assert {
         problem.id for problem in load_task(builtin_tasks()["math500"], benchmarks).problems
-    } <= whole
+    } <= math_ids
 
 
-def test_golds_noted_as_partial_are_replaced_after_the_digest(benchmarks: Path) -> None:
+def test_incomplete_golds_are_replaced_after_the_digest_is_computed(benchmarks: Path) -> None:
     loaded = load_task(builtin_tasks()["math"], benchmarks)
     noted = [p for p in loaded.problems if "gold_note" in p.metadata]
     assert len(noted) == len(builtin_tasks()["math"].notes) == 12
-    [listed] = [p for p in noted if p.answer == "5 - 10i, 11, -3 + 6i"]
-    assert "separated by commas" in listed.question
+    [list_problem] = [p for p in noted if p.answer == "5 - 10i, 11, -3 + 6i"]
+    assert "separated by commas" in list_problem.question
 
 
-#: Rows of the annotation that are damaged: a TAB where "\\t" of \\tfrac was.
+#: Damaged rows of the annotation: a TAB in place of the "\\t" of \\tfrac.
 DAMAGED = {"2913"}
 
 
-def test_maths_golds_are_those_that_people_annotated(benchmarks: Path) -> None:
-    """All 5,000, after the twelve notes; several annotated values are one list or alternatives."""
+def test_golds_of_math_equal_human_annotations(benchmarks: Path) -> None:
+    """Several annotated values are either one list or alternatives."""
     file = benchmarks / "math" / "annotations" / "mario_eval_math_testset_annotation.json"
-    problems = {key(p.question): p for p in load_task(builtin_tasks()["math"], benchmarks).problems}
+    problems = {
+        question_key(p.question): p for p in load_task(builtin_tasks()["math"], benchmarks).problems
+    }
     rows = json.loads(file.read_bytes())
     wrong = set()
     for row in rows:
-        problem = problems[key(row["question"])]
+        problem = problems[question_key(row["question"])]
         golds = [problem.answer, *problem.metadata.get("alternative_golds", ())]
         annotated = row["answer"] if isinstance(row["answer"], list) else [row["answer"]]
-        if not all(any(equal(gold, each) for gold in golds) for each in annotated):
+        if not all(any(is_equal(gold, answer) for gold in golds) for answer in annotated):
             wrong.add(str(row["index"]))
     assert len(rows) == 5000 and wrong == DAMAGED
 
 
-def key(question: str) -> str:
+def question_key(question: str) -> str:
     return "".join(question.split())
 
 
-def equal(gold: str, answer: str) -> bool:
+def is_equal(gold: str, answer: str) -> bool:
     return compare_answers(gold, answer).status == "correct"
 
 
@@ -132,10 +136,10 @@ def test_problems_on_one_base_problem_share_a_cluster(benchmarks: Path) -> None:
         for problem in problems:
             golds.setdefault(problem.metadata["cluster"], set()).add(problem.answer)
         assert len(golds) == clusters
-        assert all(len(each) == 1 for each in golds.values())
+        assert all(len(cluster_golds) == 1 for cluster_golds in golds.values())
 
 
-def test_gsm8k_golds_in_all_forms() -> None:
+def test_gsm8k_golds_in_all_file_formats() -> None:
     assert (
         rows(
             "gsm8k",
@@ -147,16 +151,16 @@ def test_gsm8k_golds_in_all_forms() -> None:
     )
 
 
-def test_the_last_box_is_maths_gold() -> None:
+def test_the_gold_of_math_is_the_last_box() -> None:
     assert rows("math", {"problem": "p", "solution": r"\boxed{1}, so \boxed{\frac{1}{2}}."}) == [
         ("p", r"\frac{1}{2}")
     ]
 
 
-def test_only_a_lone_part_label_is_dropped_from_ocw() -> None:
+def test_a_single_part_label_is_removed_from_ocw_questions() -> None:
     several = "Subproblem 0: a Final answer: 3\nSubproblem 1: b"
-    asked = [{"problem": q, "answer": "1"} for q in ("Pre.\n\nSubproblem 0: a", several)]
-    assert rows("ocw", *asked) == [("Pre.\n\na", "1"), (several, "1")]
+    questions = [{"problem": q, "answer": "1"} for q in ("Pre.\n\nSubproblem 0: a", several)]
+    assert rows("ocw", *questions) == [("Pre.\n\na", "1"), (several, "1")]
 
 
 def test_floats_of_svamp_and_addsub_become_plain_numbers() -> None:
@@ -169,12 +173,12 @@ def test_floats_of_svamp_and_addsub_become_plain_numbers() -> None:
     ) == [("q", "0.6666666667"), ("q", "0.6666666667"), ("q", "14696")]
 
 
-def test_asdiv_rows_with_several_answers_are_no_part_of_it() -> None:
+def test_asdiv_rows_with_several_answers_are_dropped() -> None:
     row = {"body": "b", "question": "q", "answer": "9 (apples)"}
     assert rows("asdiv", row, row | {"answer": "5; 15"}) == [("b q", "9 (apples)")]
 
 
-def test_asdivs_own_file_is_read(tmp_path: Path) -> None:
+def test_the_original_xml_of_asdiv_is_read(tmp_path: Path) -> None:
     file = tmp_path / "a.xml"
     file.write_text(
         "<F><ProblemSet><Problem ID='1'><Body>b</Body><Question>q </Question>"
@@ -190,7 +194,7 @@ def test_asdivs_own_file_is_read(tmp_path: Path) -> None:
         list(builtin_tasks()["asdiv"].read(file))
 
 
-def test_a_missing_gold_is_kept_where_the_benchmark_has_some() -> None:
+def test_missing_golds_are_allowed_only_for_tasks_that_have_some() -> None:
     assert rows("gk2023", {"question": "q", "answer": ""}) == [("q", "")]
     with pytest.raises(InputError, match="here, row 1: the answer is empty"):
         rows("svamp", {"Body": "b", "Question": "q", "Answer": ""})
@@ -207,7 +211,9 @@ def test_crlf_and_line_separators_do_not_change_the_rows(tmp_path: Path) -> None
     assert [p.question for p in load_task(task, tmp_path).problems] == ["a\u2028b"] * 3
 
 
-def test_a_part_of_a_benchmark_is_refused_and_another_digest_warned_of(tmp_path: Path) -> None:
+def test_an_incomplete_benchmark_is_refused_and_another_digest_causes_a_warning(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "test.jsonl"
     file.write_text('{"question": "q", "answer": "#### 5"}\n')
     with pytest.raises(InputError, match="1 problems, expected the 1319 of GSM8K"):
@@ -216,7 +222,7 @@ def test_a_part_of_a_benchmark_is_refused_and_another_digest_warned_of(tmp_path:
     assert "questions or golds differ" in warning
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"contains no GSM8K: expected .*/gsm8k/test\.jsonl"):
         load_task(builtin_tasks()["gsm8k"], tmp_path)
     with pytest.raises(
@@ -232,7 +238,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         find_file(builtin_tasks()["gsm8k"], tmp_path)
 
 
-def test_names_are_found_in_other_spellings_and_the_nearest_is_named() -> None:
+def test_task_names_allow_other_spellings_and_suggest_the_nearest() -> None:
     assert get_task("GSM-IC2") is get_task("gsm_ic2") is builtin_tasks()["gsm_ic2"]
     assert get_task("MATH-500") is builtin_tasks()["math500"]
     with pytest.raises(InputError, match=r"task = 'gsm9k'.*Nearest: gsm8k"):
@@ -247,7 +253,7 @@ def test_names_are_found_in_other_spellings_and_the_nearest_is_named() -> None:
     assert len(select_tasks(None, None)) == 9
 
 
-#: A row of each repository on the Hub that is not the original file: the columns it has there.
+#: A row of each Hub repository whose columns differ from the original file.
 HUB_ROWS = {
     "gk2023": (
         {"question": "q", "answer": "$5$", "source": "s", "lang": "en", "sourcename": "", "id": 1},
@@ -273,12 +279,12 @@ HUB_ROWS = {
 
 
 @pytest.mark.parametrize("name", HUB_ROWS)
-def test_the_columns_of_the_hub_are_read(name: str) -> None:
+def test_hub_columns_are_read(name: str) -> None:
     row, problem = HUB_ROWS[name]
     assert rows(name, row) == [problem]
 
 
-def test_every_split_asked_for_is_one_the_hub_has() -> None:
+def test_tasks_name_the_splits_of_the_hub() -> None:
     papers = (builtin_tasks()[name] for name in COUNTS)
     splits = {task.name: task.hub_split for task in papers if task.hub}
     other = {"gk2023": "train", "svamp": "train+test", "asdiv": "validation"}
@@ -294,9 +300,12 @@ print([(p.question, p.answer) for p in loaded.problems], loaded.ref.name, len(lo
 """
 
 
-def test_a_benchmark_comes_from_the_hub_by_its_table_entry(tmp_path: Path) -> None:
-    made = [{"Body": "b", "Question": f"q{i}", "Answer": f"{i}.0"} for i in range(3)]
-    text = ["".join(json.dumps(row) + "\n" for row in part) for part in (made[:2], made[2:])]
+def test_a_task_is_loaded_from_the_hub(tmp_path: Path) -> None:
+    source_rows = [{"Body": "b", "Question": f"q{i}", "Answer": f"{i}.0"} for i in range(3)]
+    text = [
+        "".join(json.dumps(row) + "\n" for row in part)
+        for part in (source_rows[:2], source_rows[2:])
+    ]
     files = {"train.jsonl": text[0].encode(), "test.jsonl": text[1].encode(), "README.md": b""}
     with running_hub() as hub:
         hub.add("dataset", "ChilleD/SVAMP", files)
@@ -305,18 +314,18 @@ def test_a_benchmark_comes_from_the_hub_by_its_table_entry(tmp_path: Path) -> No
     assert ran.stdout.strip() == f"{expected} ChilleD/SVAMP 40", ran.stderr
 
 
-def test_the_held_out_problems_of_the_embedded_world_are_made_here() -> None:
+def test_the_embedded_task_is_generated() -> None:
     loaded = load_task(builtin_tasks()["embedded"])
     assert (len(loaded.problems), loaded.digest) == (500, builtin_tasks()["embedded"].digest)
     assert not loaded.warnings and suites()["smoke"] == ("embedded",)
     levels = {
-        builtin_tasks()["embedded"].record_metadata(each.metadata)["level"]
-        for each in loaded.problems
+        builtin_tasks()["embedded"].record_metadata(problem.metadata)["level"]
+        for problem in loaded.problems
     }
     assert levels == {"2", "3", "4", "5", "6"}
 
 
-def test_records_keep_what_reports_break_numbers_down_by() -> None:
+def test_record_metadata_contains_the_report_groups() -> None:
     math = builtin_tasks()["math"].record_metadata(
         {"type": "Algebra", "level": "Level 3", "solution": "…"}
     )
@@ -327,7 +336,7 @@ def test_records_keep_what_reports_break_numbers_down_by() -> None:
     }
 
 
-def test_a_benchmark_of_ones_own_is_a_file_of_rows(tmp_path: Path) -> None:
+def test_a_custom_benchmark_can_be_a_file_of_rows(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text('{"question": "1 + 1?", "answer": 2}\n{"question": "2 + 2?", "answer": "4"}\n')
     loaded = load_task(get_task(str(file)))
@@ -335,7 +344,7 @@ def test_a_benchmark_of_ones_own_is_a_file_of_rows(tmp_path: Path) -> None:
     assert (loaded.task.name, loaded.task.count, loaded.warnings) == ("mine", 2, [])
 
 
-def test_a_column_of_ones_own_is_no_gold_and_no_cluster_by_its_name(tmp_path: Path) -> None:
+def test_custom_columns_do_not_change_golds_or_clusters(tmp_path: Path) -> None:
     rows = tmp_path / "mine.jsonl"
     row = {
         "question": "1 + 1?",
@@ -347,17 +356,17 @@ def test_a_column_of_ones_own_is_no_gold_and_no_cluster_by_its_name(tmp_path: Pa
     rows.write_text(json.dumps(row) + "\n")
     [problem] = load_task(get_task(str(rows))).problems
     assert problem.metadata == {"answer": "2"}
-    own = tmp_path / "own.toml"
-    own.write_text('data = "mine.jsonl"\ncluster = "cluster"\n')
-    assert load_task(get_task(str(own))).problems[0].metadata["cluster"] == 5
-    own.write_text('data = "mine.jsonl"\ncluster = "base"\n')
+    task_file = tmp_path / "own.toml"
+    task_file.write_text('data = "mine.jsonl"\ncluster = "cluster"\n')
+    assert load_task(get_task(str(task_file))).problems[0].metadata["cluster"] == 5
+    task_file.write_text('data = "mine.jsonl"\ncluster = "base"\n')
     with pytest.raises(
         InputError, match="row 1: no base, the field that problems with one base problem"
     ):
-        load_task(get_task(str(own)))
+        load_task(get_task(str(task_file)))
 
 
-OWN = """
+CUSTOM_TASK = """
 title = "My task"
 data = "rows.jsonl"
 hook = "own.py"
@@ -373,8 +382,8 @@ def row(fields):
 """
 
 
-def test_a_benchmark_of_ones_own_is_a_toml_file_with_a_hook(tmp_path: Path) -> None:
-    (tmp_path / "own.toml").write_text(OWN)
+def test_a_custom_benchmark_can_be_a_toml_file_with_a_hook(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(CUSTOM_TASK)
     (tmp_path / "own.py").write_text(HOOK)
     rows = [{"q": "1 + 1? Think!", "a": "02.0", "topic": "sums"}, {"q": "?", "a": None}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -384,7 +393,7 @@ def test_a_benchmark_of_ones_own_is_a_toml_file_with_a_hook(tmp_path: Path) -> N
     assert loaded.task.record_metadata(problem.metadata) == {"topic": "sums"}
 
 
-def test_what_a_file_of_ones_own_lacks_is_said(tmp_path: Path) -> None:
+def test_errors_in_a_custom_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text('{"q": "1+1?", "a": "2"}\n')
     with pytest.raises(
         InputError, match=r"fields q, a, expected .*\. For other columns, write a TOML file"
@@ -407,7 +416,7 @@ def test_what_a_file_of_ones_own_lacks_is_said(tmp_path: Path) -> None:
         ("title =", "not a benchmark"),
     ],
 )
-def test_mistakes_in_a_benchmark_of_ones_own(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_custom_benchmarks_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "own.toml").write_text(text)
     with pytest.raises(InputError, match=message):
         get_task(str(tmp_path / "own.toml"))

@@ -1,4 +1,4 @@
-"""``fsdpo-bench validate``, ``list`` and ``grade --explain``."""
+"""Tests of ``fsdpo-bench validate``, ``list`` and ``grade --explain``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FINDINGS = {"math": (0, 12), "gk2023": (2, 1), "ocw": (0, 1)}
 
 
 @pytest.mark.parametrize("name", [*suites()["all"], "math500"])
-def test_every_gold_is_right_about_itself_and_wrong_about_nonsense(shared: Path, name: str) -> None:
+def test_every_gold_accepts_itself_and_rejects_nonsense(shared: Path, name: str) -> None:
     report = validate_task(builtin_tasks()[name], shared / "data" / "benchmarks")
     missing, noted = FINDINGS.get(name, (0, 0))
     assert [finding for finding in report.findings if finding.is_unexpected] == []
@@ -61,7 +61,7 @@ def test_the_command_lists_the_two_golds_that_are_missing(
     assert (report["task"], report["passed"], report["right"]) == ("ocw", True, 272)
 
 
-def test_a_surprise_is_listed_and_ends_in_exit_code_1(
+def test_an_unexpected_finding_is_listed_and_exits_with_1(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "gsm8k.jsonl").write_text('{"question": "q", "answer": "5"}\n')
@@ -75,28 +75,31 @@ def one_row(tmp_path: Path, answer: str, **changes: object) -> list[str]:
     file.write_text(json.dumps({"question": "q", "answer": answer}) + "\n")
     report = validate_task(replace(builtin_tasks()["gk2023"], count=1, **changes), file)
     assert not report.has_passed, "its digest is not the known one"
-    return [f"{finding.description}{'!' * finding.is_unexpected}" for finding in report.findings]
+    return [
+        f"{finding.description}!" if finding.is_unexpected else finding.description
+        for finding in report.findings
+    ]
 
 
-def test_more_missing_golds_than_known_are_a_surprise(tmp_path: Path) -> None:
+def test_more_missing_golds_than_declared_are_unexpected(tmp_path: Path) -> None:
     assert one_row(tmp_path, "") == ["the source has no answer; it is left out of the score!"]
     assert one_row(tmp_path, "", missing_golds=1)[0].endswith("score")
     assert one_row(tmp_path, "5") == []
 
 
-def test_a_gold_that_equals_nonsense_is_a_surprise(tmp_path: Path) -> None:
+def test_a_gold_that_equals_the_nonsense_answer_is_unexpected(tmp_path: Path) -> None:
     assert one_row(tmp_path, "-98765432.125") == [
         "for 'The answer is -98765432.125' the verdict is correct!"
     ]
 
 
-def test_notes_replace_golds_and_add_others(tmp_path: Path) -> None:
+def test_corrections_replace_golds_and_add_alternatives(tmp_path: Path) -> None:
     problem = Problem("q", "(3,-5)", "math", "test", {"alternative_golds": ["(0,0)"]})
-    said = ["\\boxed{(3,-5)}", "\\boxed{(0,0)}", "\\boxed{(3,-5)} or \\boxed{(1,2)}", ""]
+    responses = ["\\boxed{(3,-5)}", "\\boxed{(0,0)}", "\\boxed{(3,-5)} or \\boxed{(1,2)}", ""]
     statuses = [
-        each.verdict.status
-        for each in grade_task_responses(
-            builtin_tasks()["math"], [TaskResponse(problem, s) for s in said]
+        graded.verdict.status
+        for graded in grade_task_responses(
+            builtin_tasks()["math"], [TaskResponse(problem, s) for s in responses]
         )
     ]
     assert statuses == ["correct", "correct", "incorrect", "no_answer"]
@@ -117,13 +120,13 @@ def test_only_the_tolerant_benchmark_has_two_verdicts() -> None:
     assert far.verdict.status == "incorrect"
 
 
-def test_explain_prints_what_the_verdict_rests_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_prints_the_rules_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "grade", "--explain", "1/2", "Thus \\boxed{0.5}, I think.")
     assert code == 0
-    shown = {line[:18].strip(): line[18:].strip() for line in out.splitlines()}
-    assert shown["status"] == "correct" and shown["answer"] == "0.5"
-    assert shown["extracted by"] == "boxed" and shown["compared by"] not in ("", "–")
-    assert shown["gold is read as"] and shown["answer is read as"]
+    fields = {line[:18].strip(): line[18:].strip() for line in out.splitlines()}
+    assert fields["status"] == "correct" and fields["answer"] == "0.5"
+    assert fields["extracted by"] == "boxed" and fields["compared by"] not in ("", "–")
+    assert fields["gold is read as"] and fields["answer is read as"]
 
 
 def test_explain_takes_negative_numbers_and_markup_as_text(
@@ -146,7 +149,9 @@ def test_explain_takes_negative_numbers_and_markup_as_text(
         (["validate", "--task", "addsub"], "addsub"),
     ],
 )
-def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_invalid_arguments_are_named(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     code, out, err = run(capsys, *arguments)
     assert code == 1 and message in out.replace("AddSub", "addsub") + err
 
@@ -159,9 +164,7 @@ ROWS = [
 ]
 
 
-def test_responses_made_elsewhere_are_scored(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_recorded_responses_are_scored(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     code, out, _ = run(capsys, "grade", str(file))
@@ -179,12 +182,12 @@ def test_responses_made_elsewhere_are_scored(
     assert series["outcomes"] == {"correct": 2, "gold_unparsed": 1, "incorrect": 1}
 
 
-def test_a_tolerant_score_stands_beside_the_exact_one(
+def test_tolerant_and_exact_counts_are_reported(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "x.jsonl"
     answers = ("4.5e33", r"4.52\times 10^{33}", "4.9e33")
-    rows = [{"answer": "4.5e33", "response": f"The answer is ${each}$."} for each in answers]
+    rows = [{"answer": "4.5e33", "response": f"The answer is ${answer}$."} for answer in answers]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     _, out, _ = run(capsys, "grade", str(file), "--task", "ocw", "--json")
     [series] = json.loads(out)

@@ -1,4 +1,4 @@
-"""Benchmarks by vLLM: greedy as by transformers, and a beam search beside a reward model."""
+"""Benchmarks with vLLM: agreement with transformers, and decoding with a reward model."""
 
 from __future__ import annotations
 
@@ -18,42 +18,45 @@ from random_model import save_random_prm
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.models.resolve import CHECKPOINT
 
-# vLLM's own imports warn.
+# The imports of vLLM cause warnings.
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 
-def decoded(out: Path, engine: str, **options: Any) -> list[dict[str, Any]]:
+def decode_embedded(out: Path, engine: str, **options: Any) -> list[dict[str, Any]]:
     run_job(
         RunOptions(out=out, task=("embedded",), model="tiny", engine=engine, workers=1, **options)
     )
     return list(read_records(out))
 
 
-def test_greedy_by_both_engines(tmp_path: Path) -> None:
-    """All 500 problems; where the texts differ, the problem is named and the parting a tie."""
+def test_greedy_solutions_agree_between_engines(tmp_path: Path) -> None:
+    """Compare 500 greedy solutions; texts may only differ after a tie of logits."""
     ours, theirs = (
-        decoded(tmp_path / engine, engine, max_tokens=256) for engine in ("transformers", "vllm")
+        decode_embedded(tmp_path / engine, engine, max_tokens=256)
+        for engine in ("transformers", "vllm")
     )
-    assert [each["problem_id"] for each in ours] == [each["problem_id"] for each in theirs]
+    assert [record["problem_id"] for record in ours] == [record["problem_id"] for record in theirs]
     differing = [pair for pair in zip(ours, theirs, strict=True) if len(set(map(text, pair))) > 1]
-    for one, other in differing:
-        print(one["problem_id"], one["decoded"]["greedy"]["answer"], "and", end=" ")
-        print(other["decoded"]["greedy"]["answer"], "for", one["gold"])
-        assert gap(str(CHECKPOINT), one["prompt"], text(one), text(other)) < TIE
+    for our_record, their_record in differing:
+        print(our_record["problem_id"], our_record["decoded"]["greedy"]["answer"], "and", end=" ")
+        print(their_record["decoded"]["greedy"]["answer"], "for", our_record["gold"])
+        assert (
+            gap(str(CHECKPOINT), our_record["prompt"], text(our_record), text(their_record)) < TIE
+        )
     print(f"{len(differing)} of {len(ours)} greedy solutions differ")
     assert len(ours) == 500 and len(differing) <= 5
 
 
-def test_every_benchmark_by_both_engines(tmp_path: Path, shared: Path) -> None:
-    """Twenty problems of each; of those that only the Hub has, made-up ones in their layout."""
-    found: dict[str, list[str]] = {}
+def test_every_benchmark_runs_on_both_engines(tmp_path: Path, shared: Path) -> None:
+    """Run 20 problems of each task, with generated files for tasks that are only on the Hub."""
+    engines_by_task: dict[str, list[str]] = {}
     folders = {folder: shared / "data" / folder for folder in ("benchmarks", "newer/benchmarks")}
     folders["made"] = save_hub_only(tmp_path / "made")
     for folder, data in folders.items():
         names = [
             name
             for name, task in builtin_tasks().items()
-            if is_here(task, data) and name not in found
+            if is_here(task, data) and name not in engines_by_task
         ]
         for engine in ("transformers", "vllm"):
             out = tmp_path / folder.replace("/", "-") / engine
@@ -64,9 +67,9 @@ def test_every_benchmark_by_both_engines(tmp_path: Path, shared: Path) -> None:
                 )
             )  # fmt: skip
             for record in read_records(out):
-                found.setdefault(record["task"], []).append(engine)
-    assert {*found} == {*builtin_tasks()}
-    for name, engines in found.items():
+                engines_by_task.setdefault(record["task"], []).append(engine)
+    assert {*engines_by_task} == {*builtin_tasks()}
+    for name, engines in engines_by_task.items():
         assert engines.count("vllm") == engines.count("transformers") == 20, name
 
 
@@ -81,11 +84,11 @@ def text(record: dict[str, Any]) -> str:
     return str(record["decoded"]["greedy"]["solution"]["text"])
 
 
-def test_every_decoder_beside_a_reward_model(tmp_path: Path) -> None:
+def test_every_decoder_runs_with_a_reward_model(tmp_path: Path) -> None:
     prm = save_random_prm(tmp_path / "prm", CHECKPOINT)
     plan = {"decoder": ("greedy,sc,weighted,bon,sbs",), "k": (2,), "b1": 2, "prm": str(prm)}
-    found = decoded(tmp_path / "run", "vllm", limit=4, max_tokens=128, **plan)
-    for record in found:
+    run_records = decode_embedded(tmp_path / "run", "vllm", limit=4, max_tokens=128, **plan)
+    for record in run_records:
         search = record["decoded"]["sbs@2,1"]["solution"]
         assert search["finish_reason"] == "stop" and len(search["steps"]) >= 2
         assert len(search["rewards"]) == len(search["steps"])

@@ -1,4 +1,4 @@
-"""Checkpoints are whole or not there: torn ones, full disks and kills cost steps, never the run."""
+"""Checkpoints are complete or absent. Damage, full disks and kills cost steps, never the run."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ STEPS = 8
 
 
 class Killed(BaseException):
-    """The end of a process, as far as what it leaves on disk is concerned."""
+    """Stand-in for SIGKILL: no handler for ``Exception`` catches it."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A policy, rows, and a run that nothing happened to."""
+    """Save a policy and rows, and train one uninterrupted run."""
     folder = tmp_path_factory.mktemp("checkpoints")
     save_random_model(folder / "policy")
     write_rows(folder / "rows.jsonl", stepwise_rows())
@@ -44,10 +44,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config(folder: Path, out: Path, **options: Any) -> PrmConfig:
-    given: dict[str, Any] = dict(batch_size=8, grad_accum=1, lr=1e-3, max_steps=STEPS, held_out=0)
-    given |= dict(save_every=2, save_limit=2, log_every=1)
-    data, policy = folder / "rows.jsonl", str(folder / "policy")
-    return PrmConfig(data=data, out=out, model=policy, **(given | options))
+    settings: dict[str, Any] = dict(
+        batch_size=8, grad_accum=1, lr=1e-3, max_steps=STEPS, held_out=0
+    )
+    settings |= dict(save_every=2, save_limit=2, log_every=1)
+    return PrmConfig(
+        data=folder / "rows.jsonl",
+        out=out,
+        model=str(folder / "policy"),
+        **(settings | options),
+    )
 
 
 def weights(out: Path) -> bytes:
@@ -55,11 +61,11 @@ def weights(out: Path) -> bytes:
 
 
 def names(out: Path) -> list[str]:
-    return sorted(each.name for each in (out / "checkpoints").iterdir())
+    return sorted(checkpoint.name for checkpoint in (out / "checkpoints").iterdir())
 
 
-def started(folder: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Train past the checkpoint at 6, then end."""
+def train_until_killed(folder: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Train all steps, then stop before the model is saved."""
 
     def stop(*_: Any, **__: Any) -> None:
         raise Killed
@@ -76,27 +82,29 @@ def truncate(checkpoint: Path) -> None:
     file.write_bytes(file.read_bytes()[:100])
 
 
-def flip(checkpoint: Path) -> None:
+def flip_bit(checkpoint: Path) -> None:
     file = checkpoint / "scheduler.pt"
     file.write_bytes(bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
 
 
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "no schedule": lambda checkpoint: (checkpoint / "scheduler.pt").unlink(),
-    "torn": truncate,
-    "a flipped bit": flip,
+    "truncated": truncate,
+    "a flipped bit": flip_bit,
     "no marker": lambda checkpoint: (checkpoint / "digests.json").unlink(),
-    "an odd marker": lambda checkpoint: (checkpoint / "digests.json").write_text("[[1], 2]"),
-    "a torn marker": lambda checkpoint: (checkpoint / "digests.json").write_text('{"a'),
+    "marker of another type": lambda checkpoint: (checkpoint / "digests.json").write_text(
+        "[[1], 2]"
+    ),
+    "truncated marker": lambda checkpoint: (checkpoint / "digests.json").write_text('{"a'),
     "empty": lambda checkpoint: [file.unlink() for file in checkpoint.iterdir()],
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_newest_whole_checkpoint_is_resumed_from(
+def test_training_resumes_from_the_newest_complete_checkpoint(
     damage: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    out = started(folder, tmp_path / "out", monkeypatch)
+    out = train_until_killed(folder, tmp_path / "out", monkeypatch)
     DAMAGES[damage](out / "checkpoints/checkpoint-8")
     caplog.set_level("INFO")
     train_prm(config(folder, out, resume=True))
@@ -105,10 +113,10 @@ def test_the_newest_whole_checkpoint_is_resumed_from(
     assert names(out) == ["checkpoint-6", "checkpoint-8"]
 
 
-def test_with_no_whole_checkpoint_training_begins_anew_and_says_so(
+def test_training_starts_again_if_no_checkpoint_is_complete(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    out = started(folder, tmp_path / "out", monkeypatch)
+    out = train_until_killed(folder, tmp_path / "out", monkeypatch)
     for checkpoint in (out / "checkpoints").iterdir():
         truncate(checkpoint)
     caplog.set_level("INFO")
@@ -117,24 +125,25 @@ def test_with_no_whole_checkpoint_training_begins_anew_and_says_so(
     assert weights(out) == weights(folder / "whole")
 
 
-@pytest.mark.parametrize("at", ["_sync", "write_atomic", "rename_durably"])
-def test_killed_while_a_checkpoint_is_written_nothing_of_it_is_seen(
-    at: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("function_name", ["_sync", "write_atomic", "rename_durably"])
+def test_a_kill_while_a_checkpoint_is_written_leaves_no_partial_checkpoint(
+    function_name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, done = tmp_path / "out", checkpoints.commit_checkpoint
+    out = tmp_path / "out"
+    commit_checkpoint = checkpoints.commit_checkpoint
 
-    def settle(place: Path, name: str, limit: int) -> None:
+    def commit_and_break(run_folder: Path, name: str, limit: int) -> None:
         if name == "checkpoint-4":
-            patch.setattr(checkpoints, at, killed)
-        done(place, name, limit)
+            patch.setattr(checkpoints, function_name, raise_killed)
+        commit_checkpoint(run_folder, name, limit)
 
-    def killed(*_: Any) -> None:
-        # What a killed process leaves, its tidying up undone.
+    def raise_killed(*_: Any) -> None:
+        # A killed process does not clean up, so the partial folder stays.
         patch.setattr(checkpoints.shutil, "rmtree", lambda *_, **__: None)
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(training, "commit_checkpoint", settle)
+        patch.setattr(training, "commit_checkpoint", commit_and_break)
         train_prm(config(folder, out))
     assert names(out) == ["checkpoint-2", "writing"]
     train_prm(config(folder, out, resume=True))
@@ -150,18 +159,19 @@ def test_killed_while_a_checkpoint_is_written_nothing_of_it_is_seen(
     ],
     ids=["torch", "safetensors"],
 )
-def test_a_full_disk_is_named_and_costs_one_checkpoint(
+def test_a_full_disk_raises_an_error_and_costs_one_checkpoint(
     error: Exception, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, save = tmp_path / "out", transformers.Trainer._save_optimizer_and_scheduler
+    out = tmp_path / "out"
+    save = transformers.Trainer._save_optimizer_and_scheduler
 
-    def full(self: Any, place: str) -> None:
-        if place.endswith("checkpoint-4"):
+    def fail_at_step_4(self: Any, checkpoint: str) -> None:
+        if checkpoint.endswith("checkpoint-4"):
             raise error
-        save(self, place)
+        save(self, checkpoint)
 
     with monkeypatch.context() as patch:
-        patch.setattr(transformers.Trainer, "_save_optimizer_and_scheduler", full)
+        patch.setattr(transformers.Trainer, "_save_optimizer_and_scheduler", fail_at_step_4)
         with pytest.raises(StoreError, match="the disk is full; free some space"):
             train_prm(config(folder, out))
     assert names(out) == ["checkpoint-2"]
@@ -171,12 +181,12 @@ def test_a_full_disk_is_named_and_costs_one_checkpoint(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system in memory that holds about one checkpoint and a half."""
+    """Mount a memory file system with room for about one and a half checkpoints."""
     disk = tmp_path / "disk"
     disk.mkdir()
     size = "size=2m"
-    line = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)]
-    if subprocess.run(line, capture_output=True).returncode != 0:
+    mount_command = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)]
+    if subprocess.run(mount_command, capture_output=True).returncode != 0:
         pytest.skip("needs the right to mount a tmpfs")
     yield disk
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
@@ -185,29 +195,33 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def command(folder: Path, out: Path) -> list[str]:
     options = ["--batch-size", 8, "--grad-accum", 1, "--lr", "1e-3", "--max-steps", STEPS]
     options += ["--held-out", 0, "--save-every", 2, "--save-limit", 2, "--log-every", 1]
-    given = [folder / "rows.jsonl", "--model", folder / "policy", "--out", out, *options]
-    return [sys.executable, "-m", "fsdpo_train", "prm", *map(str, given)]
+    arguments = [folder / "rows.jsonl", "--model", folder / "policy", "--out", out, *options]
+    return [sys.executable, "-m", "fsdpo_train", "prm", *map(str, arguments)]
 
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.mark.proof
-def test_a_disk_that_is_really_full(folder: Path, small_disk: Path) -> None:
+def test_a_command_on_a_full_disk_ends_with_an_error_and_can_be_resumed(
+    folder: Path, small_disk: Path
+) -> None:
     out = small_disk / "out"
     ran = subprocess.run(command(folder, out), env=ENVIRONMENT, capture_output=True, text=True)
     assert ran.returncode == 1 and "Traceback" not in ran.stderr
     assert "the disk is full; free some space" in ran.stderr, ran.stderr[-2000:]
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    line = [*command(folder, out), "--resume"]
-    ran = subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True)
+    resume_command = [*command(folder, out), "--resume"]
+    ran = subprocess.run(resume_command, env=ENVIRONMENT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert weights(out) == weights(folder / "whole")
 
 
 @pytest.mark.proof
-def test_killed_again_and_again_while_it_writes_checkpoints(folder: Path, tmp_path: Path) -> None:
-    """Every start is killed some milliseconds after a checkpoint begins to be written."""
+def test_repeated_kills_while_checkpoints_are_written_do_not_change_the_weights(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Kill each process a few milliseconds after it starts to write a checkpoint."""
     out = tmp_path / "out"
     for number in range(12):
         resume = ["--resume"] if (out / "prm.json").exists() else []
@@ -217,9 +231,9 @@ def test_killed_again_and_again_while_it_writes_checkpoints(folder: Path, tmp_pa
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        place = out / "checkpoints" / checkpoints.STAGING_FOLDER
+        staging_folder = out / "checkpoints" / checkpoints.STAGING_FOLDER
         deadline = time.monotonic() + 300
-        while process.poll() is None and not place.exists():
+        while process.poll() is None and not staging_folder.exists():
             assert time.monotonic() < deadline
             time.sleep(0.0005)
         time.sleep(0.004 * (number % 6))
@@ -238,10 +252,10 @@ def test_killed_again_and_again_while_it_writes_checkpoints(folder: Path, tmp_pa
     assert history["global_step"] == STEPS
 
 
-def test_stopped_behind_the_last_step_it_takes_no_step_more(
+def test_a_run_stopped_after_its_last_step_trains_no_further_step(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = started(folder, tmp_path / "out", monkeypatch)
+    out = train_until_killed(folder, tmp_path / "out", monkeypatch)
     assert train_prm(config(folder, out, resume=True)).steps == STEPS
     assert weights(out) == weights(folder / "whole")
     assert names(out) == ["checkpoint-6", "checkpoint-8"]

@@ -1,4 +1,4 @@
-"""Preference training: the loss falls, batching changes nothing, the reference is computed once."""
+"""Preference training: losses fall, batching does not change them, the reference is cached."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def config(policy: Path, data: Path, out: Path, **options: Any) -> DpoConfig:
 
 
 def losses(out: Path) -> list[float]:
-    """Return the loss of every step, as the trainer's last checkpoint has it."""
+    """Return the loss of every step from the last checkpoint."""
     states = sorted(out.glob("checkpoints/*/trainer_state.json"))
     return [e["loss"] for e in json.loads(states[-1].read_text())["log_history"] if "loss" in e]
 
@@ -59,8 +59,9 @@ def weights(out: Path) -> dict[str, torch.Tensor]:
     return transformers.AutoModelForCausalLM.from_pretrained(out).state_dict()
 
 
-def largest_difference(one: Path, other: Path) -> float:
-    ours, theirs = weights(one), weights(other)
+def largest_difference(first_run: Path, second_run: Path) -> float:
+    ours = weights(first_run)
+    theirs = weights(second_run)
     return max(float((ours[name] - theirs[name]).abs().max()) for name in theirs)
 
 
@@ -73,14 +74,14 @@ def test_every_loss_learns_to_prefer(loss: str, policy: Path, data: Path, tmp_pa
     assert report.counts["pairs"] == 24 and report.counts["solutions"] == 24
 
 
-def test_the_first_step_knows_no_preference(policy: Path, data: Path, tmp_path: Path) -> None:
+def test_the_first_step_starts_with_zero_margins(policy: Path, data: Path, tmp_path: Path) -> None:
     report = dpo.train_dpo(config(policy, data, tmp_path / "out", max_steps=1))
     assert report.loss == pytest.approx(math.log(2), abs=1e-5)
     assert report.metrics["kl"] == pytest.approx(0, abs=1e-3)
     assert report.metrics["rewards/margins"] == pytest.approx(0, abs=1e-5)
 
 
-def test_the_card_names_what_it_was_made_from(policy: Path, data: Path, tmp_path: Path) -> None:
+def test_the_card_names_policy_data_and_reference(policy: Path, data: Path, tmp_path: Path) -> None:
     report = dpo.train_dpo(config(policy, data, tmp_path / "out", max_steps=1))
     card = (tmp_path / "out/README.md").read_text()
     assert f"`{policy.name}`" in card and str(policy) not in card
@@ -91,7 +92,7 @@ def test_the_card_names_what_it_was_made_from(policy: Path, data: Path, tmp_path
     assert weights(tmp_path / "out").keys() == weights(policy).keys()
 
 
-def test_an_optimizer_of_eight_bits_trains_as_adamw_does(
+def test_the_8_bit_optimizer_reaches_the_loss_of_adamw(
     policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("bitsandbytes", reason="optimizers of 8 bits need bitsandbytes")
@@ -106,7 +107,7 @@ def test_an_optimizer_of_eight_bits_trains_as_adamw_does(
 
 
 @pytest.mark.parametrize("loss", ["full-step", "public-code"])
-def test_one_row_per_solution_trains_the_same(
+def test_one_row_per_solution_gives_the_same_losses(
     loss: str, policy: Path, data: Path, tmp_path: Path
 ) -> None:
     for name, share in (("tree", True), ("rows", False)):
@@ -119,7 +120,7 @@ def test_long_rows_need_no_mask(
     policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def row_mask(*lengths: int, left: bool = False) -> Any:
-        return pad_sequences([[0] * each for each in lengths], 0, "cpu", pad_left=left)[1]
+        return pad_sequences([[0] * length for length in lengths], 0, "cpu", pad_left=left)[1]
 
     assert row_mask(2, 3).tolist() == [[1, 1, 0], [1, 1, 1]]
     assert row_mask(2, 4097).all() and not row_mask(2, 4097, left=True).all()
@@ -132,46 +133,48 @@ def test_long_rows_need_no_mask(
 
 
 def test_accumulation_counts_every_pair_the_same(policy: Path, tmp_path: Path) -> None:
-    """A mean of batch means would not: the prompts have one, two, three and more pairs."""
+    """Prompts have different numbers of pairs, so a mean of batch means would differ."""
     rows = preference_rows(prompts=4, top=3)
-    kept = [row for i, row in enumerate(rows) if i % 9 <= 2 * (i // 9)]
-    data = write_rows(tmp_path / "pairs.jsonl", kept)
-    same: dict[str, Any] = dict(group_by_length=False, save_every=3, epochs=3)
-    one = config(policy, data, tmp_path / "one", batch_size=4, **same)
-    two = config(policy, data, tmp_path / "two", batch_size=1, grad_accum=4, **same)
-    for each in (one, two):
-        assert dpo.train_dpo(each).steps == 3
-    assert losses(one.out) == pytest.approx(losses(two.out), rel=1e-5)
-    assert largest_difference(one.out, two.out) < 1e-4
+    selected_rows = [row for i, row in enumerate(rows) if i % 9 <= 2 * (i // 9)]
+    data = write_rows(tmp_path / "pairs.jsonl", selected_rows)
+    options: dict[str, Any] = dict(group_by_length=False, save_every=3, epochs=3)
+    one_pass = config(policy, data, tmp_path / "one", batch_size=4, **options)
+    accumulated = config(policy, data, tmp_path / "two", batch_size=1, grad_accum=4, **options)
+    for run_config in (one_pass, accumulated):
+        assert dpo.train_dpo(run_config).steps == 3
+    assert losses(one_pass.out) == pytest.approx(losses(accumulated.out), rel=1e-5)
+    assert largest_difference(one_pass.out, accumulated.out) < 1e-4
 
 
 @pytest.mark.parametrize("shuffle", ["groups", "pairs"])
-def test_batches_of_tokens_change_neither_loss_nor_gradients(
+def test_token_budget_batches_change_neither_losses_nor_weights(
     shuffle: str, policy: Path, tmp_path: Path
 ) -> None:
-    """Steps of all pairs, in one pass or in several that are full."""
+    """Compare one pass over all pairs with several passes under a token budget."""
     rows = preference_rows(prompts=4, top=3)
-    kept = [row for i, row in enumerate(rows) if i % 9 <= 2 * (i // 9)]
-    data = write_rows(tmp_path / "pairs.jsonl", kept)
-    same: dict[str, Any] = dict(save_every=3, epochs=3, grad_accum=99, shuffle=shuffle)
-    found = {}
+    selected_rows = [row for i, row in enumerate(rows) if i % 9 <= 2 * (i // 9)]
+    data = write_rows(tmp_path / "pairs.jsonl", selected_rows)
+    options: dict[str, Any] = dict(save_every=3, epochs=3, grad_accum=99, shuffle=shuffle)
+    losses_by_run = {}
     for name, tokens in (("rows", 0), ("some", 150), ("all", 10**6)):
-        each = config(policy, data, tmp_path / name, batch_size=99, batch_tokens=tokens, **same)
-        assert dpo.train_dpo(each).steps == 3
-        found[name] = losses(each.out)
-        assert largest_difference(each.out, tmp_path / "rows") < 1e-4
-    assert found["some"] == pytest.approx(found["rows"], rel=1e-5)
-    assert found["all"] == pytest.approx(found["rows"], rel=1e-5)
+        run_config = config(
+            policy, data, tmp_path / name, batch_size=99, batch_tokens=tokens, **options
+        )
+        assert dpo.train_dpo(run_config).steps == 3
+        losses_by_run[name] = losses(run_config.out)
+        assert largest_difference(run_config.out, tmp_path / "rows") < 1e-4
+    assert losses_by_run["some"] == pytest.approx(losses_by_run["rows"], rel=1e-5)
+    assert losses_by_run["all"] == pytest.approx(losses_by_run["rows"], rel=1e-5)
 
 
-def test_pairs_scattered_over_one_batch_are_the_groups(
+def test_shuffled_pairs_in_one_batch_give_the_losses_of_groups(
     policy: Path, data: Path, tmp_path: Path
 ) -> None:
-    same: dict[str, Any] = dict(save_every=2)
-    groups = config(policy, data, tmp_path / "groups", batch_size=6, **same)
-    pairs = config(policy, data, tmp_path / "pairs", batch_size=24, shuffle="pairs", **same)
-    for each in (groups, pairs):
-        assert dpo.train_dpo(each).steps == 2
+    options: dict[str, Any] = dict(save_every=2)
+    groups = config(policy, data, tmp_path / "groups", batch_size=6, **options)
+    pairs = config(policy, data, tmp_path / "pairs", batch_size=24, shuffle="pairs", **options)
+    for run_config in (groups, pairs):
+        assert dpo.train_dpo(run_config).steps == 2
     assert losses(groups.out) == pytest.approx(losses(pairs.out), rel=1e-5)
 
 
@@ -179,28 +182,28 @@ def test_pairs_scattered_over_one_batch_are_the_groups(
 def test_a_run_killed_and_resumed_ends_in_the_same_weights(
     tokens: int, policy: Path, data: Path, tmp_path: Path
 ) -> None:
-    same: dict[str, Any] = dict(save_every=2, batch_tokens=tokens)
-    expected = dpo.train_dpo(config(policy, data, tmp_path / "whole", **same))
+    options: dict[str, Any] = dict(save_every=2, batch_tokens=tokens)
+    expected = dpo.train_dpo(config(policy, data, tmp_path / "whole", **options))
 
     part = tmp_path / "part"
     # Past the checkpoint at 4, in the second epoch.
-    killed_at(5, dpo, lambda: dpo.train_dpo(config(policy, data, part, **same)))
-    resumed = dpo.train_dpo(config(policy, data, part, resume=True, **same))
+    killed_at(5, dpo, lambda: dpo.train_dpo(config(policy, data, part, **options)))
+    resumed = dpo.train_dpo(config(policy, data, part, resume=True, **options))
     assert resumed.loss == expected.loss and resumed.metrics == expected.metrics
     assert largest_difference(part, tmp_path / "whole") == 0
     with pytest.raises(RunMismatchError, match=r"these differ: \['beta'\]"):
-        dpo.train_dpo(config(policy, data, part, resume=True, beta=0.1, **same))
+        dpo.train_dpo(config(policy, data, part, resume=True, beta=0.1, **options))
 
 
-def test_a_finished_run_says_the_same_when_it_is_resumed(
+def test_resuming_a_finished_run_returns_the_same_report(
     policy: Path, data: Path, tmp_path: Path
 ) -> None:
-    """It is shorter than a logging window, whose loss would be that of no step."""
-    same: dict[str, Any] = dict(save_every=500, log_every=10, max_steps=2)
-    finished = dpo.train_dpo(config(policy, data, tmp_path / "out", **same))
+    """The run is shorter than a logging window, so a resumed run logs no loss."""
+    options: dict[str, Any] = dict(save_every=500, log_every=10, max_steps=2)
+    finished = dpo.train_dpo(config(policy, data, tmp_path / "out", **options))
     card = (tmp_path / "out/README.md").read_text()
     assert finished.loss > 0 and finished.metrics
-    assert dpo.train_dpo(config(policy, data, tmp_path / "out", resume=True, **same)) == finished
+    assert dpo.train_dpo(config(policy, data, tmp_path / "out", resume=True, **options)) == finished
     assert (tmp_path / "out/README.md").read_text() == card
 
 
@@ -210,7 +213,9 @@ def test_a_run_that_diverges_ends_and_keeps_its_last_checkpoint(
     wild: dict[str, Any] = dict(lr=1e30, max_grad_norm=1e30, warmup=0, save_every=1)
     with pytest.raises(InputError, match="training diverged: the gradient norm at step 2 is NaN"):
         dpo.train_dpo(config(policy, data, tmp_path / "out", **wild))
-    assert [each.name for each in (tmp_path / "out/checkpoints").iterdir()] == ["checkpoint-1"]
+    assert [checkpoint.name for checkpoint in (tmp_path / "out/checkpoints").iterdir()] == [
+        "checkpoint-1"
+    ]
     assert not (tmp_path / "out/config.json").exists()
 
 
@@ -219,30 +224,35 @@ def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: P
     report = dpo.train_dpo(config(policy, data, tmp_path / "out", lora=4, epochs=4, lr=1e-2))
     assert report.metrics["rewards/accuracies"] == 1
     assert not list((tmp_path / "out").glob("adapter*"))
-    before, after = weights(policy), weights(tmp_path / "out")
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    base_weights = weights(policy)
+    trained_weights = weights(tmp_path / "out")
+    changed = {
+        name for name in base_weights if not torch.equal(base_weights[name], trained_weights[name])
+    }
     assert changed and all("proj" in name for name in changed)
 
 
-def test_the_base_of_adapters_is_in_halves_and_comes_out_whole(
+def test_lora_trains_over_bfloat16_weights_and_saves_float32_weights(
     policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("peft")
     seen = set()
-    real = dpo.run_trainer
+    run_trainer = dpo.run_trainer
 
-    def watched(trainer: Any, *given: Any) -> None:
-        seen.update((each.requires_grad, each.dtype) for each in trainer.model.parameters())
-        real(trainer, *given)
+    def run_and_record(trainer: Any, *arguments: Any) -> None:
+        seen.update(
+            (parameter.requires_grad, parameter.dtype) for parameter in trainer.model.parameters()
+        )
+        run_trainer(trainer, *arguments)
 
-    monkeypatch.setattr(dpo, "run_trainer", watched)
-    same: dict[str, Any] = dict(lora=4, dtype="bfloat16", epochs=4, lr=1e-2, save_every=1)
-    report = dpo.train_dpo(config(policy, data, tmp_path / "out", **same))
+    monkeypatch.setattr(dpo, "run_trainer", run_and_record)
+    options: dict[str, Any] = dict(lora=4, dtype="bfloat16", epochs=4, lr=1e-2, save_every=1)
+    report = dpo.train_dpo(config(policy, data, tmp_path / "out", **options))
     assert report.metrics["rewards/accuracies"] == 1
     assert seen == {(True, torch.float32), (False, torch.bfloat16)}
     assert losses(tmp_path / "out")[0] == pytest.approx(math.log(2), abs=1e-3)
-    after = weights(tmp_path / "out")
-    assert {each.dtype for each in after.values()} == {torch.float32}
+    trained_weights = weights(tmp_path / "out")
+    assert {tensor.dtype for tensor in trained_weights.values()} == {torch.float32}
 
 
 def test_gradient_checkpointing_changes_nothing(policy: Path, data: Path, tmp_path: Path) -> None:
@@ -258,9 +268,11 @@ def test_bfloat16_starts_from_its_own_reference(policy: Path, data: Path, tmp_pa
     assert weights(tmp_path / "out")["lm_head.weight"].dtype == torch.float32
 
 
-@pytest.mark.parametrize(("window", "told"), [(16, "once per solution"), (200, "computed once\n")])
+@pytest.mark.parametrize(
+    ("window", "message"), [(16, "once per solution"), (200, "computed once\n")]
+)
 def test_a_narrow_window_takes_a_row_per_solution(
-    window: int, told: str, policy: Path, data: Path, tmp_path: Path, caplog: Any
+    window: int, message: str, policy: Path, data: Path, tmp_path: Path, caplog: Any
 ) -> None:
     caplog.set_level("INFO")
     settings = transformers.AutoConfig.from_pretrained(policy)
@@ -277,11 +289,11 @@ def test_a_narrow_window_takes_a_row_per_solution(
     transformers.MistralForCausalLM(architecture).save_pretrained(other)
     transformers.AutoTokenizer.from_pretrained(policy).save_pretrained(other)
     report = dpo.train_dpo(config(other, data, tmp_path / "out", max_steps=1))
-    assert told in caplog.text
+    assert message in caplog.text
     assert report.loss == pytest.approx(math.log(2), abs=1e-5)
 
 
-def test_logits_changed_behind_the_head_are_refused() -> None:
+def test_models_that_change_logits_after_the_head_are_refused() -> None:
     sizes: dict[str, Any] = dict(
         vocab_size=64,
         hidden_size=32,
@@ -302,11 +314,11 @@ def test_logits_changed_behind_the_head_are_refused() -> None:
     check_plain_head(transformers.Gemma2ForCausalLM(plain))
 
 
-def no_model(*_: Any, **__: Any) -> Any:
-    raise AssertionError("the reference was computed again")
+def refuse_to_load(*_: Any, **__: Any) -> Any:
+    raise AssertionError("the reference model was loaded again")
 
 
-SAVING = """
+SAVE_PROGRAM = """
 import sys
 from pathlib import Path
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
@@ -318,97 +330,99 @@ assert len(store.load([key for key, _ in rows])) == 500
 """
 
 
-def test_runs_that_share_a_reference_may_save_the_same_at_once(tmp_path: Path) -> None:
-    line = [sys.executable, "-c", SAVING, str(tmp_path / "reference")]
+def test_concurrent_runs_can_save_to_one_reference_cache(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", SAVE_PROGRAM, str(tmp_path / "reference")]
     runs = [subprocess.Popen(line, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     assert [run.communicate()[1] for run in runs] == ["", "", ""]
-    left = sorted(each.suffix for each in (tmp_path / "reference").iterdir())
+    left = sorted(file.suffix for file in (tmp_path / "reference").iterdir())
     assert left == [".json", ".parquet"]
 
 
 def test_the_reference_is_computed_once_for_all_runs(
     policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    same: dict[str, Any] = dict(reference_cache=tmp_path / "of [1] 50%", max_steps=2)
-    first = dpo.train_dpo(config(policy, data, tmp_path / "first", **same))
-    monkeypatch.setattr(reference, "load_model", no_model)
-    again = dpo.train_dpo(config(policy, data, tmp_path / "again", **same))
+    options: dict[str, Any] = dict(reference_cache=tmp_path / "of [1] 50%", max_steps=2)
+    first = dpo.train_dpo(config(policy, data, tmp_path / "first", **options))
+    monkeypatch.setattr(reference, "load_model", refuse_to_load)
+    again = dpo.train_dpo(config(policy, data, tmp_path / "again", **options))
     assert again.loss == first.loss
     fewer = write_rows(tmp_path / "fewer.jsonl", preference_rows()[2:5])
-    other = dpo.train_dpo(config(policy, fewer, tmp_path / "other", beta=0.3, gamma=2.0, **same))
+    other = dpo.train_dpo(config(policy, fewer, tmp_path / "other", beta=0.3, gamma=2.0, **options))
     assert other.counts["pairs"] == 3
 
 
 def test_new_solutions_are_added_to_the_reference(
     policy: Path, data: Path, tmp_path: Path, capfd: Any
 ) -> None:
-    same: dict[str, Any] = dict(reference_cache=tmp_path / "reference", max_steps=1)
-    dpo.train_dpo(config(policy, data, tmp_path / "first", **same))
-    more = write_rows(tmp_path / "more.jsonl", preference_rows(prompts=8))
+    options: dict[str, Any] = dict(reference_cache=tmp_path / "reference", max_steps=1)
+    dpo.train_dpo(config(policy, data, tmp_path / "first", **options))
+    more_data = write_rows(tmp_path / "more.jsonl", preference_rows(prompts=8))
     capfd.readouterr()
-    dpo.train_dpo(config(policy, more, tmp_path / "second", **same))
+    dpo.train_dpo(config(policy, more_data, tmp_path / "second", **options))
     assert "reference: 8 to do" in capfd.readouterr().err
 
 
-def test_every_loss_reads_one_reference(
+def test_all_losses_share_one_reference_cache(
     policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    same: dict[str, Any] = dict(reference_cache=tmp_path / "reference", max_steps=1)
-    for loss in ("full-step", "step-dpo"):  # whose solutions are cut, so they are added
-        dpo.train_dpo(config(policy, data, tmp_path / loss, loss=loss, **same))
-    monkeypatch.setattr(reference, "load_model", no_model)
+    options: dict[str, Any] = dict(reference_cache=tmp_path / "reference", max_steps=1)
+    for loss in ("full-step", "step-dpo"):  # step-dpo truncates solutions, which adds entries
+        dpo.train_dpo(config(policy, data, tmp_path / loss, loss=loss, **options))
+    monkeypatch.setattr(reference, "load_model", refuse_to_load)
     for loss in get_args(Loss):
-        dpo.train_dpo(config(policy, data, tmp_path / f"{loss}-again", loss=loss, **same))
+        dpo.train_dpo(config(policy, data, tmp_path / f"{loss}-again", loss=loss, **options))
 
 
-def test_a_process_computes_its_own_groups_whatever_others_have_added(policy: Path) -> None:
+def test_processes_compute_disjoint_reference_groups(policy: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
     prompts = group_by_prompt([("row", row) for row in preference_rows()], loss="dpo")
     data = prepare_pairs(prompts, tokenizer, 256, {})
-    found = {key.solution: None for key in data.keys[0]}
+    stored_keys = {key.solution: None for key in data.keys[0]}
     mine, theirs = (
-        [key for _, keys in reference._missing_groups(data, there, process, 2) for key in keys]
-        for process, there in ((0, {}), (1, found))
+        [key for _, keys in reference._missing_groups(data, stored, process, 2) for key in keys]
+        for process, stored in ((0, {}), (1, stored_keys))
     )
     assert len({*mine, *theirs}) == len(mine) + len(theirs) == 24
 
 
-def test_the_reference_of_something_else_is_refused(
+def test_a_reference_cache_of_another_model_or_data_is_refused(
     policy: Path, data: Path, tmp_path: Path
 ) -> None:
     cache = tmp_path / "reference"
-    same: dict[str, Any] = dict(reference_cache=cache, max_steps=1)
-    dpo.train_dpo(config(policy, data, tmp_path / "first", **same))
+    shared_options: dict[str, Any] = dict(reference_cache=cache, max_steps=1)
+    dpo.train_dpo(config(policy, data, tmp_path / "first", **shared_options))
 
-    def refused(message: str, model: Path = policy, data: Path = data, **options: Any) -> None:
+    def expect_mismatch(
+        message: str, model: Path = policy, data: Path = data, **options: Any
+    ) -> None:
         with pytest.raises(RunMismatchError, match=message):
-            dpo.train_dpo(config(model, data, tmp_path / "refused", **same, **options))
+            dpo.train_dpo(config(model, data, tmp_path / "refused", **shared_options, **options))
 
-    refused("model is .* in the store", model=save_random_model(tmp_path / "other", seed=1))
-    refused("precision is float32 in the store, bfloat16 in this run", dtype="bfloat16")
+    expect_mismatch("model is .* in the store", model=save_random_model(tmp_path / "other", seed=1))
+    expect_mismatch("precision is float32 in the store, bfloat16 in this run", dtype="bfloat16")
     rows = preference_rows()
     prompts = [{**row, "prompt": "Q: " + row["prompt"]} for row in rows]
-    refused("the prompts differ", data=write_rows(tmp_path / "prompts.jsonl", prompts))
+    expect_mismatch("the prompts differ", data=write_rows(tmp_path / "prompts.jsonl", prompts))
     unknown = [json.loads(json.dumps(row).replace("Step", "Line")) for row in prompts]
-    refused("the data differ", data=write_rows(tmp_path / "unknown.jsonl", unknown))
+    expect_mismatch("the data differ", data=write_rows(tmp_path / "unknown.jsonl", unknown))
 
 
-def test_a_changed_reference_is_found_out(policy: Path, data: Path, tmp_path: Path) -> None:
-    same: dict[str, Any] = dict(reference_cache=tmp_path / "reference", max_steps=1)
-    dpo.train_dpo(config(policy, data, tmp_path / "first", **same))
+def test_a_changed_reference_file_is_detected(policy: Path, data: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = dict(reference_cache=tmp_path / "reference", max_steps=1)
+    dpo.train_dpo(config(policy, data, tmp_path / "first", **options))
     (file,) = (tmp_path / "reference").glob("*.parquet")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     with pytest.raises(StoreError, match="was changed since it was written"):
-        dpo.train_dpo(config(policy, data, tmp_path / "second", **same))
+        dpo.train_dpo(config(policy, data, tmp_path / "second", **options))
 
 
 def test_step_dpo_ends_with_the_first_difference() -> None:
     base = {"prompt": "p", "chosen_rewards": [0.5] * 3, "rejected_rewards": [0.5] * 3}
     row = base | {"chosen_steps": ["a", "b", "c"], "rejected_steps": ["a", "x", "y"]}
     (group,) = group_by_prompt([("row 1", row)], loss="step-dpo")
-    assert [(each.steps, each.ends_with_eos) for each in group.solutions] == [
+    assert [(solution.steps, solution.ends_with_eos) for solution in group.solutions] == [
         (("a", "b"), False),
         (("a", "x"), False),
     ]
@@ -418,21 +432,23 @@ def test_step_dpo_ends_with_the_first_difference() -> None:
         "rejected_steps": ["a", "b", "c"],
     }
     (group,) = group_by_prompt([("row 1", shorter)], loss="step-dpo")
-    assert [(each.steps, each.ends_with_eos) for each in group.solutions] == [
+    assert [(solution.steps, solution.ends_with_eos) for solution in group.solutions] == [
         (("a", "b"), True),
         (("a", "b", "c"), True),
     ]
     (group,) = group_by_prompt([("row 1", row)], loss="dpo")
-    assert [len(each.steps) for each in group.solutions] == [3, 3]
+    assert [len(solution.steps) for solution in group.solutions] == [3, 3]
 
 
-def test_losses_without_rewards_do_without_them() -> None:
+def test_losses_that_use_no_rewards_need_no_reward_columns() -> None:
     row = preference_rows()[0]
     bare = {name: text for name, text in row.items() if not name.endswith("_rewards")}
     for loss in ("dpo", "step-dpo"):
         (group,) = group_by_prompt([("row 1", bare)], loss)
         (scored,) = group_by_prompt([("row 1", row)], loss)
-        assert [each.steps for each in group.solutions] == [each.steps for each in scored.solutions]
+        assert [solution.steps for solution in group.solutions] == [
+            solution.steps for solution in scored.solutions
+        ]
     for loss in ("full-step", "full-step-scaled", "public-code"):
         with pytest.raises(
             InputError, match="columns chosen_rewards, rejected_rewards are missing"
@@ -442,14 +458,14 @@ def test_losses_without_rewards_do_without_them() -> None:
         group_by_prompt([("row 1", bare | {"chosen_steps": 3})], "dpo")
 
 
-def test_each_different_solution_is_kept_once() -> None:
+def test_repeated_solutions_are_stored_once() -> None:
     rows = [("row", row) for row in preference_rows(prompts=3, top=4)]
     groups = group_by_prompt(rows, loss="dpo")
     assert [len(group.solutions) for group in groups] == [8, 8, 8]
     assert [len(group.pairs) for group in groups] == [16, 16, 16]
 
 
-def test_solutions_beyond_the_context_are_left_out_whole(
+def test_solutions_beyond_the_context_are_dropped_not_truncated(
     policy: Path, tmp_path: Path, caplog: Any
 ) -> None:
     caplog.set_level("INFO")
@@ -488,7 +504,7 @@ def test_solutions_beyond_the_context_are_left_out_whole(
         ({"prompt": [{"role": "user", "content": "2 + 2?"}]}, "prompt: expected a text"),
     ],
 )
-def test_rows_that_disagree_are_named(
+def test_invalid_rows_are_named(
     change: dict[str, Any], message: str, policy: Path, tmp_path: Path
 ) -> None:
     row = preference_rows()[0] | change
@@ -497,11 +513,11 @@ def test_rows_that_disagree_are_named(
         dpo.train_dpo(config(policy, data, tmp_path / "out"))
 
 
-def test_two_sides_of_one_text_are_refused() -> None:
+def test_identical_chosen_and_rejected_texts_are_refused() -> None:
     row = preference_rows()[0]
-    same = {f"rejected{end}": row[f"chosen{end}"] for end in ("", "_steps", "_rewards")}
+    rejected_side = {f"rejected{end}": row[f"chosen{end}"] for end in ("", "_steps", "_rewards")}
     with pytest.raises(InputError, match="row 7: chosen and rejected are the same text"):
-        group_by_prompt([("pairs, row 7", row | same)], loss="dpo")
+        group_by_prompt([("pairs, row 7", row | rejected_side)], loss="dpo")
 
 
 @pytest.mark.parametrize(
@@ -520,7 +536,7 @@ def test_options_out_of_range_are_named(options: dict[str, Any], message: str) -
         config(Path("policy"), Path("data"), Path("out"), **options)
 
 
-def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> None:
+def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(InputError, match="the data has no pairs"):
         dpo.train_dpo(config(policy, tmp_path / "empty.jsonl", tmp_path / "out"))
@@ -547,7 +563,7 @@ def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
 
     arguments = ["dpo", data, "--out", tmp_path / "out", "--model", policy]
     arguments += ["--max-steps", "2", "--lr", "1e-3", "--loss", "dpo", "--no-share-prompt"]
-    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
     assert "2 steps, final loss" in result.output and "rewards/margins" in result.output
     state = json.loads((tmp_path / "out/dpo.json").read_text())

@@ -1,4 +1,4 @@
-"""Long proofs of preference training: DeepSpeed over processes, pairs from the Hub, TRL's DPO."""
+"""Slow tests of preference training: DeepSpeed, pairs from the Hub, and TRL's DPO."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(folder: Path, data: Path | str, out: Path, *options: object) -> list[str]:
-    given = [data, "--model", folder / "policy", "--out", out]
+    positional = [data, "--model", folder / "policy", "--out", out]
     fixed = ["--lr", "1e-3", "--log-every", 1, "--max-steps", STEPS, "--save-every", STEPS]
-    every = [*given, *fixed, "--no-group-by-length", *options]
-    return ["-m", "fsdpo_train", "dpo", *map(str, every)]
+    arguments = [*positional, *fixed, "--no-group-by-length", *options]
+    return ["-m", "fsdpo_train", "dpo", *map(str, arguments)]
 
 
 def losses(out: Path) -> list[float]:
@@ -52,7 +52,7 @@ def losses(out: Path) -> list[float]:
         ("zero2", ("--lora", 4, "--load-in-4bit")),
     ],
 )
-def test_two_processes_train_to_the_losses_of_one(
+def test_two_processes_train_to_the_losses_of_one_process(
     folder: Path, preset: str, adapters: tuple[object, ...]
 ) -> None:
     import transformers
@@ -62,24 +62,25 @@ def test_two_processes_train_to_the_losses_of_one(
     if "--load-in-4bit" in adapters:
         pytest.importorskip("bitsandbytes")
     name = f"{preset}{len(adapters)}"
-    data, one, many = folder / "pairs.jsonl", folder / f"one-{name}", folder / name
-    python(*command(folder, data, one, "--batch-size", 4, *adapters))
+    data = folder / "pairs.jsonl"
+    single = folder / f"one-{name}"
+    distributed = folder / name
+    python(*command(folder, data, single, "--batch-size", 4, *adapters))
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     options = ["--batch-size", 2, "--deepspeed", preset, *adapters]
     options += [] if adapters else ["--gradient-checkpointing"]
-    python(*torchrun, *command(folder, data, many, *options))
-    # Float32 sums in another order; after some steps of Adam they have not drifted apart.
-    assert losses(many) == pytest.approx(losses(one), abs=2e-4)
-    alone, together = (
-        transformers.AutoModelForCausalLM.from_pretrained(each).state_dict() for each in (one, many)
+    python(*torchrun, *command(folder, data, distributed, *options))
+    # The order of float32 sums differs, but six steps of Adam keep the difference small.
+    assert losses(distributed) == pytest.approx(losses(single), abs=2e-4)
+    expected, weights = (
+        transformers.AutoModelForCausalLM.from_pretrained(out).state_dict()
+        for out in (single, distributed)
     )
-    worst = max((alone[name] - together[name]).abs().max().item() for name in alone)
-    assert alone.keys() == together.keys() and worst < 1e-3
+    worst = max((expected[name] - weights[name]).abs().max().item() for name in expected)
+    assert expected.keys() == weights.keys() and worst < 1e-3
 
 
-def test_published_pairs_train_to_the_losses_of_the_local_ones(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_published_pairs_give_the_losses_of_local_pairs(folder: Path, tmp_path: Path) -> None:
     dataset = paired_dataset(tmp_path, problems=6)
     main = "import sys\nfrom {0}.cli.app import main\nsys.argv = {1!r}\nmain()\n"
     with running_hub() as hub:
@@ -98,7 +99,7 @@ def test_published_pairs_train_to_the_losses_of_the_local_ones(
     assert "| prm | `made-up-prm@sha256:0` |" in local and "| data | `o/r@" in published
 
 
-TRL = """
+TRL_PROGRAM = """
 import json
 from datasets import load_dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -116,17 +117,17 @@ trainer = DPOTrainer(
     processing_class=AutoTokenizer.from_pretrained({policy!r}),
 )
 trainer.train()
-print(json.dumps([each["loss"] for each in trainer.state.log_history if "loss" in each]))
+print(json.dumps([entry["loss"] for entry in trainer.state.log_history if "loss" in entry]))
 """
 
 
 @pytest.mark.skipif(find_spec("trl") is None, reason="needs TRL (the extra dev)")
-def test_dpo_is_the_sigmoid_loss_of_trl(folder: Path, tmp_path: Path) -> None:
-    """Whole batches, step after step: equal losses mean equal gradients before them."""
+def test_dpo_loss_equals_the_sigmoid_loss_of_trl(folder: Path, tmp_path: Path) -> None:
+    """Compare six steps on full batches: equal later losses need equal earlier gradients."""
     data = write_rows(tmp_path / "pairs.jsonl", preference_rows())
     ours = tmp_path / "ours"
     python(*command(folder, data, ours, "--loss", "dpo", "--batch-size", 6))
-    theirs = TRL.format(
+    theirs = TRL_PROGRAM.format(
         data=str(data), policy=str(folder / "policy"), out=str(tmp_path / "theirs"), steps=STEPS
     )
     ran = subprocess.run([sys.executable, "-c", theirs], capture_output=True, text=True)
@@ -135,25 +136,29 @@ def test_dpo_is_the_sigmoid_loss_of_trl(folder: Path, tmp_path: Path) -> None:
     assert losses(ours)[-1] < 0.5
 
 
-def test_killed_while_it_trains_it_resumes_to_the_same_weights(folder: Path) -> None:
-    data, whole, part = folder / "pairs.jsonl", folder / "whole", folder / "part"
-    every = ["--epochs", 4, "--save-every", 2, "--max-steps", 12]
-    python(*command(folder, data, whole, *every))
-    # Once while the reference is being kept, once behind a checkpoint.
-    kill_once(command(folder, data, part, *every), part / "reference")
+def test_a_killed_run_resumes_to_the_same_weights(folder: Path) -> None:
+    data = folder / "pairs.jsonl"
+    uninterrupted = folder / "whole"
+    interrupted = folder / "part"
+    options = ["--epochs", 4, "--save-every", 2, "--max-steps", 12]
+    python(*command(folder, data, uninterrupted, *options))
+    # The first kill happens while the reference is saved, the second after a checkpoint.
+    kill_once(command(folder, data, interrupted, *options), interrupted / "reference")
     kill_once(
-        command(folder, data, part, *every, "--resume"),
-        part / "checkpoints/checkpoint-4/trainer_state.json",
+        command(folder, data, interrupted, *options, "--resume"),
+        interrupted / "checkpoints/checkpoint-4/trainer_state.json",
     )
-    assert not (part / "config.json").exists()
-    python(*command(folder, data, part, *every, "--resume"))
+    assert not (interrupted / "config.json").exists()
+    python(*command(folder, data, interrupted, *options, "--resume"))
     histories = [
         json.loads((out / "checkpoints/checkpoint-12/trainer_state.json").read_text())[
             "log_history"
         ]
-        for out in (part, whole)
+        for out in (interrupted, uninterrupted)
     ]
-    resumed, expected = ([e["loss"] for e in each if "loss" in e] for each in histories)
+    resumed, expected = ([e["loss"] for e in history if "loss" in e] for history in histories)
     assert len(resumed) == 12 and resumed == expected
-    ours, theirs = ((out / "model.safetensors").read_bytes() for out in (part, whole))
+    ours, theirs = (
+        (out / "model.safetensors").read_bytes() for out in (interrupted, uninterrupted)
+    )
     assert ours == theirs

@@ -1,4 +1,4 @@
-"""The cards of trained models: valid to the Hub's own checks, with commands that work."""
+"""Cards of trained models pass the Hub's checks and show working commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMIT = "0123456789" * 4
 
 
 def train(*arguments: object) -> None:
-    app([str(each) for each in arguments], standalone_mode=False)
+    app([str(argument) for argument in arguments], standalone_mode=False)
 
 
 @pytest.fixture(scope="module")
@@ -34,35 +34,35 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+def models(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     """Return a folder with a model of each stage."""
     folder = tmp_path_factory.mktemp("trained")
     rows = folder / "rows.jsonl"
     rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    few = ("--max-steps", 2, "--lr", 1e-3, "--no-group-by-length")
-    train("prm", data, "--held-out", 0.4, "--grad-accum", 1, *few, "--out", folder / "prm")
-    train("dpo", data, "--loss", "dpo", *few, "--out", folder / "dpo")
-    train("sft", rows, "--from-config", CHECKPOINT, *few, "--out", folder / "sft")
+    short_run = ("--max-steps", 2, "--lr", 1e-3, "--no-group-by-length")
+    train("prm", data, "--held-out", 0.4, "--grad-accum", 1, *short_run, "--out", folder / "prm")
+    train("dpo", data, "--loss", "dpo", *short_run, "--out", folder / "dpo")
+    train("sft", rows, "--from-config", CHECKPOINT, *short_run, "--out", folder / "sft")
     return folder
 
 
-def card_of(trained: Path, stage: str) -> str:
-    return (trained / stage / "README.md").read_text(encoding="utf-8")
+def card_of(models: Path, stage: str) -> str:
+    return (models / stage / "README.md").read_text(encoding="utf-8")
 
 
 def command_of(card: str, stage: str) -> list[str]:
     """Return the arguments of the training command that a card shows."""
-    shown = re.search(rf"^fsdpo-train ({stage} .*?)\n```", card, re.S | re.M)
-    assert shown
-    return shlex.split(shown[1].replace("\\\n", " "))
+    match = re.search(rf"^fsdpo-train ({stage} .*?)\n```", card, re.S | re.M)
+    assert match
+    return shlex.split(match[1].replace("\\\n", " "))
 
 
-def test_the_hubs_own_checks_pass(trained: Path, tmp_path: Path) -> None:
+def test_the_hubs_own_checks_pass(models: Path, tmp_path: Path) -> None:
     code = (
         "import pathlib\n"
         "from huggingface_hub import ModelCard\n"
         "for stage in ('prm', 'dpo', 'sft'):\n"
-        f"    card = ModelCard(pathlib.Path({str(trained)!r}, stage, 'README.md').read_text())\n"
+        f"    card = ModelCard(pathlib.Path({str(models)!r}, stage, 'README.md').read_text())\n"
         "    card.validate()\n"
         "    print(card.data.pipeline_tag, len(card.data.eval_results or []))\n"
     )
@@ -77,40 +77,44 @@ def test_the_hubs_own_checks_pass(trained: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_what_was_held_out_is_a_result_of_the_model(trained: Path) -> None:
-    card = ModelCard(card_of(trained, "prm"))
-    shown = re.search(r"^\| ranking_auc \| ([\d.]+) \|$", card.content, re.M)
-    assert shown
+def test_evaluation_results_are_in_the_model_index(models: Path) -> None:
+    card = ModelCard(card_of(models, "prm"))
+    match = re.search(r"^\| ranking_auc \| ([\d.]+) \|$", card.content, re.M)
+    assert match
     accuracy, auc, ranking = card.data.eval_results
     assert (accuracy.metric_type, auc.metric_type) == ("accuracy", "roc_auc")
-    assert ranking.metric_value == pytest.approx(float(shown[1]), abs=1e-4)
+    assert ranking.metric_value == pytest.approx(float(match[1]), abs=1e-4)
     assert ranking.dataset_name == "pairs, problems held out of training"
 
 
 @pytest.mark.parametrize("stage", ["prm", "dpo", "sft"])
-def test_no_path_of_this_machine_is_shown(trained: Path, stage: str) -> None:
-    card = card_of(trained, stage)
-    for told in (str(trained.parent), str(Path.home()) + "/", str(CHECKPOINT.parent)):
-        assert told not in card
+def test_cards_show_no_local_paths(models: Path, stage: str) -> None:
+    card = card_of(models, stage)
+    for path in (str(models.parent), str(Path.home()) + "/", str(CHECKPOINT.parent)):
+        assert path not in card
 
 
 @pytest.mark.parametrize("stage", ["prm", "dpo", "sft"])
-def test_the_command_trains_the_same_model(
-    trained: Path, data: Path, tmp_path: Path, stage: str
+def test_the_command_of_a_card_trains_the_same_model(
+    models: Path, data: Path, tmp_path: Path, stage: str
 ) -> None:
-    places = {"runs/pairs": data, "rows.jsonl": trained / "rows.jsonl", "checkpoint": CHECKPOINT,
-              f"runs/{stage}": tmp_path / "again"}  # fmt: skip
-    arguments = command_of(card_of(trained, stage), stage)
-    assert set(arguments) & set(places)
-    train(*(places.get(each, each) for each in arguments))
+    replacements = {
+        "runs/pairs": data,
+        "rows.jsonl": models / "rows.jsonl",
+        "checkpoint": CHECKPOINT,
+        f"runs/{stage}": tmp_path / "again",
+    }
+    arguments = command_of(card_of(models, stage), stage)
+    assert set(arguments) & set(replacements)
+    train(*(replacements.get(argument, argument) for argument in arguments))
     for name in (f"{stage}.json", "model.safetensors"):
-        first, second = (folder / name for folder in (trained / stage, tmp_path / "again"))
+        first, second = (folder / name for folder in (models / stage, tmp_path / "again"))
         assert first.read_bytes() == second.read_bytes()
 
 
-def test_the_card_tells_where_the_data_came_from(trained: Path) -> None:
-    card = card_of(trained, "dpo")
-    for told in (
+def test_the_card_describes_the_origin_of_the_data(models: Path) -> None:
+    card = card_of(models, "dpo")
+    for line in (
         "| problems | `test`, split `train`, at `1` |",
         "| step rewards | `made-up-prm` at `sha256:0`, engine none, dtype float32 |",
         "fsdpo-data pair runs/scored",
@@ -118,10 +122,10 @@ def test_the_card_tells_where_the_data_came_from(trained: Path) -> None:
         "in 0 and shorter in 0 of 12 pairs",
         "The problems have not been compared with benchmarks.",
     ):
-        assert told in card
+        assert line in card
 
 
-def made_up(**changes: Any) -> TrainingRun:
+def make_run(**changes: Any) -> TrainingRun:
     report = {"rows": 1, "tokens": 2, "steps": 3, "loss": 0.5, "too_long": 0, "unusable": 0}
     run = TrainingRun(
         "sft", "mine", f"org/base@{COMMIT}", f"org/rows@{COMMIT}", report, {"lr": "1"}, {}
@@ -129,8 +133,8 @@ def made_up(**changes: Any) -> TrainingRun:
     return replace(run, **changes)
 
 
-def test_what_is_on_the_hub_is_linked_and_pinned() -> None:
-    card = ModelCard(model_card(made_up(changed={"dtype": "bfloat16"}, processes=(16, 8))))
+def test_hub_models_and_datasets_are_linked_with_their_commit() -> None:
+    card = ModelCard(model_card(make_run(changed={"dtype": "bfloat16"}, processes=(16, 8))))
     assert card.data.base_model == "org/base" and card.data.datasets == ["org/rows"]
     line = " ".join(card.content.partition("torchrun")[2].partition("```")[0].split())
     assert line == (
@@ -142,4 +146,4 @@ def test_what_is_on_the_hub_is_linked_and_pinned() -> None:
 def test_an_undefined_field_is_an_error() -> None:
     report = {"rows": 1, "tokens": 2, "steps": 3, "too_long": 0, "unusable": 0}
     with pytest.raises(UndefinedError, match="loss"):
-        model_card(made_up(report=report))
+        model_card(make_run(report=report))

@@ -1,4 +1,4 @@
-"""The preference losses against the paper's equations, written out pair by pair."""
+"""Compare the preference losses with the paper's equations, computed pair by pair."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from fsdpo_train.config import Loss, PreferenceSpec  # noqa: E402
 from fsdpo_train.preference.groups import PromptGroup, collate_groups, scatter_tokens  # noqa: E402
 from fsdpo_train.preference.loss import SolutionBatch, preference_loss, step_weights  # noqa: E402
 
-EOS, PAD, VOCABULARY = 1, 0, 50
+EOS = 1
+PAD = 0
+VOCABULARY = 50
 ARCHITECTURES = ("Qwen2", "Llama", "Mistral", "Gemma")
 
 
@@ -40,7 +42,7 @@ def policy(architecture: str, seed: int, attention: str = "sdpa") -> torch.nn.Mo
         tie_word_embeddings=False,
     )
     model = getattr(transformers, f"{architecture}ForCausalLM")(config)
-    # transformers' norms compute in float32 whatever the weights are, which hides errors of 1e-7.
+    # The norms of transformers always compute in float32, which hides errors below 1e-7.
     for layer in model.model.layers:
         layer.input_layernorm = torch.nn.RMSNorm(32, eps=1e-6)
         layer.post_attention_layernorm = torch.nn.RMSNorm(32, eps=1e-6)
@@ -50,10 +52,10 @@ def policy(architecture: str, seed: int, attention: str = "sdpa") -> torch.nn.Mo
 
 
 def make_groups(seed: int = 0) -> list[PromptGroup]:
-    """Two prompts with solutions of one to four steps, some of one token, some not ended."""
+    """Return two prompts whose solutions have one to four steps and partly no EOS token."""
     draw = torch.Generator().manual_seed(seed)
 
-    def some(low: int, high: int) -> int:
+    def random_count(low: int, high: int) -> int:
         return int(torch.randint(low, high, (), generator=draw))
 
     def tokens(n: int) -> list[int]:
@@ -61,13 +63,16 @@ def make_groups(seed: int = 0) -> list[PromptGroup]:
 
     groups = []
     for n_solutions, pairs in ((5, [(0, 2), (0, 3), (1, 2), (1, 3), (2, 4)]), (2, [(1, 0)])):
-        prompt = tokens(some(3, 9))
-        solutions, rewards = [], []
+        prompt = tokens(random_count(3, 9))
+        solutions = []
+        rewards = []
         for number in range(n_solutions):
-            sizes = [some(1, 6) for _ in range(some(1, 5))]
-            ids, step_of = tokens(sum(sizes)), [k for k, n in enumerate(sizes) for _ in range(n)]
+            sizes = [random_count(1, 6) for _ in range(random_count(1, 5))]
+            ids = tokens(sum(sizes))
+            step_of = [k for k, n in enumerate(sizes) for _ in range(n)]
             if number != 1:
-                ids, step_of = [*ids, EOS], [*step_of, len(sizes) - 1]
+                ids = [*ids, EOS]
+                step_of = [*step_of, len(sizes) - 1]
             owners = [PROMPT_STEP_ID] * len(prompt) + step_of
             solutions.append(
                 EncodedSolution([*prompt, *ids], owners, list(range(len(sizes))), len(sizes))
@@ -77,11 +82,13 @@ def make_groups(seed: int = 0) -> list[PromptGroup]:
     return groups
 
 
-def one_by_one(model: torch.nn.Module, solution: EncodedSolution) -> torch.Tensor:
-    """Log-probabilities of a solution's tokens, from a plain forward pass of it alone."""
+def solution_logprobs(model: torch.nn.Module, solution: EncodedSolution) -> torch.Tensor:
+    """Return the log-probabilities of a solution's tokens from its own forward pass."""
     logits = model(input_ids=torch.tensor([solution.input_ids])).logits[0].log_softmax(-1)
-    places = range(solution.prompt_length, len(solution.input_ids))
-    return torch.stack([logits[place - 1, solution.input_ids[place]] for place in places])
+    positions = range(solution.prompt_length, len(solution.input_ids))
+    return torch.stack(
+        [logits[position - 1, solution.input_ids[position]] for position in positions]
+    )
 
 
 def naive_surrogate(
@@ -90,16 +97,17 @@ def naive_surrogate(
     groups: list[PromptGroup],
     spec: PreferenceSpec,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The paper's gradient, term by term; returns (something with that gradient, −log σ mean)."""
-    terms, values = [], []
+    """Return a scalar with the paper's gradient, summed term by term, and the mean of −log σ."""
+    terms = []
+    values = []
     for group in groups:
         for pair in group.pairs:
             sides = []
             for index, sign in zip(pair, (1, -1), strict=True):
                 solution = group.solutions[index]
-                logp = one_by_one(model, solution)
+                logp = solution_logprobs(model, solution)
                 with torch.no_grad():
-                    ratio = logp - one_by_one(reference, solution)
+                    ratio = logp - solution_logprobs(reference, solution)
                 steps = torch.tensor(solution.step_ids[solution.prompt_length :])
                 weights = naive_weights(spec, group.rewards[index], steps, sign, ratio, solution)
                 sides.append((spec.beta * ratio.sum(), (weights * logp).sum()))
@@ -118,18 +126,18 @@ def naive_weights(spec, rewards, steps, sign, ratio, solution):
     if spec.loss in ("dpo", "step-dpo"):
         return torch.ones(len(steps)).double()
     if spec.loss == "public-code":
-        trained = [k for k, token in zip(steps, solution.input_ids[solution.prompt_length :], strict=True)
-                   if token != EOS]  # fmt: skip
+        completion_ids = solution.input_ids[solution.prompt_length :]
+        trained = [k for k, token in zip(steps, completion_ids, strict=True) if token != EOS]
         total = sum(exps[k] for k in trained)
-        plain = [exps[k] / total for k in trained] + [torch.tensor(0.0).double()] * (
-            len(steps) - len(trained)
-        )
-        return torch.stack(plain) * torch.sigmoid(-sign * ratio)
+        zero = torch.tensor(0.0).double()
+        token_weights = [exps[k] / total for k in trained]
+        token_weights += [zero] * (len(steps) - len(trained))
+        return torch.stack(token_weights) * torch.sigmoid(-sign * ratio)
     scale = len(rewards) if spec.loss == "full-step-scaled" else 1
     return torch.stack([scale * exps[k] / sum(exps) for k in steps])
 
 
-def grouped(
+def grouped_loss(
     model: torch.nn.Module,
     reference: torch.nn.Module,
     groups: list[PromptGroup],
@@ -141,9 +149,10 @@ def grouped(
     )
 
     def table(net: torch.nn.Module) -> torch.Tensor:
-        given = dict(batch.model_inputs)
-        source_N, target_N = given.pop("source_N"), given.pop("target_N")
-        hidden = net.model(**tree_inputs(net, **given)).last_hidden_state
+        inputs = dict(batch.model_inputs)
+        source_N = inputs.pop("source_N")
+        target_N = inputs.pop("target_N")
+        hidden = net.model(**tree_inputs(net, **inputs)).last_hidden_state
         picked = hidden.flatten(0, 1)[source_N]
         logp_N = token_logprobs(picked, target_N, net.lm_head, chunk_tokens=7)
         return scatter_tokens(logp_N, batch.step_ST)
@@ -158,28 +167,30 @@ def grouped(
 def gradients(model: torch.nn.Module, loss: torch.Tensor) -> torch.Tensor:
     model.zero_grad()
     loss.backward()
-    return torch.cat([each.grad.flatten() for each in model.parameters()])
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
 @pytest.fixture
 def flex_on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let FlexAttention have gradients on CPUs: uncompiled they are there, and torch refuses."""
+    """Disable the check that refuses FlexAttention gradients on CPUs; uncompiled they work."""
     from torch.nn.attention import flex_attention
 
     for name in ("_validate_device", "_warn_once"):
         monkeypatch.setattr(flex_attention, name, lambda *_, **__: None)
 
 
-#: Of dynamo, which looks at every tensor that it is given.
-NO_LEAF = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+#: TorchDynamo reads the ``.grad`` attribute of every tensor, which warns for non-leaves.
+IGNORE_NON_LEAF_WARNING = pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf"
+)
 
 
-@NO_LEAF
+@IGNORE_NON_LEAF_WARNING
 @pytest.mark.usefixtures("flex_on_cpu")
 @pytest.mark.parametrize("attention", ["sdpa", "flex", "rows"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("loss", get_args(Loss))
-def test_grouped_batches_equal_the_pairs_one_by_one(loss, architecture, attention):
+def test_grouped_batches_equal_separate_pairs(loss, architecture, attention):
     share_prompt = attention != "rows"
     kind = attention if share_prompt else "auto"
     model, reference = (policy(architecture, seed, kind) for seed in (0, 1))
@@ -187,66 +198,72 @@ def test_grouped_batches_equal_the_pairs_one_by_one(loss, architecture, attentio
     groups = make_groups()
     surrogate, value = naive_surrogate(model, reference, groups, spec)
     expected = gradients(model, surrogate)
-    total, metrics = grouped(model, reference, groups, spec, share_prompt)
+    total, metrics = grouped_loss(model, reference, groups, spec, share_prompt)
     assert torch.allclose(total, value, rtol=1e-9, atol=0)
     error = (gradients(model, total) - expected).norm() / expected.norm()
     assert error <= 1e-9
     assert 0 <= metrics["rewards/accuracies"] <= 1
 
 
-@NO_LEAF
+@IGNORE_NON_LEAF_WARNING
 @pytest.mark.filterwarnings("ignore:<class 'torch.autograd.function.Function'>")
-def test_other_lengths_compile_nothing_anew(flex_on_cpu, monkeypatch):
+def test_other_lengths_do_not_compile_again(flex_on_cpu, monkeypatch):
     from torch._dynamo.testing import CompileCounter
 
     counter = CompileCounter()
     compiled = cache(partial(torch.compile, backend=counter, dynamic=True))
     monkeypatch.setattr(tree_attention, "_compile", lambda call, device: compiled(call))
-    model, compilations = policy("Qwen2", 0, "flex"), []
+    model = policy("Qwen2", 0, "flex")
+    compilations = []
     for seed in range(4):
         groups = [*make_groups(seed), *make_groups(seed + 9)[: seed % 2]] * (1 + 2 * seed)
-        grouped(model, model, groups, PreferenceSpec(), share_prompt=True)
+        grouped_loss(model, model, groups, PreferenceSpec(), share_prompt=True)
         compilations.append(counter.frame_count)
     assert 0 < compilations[1] == compilations[-1]
 
 
-def losses_at(spec: PreferenceSpec, groups: list[PromptGroup] | None = None) -> torch.Tensor:
-    model, reference = policy("Qwen2", 0), policy("Qwen2", 1)
-    total, _ = grouped(model, reference, groups or make_groups(), spec, True)
+def loss_gradients(spec: PreferenceSpec, groups: list[PromptGroup] | None = None) -> torch.Tensor:
+    model = policy("Qwen2", 0)
+    reference = policy("Qwen2", 1)
+    total, _ = grouped_loss(model, reference, groups or make_groups(), spec, True)
     return gradients(model, total)
 
 
-def test_scaled_without_rewards_is_dpo():
-    dpo = losses_at(PreferenceSpec("dpo", beta=0.2))
-    scaled = losses_at(PreferenceSpec("full-step-scaled", beta=0.2, gamma=0))
+def test_full_step_scaled_with_gamma_0_is_dpo():
+    dpo = loss_gradients(PreferenceSpec("dpo", beta=0.2))
+    scaled = loss_gradients(PreferenceSpec("full-step-scaled", beta=0.2, gamma=0))
     assert torch.allclose(scaled, dpo, rtol=1e-12, atol=1e-14)
 
 
-def test_equal_rewards_are_no_rewards():
+def test_equal_rewards_give_the_gradient_of_gamma_0():
     flat = [
         PromptGroup(g.solutions, [[0.3] * len(r) for r in g.rewards], g.pairs)
         for g in make_groups()
     ]
-    some = losses_at(PreferenceSpec("full-step", gamma=5), flat)
-    none = losses_at(PreferenceSpec("full-step", gamma=0), flat)
-    assert torch.allclose(some, none, rtol=1e-12, atol=1e-14)
+    equal_rewards = loss_gradients(PreferenceSpec("full-step", gamma=5), flat)
+    without_rewards = loss_gradients(PreferenceSpec("full-step", gamma=0), flat)
+    assert torch.allclose(equal_rewards, without_rewards, rtol=1e-12, atol=1e-14)
 
 
-def test_single_steps_make_the_paper_dpo():
-    def whole(solution: EncodedSolution) -> EncodedSolution:
+def test_full_step_on_single_steps_is_dpo():
+    def merge_steps(solution: EncodedSolution) -> EncodedSolution:
         owners = [min(step, 0) for step in solution.step_ids]
         return EncodedSolution(solution.input_ids, owners, [len(owners) - 1], 1)
 
     single = [
-        PromptGroup([whole(each) for each in g.solutions], [[r[0]] for r in g.rewards], g.pairs)
+        PromptGroup(
+            [merge_steps(solution) for solution in g.solutions],
+            [[r[0]] for r in g.rewards],
+            g.pairs,
+        )
         for g in make_groups()
     ]
-    paper = losses_at(PreferenceSpec("full-step", gamma=3), single)
-    dpo = losses_at(PreferenceSpec("dpo"), single)
+    paper = loss_gradients(PreferenceSpec("full-step", gamma=3), single)
+    dpo = loss_gradients(PreferenceSpec("dpo"), single)
     assert torch.allclose(paper, dpo, rtol=1e-12, atol=1e-14)
 
 
-def test_weights_are_the_softmax_of_the_paper():
+def test_step_weights_are_the_softmax_of_the_paper():
     rewards = torch.tensor([[0.9, 0.1, 0.4], [0.2, 0.7, torch.nan]]).double()
     mask = torch.tensor([[True] * 3, [True, True, False]])
     for sign in (1, -1):
@@ -260,16 +277,16 @@ def test_weights_are_the_softmax_of_the_paper():
 
 
 @pytest.mark.parametrize("gamma", [1e6, float("inf")])
-def test_a_large_gamma_leaves_one_step(gamma):
+def test_a_large_gamma_puts_all_weight_on_one_step(gamma):
     rewards = torch.tensor([[0.9, 0.1, 0.4]]).double()
     mask = torch.ones(1, 3, dtype=torch.bool)
     assert step_weights(rewards, mask, gamma, 1).tolist() == [[1, 0, 0]]
     assert step_weights(rewards, mask, gamma, -1).tolist() == [[0, 1, 0]]
 
 
-def test_a_policy_that_is_its_reference_has_no_margin():
+def test_a_policy_equal_to_its_reference_has_no_margin():
     model = policy("Llama", 0)
-    total, metrics = grouped(model, model, make_groups(), PreferenceSpec(), True)
+    total, metrics = grouped_loss(model, model, make_groups(), PreferenceSpec(), True)
     assert torch.allclose(total, torch.log(torch.tensor(2.0)).double())
     assert metrics["rewards/margins"] == metrics["kl"] == 0
     assert metrics["rewards/accuracies"] == 0.5
@@ -290,24 +307,26 @@ def test_options_out_of_range_are_named(options, message):
         PreferenceSpec(**options)
 
 
-@pytest.mark.parametrize(("device", "most"), [("cpu", 128), ("cuda", 8192)])
-def test_chunks_are_as_large_as_memory_is_free(device, most, monkeypatch):
-    """An eighth to a quarter of what is free, and neither beyond a bound nor below a few tokens."""
-    assert 16 <= logprobs.chunk_size(10**9, torch.device("cpu")) < 512  # of what is free here
-    found = []
+@pytest.mark.parametrize(("device", "max_tokens"), [("cpu", 128), ("cuda", 8192)])
+def test_chunk_size_follows_the_free_memory(device, max_tokens, monkeypatch):
+    """A chunk takes an eighth to a quarter of the free memory, within fixed bounds."""
+    assert (
+        16 <= logprobs.chunk_size(10**9, torch.device("cpu")) < 512
+    )  # free memory of this machine
+    chunk_sizes = []
     for gigabytes in (0, 1, 8, 16, 10_000):
         free = gigabytes * 10**9
-        here = SimpleNamespace(available=free)
-        monkeypatch.setattr(logprobs.psutil, "virtual_memory", lambda here=here: here)
+        memory = SimpleNamespace(available=free)
+        monkeypatch.setattr(logprobs.psutil, "virtual_memory", lambda memory=memory: memory)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free // 2, 0))
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device, free=free: free)
         monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device, free=free: free // 2)
-        found.append(logprobs.chunk_size(152_000, torch.device(device)))
-    assert found == [16, 128, *([128, 128] if device == "cpu" else [1024, 2048]), most]
+        chunk_sizes.append(logprobs.chunk_size(152_000, torch.device(device)))
+    assert chunk_sizes == [16, 128, *([128, 128] if device == "cpu" else [1024, 2048]), max_tokens]
     assert logprobs.chunk_size(49_152, torch.device("cpu")) == 512
 
 
-def test_chunks_change_nothing_and_hold_no_table(monkeypatch):
+def test_chunking_does_not_change_log_probabilities_or_gradients(monkeypatch):
     torch.manual_seed(0)
     head = torch.nn.Linear(8, VOCABULARY, bias=False).double()
     hidden = torch.randn(20, 8).double().requires_grad_()
@@ -316,28 +335,34 @@ def test_chunks_change_nothing_and_hold_no_table(monkeypatch):
     monkeypatch.setattr(logprobs, "chunk_size", lambda vocabulary, device: vocabulary // 10)
     pick = logprobs._gather_logprobs
     monkeypatch.setattr(
-        logprobs, "_gather_logprobs", lambda *given: sizes.append(len(given[0])) or pick(*given)
+        logprobs,
+        "_gather_logprobs",
+        lambda *arguments: sizes.append(len(arguments[0])) or pick(*arguments),
     )
 
-    def found(logp):
+    def with_gradients(logp):
         return logp, *torch.autograd.grad((logp * torch.arange(20)).sum(), (hidden, head.weight))
 
-    results = [found(token_logprobs(hidden, target, head, chunk)) for chunk in (3, 1000, None)]
+    results = [
+        with_gradients(token_logprobs(hidden, target, head, chunk)) for chunk in (3, 1000, None)
+    ]
     assert sizes == [*[3] * 6, 2, 20, *[5] * 4]
-    # A head with a hook is called as a module, and once more in the backward pass.
+    # A head with a hook is called as a module, and again in the backward pass.
     monkeypatch.setattr(logprobs, "_gather_logprobs", pick)
-    hook = head.register_forward_hook(lambda *given: sizes.append(len(given[2])))
+    hook = head.register_forward_hook(lambda *arguments: sizes.append(len(arguments[2])))
     sizes.clear()
-    results += [found(token_logprobs(hidden, target, head, chunk)) for chunk in (3, 1000, None)]
+    results += [
+        with_gradients(token_logprobs(hidden, target, head, chunk)) for chunk in (3, 1000, None)
+    ]
     hook.remove()
-    assert max(sizes[:13]) == 3 and sizes[13:] == [20, *[5] * 7]  # the last one is not run again
-    expected = found(head(hidden).log_softmax(-1)[torch.arange(20), target])
-    for each in results:
-        for some, right in zip(each, expected, strict=True):
-            assert torch.allclose(some, right, rtol=1e-12, atol=1e-14)
+    assert max(sizes[:13]) == 3 and sizes[13:] == [20, *[5] * 7]  # the last chunk is not recomputed
+    expected = with_gradients(head(hidden).log_softmax(-1)[torch.arange(20), target])
+    for result in results:
+        for value, expected_value in zip(result, expected, strict=True):
+            assert torch.allclose(value, expected_value, rtol=1e-12, atol=1e-14)
 
 
-def test_a_frozen_head_gets_no_gradient_and_a_second_pass_back_is_refused():
+def test_a_frozen_head_gets_no_gradient_and_a_second_backward_is_refused():
     head = torch.nn.Linear(8, VOCABULARY, bias=False).requires_grad_(False)
     hidden = torch.randn(20, 8, requires_grad=True)
     logp = token_logprobs(hidden, torch.randint(0, VOCABULARY, (20,)), head, 7)
@@ -348,32 +373,34 @@ def test_a_frozen_head_gets_no_gradient_and_a_second_pass_back_is_refused():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_autocast_computes_a_head_in_its_precision(dtype):
+def test_autocast_computes_the_head_in_its_own_precision(dtype):
     head = torch.nn.Linear(8, VOCABULARY, bias=False).to(dtype)
-    hidden, target = torch.randn(20, 8), torch.randint(0, VOCABULARY, (20,))
+    hidden = torch.randn(20, 8)
+    target = torch.randint(0, VOCABULARY, (20,))
     with torch.autocast("cpu", torch.bfloat16):
-        found = token_logprobs(hidden, target, head, 7)
+        logp = token_logprobs(hidden, target, head, 7)
         expected = head(hidden).float().log_softmax(-1)[torch.arange(20), target]
-    assert torch.allclose(found, expected, atol=1e-5)
+    assert torch.allclose(logp, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
-def test_logits_in_halves_are_summed_and_subtracted_in_float32(rows, monkeypatch):
+def test_bfloat16_logits_are_reduced_in_float32(rows, monkeypatch):
     monkeypatch.setattr(logprobs, "CPU_CACHE_LOGITS", rows * VOCABULARY)
     torch.manual_seed(0)
     logit = 3 * torch.randn(20, VOCABULARY).bfloat16()
-    target, weight = torch.randint(0, VOCABULARY, (20,)), torch.rand(20)
+    target = torch.randint(0, VOCABULARY, (20,))
+    weight = torch.rand(20)
     results = []
-    for way in ("float64", "halves"):
-        given = (logit.double() if way == "float64" else logit.clone()).requires_grad_()
-        if way == "float64":
-            logp = given.log_softmax(-1)[torch.arange(20), target]
+    for precision in ("float64", "bfloat16"):
+        leaf = (logit.double() if precision == "float64" else logit.clone()).requires_grad_()
+        if precision == "float64":
+            logp = leaf.log_softmax(-1)[torch.arange(20), target]
         else:
-            logp = token_logprobs(given, target, torch.Tensor.clone, 7)
+            logp = token_logprobs(leaf, target, torch.Tensor.clone, 7)
             assert logp.dtype == torch.float32
-        results.append((logp.detach(), *torch.autograd.grad((logp * weight).sum(), given)))
-    (expected, expected_grad), (found, grad) = results
-    assert torch.allclose(found.double(), expected, rtol=0, atol=1e-5)
+        results.append((logp.detach(), *torch.autograd.grad((logp * weight).sum(), leaf)))
+    (expected, expected_grad), (logp, grad) = results
+    assert torch.allclose(logp.double(), expected, rtol=0, atol=1e-5)
     assert torch.equal(grad, expected_grad.bfloat16()) or torch.allclose(
         grad.double(), expected_grad, rtol=2**-8, atol=1e-7
     )

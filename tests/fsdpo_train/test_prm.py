@@ -1,4 +1,4 @@
-"""PRM training: the loss is the paper's, labels stay what they are, the result loads anywhere."""
+"""PRM training: losses equal the papers' equations, and trained models load with transformers."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ def config(policy: Path, data: Path, out: Path, **options: Any) -> PrmConfig:
     return PrmConfig(data=data, out=out, model=str(policy), **(defaults | options))
 
 
-def rows_of(wanted: PrmConfig) -> Iterator[LabelledRow]:
-    return read_labelled_rows(open_solutions(wanted.data), wanted)
+def labelled_rows(options: PrmConfig) -> Iterator[LabelledRow]:
+    return read_labelled_rows(open_solutions(options.data), options)
 
 
-def prepared(policy: Path, data: Path, max_length: int = 256, **options: Any) -> Any:
+def prepare_data(policy: Path, data: Path, max_length: int = 256, **options: Any) -> Any:
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
-    wanted = config(policy, data, Path("unused"), **options)
-    return prepare_rows(rows_of(wanted), tokenizer, max_length, wanted)
+    run_config = config(policy, data, Path("unused"), **options)
+    return prepare_rows(labelled_rows(run_config), tokenizer, max_length, run_config)
 
 
 def reference_loss(rewards: list[list[float]], labels: list[list[float]], reduce: str) -> float:
-    """The paper's equation in plain Python."""
+    """Compute the paper's equation in plain Python."""
     losses = []
     for r_k, y_k in zip(rewards, labels, strict=True):
         terms = [
@@ -80,7 +80,7 @@ def reference_loss(rewards: list[list[float]], labels: list[list[float]], reduce
 
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 @pytest.mark.parametrize("soft", [False, True])
-def test_the_loss_is_the_papers(reduce: str, soft: bool) -> None:
+def test_the_loss_equals_the_equation_of_the_paper(reduce: str, soft: bool) -> None:
     torch.manual_seed(0)
     for _ in range(50):
         lengths = torch.randint(1, 7, (5,))
@@ -90,8 +90,8 @@ def test_the_loss_is_the_papers(reduce: str, soft: bool) -> None:
         label_BK = (label_BK if soft else label_BK.round()).masked_fill(~mask_BK, IGNORE_LABEL)
         rewards = [row[m].sigmoid().tolist() for row, m in zip(logit_BK, mask_BK, strict=True)]
         labels = [row[m].tolist() for row, m in zip(label_BK, mask_BK, strict=True)]
-        found = prm_loss(logit_BK, label_BK, mask_BK, reduction=reduce).item()
-        assert found == pytest.approx(reference_loss(rewards, labels, reduce), abs=1e-10)
+        loss = prm_loss(logit_BK, label_BK, mask_BK, reduction=reduce).item()
+        assert loss == pytest.approx(reference_loss(rewards, labels, reduce), abs=1e-10)
 
 
 def test_padding_has_no_gradient() -> None:
@@ -104,17 +104,18 @@ def test_padding_has_no_gradient() -> None:
 
 def test_half_precision_logits_are_summed_in_float32() -> None:
     logit_BK = torch.full((1, 300), 0.3, dtype=torch.bfloat16)
-    label_BK, mask_BK = torch.ones(1, 300), torch.ones(1, 300, dtype=torch.bool)
+    label_BK = torch.ones(1, 300)
+    mask_BK = torch.ones(1, 300, dtype=torch.bool)
     exact = prm_loss(logit_BK.double(), label_BK, mask_BK, reduction="sum").item()
     assert prm_loss(logit_BK, label_BK, mask_BK, reduction="sum").item() == pytest.approx(exact)
 
 
-def test_readouts_pick_one_logit_per_step() -> None:
+def test_score_positions_select_one_logit_per_step() -> None:
     logits = torch.arange(8.0).view(2, 4, 1)
     assert gather_at_positions(logits, torch.tensor([[1, 3], [0, 0]])).tolist() == [[1, 3], [4, 4]]
 
 
-def test_a_prm_learns_and_loads_with_no_code_of_ours(
+def test_a_prm_learns_and_loads_with_plain_transformers(
     policy: Path, data: Path, tmp_path: Path
 ) -> None:
     report = prm.train_prm(config(policy, data, tmp_path / "prm", epochs=8, log_every=10))
@@ -152,14 +153,16 @@ def test_other_architectures(family: str, policy: Path, data: Path, tmp_path: Pa
     assert type(loaded).__name__ == f"{family}ForTokenClassification"
 
 
-def test_a_sealed_dataset_gives_its_outcomes(policy: Path, tmp_path: Path) -> None:
+def test_outcomes_of_a_sealed_dataset_are_labels(policy: Path, tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(4))
-    rows = list(rows_of(config(policy, tmp_path / "run", tmp_path / "prm")))
-    assert len(rows) == 12  # four problems, three solutions each: the empty one has no step
+    rows = list(labelled_rows(config(policy, tmp_path / "run", tmp_path / "prm")))
+    assert (
+        len(rows) == 12
+    )  # four problems with three solutions that have steps; empty solutions have none
     assert [row.labels for row in rows[:3]] == [[1.0, 1.0], [0.0, 0.0], [0.0]]
     assert len({row.problem for row in rows}) == 4
     few = config(policy, tmp_path / "run", tmp_path / "prm", samples=1)
-    assert [row.labels for row in rows_of(few)] == [[1.0, 1.0]] * 4
+    assert [row.labels for row in labelled_rows(few)] == [[1.0, 1.0]] * 4
 
 
 def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
@@ -172,14 +175,15 @@ def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
     file = tmp_path / "run/solutions/train-00000-of-00001.parquet"
     rows = pq.read_table(file).to_pylist()
     rows[0]["rollouts"] = [{"n": 8, "n_correct": 5}, {"n": 1, "n_correct": 1}]
-    before = file_sha256(file)
+    old_digest = file_sha256(file)
     pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema("solutions")), file)
     manifest = tmp_path / "run/manifest.json"
-    edited = manifest.read_text().replace(before, file_sha256(file))
+    edited = manifest.read_text().replace(old_digest, file_sha256(file))
     manifest.write_text(resealed(json.loads(edited)))
     labels = {
         kind: [
-            row.labels for row in rows_of(config(policy, tmp_path / "run", tmp_path, labels=kind))
+            row.labels
+            for row in labelled_rows(config(policy, tmp_path / "run", tmp_path, labels=kind))
         ]
         for kind in ("auto", "outcome", "rollouts")
     }
@@ -188,27 +192,33 @@ def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
     assert labels["rollouts"] == [[0.625, 1.0]]
 
 
-def test_soft_labels_reach_the_loss_as_they_are(policy: Path, tmp_path: Path) -> None:
+def test_soft_labels_reach_the_loss_unchanged(policy: Path, tmp_path: Path) -> None:
     rows = [{"prompt": "p", "completions": ["a b"], "labels": [share]} for share in (0.7, 0.2)]
-    ready = prepared(policy, write_rows(tmp_path / "rows.jsonl", rows), held_out=0)
+    ready = prepare_data(policy, write_rows(tmp_path / "rows.jsonl", rows), held_out=0)
     assert collate_solutions(ready.train, 0)["labels"].flatten().tolist() == pytest.approx(
         [0.7, 0.2]
     )
 
 
 def test_every_token_may_learn_the_label_of_its_step(policy: Path, data: Path) -> None:
-    steps, tokens = (prepared(policy, data, label_positions=each) for each in ("step", "token"))
+    steps, tokens = (
+        prepare_data(policy, data, label_positions=label_positions)
+        for label_positions in ("step", "token")
+    )
     assert [row["label_positions"] for row in tokens.held_out] == [
         row["label_positions"] for row in steps.held_out
     ]
     assert tokens.counts == steps.counts
     for by_step, by_token in zip(steps.train, tokens.train, strict=True):
-        first, end = by_step["n_prompt"], by_step["label_positions"][-1] + 1
+        first = by_step["n_prompt"]
+        end = by_step["label_positions"][-1] + 1
         assert list(by_token["label_positions"]) == list(range(first, end))
-        found = dict(zip(by_token["label_positions"], by_token["labels"], strict=True))
-        assert [found[position] for position in by_step["label_positions"]] == by_step["labels"]
+        labels_by_position = dict(zip(by_token["label_positions"], by_token["labels"], strict=True))
+        assert [labels_by_position[position] for position in by_step["label_positions"]] == by_step[
+            "labels"
+        ]
         first_step = range(first, by_step["label_positions"][0] + 1)
-        assert {found[place] for place in first_step} == {by_step["labels"][0]}
+        assert {labels_by_position[position] for position in first_step} == {by_step["labels"][0]}
 
 
 def test_a_prm_learns_from_every_token(policy: Path, data: Path, tmp_path: Path) -> None:
@@ -217,35 +227,44 @@ def test_a_prm_learns_from_every_token(policy: Path, data: Path, tmp_path: Path)
     assert report.held_out["ranking_auc"] > 0.9 and report.held_out["accuracy"] > 0.8
 
 
-def test_problems_are_held_out_whole(policy: Path, data: Path) -> None:
-    ready = prepared(policy, data, held_out=0.25)
-    train, held = ({row["problem"] for row in rows} for rows in (ready.train, ready.held_out))
-    assert len(held) == 6 and len(train) == 18 and not train & held
+def test_all_solutions_of_a_problem_are_in_the_same_split(policy: Path, data: Path) -> None:
+    ready = prepare_data(policy, data, held_out=0.25)
+    train_problems, held_out_problems = (
+        {row["problem"] for row in rows} for rows in (ready.train, ready.held_out)
+    )
+    assert (
+        len(held_out_problems) == 6
+        and len(train_problems) == 18
+        and not train_problems & held_out_problems
+    )
     assert len(ready.train) + len(ready.held_out) == 96
-    again = prepared(policy, data, held_out=0.25, seed=1)
-    assert {row["problem"] for row in again.held_out} != held
+    again = prepare_data(policy, data, held_out=0.25, seed=1)
+    assert {row["problem"] for row in again.held_out} != held_out_problems
 
 
-def test_only_mixed_problems(policy: Path, tmp_path: Path) -> None:
+def test_only_mixed_keeps_problems_with_right_and_wrong_solutions(
+    policy: Path, tmp_path: Path
+) -> None:
     small_build(tmp_path / "run", problem_set(3))
-    kept = config(policy, tmp_path / "run", tmp_path, only_mixed=True)
-    assert len(list(rows_of(kept))) == 9
+    mixed = config(policy, tmp_path / "run", tmp_path, only_mixed=True)
+    assert len(list(labelled_rows(mixed))) == 9
     small_build(tmp_path / "wrong", problem_set(3, answer="7"))
     wrong = config(policy, tmp_path / "wrong", tmp_path, only_mixed=True)
-    assert list(rows_of(wrong)) == []
+    assert list(labelled_rows(wrong)) == []
 
 
-def test_balance_gives_both_kinds_the_same_weight(policy: Path, tmp_path: Path) -> None:
+def test_balance_gives_both_labels_the_same_total_weight(policy: Path, tmp_path: Path) -> None:
     rows = stepwise_rows()
     rows = [row for i, row in enumerate(rows) if row["labels"][0] or i % 5 == 0]
-    ready = prepared(policy, write_rows(tmp_path / "r.jsonl", rows), held_out=0)
+    ready = prepare_data(policy, write_rows(tmp_path / "r.jsonl", rows), held_out=0)
     labels = [label for row in ready.train for label in row["labels"]]
     wrong, right = class_weights(ready.train)
     n_right = sum(labels)
     assert right * n_right == pytest.approx(wrong * (len(labels) - n_right))
     assert right * n_right + wrong * (len(labels) - n_right) == pytest.approx(len(labels))
     label_BK = torch.tensor([[1.0, 0.25]])
-    logit_BK, mask_BK = torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)
+    logit_BK = torch.zeros(1, 2)
+    mask_BK = torch.ones(1, 2, dtype=torch.bool)
     weighed = prm_loss(logit_BK, label_BK, mask_BK, reduction="sum", class_weights=(3.0, 1.0))
     assert weighed.item() == pytest.approx(math.log(2) * (1 + 0.25 + 0.75 * 3))
 
@@ -261,15 +280,19 @@ def test_labels_beyond_the_context_are_counted(
     data = write_rows(tmp_path / "rows.jsonl", rows)
     report = prm.train_prm(config(policy, data, tmp_path / "prm", max_steps=1))
     assert report.counts["lost_labels"] == 2 and report.counts["lost_solutions"] == 1
-    shown = caplog.text
-    assert "left out 2 labels of steps beyond the context length, and 1 solutions without" in shown
+    log_text = caplog.text
+    assert (
+        "left out 2 labels of steps beyond the context length, and 1 solutions without" in log_text
+    )
 
 
 def test_accumulation_matches_one_large_batch(policy: Path, data: Path, tmp_path: Path) -> None:
-    same: dict[str, Any] = dict(group_by_length=False, max_steps=4, log_every=4, held_out=0)
-    one = prm.train_prm(config(policy, data, tmp_path / "one", batch_size=16, **same))
-    two = prm.train_prm(config(policy, data, tmp_path / "two", batch_size=4, grad_accum=4, **same))
-    assert one.loss == pytest.approx(two.loss, abs=1e-5)
+    options: dict[str, Any] = dict(group_by_length=False, max_steps=4, log_every=4, held_out=0)
+    one_pass = prm.train_prm(config(policy, data, tmp_path / "one", batch_size=16, **options))
+    accumulated = prm.train_prm(
+        config(policy, data, tmp_path / "two", batch_size=4, grad_accum=4, **options)
+    )
+    assert one_pass.loss == pytest.approx(accumulated.loss, abs=1e-5)
 
 
 def test_a_run_killed_and_resumed_ends_in_the_same_weights(
@@ -298,18 +321,18 @@ def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: P
     assert report.held_out["ranking_auc"] > 0.8
     assert not list((tmp_path / "prm").glob("adapter*"))
     model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "prm")
-    before = transformers.AutoModelForCausalLM.from_pretrained(policy).state_dict()
-    after = model.state_dict()
+    policy_weights = transformers.AutoModelForCausalLM.from_pretrained(policy).state_dict()
+    trained_weights = model.state_dict()
     changed = {
-        name for name in before if name in after and not torch.equal(before[name], after[name])
+        name
+        for name in policy_weights
+        if name in trained_weights and not torch.equal(policy_weights[name], trained_weights[name])
     }
     assert any("q_proj" in name for name in changed)
     assert not any("norm" in name or "embed" in name for name in changed)
 
 
-def test_adapters_leave_a_head_of_another_name_whole(
-    policy: Path, data: Path, tmp_path: Path
-) -> None:
+def test_lora_trains_a_score_head_of_another_name(policy: Path, data: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
     architecture = transformers.GPTNeoXConfig(
         vocab_size=transformers.AutoConfig.from_pretrained(policy).vocab_size,
@@ -321,10 +344,10 @@ def test_adapters_leave_a_head_of_another_name_whole(
     )
     shutil.copytree(policy, tmp_path / "policy")
     transformers.GPTNeoXForCausalLM(architecture).save_pretrained(tmp_path / "policy")
-    wanted = config(tmp_path / "policy", data, tmp_path / "prm", lora=2, max_steps=1)
-    assert prm.train_prm(wanted).steps == 1
-    found = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "prm")
-    assert found.classifier.out_features == 1
+    run_config = config(tmp_path / "policy", data, tmp_path / "prm", lora=2, max_steps=1)
+    assert prm.train_prm(run_config).steps == 1
+    trained = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "prm")
+    assert trained.classifier.out_features == 1
 
 
 @pytest.mark.parametrize(
@@ -345,7 +368,7 @@ def test_adapters_leave_a_head_of_another_name_whole(
         ),
     ],
 )
-def test_rows_that_disagree_are_named(
+def test_invalid_rows_are_named(
     policy: Path, tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     rows = stepwise_rows()
@@ -360,11 +383,11 @@ def test_one_class_is_refused(policy: Path, tmp_path: Path, labels: bool, kind: 
     rows = [row for row in stepwise_rows() if row["labels"][0] is labels]
     with pytest.raises(InputError, match=f"step labels are {kind}, so there is nothing to learn"):
         prm.train_prm(config(policy, write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "prm"))
-    assert [each.name for each in (tmp_path / "prm").iterdir()] == [".lock"]
+    assert [file.name for file in (tmp_path / "prm").iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("balance", [True, False])
-def test_one_class_beside_what_is_held_out_is_refused(
+def test_one_remaining_class_after_the_split_is_refused(
     balance: bool, policy: Path, tmp_path: Path
 ) -> None:
     rows = [
@@ -376,7 +399,7 @@ def test_one_class_beside_what_is_held_out_is_refused(
         prm.train_prm(config(policy, data, tmp_path / "prm", balance=balance))
 
 
-def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> None:
+def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) -> None:
     def train(**options: Any) -> None:
         path = options.pop("data", data)
         prm.train_prm(config(options.pop("model", policy), path, tmp_path / "prm", **options))
@@ -408,10 +431,10 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
         train(lora=4, deepspeed="zero3")
     with pytest.raises(UnavailableError, match="report_to = 'nobody'"):
         train(report_to="nobody")
-    assert [each.name for each in (tmp_path / "prm").iterdir()] == [".lock"]
+    assert [file.name for file in (tmp_path / "prm").iterdir()] == [".lock"]
 
 
-def test_a_reward_model_is_no_policy(policy: Path, data: Path, tmp_path: Path) -> None:
+def test_a_reward_model_is_refused_as_a_policy(policy: Path, data: Path, tmp_path: Path) -> None:
     prm.train_prm(config(policy, data, tmp_path / "prm", max_steps=1))
     weights = resolve_weights(str(tmp_path / "prm"))
     with pytest.raises(
@@ -443,33 +466,34 @@ def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
         "--save-every",
         "0",
     ]
-    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
     assert "2 steps, final loss" in result.output and "ranking_auc" in result.output
     assert json.loads((tmp_path / "prm/prm.json").read_text())["loss_reduction"] == "mean"
 
 
-@pytest.mark.parametrize("taught", [False, True])
-def test_rewards_no_better_than_chance_are_warned_of(
-    taught: bool, policy: Path, data: Path, tmp_path: Path
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_rewards_at_chance_level_cause_a_warning(
+    is_trained: bool, policy: Path, data: Path, tmp_path: Path
 ) -> None:
     from typer.testing import CliRunner
 
     from fsdpo_train.cli.app import app
 
     out = tmp_path / "prm"
-    learning = ["--lr", "3e-3", "--epochs", 8] if taught else ["--lr", "1e-9", "--max-steps", 1]
-    given = ["prm", data, "--out", out, "--model", policy, "--held-out", 0.3, "--grad-accum", 1]
-    said = CliRunner().invoke(app, [str(each) for each in (*given, *learning)]).output
+    learning = ["--lr", "3e-3", "--epochs", 8] if is_trained else ["--lr", "1e-9", "--max-steps", 1]
+    arguments = ["prm", data, "--out", out, "--model", policy, "--held-out", 0.3, "--grad-accum", 1]
+    output = CliRunner().invoke(app, [str(argument) for argument in (*arguments, *learning)]).output
     card = (out / "README.md").read_text()
     assert "The 95 % interval of `auc` is [" in card
-    assert ("no better than chance" in card) is not taught
-    assert ("warning: auc 0." in said and "no better than chance" in said) is not taught
+    assert ("no better than chance" in card) is not is_trained
+    assert ("warning: auc 0." in output and "no better than chance" in output) is not is_trained
 
 
-def test_the_ranking_loss_is_that_of_pqm() -> None:
-    """Equation 10 of Li and Li (2024), solution by solution, with their step of value 0."""
-    rng, zeta = random.Random(0), 4.0
+def test_the_ranking_loss_equals_the_equation_of_pqm() -> None:
+    """Compare with equation 10 of Li and Li (2024), which adds an initial step of value 0."""
+    rng = random.Random(0)
+    zeta = 4.0
     rows = [[(rng.gauss(0, 2), rng.random() < 0.5) for _ in range(k)] for k in (1, 3, 5, 2)]
     rows += [[(0.5, True), (-1.0, True)], [(0.5, False)]]
     expected = []
@@ -479,8 +503,8 @@ def test_the_ranking_loss_is_that_of_pqm() -> None:
         losses = []
         for t, (value, right) in enumerate(steps):
             if right:
-                before = [v for v, r in steps[:t] if r or v == 0.0]
-                total = sum(map(math.exp, [*before, value, *(w + zeta for w in wrong)]))
+                previous_values = [v for v, r in steps[:t] if r or v == 0.0]
+                total = sum(map(math.exp, [*previous_values, value, *(w + zeta for w in wrong)]))
                 losses.append(-math.log(math.exp(value) / total))
         expected.append(sum(losses) / len(losses))
     width = max(map(len, rows))
@@ -489,7 +513,8 @@ def test_the_ranking_loss_is_that_of_pqm() -> None:
     with torch.no_grad():
         for b, row in enumerate(rows):
             for k, (value, right) in enumerate(row):
-                logit_BK[b, k], label_BK[b, k] = value, float(right)
+                logit_BK[b, k] = value
+                label_BK[b, k] = float(right)
     loss = pqm_loss(logit_BK, label_BK, label_BK != IGNORE_LABEL, zeta=zeta)
     assert loss.item() == pytest.approx(math.fsum(expected) / len(rows), abs=1e-9)
     loss.backward()
@@ -505,32 +530,39 @@ def test_other_losses_learn(loss: str, policy: Path, data: Path, tmp_path: Path)
     assert ("--policy prm --reference" in card) == (loss == "implicit")
 
 
-def test_the_implicit_loss_is_the_cross_entropy_of_outcomes(
+def test_the_implicit_loss_is_the_cross_entropy_of_the_outcomes(
     policy: Path, data: Path, tmp_path: Path
 ) -> None:
-    """-[y log σ(β Σ log π/π_ref) + (1 - y) log(1 - σ(…))], from logits of whole models."""
-    wanted = config(policy, data, tmp_path / "prm", loss="implicit", beta=0.3)
-    rows = prepared(policy, data).train[:6]
-    held = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
+    """The loss is -[y log σ(β Σ log π/π_ref) + (1 - y) log(1 - σ(…))]."""
+    run_config = config(policy, data, tmp_path / "prm", loss="implicit", beta=0.3)
+    rows = prepare_data(policy, data).train[:6]
+    reference = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
     torch.manual_seed(1)
     net = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
-    for each in net.parameters():
-        each.data += 0.05 * torch.randn_like(each)
-    expected, so_far = [], []
+    for parameter in net.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    expected = []
+    log_ratios = []
     for row in rows:
         ids = torch.tensor(row["input_ids"].tolist())
         with torch.no_grad():
-            both = [each(ids[None]).logits[0, :-1].log_softmax(-1) for each in (net, held)]
-        ratio = (both[0] - both[1]).gather(-1, ids[1:, None])[row["n_prompt"] - 1 :, 0].sum()
-        p, y = torch.sigmoid(0.3 * ratio), row["labels"][-1]
+            logprobs = [
+                model(ids[None]).logits[0, :-1].log_softmax(-1) for model in (net, reference)
+            ]
+        ratio = (
+            (logprobs[0] - logprobs[1]).gather(-1, ids[1:, None])[row["n_prompt"] - 1 :, 0].sum()
+        )
+        p = torch.sigmoid(0.3 * ratio)
+        y = row["labels"][-1]
         expected.append(float(-(y * p.log() + (1 - y) * (1 - p).log())))
-        so_far.append(0.3 * float(ratio))
-    arguments = training_arguments(wanted)
+        log_ratios.append(0.3 * float(ratio))
+    arguments = training_arguments(run_config)
     patch_to_return_logprobs(net)
-    trainer = prm.ImplicitTrainer(None, wanted, False, model=net, args=arguments)
+    trainer = prm.ImplicitTrainer(None, run_config, False, model=net, args=arguments)
     batch = {k: v.to(arguments.device) for k, v in collate_solutions(rows, 0).items()}
-    logits, there = trainer.logits(net, batch), batch["labels"] != IGNORE_LABEL
-    last = there.sum(-1) - 1
-    assert logits.gather(1, last[:, None])[:, 0].tolist() == pytest.approx(so_far, abs=1e-4)
-    loss = trainer.loss(logits, batch["labels"], there)
+    logits = trainer.logits(net, batch)
+    is_labelled = batch["labels"] != IGNORE_LABEL
+    last = is_labelled.sum(-1) - 1
+    assert logits.gather(1, last[:, None])[:, 0].tolist() == pytest.approx(log_ratios, abs=1e-4)
+    loss = trainer.loss(logits, batch["labels"], is_labelled)
     assert loss.item() == pytest.approx(math.fsum(expected) / len(rows), abs=1e-5)

@@ -1,4 +1,4 @@
-"""SFT on a model of a few thousand weights: what is learnt, what is masked, what is refused."""
+"""SFT on a model of a few thousand weights: losses, masks, resuming and refused options."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def architecture(tmp_path_factory):
-    """A folder with a tiny Llama config and a byte-level tokenizer."""
+    """Return a folder with a tiny Llama config and a byte-level tokenizer."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     folder = tmp_path_factory.mktemp("architecture")
@@ -73,7 +73,7 @@ def losses(out):
     return [x["loss"] for x in json.loads(last.read_text())["log_history"] if "loss" in x]
 
 
-def rows_of(data):
+def open_rows(data):
     return open_source(data, sft_data.COLUMNS)
 
 
@@ -94,11 +94,12 @@ def test_loss_goes_down_and_the_model_loads_back(architecture, data, tmp_path):
     assert "64 rows" in card and "| lr | `0.005` |" in card
 
 
-def test_the_loss_covers_the_completion_and_its_end_only(architecture, data):
+def test_the_loss_covers_only_the_completion_and_its_eos_token(architecture, data):
     tok = tokenizer(architecture)
-    encoded, _, _ = sft_data.encode_rows(rows_of(data), tok, max_length=128)
+    encoded, _, _ = sft_data.encode_rows(open_rows(data), tok, max_length=128)
     for row, source in zip(encoded, ROWS, strict=True):
-        ids, n_prompt = row["input_ids"].tolist(), row["n_prompt"]
+        ids = row["input_ids"].tolist()
+        n_prompt = row["n_prompt"]
         trained = ids[n_prompt:]
         assert trained[-1] == tok.eos_token_id
         assert tok.decode(trained[:-1]) == source["completion"]
@@ -115,15 +116,15 @@ def test_batches_are_padded_on_the_right():
     }
 
 
-def test_an_end_already_written_is_not_doubled(architecture, tmp_path):
+def test_an_existing_eos_token_is_not_doubled(architecture, tmp_path):
     tok = tokenizer(architecture)
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"prompt": "p", "completion": "c<|end|>"}))
-    (row,), _, _ = sft_data.encode_rows(rows_of(path), tok, max_length=128)
+    (row,), _, _ = sft_data.encode_rows(open_rows(path), tok, max_length=128)
     assert row["input_ids"].tolist().count(tok.eos_token_id) == 1
 
 
-def test_rows_over_the_context_are_counted_never_cut(architecture, data, tmp_path, caplog):
+def test_rows_longer_than_the_context_are_dropped_and_counted(architecture, data, tmp_path, caplog):
     caplog.set_level("INFO")
     with data.open("a") as file:
         file.write(json.dumps({"prompt": "p", "completion": "x" * 200}) + "\n")
@@ -135,12 +136,12 @@ def test_rows_over_the_context_are_counted_never_cut(architecture, data, tmp_pat
 
 
 def test_a_run_killed_and_resumed_ends_in_the_same_weights(architecture, data, tmp_path):
-    whole = config(architecture, data, tmp_path / "whole", save_every=5)
-    part = config(architecture, data, tmp_path / "part", save_every=5)
-    expected = sft.train_sft(whole)
+    uninterrupted = config(architecture, data, tmp_path / "whole", save_every=5)
+    interrupted = config(architecture, data, tmp_path / "part", save_every=5)
+    expected = sft.train_sft(uninterrupted)
 
     # Past the checkpoint at 10, in the second epoch.
-    killed_at(12, sft, lambda: sft.train_sft(part))
+    killed_at(12, sft, lambda: sft.train_sft(interrupted))
     resumed = sft.train_sft(
         config(architecture, data, tmp_path / "part", save_every=5, resume=True)
     )
@@ -153,17 +154,19 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(architecture, data, t
 
 
 def test_gradient_accumulation_matches_one_large_batch(architecture, data, tmp_path):
-    same = dict(group_by_length=False, log_every=4, max_steps=4)
-    one = config(architecture, data, tmp_path / "one", batch_size=16, **same)
-    two = config(architecture, data, tmp_path / "two", batch_size=8, grad_accum=2, **same)
-    assert sft.train_sft(one).loss == pytest.approx(sft.train_sft(two).loss, abs=1e-4)
+    options = dict(group_by_length=False, log_every=4, max_steps=4)
+    one_pass = config(architecture, data, tmp_path / "one", batch_size=16, **options)
+    accumulated = config(
+        architecture, data, tmp_path / "two", batch_size=8, grad_accum=2, **options
+    )
+    assert sft.train_sft(one_pass).loss == pytest.approx(sft.train_sft(accumulated).loss, abs=1e-4)
 
 
-def test_batches_of_tokens_match_one_large_batch(architecture, data, tmp_path):
-    same = dict(log_every=1, max_steps=2, grad_accum=99, batch_size=99)
-    one = config(architecture, data, tmp_path / "one", **same)
-    two = config(architecture, data, tmp_path / "two", batch_tokens=200, **same)
-    assert sft.train_sft(one).loss == pytest.approx(sft.train_sft(two).loss, abs=1e-4)
+def test_token_budget_batches_match_one_large_batch(architecture, data, tmp_path):
+    options = dict(log_every=1, max_steps=2, grad_accum=99, batch_size=99)
+    one_pass = config(architecture, data, tmp_path / "one", **options)
+    packed = config(architecture, data, tmp_path / "two", batch_tokens=200, **options)
+    assert sft.train_sft(one_pass).loss == pytest.approx(sft.train_sft(packed).loss, abs=1e-4)
 
 
 def test_grouped_order_is_a_permutation_with_little_padding():
@@ -173,7 +176,7 @@ def test_grouped_order_is_a_permutation_with_little_padding():
     assert order != list(batching.grouped_order(lengths, 10, seed=0, epoch=1))
 
     def padding(order):
-        batches = [[lengths[i] for i in order[at : at + 10]] for at in range(0, 1000, 10)]
+        batches = [[lengths[i] for i in order[start : start + 10]] for start in range(0, 1000, 10)]
         return sum(max(batch) * 10 - sum(batch) for batch in batches)
 
     plain = batching.grouped_order(lengths, 10, seed=0, epoch=0, group_by_length=False)
@@ -205,18 +208,20 @@ def test_bad_data_is_named(architecture, tmp_path, name, text, message):
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        sft_data.encode_rows(rows_of(path), tokenizer(architecture), max_length=128)
+        sft_data.encode_rows(open_rows(path), tokenizer(architecture), max_length=128)
 
 
-def test_parquet_is_read(tmp_path):
+def test_parquet_files_are_read(tmp_path):
     import polars
 
     polars.DataFrame(ROWS).write_parquet(tmp_path / "rows.parquet")
-    assert [row for _, row in rows_of(tmp_path / "rows.parquet").rows()][3] == ROWS[3]
+    assert [row for _, row in open_rows(tmp_path / "rows.parquet").rows()][3] == ROWS[3]
 
 
-def test_a_file_is_trained_on_without_the_hubs_cache(architecture, data, tmp_path, monkeypatch):
-    """A cache that could not be written was told as a mistake in the data."""
+def test_training_on_a_file_does_not_use_the_datasets_cache(
+    architecture, data, tmp_path, monkeypatch
+):
+    """An unwritable cache used to cause an error about the data."""
     import datasets
 
     (tmp_path / "file").write_text("")
@@ -224,10 +229,10 @@ def test_a_file_is_trained_on_without_the_hubs_cache(architecture, data, tmp_pat
     assert sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1)).rows == 64
 
 
-@pytest.mark.parametrize("given", [{}, {"model": "tiny", "from_config": "x"}])
-def test_exactly_one_start_is_expected(tmp_path, given):
+@pytest.mark.parametrize("model_options", [{}, {"model": "tiny", "from_config": "x"}])
+def test_exactly_one_of_model_and_from_config_is_required(tmp_path, model_options):
     with pytest.raises(InputError, match="expected exactly one"):
-        SftConfig(data=tmp_path, out=tmp_path, **given)
+        SftConfig(data=tmp_path, out=tmp_path, **model_options)
 
 
 def test_other_bad_options_are_named(architecture, data, tmp_path):
@@ -257,15 +262,15 @@ def test_missing_deepspeed_is_named(architecture, data, tmp_path):
         sft.train_sft(config(architecture, data, tmp_path / "out", **options))
 
 
-def test_a_failed_start_leaves_the_directory_free(architecture, data, tmp_path):
+def test_a_failed_start_leaves_the_output_directory_usable(architecture, data, tmp_path):
     with pytest.raises(InputError):
         sft.train_sft(config(architecture, data, tmp_path / "out", max_length=2))
     sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
 
 
-def test_a_run_that_only_warms_up_says_so(architecture, data, tmp_path, caplog):
+def test_a_run_that_ends_during_warmup_logs_a_message(architecture, data, tmp_path, caplog):
     caplog.set_level("INFO")
-    for steps, schedule, said in (
+    for steps, schedule, has_message in (
         (1, "cosine", True),
         (2, "cosine", False),
         (1, "constant", False),
@@ -273,7 +278,7 @@ def test_a_run_that_only_warms_up_says_so(architecture, data, tmp_path, caplog):
         caplog.clear()
         out = tmp_path / f"{steps}-{schedule}"
         sft.train_sft(config(architecture, data, out, max_steps=steps, schedule=schedule))
-        assert ("warming up took all 1 steps (at the first, lr is 0)" in caplog.text) is said
+        assert ("warming up took all 1 steps (at the first, lr is 0)" in caplog.text) is has_message
 
 
 def test_a_used_directory_is_refused(architecture, data, tmp_path):
@@ -290,13 +295,13 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_a_mistake_on_the_command_line_is_one_line():
+def test_an_invalid_option_prints_one_line():
     done = run("sft", "none.jsonl", "--out", "o", "--model", "tiny", "--lr", "-1")
     assert done.returncode == 1
     assert done.stderr == "error: --lr -1.0: expected more than 0.\n"
 
 
-def test_help_shows_examples_and_stays_light():
+def test_help_shows_examples_without_heavy_imports():
     done = run("sft", "--help")
     assert done.returncode == 0 and "fsdpo-train sft sft.jsonl" in done.stdout
     code = (
@@ -308,8 +313,8 @@ def test_help_shows_examples_and_stays_light():
 
 
 @pytest.mark.parametrize("name", real_tokenizers.NAMES)
-def test_a_completion_has_the_ids_that_the_whole_text_has(name, shared):
-    """Sentencepiece tokenizers put a space before what they take for the beginning of a text."""
+def test_a_completion_has_the_token_ids_of_the_joined_text(name, shared):
+    """SentencePiece tokenizers put a space at the start of a text."""
     from fsdpo_data.engines.step_tokens import StepTokenizer
 
     tok = real_tokenizers.load(shared / "tokenizers" / name)
@@ -317,18 +322,18 @@ def test_a_completion_has_the_ids_that_the_whole_text_has(name, shared):
     for completion in ("Let's think.", "\nStep 1: 2 + 2 = 4")[: 2 if sentencepiece else 1]:
         row = {"prompt": "### Response:", "completion": completion}
         source = RowSource("", lambda row=row: iter([("row", row)]))
-        (found,), _, _ = sft_data.encode_rows(source, tok, max_length=128)
-        ids = found["input_ids"].tolist()
+        (encoded,), _, _ = sft_data.encode_rows(source, tok, max_length=128)
+        ids = encoded["input_ids"].tolist()
         assert ids[:-1] == tok("### Response:" + completion)["input_ids"]
         assert ids[-1] == tok.eos_token_id
-        same = StepTokenizer(tok).encode("### Response:", [completion], add_eos=True)
-        assert ids == same.input_ids
-        assert found["n_prompt"] == same.prompt_length
+        expected = StepTokenizer(tok).encode("### Response:", [completion], add_eos=True)
+        assert ids == expected.input_ids
+        assert encoded["n_prompt"] == expected.prompt_length
 
 
 @pytest.mark.parametrize("capped", [False, True])
-def test_the_loss_is_that_of_all_logits(architecture, tmp_path, capped):
-    """A model that caps its logits behind the head is trained by all of them."""
+def test_the_loss_equals_the_cross_entropy_over_all_logits(architecture, tmp_path, capped):
+    """A model that caps its logits after the head is trained on the capped logits."""
     from types import SimpleNamespace
 
     settings = transformers.Gemma2Config if capped else transformers.LlamaConfig
@@ -338,13 +343,17 @@ def test_the_loss_is_that_of_all_logits(architecture, tmp_path, capped):
     if capped:
         model.lm_head.weight.data *= 100
     ids = torch.randint(2, 300, (3, 20))
-    own = torch.arange(20) >= torch.tensor([[5], [9], [1]])
-    own[1, 15:] = False
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "completion_mask": own}
+    is_completion = torch.arange(20) >= torch.tensor([[5], [9], [1]])
+    is_completion[1, 15:] = False
+    batch = {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "completion_mask": is_completion,
+    }
     logits = model(ids).logits[:, :-1]
-    expected = torch.nn.functional.cross_entropy(logits[own[:, 1:]], ids[own])
+    expected = torch.nn.functional.cross_entropy(logits[is_completion[:, 1:]], ids[is_completion])
     expected.backward()
-    gradients = [each.grad.clone() for each in model.parameters()]
+    gradients = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()
     assert bool(sft.head_error(model)) is capped
     sft.patch_to_return_logprobs(model, has_plain_head=not capped)
@@ -352,8 +361,8 @@ def test_the_loss_is_that_of_all_logits(architecture, tmp_path, capped):
     trainer = SimpleNamespace(
         scale_loss=lambda loss, items, total: loss * items / total, share_prompt=False
     )
-    found = sft.SftTrainer.compute_loss(trainer, model, batch, num_items_in_batch=items)
-    found.backward()
-    assert found.item() == pytest.approx(expected.item(), abs=1e-12)
+    loss = sft.SftTrainer.compute_loss(trainer, model, batch, num_items_in_batch=items)
+    loss.backward()
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-12)
     for parameter, gradient in zip(model.parameters(), gradients, strict=True):
         assert torch.allclose(parameter.grad, gradient, atol=1e-12)

@@ -1,4 +1,4 @@
-"""TRL trains on what is exported and on what is published, as it is."""
+"""TRL trains on exported and on published datasets without changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fsdpo_data.problems.embedded import CHECKPOINT
 pytestmark = pytest.mark.proof
 pytest.importorskip("trl", reason="needs TRL (the extra dev)")
 
-TRAIN = """
+TRAIN_PROGRAM = """
 import json, sys
 from datasets import load_dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -32,7 +32,7 @@ trainer = {trainer}Trainer(
     model=model, args=settings, train_dataset=rows, processing_class=tokenizer
 )
 trainer.train()
-print(json.dumps([each["loss"] for each in trainer.state.log_history if "loss" in each]))
+print(json.dumps([entry["loss"] for entry in trainer.state.log_history if "loss" in entry]))
 """
 
 
@@ -47,11 +47,11 @@ def hub() -> Iterator[HubServer]:
         yield server
 
 
-def losses(
+def train_with_trl(
     hub: HubServer, home: Path, trainer: str, dataset: str, config: str | None, **options: str
 ):
-    """Train two steps in a fresh process; return the losses."""
-    code = TRAIN.format(
+    """Train two steps with TRL in a fresh process and return the losses."""
+    code = TRAIN_PROGRAM.format(
         trainer=trainer,
         dataset=dataset,
         config=config,
@@ -72,13 +72,15 @@ def test_trl_trains_on_exports(
     hub: HubServer, dataset: Path, tmp_path: Path, trainer: str, name: str
 ) -> None:
     file = export(dataset, name, tmp_path / "out").file
-    found = losses(hub, tmp_path / "home", trainer, "json", None, data_files=str(file))
-    assert len(found) == 2 and all(loss > 0 for loss in found)
+    step_losses = train_with_trl(
+        hub, tmp_path / "home", trainer, "json", None, data_files=str(file)
+    )
+    assert len(step_losses) == 2 and all(loss > 0 for loss in step_losses)
 
 
-def commands(hub: HubServer, home: Path, *listed: list[str]) -> None:
-    """Run command lines, each in a fresh process of its own."""
-    for module, *arguments in listed:
+def run_commands(hub: HubServer, home: Path, *command_lines: list[str]) -> None:
+    """Run each command line in a fresh process."""
+    for module, *arguments in command_lines:
         argv = [module, *arguments]
         code = f"import sys; from {module}.cli.app import main; sys.argv = {argv}; main()"
         env = client_env(hub.url, home, HF_TOKEN=TOKEN, OMP_NUM_THREADS="1")
@@ -89,19 +91,21 @@ def commands(hub: HubServer, home: Path, *listed: list[str]) -> None:
 def test_trl_trains_on_published_pairs_by_name(
     hub: HubServer, dataset: Path, tmp_path: Path
 ) -> None:
-    commands(hub, tmp_path / "home", ["fsdpo_data", "push", str(dataset), "o/r"])
-    found = losses(hub, tmp_path / "home", "DPO", "o/r", "pairs", revision="v1.0")
-    assert len(found) == 2
-    assert found[0] == pytest.approx(0.6931, abs=1e-3)  # policy and reference are the same
+    run_commands(hub, tmp_path / "home", ["fsdpo_data", "push", str(dataset), "o/r"])
+    step_losses = train_with_trl(hub, tmp_path / "home", "DPO", "o/r", "pairs", revision="v1.0")
+    assert len(step_losses) == 2
+    assert step_losses[0] == pytest.approx(0.6931, abs=1e-3)  # policy and reference are the same
 
 
-def test_from_problems_to_training_on_what_was_published(hub: HubServer, tmp_path: Path) -> None:
-    """Build, train a reward model, score, pair, push, pull, load by name, train."""
+def test_trl_trains_on_a_dataset_built_scored_paired_and_published(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    """Run all stages: build, train a PRM, score, pair, push, pull, and train with TRL."""
     built, prm, scored, pairs = (str(tmp_path / name) for name in ("a", "prm", "b", "c"))
     home = tmp_path / "home"
     build = f"build --limit 16 --samples 6 --max-tokens 160 --engine transformers --out {built}"
     train = f"prm {built} --model tiny --batch-size 16 --held-out 0 --out {prm}"
-    commands(
+    run_commands(
         hub,
         home,
         ["fsdpo_data", *build.split()],
@@ -115,5 +119,5 @@ def test_from_problems_to_training_on_what_was_published(hub: HubServer, tmp_pat
     card = hub.repos["dataset", "o/embedded"].at("v1.0")["README.md"].decode()
     assert "| `embedded` | apache-2.0 |" in card and "Step rewards in correct solutions" in card
     assert str(tmp_path) not in card
-    found = losses(hub, home, "DPO", "o/embedded", "pairs", revision="v1.0")
-    assert found[0] == pytest.approx(0.6931, abs=1e-3)
+    step_losses = train_with_trl(hub, home, "DPO", "o/embedded", "pairs", revision="v1.0")
+    assert step_losses[0] == pytest.approx(0.6931, abs=1e-3)

@@ -1,10 +1,10 @@
-"""A stepwise dataset of TRL trains here to the losses of TRL's own PRM trainer, which is gone.
+"""Training on a stepwise dataset of TRL gives the losses of TRL's former PRM trainer.
 
-What TRL did up to 1.13 is written down again below, from its description and not from its code:
-prompt, steps and separators are tokenised each on its own and put one after the other; the label of
-a step stands on the last token of its separator, every other position is ignored; the loss is the
-cross-entropy of two classes, its mean taken over all labelled tokens of a batch. A head of two
-logits and one of their difference are the same model, so here the first logit is held at 0.
+TRL removed its trainer after 1.13, so this file implements the published description again:
+prompt, steps and separators are tokenised separately and concatenated. The label of a step is at
+the last token of its separator, and all other positions are ignored. The loss is the cross-entropy
+of two classes, averaged over all labelled tokens of a batch. A head of two logits is equivalent to
+a head of their difference, so the first logit is fixed at 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from fsdpo_train.prm.data import (  # noqa: E402
 from fsdpo_train.prm.loss import prm_loss  # noqa: E402
 from fsdpo_train.prm.train import train_prm  # noqa: E402
 
-SEPARATOR, IGNORED = "\n", -100
+SEPARATOR = "\n"
+IGNORED = -100
 ZEN = "data/stepwise/trl/zen_standard_stepwise_supervision.jsonl"
 
 Rows = list[dict[str, Any]]
@@ -40,7 +41,7 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with a head already, so that both sides begin with the same."""
+    """Save a model with a score head, so that both trainers start with the same weights."""
     folder = tmp_path_factory.mktemp("start")
     return save_random_prm(folder / "prm", save_random_model(folder / "policy"))
 
@@ -72,12 +73,13 @@ def trl_loss(model: Any, tokenizer: Any, rows: Rows) -> torch.Tensor:
     )
 
 
-def as_ours(tmp_path: Path, rows: Rows) -> Path:
-    """Import rows whose steps end in TRL's separator, as its trainer made them."""
+def import_trl_rows(tmp_path: Path, rows: Rows) -> Path:
+    """Import rows whose steps end in the separator that TRL's trainer adds."""
     separated = [
         {**row, "completions": [step + SEPARATOR for step in row["completions"]]} for row in rows
     ]
-    source, out = tmp_path / "trl.jsonl", tmp_path / "rows.jsonl"
+    source = tmp_path / "trl.jsonl"
+    out = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in separated))
     import_rows(source, "trl-stepwise", out)
     return out
@@ -85,13 +87,24 @@ def as_ours(tmp_path: Path, rows: Rows) -> Path:
 
 def config(checkpoint: Path, data: Path, out: Path) -> PrmConfig:
     return PrmConfig(
-        data=data, out=out, model=str(checkpoint), loss_reduction="mean", lr=1e-2, schedule="constant",
-        warmup=0, batch_size=8, grad_accum=1, epochs=6, held_out=0, log_every=1, save_every=6,
-    )  # fmt: skip
+        data=data,
+        out=out,
+        model=str(checkpoint),
+        loss_reduction="mean",
+        lr=1e-2,
+        schedule="constant",
+        warmup=0,
+        batch_size=8,
+        grad_accum=1,
+        epochs=6,
+        held_out=0,
+        log_every=1,
+        save_every=6,
+    )
 
 
-def test_training_reaches_the_losses_of_trl(checkpoint: Path, tmp_path: Path) -> None:
-    """Six optimizer steps on one batch, of equally many steps each: TRL's mean is ours then."""
+def test_training_gives_the_losses_of_trl(checkpoint: Path, tmp_path: Path) -> None:
+    """All solutions have equally many steps, so both ways to average the loss agree."""
     rows = [
         {
             "prompt": f"Problem {k}\nSolution:\n",
@@ -101,7 +114,7 @@ def test_training_reaches_the_losses_of_trl(checkpoint: Path, tmp_path: Path) ->
         for k in range(8)
     ]
     out = tmp_path / "prm"
-    train_prm(config(checkpoint, as_ours(tmp_path, rows), out))
+    train_prm(config(checkpoint, import_trl_rows(tmp_path, rows), out))
     state = json.loads((out / "checkpoints/checkpoint-6/trainer_state.json").read_text())
     ours = [entry["loss"] for entry in state["log_history"] if "loss" in entry]
 
@@ -119,32 +132,33 @@ def test_training_reaches_the_losses_of_trl(checkpoint: Path, tmp_path: Path) ->
     assert ours == pytest.approx(theirs, abs=2e-4) and theirs[-1] < 0.6 * theirs[0]
     trained = AutoModelForTokenClassification.from_pretrained(out)
     with torch.no_grad():
-        reached = [trl_loss(each, tokenizer, rows).item() for each in (trained, model)]
+        reached = [trl_loss(network, tokenizer, rows).item() for network in (trained, model)]
     assert reached[0] == pytest.approx(reached[1], abs=2e-4)
 
 
-def test_each_of_trls_own_rows_has_its_loss(shared: Path, checkpoint: Path, tmp_path: Path) -> None:
-    """The same tokens, read at the same places; over rows TRL weighs steps, and we solutions."""
+def test_rows_of_trl_have_the_loss_of_trl(shared: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """Tokens and score positions agree; TRL averages over steps, this package over solutions."""
     rows = [json.loads(line) for line in (shared / ZEN).read_text().splitlines()]
-    wanted = config(checkpoint, as_ours(tmp_path, rows), tmp_path / "unused")
+    run_config = config(checkpoint, import_trl_rows(tmp_path, rows), tmp_path / "unused")
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     model = AutoModelForTokenClassification.from_pretrained(checkpoint).eval()
     encoded = prepare_rows(
-        read_labelled_rows(open_solutions(wanted.data), wanted), tokenizer, 256, wanted
+        read_labelled_rows(open_solutions(run_config.data), run_config), tokenizer, 256, run_config
     ).train
     for row, ours in zip(rows, encoded, strict=True):
         tokens, labels = trl_tokens(tokenizer, row)
         assert ours["input_ids"].tolist() == tokens
         assert ours["label_positions"] == [k for k, label in enumerate(labels) if label != IGNORED]
     with torch.no_grad():
-        each = [trl_loss(model, tokenizer, [row]).item() for row in rows]
+        row_losses = [trl_loss(model, tokenizer, [row]).item() for row in rows]
         together = trl_loss(model, tokenizer, rows).item()
         batch = collate_solutions(encoded, tokenizer.pad_token_id)
         logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-        logits, labels = gather_at_positions(logits, batch["label_positions"]), batch["labels"]
-        there = labels != IGNORE_LABEL
+        logits = gather_at_positions(logits, batch["label_positions"])
+        labels = batch["labels"]
+        is_labelled = labels != IGNORE_LABEL
         mean, total = (
-            prm_loss(logits, labels, there, reduction=kind).item() for kind in ("mean", "sum")
+            prm_loss(logits, labels, is_labelled, reduction=kind).item() for kind in ("mean", "sum")
         )
-    assert mean == pytest.approx(sum(each) / len(rows), abs=1e-5)
-    assert total * len(rows) / int(there.sum()) == pytest.approx(together, abs=1e-5)
+    assert mean == pytest.approx(sum(row_losses) / len(rows), abs=1e-5)
+    assert total * len(rows) / int(is_labelled.sum()) == pytest.approx(together, abs=1e-5)

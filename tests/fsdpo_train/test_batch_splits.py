@@ -1,4 +1,4 @@
-"""Every item of an optimizer step counts once and the same, however it is split."""
+"""Every item of an optimizer step has the same weight, however the step is split into passes."""
 
 from __future__ import annotations
 
@@ -34,63 +34,70 @@ def prm_gradient(config: PrmConfig, monkeypatch: pytest.MonkeyPatch) -> torch.Te
     """Return the gradient of the first step that reaches the optimizer."""
     seen: list[torch.Tensor] = []
 
-    class Look(transformers.TrainerCallback):
+    class GradientRecorder(transformers.TrainerCallback):
         def on_pre_optimizer_step(self, *_: Any, model: Any, **__: Any) -> None:
-            grads = [each.grad.flatten() for each in model.parameters() if each.grad is not None]
+            grads = [
+                parameter.grad.flatten()
+                for parameter in model.parameters()
+                if parameter.grad is not None
+            ]
             seen.append(torch.cat(grads).clone())
 
-    real = prm.run_trainer
+    run_trainer = prm.run_trainer
 
-    def watched(trainer: Any, *given: Any) -> None:
-        trainer.add_callback(Look)
-        real(trainer, *given)
+    def run_with_callback(trainer: Any, *arguments: Any) -> None:
+        trainer.add_callback(GradientRecorder)
+        run_trainer(trainer, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(prm, "run_trainer", watched)
+        patch.setattr(prm, "run_trainer", run_with_callback)
         train_prm(config)
     return seen[0]
 
 
 @pytest.mark.parametrize("loss_is_scaled_for_ga", [None, "not there"])
-def test_prm_gradients_are_of_the_mean_over_the_steps_solutions(
+def test_prm_gradients_average_over_all_solutions_of_an_optimizer_step(
     loss_is_scaled_for_ga: Any, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Five solutions as 2 + 2 + 1: transformers 5.0 to 5.12 tripled them, others overweigh one."""
+    """Split five solutions into passes of 2, 2 and 1.
+
+    transformers 5.0 to 5.12 tripled the gradient. A mean of pass means overweights the last one.
+    """
     if loss_is_scaled_for_ga == "not there":
         monkeypatch.delattr(transformers.Trainer, "loss_is_scaled_for_ga", raising=False)
         monkeypatch.setattr(transformers.Trainer, "training_step", old_training_step)
     data = write_rows(tmp_path / "rows.jsonl", stepwise_rows(problems=4)[:5])
-    same: dict[str, Any] = dict(data=data, model=str(policy), held_out=0, max_grad_norm=1e9)
-    same |= dict(max_steps=1, group_by_length=False, save_every=0)
-    whole = PrmConfig(out=tmp_path / "whole", batch_size=5, grad_accum=1, **same)
-    parts = PrmConfig(out=tmp_path / "parts", batch_size=2, grad_accum=3, **same)
-    expected, found = (prm_gradient(each, monkeypatch) for each in (whole, parts))
-    assert torch.allclose(found, expected, atol=1e-6 * float(expected.abs().max()))
+    options: dict[str, Any] = dict(data=data, model=str(policy), held_out=0, max_grad_norm=1e9)
+    options |= dict(max_steps=1, group_by_length=False, save_every=0)
+    one_batch = PrmConfig(out=tmp_path / "whole", batch_size=5, grad_accum=1, **options)
+    accumulated = PrmConfig(out=tmp_path / "parts", batch_size=2, grad_accum=3, **options)
+    expected, gradient = (prm_gradient(config, monkeypatch) for config in (one_batch, accumulated))
+    assert torch.allclose(gradient, expected, atol=1e-6 * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("loss", ["bce", "pqm", "implicit"])
-def test_a_batch_in_parts_has_the_gradient_of_the_whole(
+def test_a_batch_split_into_several_passes_has_the_same_gradient(
     loss: Any, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = write_rows(tmp_path / "rows.jsonl", stepwise_rows(problems=4)[:5])
-    same: dict[str, Any] = dict(data=data, model=str(policy), held_out=0, max_grad_norm=1e9)
-    same |= dict(max_steps=1, save_every=0, batch_size=5, grad_accum=1, loss=loss)
-    expected = prm_gradient(PrmConfig(out=tmp_path / "whole", **same), monkeypatch)
+    options: dict[str, Any] = dict(data=data, model=str(policy), held_out=0, max_grad_norm=1e9)
+    options |= dict(max_steps=1, save_every=0, batch_size=5, grad_accum=1, loss=loss)
+    expected = prm_gradient(PrmConfig(out=tmp_path / "whole", **options), monkeypatch)
     passes = []
     prepare = StageTrainer._prepare_inputs
     monkeypatch.setattr(
         StageTrainer, "_prepare_inputs", lambda self, x: passes.append(x) or prepare(self, x)
     )
     monkeypatch.setattr("fsdpo_train.trainer.trainer.MAX_CPU_BATCH_TOKENS", 1)
-    found = prm_gradient(PrmConfig(out=tmp_path / "parts", **same), monkeypatch)
+    gradient = prm_gradient(PrmConfig(out=tmp_path / "parts", **options), monkeypatch)
     assert len(passes) == 5
-    assert torch.allclose(found, expected, atol=1e-6 * float(expected.abs().max()))
+    assert torch.allclose(gradient, expected, atol=1e-6 * float(expected.abs().max()))
 
 
 def old_training_step(
     self: Any, model: Any, inputs: Any, num_items_in_batch: Any = None
 ) -> torch.Tensor:
-    """What transformers 5.0 does, as far as one CPU needs it."""
+    """Run the training step of transformers 5.0, reduced to one CPU."""
     model.train()
     inputs = self._prepare_inputs(inputs)
     loss = self.compute_loss(model, inputs, num_items_in_batch=num_items_in_batch)
@@ -122,7 +129,7 @@ def test_the_policy_starts_as_its_reference_whatever_its_dropout(
     assert trained.attention_dropout == 0.5
 
 
-def test_dropout_is_found_in_every_kind_of_module() -> None:
+def test_dropout_is_disabled_in_every_kind_of_module() -> None:
     settings = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32)
     model = disable_dropout(transformers.GPT2LMHeadModel(settings)).train()
     ids = torch.arange(8)[None]
@@ -140,17 +147,17 @@ def test_repeated_pairs_are_counted(policy: Path, tmp_path: Path, caplog: Any) -
     assert "3 pairs came up again and count once" in (tmp_path / "out/README.md").read_text()
 
 
-def test_fillers_make_batches_of_one_size_and_come_last() -> None:
-    rows = [{"labels": [each], "length": length} for each, length in ((1, 5), (2, 4), (3, 6))]
+def test_padding_rows_fill_the_last_batch() -> None:
+    rows = [{"labels": [label], "length": length} for label, length in ((1, 5), (2, 4), (3, 6))]
     arguments = SimpleNamespace(world_size=2, per_device_train_batch_size=2)
-    found = pad_to_world_size(rows, arguments, labels=[-100])
-    assert [row["labels"] for row in found] == [[1], [2], [3], [-100]]
-    assert found[3]["length"] == 0
-    alone = SimpleNamespace(world_size=1, per_device_train_batch_size=2)
-    assert pad_to_world_size(rows, alone, labels=[-100]) is rows
+    padded_rows = pad_to_world_size(rows, arguments, labels=[-100])
+    assert [row["labels"] for row in padded_rows] == [[1], [2], [3], [-100]]
+    assert padded_rows[3]["length"] == 0
+    one_process = SimpleNamespace(world_size=1, per_device_train_batch_size=2)
+    assert pad_to_world_size(rows, one_process, labels=[-100]) is rows
     config = PrmConfig(data=Path("data"), out=Path("out"), batch_size=2)
     sampler = StageTrainer._get_train_sampler(
-        SimpleNamespace(train_dataset=found, stage_config=config, args=arguments)
+        SimpleNamespace(train_dataset=padded_rows, stage_config=config, args=arguments)
     )
     order = list(sampler)
     assert len(sampler) == 4 and sorted(order[:3]) == [0, 1, 2] and order[3] == 3
@@ -158,22 +165,20 @@ def test_fillers_make_batches_of_one_size_and_come_last() -> None:
 
 @pytest.mark.parametrize("group", [True, False])
 def test_packs_are_full_and_hold_every_row_once(group: bool) -> None:
-    rows = [{"row": each, "length": (each * 37) % 101 + 1} for each in range(300)]
-    given: dict[str, Any] = dict(data=Path("data"), out=Path("out"), group_by_length=group)
-    packs = pack_rows(rows, PrmConfig(**given, batch_tokens=400))
-    assert pack_rows(rows, PrmConfig(**given)) is rows
+    rows = [{"row": index, "length": (index * 37) % 101 + 1} for index in range(300)]
+    options: dict[str, Any] = dict(data=Path("data"), out=Path("out"), group_by_length=group)
+    packs = pack_rows(rows, PrmConfig(**options, batch_tokens=400))
+    assert pack_rows(rows, PrmConfig(**options)) is rows
     assert sorted(row["row"] for row in unpack_rows(packs)) == list(range(300))
-    lengths = [[rows[each["row"]]["length"] for each in unpack_rows([pack])] for pack in packs]
-    assert [sum(each) for each in lengths] == [pack["length"] for pack in packs]
-    assert all(sum(each) <= 400 for each in lengths)
-    assert len(pack_rows(rows, PrmConfig(**given, batch_tokens=1))) == 300
+    lengths = [[rows[row["row"]]["length"] for row in unpack_rows([pack])] for pack in packs]
+    assert [sum(pack_lengths) for pack_lengths in lengths] == [pack["length"] for pack in packs]
+    assert all(sum(pack_lengths) <= 400 for pack_lengths in lengths)
+    assert len(pack_rows(rows, PrmConfig(**options, batch_tokens=1))) == 300
     assert sum(map(sum, lengths)) > 0.8 * 400 * len(packs)
     if group:
-        assert all(max(each) - min(each) < 20 for each in lengths)
-    other = pack_rows(rows, PrmConfig(**given, batch_tokens=400, seed=1))
-    assert [each["row"] for each in unpack_rows(packs)] != [
-        each["row"] for each in unpack_rows(other)
-    ]
+        assert all(max(pack_lengths) - min(pack_lengths) < 20 for pack_lengths in lengths)
+    other = pack_rows(rows, PrmConfig(**options, batch_tokens=400, seed=1))
+    assert [row["row"] for row in unpack_rows(packs)] != [row["row"] for row in unpack_rows(other)]
 
 
 STAGES = {
@@ -185,33 +190,40 @@ STAGES = {
 
 @pytest.mark.proof
 @pytest.mark.parametrize(
-    ("one", "two", "apart"),
+    ("one_process", "two_processes", "tolerance"),
     [
         (["--batch-size", 4], ["--batch-size", 2], 1e-5),
-        # In passes of one row, whose sums round apart.
+        # Passes of one row sum in another order, so the rounding differs.
         (["--batch-tokens", 10**6], ["--batch-tokens", 1, "--grad-accum", 99], 1e-4),
     ],
     ids=["rows", "tokens"],
 )
 @pytest.mark.parametrize("stage", STAGES)
-def test_two_processes_take_the_steps_of_one(
-    stage: str, one: list[Any], two: list[Any], apart: float, policy: Path, tmp_path: Path
+def test_two_processes_train_to_the_same_weights_as_one_process(
+    stage: str,
+    one_process: list[Any],
+    two_processes: list[Any],
+    tolerance: float,
+    policy: Path,
+    tmp_path: Path,
 ) -> None:
-    """Five rows, four to a step: in the second step one process has nothing to add."""
+    """Train on five rows, four per step: in the second step one process has no row."""
     data = write_rows(tmp_path / "rows.jsonl", STAGES[stage])
-    given = [stage, data, "--model", policy, "--lr", "1e-3", "--epochs", 2, "--grad-accum", 1]
-    given += ["--no-group-by-length", "--log-every", 1, "--save-every", 0]
-    given += ["--held-out", 0] if stage == "prm" else []
+    arguments = [stage, data, "--model", policy, "--lr", "1e-3", "--epochs", 2, "--grad-accum", 1]
+    arguments += ["--no-group-by-length", "--log-every", 1, "--save-every", 0]
+    arguments += ["--held-out", 0] if stage == "prm" else []
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    for name, launch, batch in (("one", [], one), ("two", torchrun, two)):
-        line = [sys.executable, *launch, "-m", "fsdpo_train", *given]
+    for name, launch, batch in (("one", [], one_process), ("two", torchrun, two_processes)):
+        line = [sys.executable, *launch, "-m", "fsdpo_train", *arguments]
         line += [*batch, "--out", tmp_path / name]
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
-        ran = subprocess.run([str(each) for each in line], env=env, capture_output=True, text=True)
+        ran = subprocess.run(
+            [str(argument) for argument in line], env=env, capture_output=True, text=True
+        )
         assert ran.returncode == 0, ran.stderr[-3000:]
     auto = "AutoModelForTokenClassification" if stage == "prm" else "AutoModelForCausalLM"
-    alone, both = (
+    expected, weights = (
         getattr(transformers, auto).from_pretrained(tmp_path / name).state_dict()
         for name in ("one", "two")
     )
-    assert max(float((alone[name] - both[name]).abs().max()) for name in alone) < apart
+    assert max(float((expected[name] - weights[name]).abs().max()) for name in expected) < tolerance

@@ -1,4 +1,4 @@
-"""The package as a library: light to import, quiet, typed; its errors name fields."""
+"""Tests of the public interface: light imports, no printing, and errors that name fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fsdpo_data.core.errors import InputError, StoreError
 from fsdpo_train.cli.app import app
 
 
-def test_importing_is_light_and_every_name_is_there() -> None:
+def test_the_import_is_light_and_exports_every_public_name() -> None:
     code = (
         "import sys, fsdpo_train\n"
         "assert set(fsdpo_train.__all__) == set(dir(fsdpo_train))\n"
@@ -32,12 +32,12 @@ def test_importing_is_light_and_every_name_is_there() -> None:
         fsdpo_train.train_rlhf  # noqa: B018
 
 
-def test_text_will_do_for_paths() -> None:
+def test_paths_can_be_strings() -> None:
     config = fsdpo_train.PrmConfig(data="runs/a", out="runs/b")  # type: ignore[arg-type]
     assert (config.data, config.out) == (Path("runs/a"), Path("runs/b"))
 
 
-def test_a_stage_returns_a_report_and_prints_nothing_of_its_own(
+def test_a_stage_returns_a_report_and_prints_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("torch")
@@ -54,7 +54,7 @@ def test_a_stage_returns_a_report_and_prints_nothing_of_its_own(
     assert "held out" not in capsys.readouterr().out.replace("held_out", "")
 
 
-def test_lora_is_merged_in_sft_too(tmp_path: Path) -> None:
+def test_sft_merges_lora_into_the_weights(tmp_path: Path) -> None:
     pytest.importorskip("peft")
     import torch
     import transformers
@@ -66,11 +66,15 @@ def test_lora_is_merged_in_sft_too(tmp_path: Path) -> None:
         fsdpo_train.SftConfig(data=data, out=tmp_path / "out", model=str(policy), lora=4, lr=1e-2)
     )
     assert not list((tmp_path / "out").glob("adapter*"))
-    before, after = (
-        transformers.AutoModelForCausalLM.from_pretrained(each).state_dict()
-        for each in (policy, tmp_path / "out")
+    policy_weights, trained_weights = (
+        transformers.AutoModelForCausalLM.from_pretrained(folder).state_dict()
+        for folder in (policy, tmp_path / "out")
     )
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    changed = {
+        name
+        for name in policy_weights
+        if not torch.equal(policy_weights[name], trained_weights[name])
+    }
     assert changed and all("proj" in name for name in changed)
 
 
@@ -91,12 +95,12 @@ def test_lora_is_merged_in_sft_too(tmp_path: Path) -> None:
 def test_the_command_line_names_flags(arguments: list[str], message: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     data = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
-    given = ["prm", str(data), "--out", str(tmp_path / "out"), *arguments]
-    done = CliRunner().invoke(app, given, env={"COLUMNS": "200"})
+    command = ["prm", str(data), "--out", str(tmp_path / "out"), *arguments]
+    done = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
     assert done.exit_code != 0 and message in f"{done.output} {done.exception}"
 
 
-def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_an_unusable_output_directory_is_named(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     data = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
     file = tmp_path / "file"
@@ -108,14 +112,14 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"already holds sft\.json\. Choose a new directory"):
         fsdpo_train.train_prm(fsdpo_train.PrmConfig(data=data, out=tmp_path / "other"))
     (tmp_path / "damaged").mkdir()
-    for said in ("{", "[1]", "7"):
-        (tmp_path / "damaged/prm.json").write_text(said)
+    for content in ("{", "[1]", "7"):
+        (tmp_path / "damaged/prm.json").write_text(content)
         damaged = fsdpo_train.PrmConfig(data=data, out=tmp_path / "damaged", resume=True)
         with pytest.raises(StoreError, match=r"prm\.json cannot be read .* Choose another `out`"):
             fsdpo_train.train_prm(damaged)
 
 
-def test_two_runs_do_not_meet_in_one_directory(tmp_path: Path) -> None:
+def test_two_runs_cannot_train_in_one_directory(tmp_path: Path) -> None:
     from fsdpo_train.trainer.run_directory import lock_run_directory
 
     config = fsdpo_train.PrmConfig(data=tmp_path / "rows.jsonl", out=tmp_path / "out")
@@ -126,7 +130,7 @@ def test_two_runs_do_not_meet_in_one_directory(tmp_path: Path) -> None:
         pass
 
 
-def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
+def test_missing_packages_are_named(tmp_path: Path) -> None:
     data = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
     code = (
         "import sys\n"
