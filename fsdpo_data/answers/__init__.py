@@ -20,8 +20,8 @@ class Verdict(NamedTuple):
             ``gold_unparsed`` and ``timed_out`` are failures of the grader and never become labels.
         answer: The answer as extracted from the response, or None.
         rule: The rules of extraction and comparison that decided, e.g. ``boxed/number``.
-        gold_form: The normal form of the gold answer.
-        answer_form: The normal form of the extracted answer.
+        gold_form: The gold answer as parsed and normalized; empty without a comparison.
+        answer_form: The extracted answer as parsed and normalized; empty without a comparison.
     """
 
     status: Outcome
@@ -40,6 +40,7 @@ class Grader(Protocol):
     def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
         """Grade responses and return their verdicts in the same order.
 
-        In a response with the finish reason ``length``, only a marked answer counts.
+        In a response with the finish reason ``length``, only an answer in a box or after an
+        announcement counts.
         """
         ...

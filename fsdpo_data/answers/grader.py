@@ -28,7 +28,7 @@ GRADER_NAME = "math@2"
 #: Maximum words of a gold answer that is searched for in a sentence.
 MAX_GOLD_WORDS = 6
 _PATTERNS = load_phrases("grader")
-_REASON = _PATTERNS["reason"]
+_REASON = _PATTERNS["reason"]  #: A subordinate clause such as "Since Al has more points, ".
 _WORD = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
 _CONNECTIVES = word_set("so therefore thus hence then and finally clearly consequently overall")
 _ARTICLES = word_set("the a an")
@@ -54,7 +54,8 @@ ParsedGold: TypeAlias = ParsedAnswer
 def read_gold(text: str) -> ParsedGold:
     """Parse a gold answer for :func:`grade_response`.
 
-    Grading against an empty gold answer gives ``gold_unparsed`` verdicts.
+    Grading against an empty gold answer gives ``gold_unparsed`` verdicts. A gold answer that is
+    not mathematical is compared as words.
     """
     return read_answer(text)
 
@@ -80,6 +81,7 @@ def grade_response(
         # another finish reason.
         ends_on_box = extracted.rule == "boxed" and response.rstrip(" $.\n]*)")[-1:] == "}"
         is_truncated = is_truncated or not ends_on_box
+        # The rule "none" makes a box or an announcement in the thinking count for nothing.
         extracted = extracted._replace(rule="none") if is_truncated else extracted
     if is_truncated and extracted.marked_answer is None:
         return Verdict("no_answer", None, "cut-off")
@@ -87,6 +89,7 @@ def grade_response(
         return Verdict("no_answer", None, extracted.rule)
     verdict = compare_answers(gold, extracted.answer, tolerance)
     if verdict.status == "correct" and extracted.rule in ("last-number", "last-maths"):
+        # A unit after the number may contradict the unit of the gold.
         number = _with_unit(gold, extracted.answer, extracted.sentence)
         verdict = compare_answers(gold, number, tolerance)
     if verdict.status == "incorrect":
@@ -221,7 +224,7 @@ def _states_gold(gold: ParsedAnswer, sentence: str) -> bool:
 
 def _normalized_words(plain: str) -> list[str]:
     """Return the words of a plain text in lower case, without articles."""
-    plain = plain.replace("hey're", "hey are")
+    plain = plain.replace("hey're", "hey are")  # "They're" and "they're"
     words = _WORD.findall(plain)
     content_words = words[:1] if words and words[0].lower() not in _ARTICLES else []
     # The comparison respects case, so the "A" of "Brand A" stays.

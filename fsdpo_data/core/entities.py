@@ -28,7 +28,7 @@ class Problem:
 
     @property
     def id(self) -> str:
-        """Content id: equal questions with equal gold answers are the same problem anywhere."""
+        """Digest of question and gold answer, so equal problems have equal ids in every source."""
         return digest("problem", ID_VERSION, self.question, self.answer)
 
     def to_row(self) -> dict[str, str]:
@@ -43,7 +43,8 @@ class Problem:
         }
 
 
-#: The class of a graded solution.
+#: The class of a graded solution. ``gold_unparsed``: the grader cannot read the gold answer.
+#: ``timed_out``: the comparison took too long.
 Outcome = Literal["correct", "incorrect", "no_answer", "gold_unparsed", "timed_out"]
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -58,19 +59,21 @@ class Solution:
     """One sampled solution of a problem, in steps.
 
     Attributes:
-        solution_id: Content id of the problem, the sampling settings and the sample index.
+        solution_id: Digest of the problem id, the sampling settings and the sample index.
         problem_id: Id of the problem.
         sample_index: Position among the samples of the problem, from 0.
         prompt: The prompt that the model received, with the template applied.
-        completions: The steps; joined, they give the sampled text exactly.
+        completions: The steps (TRL's name for them), thinking included. Joined, they give the
+            sampled text exactly.
         finish_reason: ``stop``, or ``length`` for a truncated solution.
         n_tokens: Number of generated tokens, including end-of-sequence; None if unknown.
         answer: The final answer that the grader extracted; None if it found no answer.
         outcome: The result of grading.
-        labels: One label per step; None if a failure was not the model's.
+        labels: Whether each step is correct; None for ``gold_unparsed`` and ``timed_out``.
         rollouts: One entry per step: the number ``n`` of continuations and the number
             ``n_correct`` of correct ones. None without rollouts.
-        step_rewards: One reward per step, from 0 to 1 for probabilities; None if not scored.
+        step_rewards: One reward per step, in [0, 1] unless the reward model gives other values;
+            None if not scored.
         thinking_closed: Whether the thinking before the answer ended; None without thinking.
         thinking_tokens: The number of thinking tokens among ``n_tokens``; None if unknown.
     """
@@ -102,10 +105,11 @@ class Pair:
 
     Attributes:
         problem_id: Id of the problem.
-        chosen_id: Id of the chosen solution; for a continuation, an id of its own.
+        chosen_id: Id of the chosen solution; a digest of its text if it is a continuation of the
+            rejected solution's first steps (``pair --style step-dpo``).
         rejected_id: Id of the rejected solution.
         prompt: The prompt of both solutions.
-        chosen: Text of the chosen solution.
+        chosen: Text of the chosen solution after the prompt, first steps included.
         rejected: Text of the rejected solution.
         chosen_steps: Steps of the chosen solution.
         rejected_steps: Steps of the rejected solution.

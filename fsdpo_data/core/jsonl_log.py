@@ -37,7 +37,8 @@ class JsonlLog:
 
     Attributes:
         path: Path of the file.
-        line_spans: Positions of the complete lines, by key.
+        line_spans: Positions of the complete lines, by key; of repeated keys, the first line in
+            the file.
         incomplete_lines: Number of incomplete or unknown lines when the file was opened.
     """
 

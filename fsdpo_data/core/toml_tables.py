@@ -42,17 +42,19 @@ def fill_placeholders(template: Any, values: Mapping[str, Any]) -> Any:
 class TomlTable(UserDict[str, Row]):
     """Rows by name, in the order of their TOML file; the first access reads the file."""
 
-    def __init__(self, module: str, row: Callable[..., Row]) -> None:
+    def __init__(self, module: str, make_row: Callable[..., Row]) -> None:
         """Set up the table without reading its file.
 
         Args:
             module: Path of the module next to the TOML file, usually ``__file__``.
-            row: Makes a row from its name (positional) and its fields (keywords).
+            make_row: Makes a row from its name (positional) and its fields (keywords).
         """
         self._module = module
-        self._row = row
+        self._make_row = make_row
 
     @cached_property
     def data(self) -> dict[str, Row]:  # type: ignore[override]
         """The rows; all dictionary methods use them."""
-        return {name: self._row(name, **fields) for name, fields in read_toml(self._module).items()}
+        return {
+            name: self._make_row(name, **fields) for name, fields in read_toml(self._module).items()
+        }

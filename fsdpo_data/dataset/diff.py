@@ -21,11 +21,12 @@ class ConfigDiff:
 
     added: int  #: Rows that only the second dataset has.
     removed: int  #: Rows that only the first dataset has.
-    kept: int  #: Rows that both datasets have.
-    changed: Mapping[str, int]  #: Rows in both datasets with a changed value, by kind of change.
+    kept: int  #: Rows that both datasets have, changed or not.
+    #: Rows in both datasets with a changed value, by group of columns (see ``diff.toml``).
+    changed: Mapping[str, int]
 
     def __bool__(self) -> bool:
-        """Whether anything differs."""
+        """Whether a row or a compared column differs."""
         return bool(self.added or self.removed or any(self.changed.values()))
 
 
@@ -33,7 +34,7 @@ def diff_datasets(first: Path, second: Path) -> dict[str, ConfigDiff]:
     """Compare two datasets, config by config.
 
     Raises:
-        SchemaError: if a file of either dataset is missing or was changed after the seal.
+        SchemaError: if a file of either dataset is missing or differs from its digest.
     """
     first_manifest = read_manifest(first)
     second_manifest = read_manifest(second)
@@ -77,7 +78,7 @@ def _hash_rows(files: Sequence[Path], columns_by_part: Mapping[str, Sequence[str
 
 
 def spec_changes(first: Path, second: Path) -> list[KeyChange]:
-    """Return the options that differ between the specs of two datasets, except digests."""
+    """Return the options that differ between two datasets; the digests of the specs are ignored."""
     old_spec = read_manifest(first).spec.without_digest()
     new_spec = read_manifest(second).spec.without_digest()
     return differing_keys(old_spec, new_spec)

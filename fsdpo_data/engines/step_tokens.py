@@ -34,8 +34,9 @@ class EncodedSolution:
     #: The step of each token: ``PROMPT_STEP_ID`` for prompt tokens, else the index of the step in
     #: which the token starts. The end-of-sequence token belongs to the last step.
     step_ids: list[int]
-    #: Position in ``input_ids`` of the last token that starts inside each step. The end-of-sequence
-    #: token is never a score position, so a step scores the same with and without further steps.
+    #: The score position of each step, where its reward is read: the position in ``input_ids`` of
+    #: the last token that starts inside the step. The end-of-sequence token is never a score
+    #: position, so a step scores the same with and without further steps.
     score_positions: list[int]
     n_steps: int  #: Steps of the solution before truncation.
 

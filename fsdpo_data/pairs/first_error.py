@@ -10,18 +10,19 @@ from fsdpo_data.core.entities import MODEL_FAILURES, Solution
 from fsdpo_data.core.lazy import pq
 from fsdpo_data.core.options import Option, Options
 
-#: Keys of the counts of incorrect solutions; :func:`find_first_errors` explains them.
+#: Keys of the counts of incorrect solutions: their total, and the reasons that exclude some.
+#: :func:`find_first_errors` explains them.
 DROP_REASONS = ("incorrect", "truncated", "unscored", "no_error", "repeated", "over_limit")
 
 
 @dataclass(frozen=True, slots=True)
 class StepPairSpec(Options):
-    """Options of the selection of Step-DPO pairs.
+    """Options that select the first errors for Step-DPO pairs.
 
     Attributes:
         threshold: Reward below which a step counts as an error.
-        max_pairs: Maximum pairs per problem; the errors with the lowest rewards have priority. None
-            sets no limit.
+        max_pairs: Maximum first errors per problem; the lowest rewards have priority. Each error
+            gives one pair if a continuation corrects it. None sets no limit.
     """
 
     threshold: Annotated[float, Option(exclusive_min=0, max=1)] = 0.5
@@ -57,7 +58,7 @@ def find_first_errors(
         spec: Threshold and maximum number of pairs.
         counts: Counter that receives the number of incorrect solutions. Its keys are:
 
-            - ``incorrect``: all incorrect solutions;
+            - ``incorrect``: all solutions with a wrong answer or without an answer;
             - ``truncated``: the last step may be incomplete;
             - ``unscored``: the solution has no step rewards;
             - ``no_error``: no reward is below the threshold;

@@ -48,7 +48,7 @@ def pull_dataset(repo_name: str, out: Path, *, progress: Progress) -> Manifest:
     progress.phase("validate", 1)
     validate(partial)
     with store_errors(out):
-        shutil.rmtree(partial / ".cache")
+        shutil.rmtree(partial / ".cache")  # the download state of huggingface_hub
         partial.rename(out)
     progress.advance(1)
     return manifest
@@ -76,5 +76,5 @@ def _download_file(repo: HubRepo, path: str, commit: str, folder: Path) -> None:
         except OSError as error:
             if error.errno is None:  # errors of the HTTP library, which are OSErrors too
                 raise
-            with store_errors(folder):
+            with store_errors(folder):  # a full or read-only disk becomes a StoreError
                 raise

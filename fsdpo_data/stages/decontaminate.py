@@ -1,4 +1,7 @@
-"""Compare training problems with benchmark questions, and remove the problems that overlap."""
+"""Find training problems that overlap with benchmark questions.
+
+The stage records the overlaps of a dataset. ``write_clean`` writes the problems without overlaps.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,9 @@ class OverlapReport:
 
     problems: Sequence[Problem]  #: The training problems.
     benchmarks: Sequence[BenchmarkQuestions]  #: The benchmarks, in the order of the options.
-    pairs: pl.DataFrame  #: Result of :func:`~.problems.overlap.overlaps`, over all benchmarks.
+    #: Overlapping pairs over all benchmarks, from
+    #: :func:`~fsdpo_data.problems.overlap.find_overlapping_pairs`.
+    pairs: pl.DataFrame
     ngram: int  #: Words per n-gram.
     overlap: float  #: Minimum overlap of a contaminated problem.
 
@@ -181,10 +186,11 @@ def find_overlaps(
 
     Args:
         problems: The training problems.
-        against: Benchmarks as ``FILE`` or ``NAME=FILE``. A file or directory is read completely,
-            with all its splits.
+        against: Benchmarks as ``FILE`` or ``NAME=FILE``. A file is read completely; of a directory
+            with splits, only the test split.
         ngram: Words per n-gram.
-        overlap: Minimum fraction of common n-grams of a contaminated problem.
+        overlap: Minimum fraction of the n-grams of the shorter text that both texts have. Texts
+            that differ only in white space and case always overlap.
 
     Raises:
         InputError: if ``ngram`` or ``overlap`` is out of range, a file has no question, or two
@@ -222,8 +228,8 @@ def _check_unique_names(benchmarks: Sequence[BenchmarkQuestions]) -> None:
 def read_benchmark(text: str) -> BenchmarkQuestions:
     """Read the questions of ``FILE`` or ``NAME=FILE``; rows without a question are ignored.
 
-    The default name is the name of the file, or of its folder for ``test.jsonl`` and other splits.
-    The names of folders above belong to this machine and are not used.
+    The default name of ``math500.jsonl`` is ``math500``. A file named after a split, such as
+    ``gsm8k/test.jsonl``, takes the name of its folder.
 
     Raises:
         InputError: if no row has a question.

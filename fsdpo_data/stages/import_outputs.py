@@ -2,7 +2,7 @@
 
 Nothing is sampled; all other stages are the same as in a build. Files are read once, row by row.
 Responses go to an unnamed temporary file, one per line. Samples of a problem may therefore be
-anywhere in the input, and memory holds only their positions.
+anywhere in the input, and memory holds only their positions in the temporary file.
 """
 
 import tempfile
@@ -50,8 +50,8 @@ class ImportOutputsOptions(DeclaredSampling, Options):
         file: JSON lines, JSON, parquet or CSV file. For outputs also a directory or a pattern.
         out: Directory of the new dataset.
         template: Prompt template of the problems. It replaces the prompts in the rows.
-        problems: Problems with gold answers, as for `build`, for rows without them. A row matches
-            by its question, or by a prompt that ends with the question.
+        problems: Problems with gold answers, as for `build`. If given, every row takes its problem
+            from here: by its question, or by a prompt that ends with the question.
         requests: File with the requests of a batch, matched by `custom_id`.
         series: The model to import, if the file contains several models.
         model_name: Name of the model that wrote the outputs.
@@ -201,7 +201,7 @@ class _OutputReader:
         self.options = options
         self.sampler = _SpooledSampler(spool)
         self.template = get_template(options.template) if options.template else RECORDED_TEMPLATE
-        #: Problems with gold answers, for rows without them.
+        #: The problems of the option ``problems``; if there are any, rows take theirs from here.
         self.gold_problems = ProblemSet()
         if options.problems:
             self.gold_problems = load_problems(options.problems, split=options.split)
@@ -222,7 +222,7 @@ class _OutputReader:
             try:
                 if name in offsets:
                     raise KeyError(name)
-                prompt = _request_prompt(record.fields["body"])
+                prompt = _prompt_of_body(record.fields["body"])
             except (KeyError, TypeError, AttributeError, IndexError):
                 raise self.options.field_error(
                     "requests",
@@ -239,6 +239,8 @@ class _OutputReader:
             try:
                 if record.error or response_format is None:
                     raise UnusableRowError(record.error or unknown_format_message(record.fields))
+                # Evaluation harnesses repeat a document for each of their answer filters, with the
+                # same responses.
                 document = response_format.document_key(record.fields)
                 if document not in self._documents:
                     for response in response_format.read_responses(record):
@@ -344,7 +346,7 @@ def _unambiguous_problems(problems: Sequence[Problem]) -> dict[str, Problem]:
     }
 
 
-def _request_prompt(body: Mapping[str, Any]) -> str:
+def _prompt_of_body(body: Mapping[str, Any]) -> str:
     """Return the prompt of a request, or the last turn of its conversation."""
     prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
     if isinstance(prompt, str):

@@ -30,7 +30,13 @@ class MissingGroup(NamedTuple):
 
 
 def reference_fingerprint(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
-    """Return everything except prompt and solution that determines reference log-probabilities."""
+    """Return everything except prompt and solution that determines reference log-probabilities.
+
+    Args:
+        config: Options of the training run.
+        model: Name and revision of the reference model.
+        tokenizer: Tokenizer of the reference model.
+    """
     return {
         "model": model,
         "tokenizer": digest(tokenizer.backend_tokenizer.to_str(), tokenizer.eos_token_id),
@@ -51,6 +57,13 @@ def reference_logprobs(
 
     Missing log-probabilities are computed first, in parallel on all processes of the run. The
     reference is the model that training starts from. It is loaded only if something is missing.
+
+    Args:
+        data: The preference pairs, by prompt.
+        store: Log-probabilities that earlier runs computed.
+        config: Options of the training run.
+        arguments: The ``transformers.TrainingArguments``.
+        share_prompt: Whether a prompt is computed once for all of its solutions.
 
     Raises:
         RunMismatchError: if the store belongs to other data or another model.
@@ -122,7 +135,7 @@ def _compute_missing(
     with without_zero3_partitioning(arguments):
         model, tokenizer = load_model(config, "AutoModelForCausalLM")
     model = model.to(arguments.device).eval()
-    check_plain_head(model)
+    check_plain_head(model)  # no soft cap or scale after the head
     if uses_bfloat16_weights(config, arguments):
         Bfloat16Weights(model).install()
     patch_to_return_logprobs(model, attention=config.attention)
@@ -150,7 +163,10 @@ def _compute_missing(
 def _solution_logprobs(
     model: Any, groups: Sequence[PromptGroup], tokenizer: Any, *, dtype: str, share_prompt: bool
 ) -> list[list[float]]:
-    """Return the log-probabilities of the completion tokens, one list per solution."""
+    """Return the log-probabilities of the completion tokens, one list per solution.
+
+    The patched model returns them as one vector over the tokens of all solutions (N).
+    """
     batch = collate_groups(
         groups,
         share_prompt=share_prompt,

@@ -16,7 +16,11 @@ _CHUNK_ELEMENTS = 2**18
 
 
 def uses_bfloat16_weights(config: TrainConfig, arguments: Any) -> bool:
-    """Return whether :class:`Bfloat16Weights` replace autocast: in one process on a CPU."""
+    """Return whether to use :class:`Bfloat16Weights`.
+
+    They are used for bfloat16 training in a single process on a CPU. Autocast then has nothing to
+    convert.
+    """
     is_single_process = arguments.world_size == 1 and arguments.deepspeed is None
     return is_single_process and arguments.device.type == "cpu" and config.dtype == "bfloat16"
 

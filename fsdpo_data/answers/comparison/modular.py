@@ -16,7 +16,7 @@ from fsdpo_data.answers.tree import Add, Call, Const, Div, Mul, Node, Num, PlusM
 
 #: Primes that are 1 modulo 4, so that -1 has a square root.
 PRIMES = (2305843009213693921, 2305843009213693693)
-#: Most factors that are multiplied for a factorial or a binomial coefficient.
+#: Maximum number of factors of a factorial or a binomial coefficient.
 MAX_FACTORS = 20_000
 
 
@@ -26,6 +26,11 @@ class UndefinedValueError(ArithmeticError):
 
 class ResidueEvaluator:
     """Evaluator of expressions modulo one prime, with symbols at one fixed point.
+
+    Args:
+        prime: The modulus.
+        point: Number of the point; it seeds the residues of the symbols.
+        budget: Operations that the evaluation may take.
 
     Attributes:
         is_exact: Whether all expressions so far were rational functions.
@@ -41,7 +46,7 @@ class ResidueEvaluator:
         """Return the residue of ``node``.
 
         Raises:
-            UndefinedValueError: A denominator is zero.
+            UndefinedValueError: A denominator is zero, or the value has no residue (±).
             NumberTooLargeError: An exponent or a factorial is out of bounds.
             BudgetExceededError: The evaluation takes too many operations.
         """

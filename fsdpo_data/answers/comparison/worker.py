@@ -60,6 +60,8 @@ def build_expression(node: list[Any]) -> Any:
         numerator, denominator = parts
         return sympy.Rational(numerator, denominator)
     if name == "Sym":
+        # "#1" and so on name the variables of sums and integrals. Positive symbols let sympy
+        # simplify roots and logarithms.
         is_integer = parts[0] in ("n", "m", "k") or parts[0].startswith("#")
         return sympy.Symbol(parts[0], positive=True, integer=is_integer or None)
     if name == "Const":
@@ -83,7 +85,8 @@ def _build_operator(name: str, parts: list[Any]) -> Any:
 def main() -> None:
     """Answer one question per input line with one byte, ``0`` or ``1``.
 
-    The first byte is a ``0`` without a question, as a sign that sympy has started.
+    The first byte is a ``0`` without a question, as a sign that sympy has started. A question that
+    exceeds the CPU limit ends the process without an answer.
     """
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     print(end="0", flush=True)

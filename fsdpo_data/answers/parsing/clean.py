@@ -7,8 +7,8 @@ from itertools import accumulate
 
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
-#: Maximum number of characters of an answer that is cleaned. Two longer answers are equal only if
-#: their texts are identical.
+#: Callers do not clean longer answers (characters). Two longer answers are equal only if their
+#: texts are identical.
 MAX_LENGTH = 10_000
 
 _CLEANING_RULES = read_toml(__file__)
@@ -31,6 +31,7 @@ _CIRCLED_RUN = re.compile(
 )
 #: The prefix micro of a unit. A Greek mu with a space after it is a variable.
 _MICRO_PREFIX = re.compile("[µμ](?=\\\\?[A-Za-z])|µ")
+#: Chinese units, with their English symbols.
 _UNIT_WORDS: dict[str, str] = _CLEANING_RULES["units"]
 _UNIT_WORD = re.compile("|".join(_UNIT_WORDS))
 _UNIT = re.compile(rf"(?<=[\d}}$\s])(?:{_UNIT_WORD.pattern})+(?![\u4e00-\u9fff]{{2}})")
@@ -42,7 +43,8 @@ _REWRITES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in _CLEANING_RULES["rewrites"].items()
 ]
-#: Patterns of markup and of numbers with points and commas, each with its replacement.
+#: Patterns of markup, each with its replacement. The first two read numbers with points as
+#: thousands separators: "1.234,5" becomes "1234.5", and "1.234.567" becomes "1234567".
 _MARKUP_REWRITES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,])"),
@@ -62,25 +64,27 @@ _OPENING_CHARACTERS = frozenset(left[0] for left, _ in _DELIMITER_PAIRS)
 
 
 def clean(text: str) -> str:
-    """Return ``text`` as plain ASCII LaTeX, without delimiters, bold marks and the full stop."""
+    """Return plain ASCII LaTeX, without delimiters, bold marks and final punctuation."""
     if not text.isascii():
         text = _to_ascii(text)
-    if "\x00" <= min(text, default=" ") < " ":
+    if min(text, default=" ") < " ":  # a control character
         text = _INVISIBLE.sub("", text)
     text = text.strip()
-    if _PATTERNS["rewritten"].search(text):
+    if _PATTERNS["needs_rewrite"].search(text):
         for pattern, replacement in _REWRITES:
             text = pattern.sub(replacement, text)
-    if _PATTERNS["marked_up"].search(text):
+    if _PATTERNS["has_markup"].search(text):
         for pattern, markup_replacement in _MARKUP_REWRITES:
             text = pattern.sub(markup_replacement, text)
+    # "2i + 3j" is a vector, but a single "i" may be the imaginary unit. The parser reads the
+    # command ``\\basis`` as a unit vector.
     if (
         "j" in text
         and (vectors := _PATTERNS["unit_vector"].findall(text))
         and ("j" in "".join(vectors[0]) or len(vectors) > 1)
     ):
         text = _PATTERNS["unit_vector"].sub(r"\\basis\1\2\3 ", text)
-    if _PATTERNS["styled"].match(text):
+    if _PATTERNS["style_command"].match(text):
         text = _strip_style(text)
     if "**" in text or "__" in text:
         text = _BOLD.sub(r"\2", text)
@@ -91,7 +95,7 @@ def clean(text: str) -> str:
 
 def _strip_style(text: str) -> str:
     r"""Drop commands that style the complete answer: ``\color{blue}{…}``, ``\displaystyle``."""
-    while style := _PATTERNS["styled"].match(text):
+    while style := _PATTERNS["style_command"].match(text):
         text = text[style.end() :].strip()
         depths = accumulate((char == "{") - (char == "}") for char in text)
         if text[:1] == "{" and 0 not in list(depths)[:-1]:
@@ -133,6 +137,7 @@ def strip_punctuation(text: str) -> str:
         previous_text = text
         text = text.strip()
         text = text if text.endswith("..") else text.rstrip(".,;:")
+        # A single backslash at the end is the rest of a truncated command.
         if text.endswith("\\") and not text.endswith("\\\\"):
             text = text[:-1]
         for left, right in _DELIMITER_PAIRS if text[:1] in _OPENING_CHARACTERS else ():
@@ -167,9 +172,11 @@ def drop_dollar_signs(text: str) -> str:
 
 
 def _is_maths(content: str) -> bool:
-    """Whether the text between two dollar signs is maths, unlike "5 and " in "$5 and $10"."""
+    """Whether the text between two dollar signs is maths, unlike "5 and " in "$5 and $10".
+
+    Between two amounts of money, the text ends with a space and does not start with one.
+    """
     starts_with_space = content[:1].isspace()
     # ``clean`` writes "36°" as "36^\\circ ", so a space after a command does not count.
     ends_with_space = content[-1:].isspace() and not _COMMAND_END.search(content)
-    is_blank = content == "" or content.isspace()
-    return is_blank or starts_with_space == ends_with_space or starts_with_space
+    return starts_with_space or not ends_with_space

@@ -35,16 +35,21 @@ class Token:
     upright: bool = False
     #: The value of a ``num`` token, None for other tokens.
     number: Num | None = None
-    #: The same as ``text`` for signs and commands, "" for other tokens.
+    #: The same as ``text`` for signs and commands, "" for other tokens. The parser compares this
+    #: field, so a letter or a word never equals a sign.
     sign: str = ""
 
 
+#: The token after the last one. ``tokenize`` does not append it.
 EOF = Token("eof", "")
 _SIGN_KINDS = frozenset(("op", "cmd"))
 
 _GROUPED = r"\d{1,3}(?:(?:,\s?\\!\s?|\{,\}\s?|\\[,;:! ]\s?|,)\d{3})+(?![\d]|\{,\})"
 _SPACED = r"\d{1,3}(?: \d{3})+(?!\d)"
 _REPEAT = r"(?:\\(?:overline|bar|dot)\s*(?:\{\s*(?P<cycle>\d+)\s*\}|(?P<cycle1>\d)))"
+# A number has one of four shapes, each with its own groups. The first has a repeating part
+# (1.2\overline{3}), the second an integer part (1,234.5e6, names ending in 2), the third only
+# decimals (.5, names ending in 3), and the fourth only dots (names ending in 4).
 _TOKEN_PATTERN = re.compile(
     rf"(?P<space>[\s~]+)"
     rf"|(?P<thin>\\[,;: !>]|\\(?:q?quad|thinspace|enspace|enskip|negthinspace)(?![A-Za-z]))"
@@ -175,7 +180,7 @@ class _Lexer:
             is_token, upright = self.open_braces[-1]
             if is_token:
                 self._append_token("op", "}")
-            elif upright:
+            elif upright:  # the next letter is not part of this word
                 self.space = max(self.space, 1)
             self.open_braces.pop()
             return
