@@ -167,7 +167,8 @@ class SftConfig(TrainConfig):
         if (self.model is None) == (self.from_config is None):
             raise self.field_error(
                 "model",
-                "expected exactly one of `model` and `from_config`, which starts from random weights.",
+                "expected exactly one of `model` and `from_config`, which starts from random "
+                "weights.",
             )
 
 

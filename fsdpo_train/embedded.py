@@ -1,7 +1,7 @@
 """Training recipe of the embedded model: ``python -m fsdpo_train.embedded --out DIR``.
 
-The recipe writes demonstrations of embedded problems, and trains a tokenizer on them. It fine-tunes a
-model with about a million random weights, measures the model on held-out problems, and writes the
+The recipe writes demonstrations of embedded problems, and trains a tokenizer on them. It fine-tunes
+a model with about a million random weights, measures the model on held-out problems, and writes the
 model card. All training runs through the code of ``fsdpo-train sft``.
 """
 
@@ -118,9 +118,9 @@ def _write_architecture(folder: Path, data: Path) -> None:
 def train_tokenizer(texts: Iterable[str]) -> Any:
     """Train a byte-level BPE tokenizer, in which every digit is a token.
 
-    Decoding returns the NFC form of the text. The tokenizer is a ``Qwen2Tokenizer``, and its training
-    uses the pre-tokenizer of this class. transformers loads this class for every model of type
-    ``qwen2`` and ignores the class in the tokenizer files.
+    Decoding returns the NFC form of the text. The tokenizer is a ``Qwen2Tokenizer``, and its
+    training uses the pre-tokenizer of this class. transformers loads this class for every model of
+    type ``qwen2`` and ignores the class in the tokenizer files.
     """
     from tokenizers import pre_tokenizers, trainers
 

@@ -117,7 +117,8 @@ def decontaminate(options: DecontaminateOptions) -> None:
     n_problems = len(report.problems)
     n_clean = len(report.clean_problems)
     typer.echo(
-        f"{n_problems - n_clean:,} of {n_problems:,} problems are contaminated, {n_clean:,} are clean"
+        f"{n_problems - n_clean:,} of {n_problems:,} problems are contaminated, "
+        f"{n_clean:,} are clean"
     )
     if options.write_clean:
         print_next_command("fsdpo-data", "build", "--problems", options.write_clean)

@@ -202,7 +202,7 @@ def _metavar(name: str, field_type: Any, option: Option) -> str:
 
 
 def _flag_declaration(name: str, field_type: Any, option: Option, default: Any) -> str:
-    """Return the flag of a field for typer; a switch has a ``--no-`` flag if it is on by default."""
+    """Return the flag of a field for typer; a switch that is on has a ``--no-`` flag."""
     flag = option.flag or "--" + name.replace("_", "-")
     return f"{flag}/--no-{flag[2:]}" if field_type is bool and default is True else flag
 

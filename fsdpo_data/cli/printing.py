@@ -128,7 +128,8 @@ def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float)
     truncated = ", truncated" if solution["finish_reason"] == "length" else ""
     console.print(
         f"\n[bold {colour}]#{solution['sample_index']} {solution['outcome']}[/]  "
-        f"answer {answer}  [dim]{format_token_count(solution['n_tokens'])}{truncated}  {solution['solution_id']}[/]",
+        f"answer {answer}  [dim]{format_token_count(solution['n_tokens'])}{truncated}  "
+        f"{solution['solution_id']}[/]",
         highlight=False,
     )
     steps = solution["completions"]

@@ -288,7 +288,8 @@ def resolve_engine_on_cluster(
 ) -> str:
     """Return the engine that ``resolve_engine`` selects on a node of the cluster.
 
-    The driver may be a machine without a GPU, so a Ray task with the resources of a replica decides.
+    The driver may be a machine without a GPU, so a Ray task with the resources of a replica
+    decides.
 
     Raises:
         UnavailableError: if no engine can run on the node.

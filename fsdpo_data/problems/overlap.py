@@ -15,8 +15,8 @@ from fsdpo_data.answers.grader import ParsedGold, read_gold
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import replace_surrogates
 
-#: Words of an n-gram. Word problems are short: 13-grams, which are usual for web pages, miss 40 % of
-#: GSM-IC's base problems, because GSM-IC inserts a sentence into each.
+#: Words of an n-gram. Word problems are short: 13-grams, which are usual for web pages, miss 40 %
+#: of GSM-IC's base problems, because GSM-IC inserts a sentence into each.
 NGRAM_SIZE = 8
 MIN_OVERLAP = 0.5  #: Minimum overlap of a reported pair.
 #: Base of the polynomial hash of n-grams, modulo 2^64; an odd number of 64 bits.
@@ -84,7 +84,7 @@ def _is_same_answer(gold: ParsedGold, other: str) -> bool:
 
 
 def _text_frame(texts: Sequence[LocatedQuestion]) -> pl.DataFrame:
-    """Return the ``id`` and ``words`` of each text, and its ``key`` without case and white space."""
+    """Return ``id`` and ``words`` of each text, and its ``key`` without case and white space."""
     questions = [replace_surrogates(text.question) for text in texts]
     frame = pl.DataFrame({"question": questions}, {"question": pl.String}).with_row_index("id")
     lower = pl.col("question").str.to_lowercase()

@@ -1,7 +1,7 @@
 r"""Preference losses as pure functions of tensors.
 
-Name suffixes give the shapes: ``_S`` solutions, ``_T`` tokens, ``_K`` steps, ``_P`` pairs. A pair is
-two indices into the solutions. The T² pairs of a problem therefore cost 2T forward passes.
+Name suffixes give the shapes: ``_S`` solutions, ``_T`` tokens, ``_K`` steps, ``_P`` pairs. A pair
+is two indices into the solutions. The T² pairs of a problem therefore cost 2T forward passes.
 
 All losses share one gradient (section 3.2 of the paper):
 

@@ -82,7 +82,7 @@ def group_by_prompt(rows: Iterable[LocatedRow], loss: str) -> list[PromptPairs]:
 
 
 def _check_row(location: str, row: Row, loss: str) -> None:
-    """Raise an InputError if a column that the loss needs is missing, or the prompt is not a text."""
+    """Raise an InputError if a column for the loss is missing, or the prompt is not a text."""
     required = [name for name in COLUMNS if loss not in REWARD_FREE_LOSSES or "rewards" not in name]
     missing = [name for name in required if row.get(name) is None]
     if missing:

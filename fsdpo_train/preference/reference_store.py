@@ -1,9 +1,9 @@
 """A store on disk for the log-probabilities of the reference policy.
 
-The store keeps one log-probability per token, because every loss can be computed from these. The key
-of a solution depends on its content: model, tokenizer, precision, prompt and steps. Runs with another
-β, γ, T or pairing of the same solutions therefore share a store. No reference model is in memory
-while the policy trains.
+The store keeps one log-probability per token, because every loss can be computed from these. The
+key of a solution depends on its content: model, tokenizer, precision, prompt and steps. Runs with
+another β, γ, T or pairing of the same solutions therefore share a store. No reference model is in
+memory while the policy trains.
 
 The name of a file is the SHA-256 of its content. Several processes can therefore add to a store at
 the same time, and incomplete or changed files are detected.

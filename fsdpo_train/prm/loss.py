@@ -51,8 +51,8 @@ def pqm_loss(logit_BK: Tensor, label_BK: Tensor, mask_BK: Tensor, *, zeta: float
 
     .. math:: L = −mean_c log( exp Q_c / ( Σ_{right q ≤ c} exp Q_q + Σ_{w ∈ W} exp(Q_w + ζ) ) )
 
-    As in the authors' code, a right step with Q = 0 precedes the first step. The virtual step is one
-    of the c only if the solution has a wrong step.
+    As in the authors' code, a right step with Q = 0 precedes the first step. The virtual step is
+    one of the c only if the solution has a wrong step.
 
     Args:
         logit_BK: Output of the reward head at each step, the step's Q.

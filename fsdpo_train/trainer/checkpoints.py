@@ -1,13 +1,13 @@
 """Checkpoints that are complete or absent, however a run ends.
 
 ``transformers`` writes a checkpoint under ``checkpoints/writing``. When all processes are done, its
-files are synced, and listed with their SHA-256 in ``digests.json``. The checkpoint is then renamed to
-its final path, and only then are older checkpoints removed. The disk therefore needs space for one
-checkpoint more than ``save_limit``.
+files are synced, and listed with their SHA-256 in ``digests.json``. The checkpoint is then renamed
+to its final path, and only then are older checkpoints removed. The disk therefore needs space for
+one checkpoint more than ``save_limit``.
 
 A run resumes from the newest checkpoint whose files all match their digests. Changed or incomplete
-checkpoints are skipped. Computing the digests costs about as much as writing the files, without more
-memory; several files are hashed in parallel.
+checkpoints are skipped. Computing the digests costs about as much as writing the files, without
+more memory; several files are hashed in parallel.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""The base of the stage trainers: ``transformers.Trainer`` with prompt groups and safe checkpoints."""
+"""The base of the trainers: ``transformers.Trainer`` with prompt groups and safe checkpoints."""
 
 import logging
 import shutil
@@ -33,8 +33,8 @@ CHECKPOINT_FOLDER = "checkpoints"  #: Folder of the checkpoints inside the direc
 class PromptGroupedSampler(torch.utils.data.Sampler):  # type: ignore[misc]
     """Sampler that keeps the rows of one ``group`` together inside an optimizer step.
 
-    The rows come in :func:`grouped_order`. Padding rows have length 0 and come last. The order inside
-    a step does not change the loss, because the loss is the mean over the step.
+    The rows come in :func:`grouped_order`. Padding rows have length 0 and come last. The order
+    inside a step does not change the loss, because the loss is the mean over the step.
 
     Args:
         rows: Rows with a ``length``, and optionally a ``group``.
@@ -77,9 +77,9 @@ class PromptGroupedSampler(torch.utils.data.Sampler):  # type: ignore[misc]
 class StageTrainer(transformers.Trainer):  # type: ignore[misc]
     """A trainer for losses that are means over the items of an optimizer step.
 
-    Batches of a step contain different numbers of items (tokens, solutions or pairs), and every item
-    has the same weight. A subclass implements ``count_items``. Its ``compute_loss`` returns the mean
-    over a batch, scaled by ``scale_loss``. A checkpoint is complete or absent.
+    Batches of a step contain different numbers of items (tokens, solutions or pairs), and every
+    item has the same weight. A subclass implements ``count_items``. Its ``compute_loss`` returns
+    the mean over a batch, scaled by ``scale_loss``. A checkpoint is complete or absent.
 
     Args:
         config: The options of the run.

@@ -551,7 +551,7 @@ def test_deprecated_commands_work_and_are_hidden() -> None:
     commands = CliRunner().invoke(app, ["-h"]).output
     assert "regrade" not in commands and "compare" not in commands.replace("comparison", "")
     assert invoke("regrade", "/nowhere", "--out", "x").exit_code != 0
-    assert CliRunner().invoke(app, ["show", "-h"]).exit_code == 0
+    assert CliRunner().invoke(app, ["inspect", "-h"]).exit_code == 0
 
 
 def test_a_limit_selects_a_seeded_subset() -> None:

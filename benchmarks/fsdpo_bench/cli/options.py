@@ -36,8 +36,8 @@ class FetchOptions(Options):
 class TaskValidateOptions(Options):
     """Check the rows, digests and gold answers of benchmarks, without a model.
 
-    The grader must accept every gold answer for itself and reject wrong answers. Known exceptions are
-    listed with the reason. Any other exception ends the command with exit code 1.
+    The grader must accept every gold answer for itself and reject wrong answers. Known exceptions
+    are listed with the reason. Any other exception ends the command with exit code 1.
 
     Attributes:
         suite: A suite; `fsdpo-bench tasks` lists them.
@@ -156,9 +156,9 @@ class ReportOptions(Options):
 class ResultsPushOptions(Options):
     """Push results to the model's repository on the Hub, for its page and for leaderboards.
 
-    The push writes a file in `.eval_results` for each benchmark and decoder, and `model-index` in the
-    model's card; other results stay. It includes only complete benchmarks with a dataset on the Hub.
-    The token comes from `HF_TOKEN` or `hf auth login`.
+    The push writes a file in `.eval_results` for each benchmark and decoder, and `model-index` in
+    the model's card; other results stay. It includes only complete benchmarks with a dataset on the
+    Hub. The token comes from `HF_TOKEN` or `hf auth login`.
 
     Attributes:
         data: A run.

@@ -1,7 +1,7 @@
 """Push results to a model's repository: ``.eval_results/*.yaml``, and ``model-index`` in its card.
 
-The Hub shows ``.eval_results`` on the model's page and on the leaderboards of benchmark datasets, and
-``model-index`` on the model's page. One commit changes both, and no other file.
+The Hub shows ``.eval_results`` on the model's page and on the leaderboards of benchmark datasets,
+and ``model-index`` on the model's page. One commit changes both, and no other file.
 """
 
 import re
@@ -137,7 +137,7 @@ def push(plan: ResultsPushPlan, *, pull_request: bool = False) -> str:
 
 
 def _updated_card(name: str, results: Results) -> str:
-    """Return the model's card with the new results; they replace older results of the same metric."""
+    """Return the model's card with the new results, which replace older ones of the same metric."""
     try:
         card: Any = hf.ModelCard.load(name)
     except hf_errors.RemoteEntryNotFoundError:

@@ -47,8 +47,8 @@ class Gpu:
         """What estimates for it rest on."""
         how = "" if self.decode_tokens_per_second else ", the A100's by memory bandwidth"
         return (
-            f"GPU-hours are of one {self.title}. Generation: tokens written / ({self.tokens_per_second:,.0f} "
-            f"per second{how}, x 7 / billions of parameters). Training: 8 x parameters x tokens "
+            f"GPU-hours are of one {self.title}. Generation: tokens written / "
+            f"({self.tokens_per_second:,.0f} per second{how}, x 7 / billions of parameters). Training: 8 x parameters x tokens "
             "FLOP (forward, backward, and forward again for gradient checkpointing); scoring and "
             f"reference log-probabilities: 2 x; both at {100 * UTILISATION:.0f} % of "
             f"{self.peak:,.0f} TFLOP/s ({self.source}). Token counts per text are estimates, those "

@@ -15,9 +15,9 @@ XPosition = float | str  #: Horizontal position, in pixels or in percent of the 
 class SvgDrawing:
     """A collection of SVG elements; (0, 0) is the upper left corner.
 
-    A ``style`` is a class of the page's style sheet. A ``tip`` is the text of the tooltip. A drawing
-    without a width fills the width of its container, and its text keeps its size on narrow screens.
-    Horizontal positions are then in percent, or in pixels outside the drawing (-8).
+    A ``style`` is a class of the page's style sheet. A ``tip`` is the text of the tooltip. A
+    drawing without a width fills the width of its container, and its text keeps its size on narrow
+    screens. Horizontal positions are then in percent, or in pixels outside the drawing (-8).
     """
 
     def __init__(self, width: float | None, height: float, title: str) -> None:
@@ -95,8 +95,8 @@ def _tooltip(text: str) -> str:
 class Axis:
     """A linear or logarithmic map from values to positions.
 
-    It maps values from ``low`` to ``high`` to positions from ``start`` to ``end``. With ``log``, equal
-    ratios have equal distances.
+    It maps values from ``low`` to ``high`` to positions from ``start`` to ``end``. With ``log``,
+    equal ratios have equal distances.
     """
 
     def __init__(

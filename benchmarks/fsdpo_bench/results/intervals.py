@@ -122,9 +122,9 @@ def mcnemar(only_a: int, only_b: int) -> float:
 def clustered_mcnemar(differences: Sequence[int]) -> float:
     """Return the two-sided exact p-value for clusters of problems.
 
-    If the systems are equally good, the difference of each cluster has a random sign. The p-value is
-    the fraction of all sign patterns whose sum is at least as far from zero as the observed sum. For
-    clusters of one problem, this is McNemar's exact test.
+    If the systems are equally good, the difference of each cluster has a random sign. The p-value
+    is the fraction of all sign patterns whose sum is at least as far from zero as the observed sum.
+    For clusters of one problem, this is McNemar's exact test.
 
     Args:
         differences: For each cluster, the problems that only the second system solves minus the

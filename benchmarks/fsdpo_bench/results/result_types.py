@@ -45,8 +45,8 @@ class DecoderResults(AccuracyResult):
 class TaskResults(TypedDict):
     """The results of a benchmark.
 
-    The inner keys of ``groups``, ``group_spread`` and ``accuracy_drops`` are decoders. Their outer keys
-    are groups, such as ``level``, and the labels within a group.
+    The inner keys of ``groups``, ``group_spread`` and ``accuracy_drops`` are decoders. Their outer
+    keys are groups, such as ``level``, and the labels within a group.
     """
 
     title: str  #: Title of the benchmark.

@@ -1,4 +1,4 @@
-"""Grade the solutions of a run and apply the decoders, during the run or later without the model."""
+"""Grade the solutions of a run and apply the decoders, in the run or later without the model."""
 
 import json
 import re

@@ -2,7 +2,8 @@ r"""Convert LaTeX formulas to MathML trees when a page is rendered.
 
 Models write the LaTeX, so it can be anything. A formula gets no tree if it is too long, contains
 definitions, or makes the converter fail. The page then shows its text. A tree is plain JSON, with
-harmless elements and attributes only. The page creates its nodes one by one and never parses markup.
+harmless elements and attributes only. The page creates its nodes one by one and never parses
+markup.
 """
 
 import json

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from fsdpo_cards.pages.formulas import FORMULA_PATTERN, formula_trees
 
 DEFAULT_BUDGET_BYTES = 16_000_000  #: Bytes of text in a page.
-#: Bytes of the smallest useful problem. If the budget has less per problem, the page skips problems.
+#: Bytes of the smallest useful problem. If the budget has less per problem, the page skips
+#: problems.
 MIN_PROBLEM_BYTES = 2_500
 MAX_TEXT_CHARS = 6_000  #: Characters of one question, prompt or solution; longer texts are cut.
 _STEP_OVERHEAD_BYTES = 200  #: Bytes of a solution besides its steps.

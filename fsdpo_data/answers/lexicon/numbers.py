@@ -112,7 +112,7 @@ def matches_written_digits(decimal: Num, value: Fraction, *, is_exact: bool) -> 
 
 
 def is_rounded(decimal: Num, value: Fraction, *, may_truncate: bool) -> bool:
-    """Whether a decimal is ``value`` rounded (or truncated, with ``may_truncate``) to its digits."""
+    """Whether a decimal is ``value`` rounded to its digits, or truncated with ``may_truncate``."""
     missing_part = abs(value) - abs(decimal.value)
     has_same_sign = (value < 0) == (decimal.value < 0)
     digit_size = last_digit_size(decimal)

@@ -75,7 +75,7 @@ class CommandParser(NameParser):
         raise UnparsableAnswerError(f"the command {name} is not supported")
 
     def _parse_number_set(self, name: str) -> Value:
-        r"""Parse the script of a number set, for example ``\mathbb{R}^+`` or ``\mathbb{Z}_{>0}``."""
+        r"""Parse the script of a number set, such as ``\mathbb{R}^+`` or ``\mathbb{Z}_{>0}``."""
         if self.peek_sign() not in ("^", "_") or self.peek_sign(1) not in ("{", "+", "-", "*"):
             return tree.Sym(name)
         self.position += 1
@@ -160,7 +160,7 @@ class CommandParser(NameParser):
         return tree.divide(top, bottom)
 
     def _parse_derivative(self) -> Node | None:
-        r"""Parse ``\frac{d^2 x}{dt^2}`` as the variable ``x''``; return None for other fractions."""
+        r"""Parse ``\frac{d^2 x}{dt^2}`` as the variable ``x''``; None for other fractions."""
         if self.peek_sign() != "{" or self.peek(1).text[:1] not in ("d", "p"):
             return None
         numerator = _DERIVATIVE_NUMERATOR.fullmatch(self.take_group_text())

@@ -137,8 +137,8 @@ def vllm_errors(action: str) -> Iterator[None]:
     except Exception as error:  # a dead engine raises many kinds of errors
         raise engine_error(
             "vllm",
-            f"vLLM stopped while {action}: {describe_load_error(error)} Finished samples are saved, so "
-            "you can resume the run. If memory ran out, use a smaller batch.",
+            f"vLLM stopped while {action}: {describe_load_error(error)} Finished samples are "
+            "saved, so you can resume the run. If memory ran out, use a smaller batch.",
         ) from error
 
 
@@ -168,8 +168,8 @@ def start_engine(weights: ResolvedWeights, options: EngineOptions, **arguments: 
     except Exception as error:  # vLLM passes on the errors of all libraries that it uses
         raise engine_error(
             "vllm",
-            f"vLLM could not load {weights.path} with {llm_arguments}: {describe_load_error(error)} Check "
-            "the GPUs and the options, or use the engine transformers.",
+            f"vLLM could not load {weights.path} with {llm_arguments}: {describe_load_error(error)} "
+            "Check the GPUs and the options, or use the engine transformers.",
         ) from error
 
 

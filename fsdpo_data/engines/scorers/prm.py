@@ -156,7 +156,7 @@ class PrmScorer(TransformersScorer):
 
 
 def gather_steps(value_BTC: Tensor, score_positions: Sequence[Sequence[int]]) -> Tensor:
-    """Return the values at the score positions, [B, K, C]; entries past the last step are padding."""
+    """Return the values at the score positions, [B, K, C]; later entries are padding."""
     position_BK, _ = pad_sequences(score_positions, 0, value_BTC.device)
     row_B1 = torch.arange(len(score_positions), device=position_BK.device)[:, None]
     return value_BTC[row_B1, position_BK]

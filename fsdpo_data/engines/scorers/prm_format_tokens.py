@@ -171,8 +171,8 @@ class PrmFormatTokenizer:
         if token_start < span.step_token_start:
             raise InputError(
                 f"the PRM format {prm_format.name} does not fit: the tokenizer merges the step "
-                f"token {prm_format.step_token!r} with {text[token_start : span.step_token_start]!r} "
-                "before it. Use the tokenizer of the checkpoint.",
+                f"token {prm_format.step_token!r} with "
+                f"{text[token_start : span.step_token_start]!r} before it. Use the tokenizer of the checkpoint.",
                 field="prm_format",
                 value=prm_format.name,
             )

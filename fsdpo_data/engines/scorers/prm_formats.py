@@ -43,16 +43,16 @@ class PrmFormat(Options):
     """The prompt, the score positions and the activation of a published reward model or judge."""
 
     name: str  #: Name of the row in ``prm_formats.toml``, or of the TOML file of the user.
-    #: ``text``: no chat template. ``chat``: the steps are one turn of the assistant. ``turns``: each
-    #: step is a turn of the user, and its step token is the answer of the assistant.
+    #: ``text``: no chat template. ``chat``: the steps are one turn of the assistant. ``turns``:
+    #: each step is a turn of the user, and its step token is the answer of the assistant.
     layout: Literal["text", "chat", "turns"] = "text"
     #: Whether the prompt, each step and each step token are tokenized separately.
     tokenize_separately: bool = False
     #: System message of the chat; None for the default of the chat template.
     system: str | None = None
-    #: The text before the first step. ``{question}`` is the question, ``{prompt}`` the prompt of the
-    #: policy, and ``{bos}`` the beginning-of-sequence token, if the tokenizer has one. For a judge
-    #: the complete instruction, with ``{steps}``.
+    #: The text before the first step. ``{question}`` is the question, ``{prompt}`` the prompt of
+    #: the policy, and ``{bos}`` the beginning-of-sequence token, if the tokenizer has one. For a
+    #: judge the complete instruction, with ``{steps}``.
     prompt: str = "{question}"
     #: Whether the beginning-of-sequence token of the tokenizer comes before the text.
     bos: bool = True
@@ -66,7 +66,8 @@ class PrmFormat(Options):
     step_token: str = ""  #: The text after each step, usually one special token.
     separator: str = ""  #: The text between a step token and the next step.
     #: The part whose last token is the score position. For a judge, the content of its boxes:
-    #: ``index`` of the first wrong step or -1 in the last box, or ``verdicts`` (correct, incorrect).
+    #: ``index`` of the first wrong step or -1 in the last box, or ``verdicts`` (correct,
+    #: incorrect).
     read_at: Literal["step_token", "step", "index", "verdicts"] = "step_token"
     #: Number of tokens from that token to the score position of the publisher's code.
     token_offset: int = 0

@@ -1,4 +1,4 @@
-"""Decontamination finds known overlaps of published data sets, and reports nothing in clean data."""
+"""Decontamination finds known overlaps of published datasets, and nothing in clean data."""
 
 from __future__ import annotations
 
