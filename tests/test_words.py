@@ -1,4 +1,4 @@
-"""``make lint`` refuses names and terms that nobody outside the project understands."""
+"""``make lint`` refuses names and terms that only insiders understand."""
 
 from __future__ import annotations
 

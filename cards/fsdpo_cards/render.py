@@ -68,7 +68,7 @@ def front_matter(fields: Mapping[str, Any]) -> str:
 
 
 def hub_metadata(**fields: Any) -> dict[str, Any]:
-    """Return the metadata of a model card for the Hub; ``fields`` are those of ``ModelCardData``."""
+    """Return the metadata of a model card for the Hub, with the fields of ``ModelCardData``."""
     from huggingface_hub import ModelCardData
 
     card_data: Any = ModelCardData(**fields)

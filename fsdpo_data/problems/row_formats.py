@@ -79,7 +79,7 @@ def _parse_marked_gold(value: Any) -> str:
 
 
 def parse_gsm8k_gold(value: Any) -> str:
-    """Return GSM8K's gold answer: the text after the last ``####``, or the full text without one."""
+    """Return GSM8K's gold answer: the text after the last ``####``, or the full text."""
     if isinstance(value, str):
         value = value.rpartition(_HASHES)[2].strip()
     return gold_text(value)

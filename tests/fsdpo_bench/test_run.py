@@ -547,13 +547,6 @@ def test_help_does_not_truncate_options_at_80_columns(name: str) -> None:
     assert "--json" in output and "…" not in output
 
 
-def test_deprecated_commands_work_and_are_hidden() -> None:
-    commands = CliRunner().invoke(app, ["-h"]).output
-    assert "regrade" not in commands and "compare" not in commands.replace("comparison", "")
-    assert invoke("regrade", "/nowhere", "--out", "x").exit_code != 0
-    assert CliRunner().invoke(app, ["inspect", "-h"]).exit_code == 0
-
-
 def test_a_limit_selects_a_seeded_subset() -> None:
     loaded_task = load_task(builtin_tasks()["embedded"])
     few_ids, more_ids, other_ids = (

@@ -88,7 +88,7 @@ class _CostRecord(_Model):
 class _Metadata(_Model):
     """The metadata of a problem that grading uses; groups may have any value."""
 
-    also: list[str] = []  #: Former name of ``alternative_golds``.
+    alternative_golds: list[str] = []  #: Further gold answers that count as correct.
     gold_tolerance: float | None = None  #: Relative error that the source allows for this gold.
 
 

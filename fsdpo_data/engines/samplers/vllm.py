@@ -168,8 +168,8 @@ def start_engine(weights: ResolvedWeights, options: EngineOptions, **arguments: 
     except Exception as error:  # vLLM passes on the errors of all libraries that it uses
         raise engine_error(
             "vllm",
-            f"vLLM could not load {weights.path} with {llm_arguments}: {describe_load_error(error)} "
-            "Check the GPUs and the options, or use the engine transformers.",
+            f"vLLM could not load {weights.path} with {llm_arguments}: "
+            f"{describe_load_error(error)} Check the GPUs and the options, or use the engine transformers.",
         ) from error
 
 

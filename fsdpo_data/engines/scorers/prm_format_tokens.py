@@ -172,7 +172,8 @@ class PrmFormatTokenizer:
             raise InputError(
                 f"the PRM format {prm_format.name} does not fit: the tokenizer merges the step "
                 f"token {prm_format.step_token!r} with "
-                f"{text[token_start : span.step_token_start]!r} before it. Use the tokenizer of the checkpoint.",
+                f"{text[token_start : span.step_token_start]!r} before it. Use the tokenizer of "
+                "the checkpoint.",
                 field="prm_format",
                 value=prm_format.name,
             )
