@@ -69,7 +69,7 @@ def test_a_click_opens_a_problem_and_its_solution(browser: Browser, page: Path) 
     browser.click(".verdicts tr:nth-child(4) button")
     assert open_count == browser.count(".solution[open]") == 1
     opened = browser.text(".solution[open]")
-    assert "taken by" in opened
+    assert "chosen by" in opened
     assert "The answer was read after “the answer is”, compared with the gold as numbers" in opened
     assert browser.count(".solution[open] .step.scored .reward") == 2
 

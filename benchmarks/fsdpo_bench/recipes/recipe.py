@@ -1,6 +1,6 @@
-"""Recipes: a row of the paper's tables as command lines, with what they cost.
+"""Recipes: rows of the paper's tables as command lines, with their cost.
 
-A recipe knows nothing but command lines, so that measuring never depends on training code.
+Recipes contain only command lines, so the benchmark package does not depend on training code.
 """
 
 import json
@@ -18,117 +18,127 @@ from fsdpo_bench.results.published import published_results, shipped_path
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
 from fsdpo_data.core.toml_tables import TomlTable
 
-WorkKind = Literal["generate", "score", "train", "pairs", "none"]
+WorkKind = Literal["generate", "score", "train", "pairs", "none"]  #: See :class:`Workload`.
 
-UTILISATION = 0.4  #: Share of a GPU's FLOP per second that training and scoring reach.
+UTILISATION = 0.4  #: Fraction of a GPU's peak FLOP/s that training and scoring reach.
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What a plan is made for; fields as in ``gpus.toml``."""
+    """A GPU for cost estimates; the fields are the keys of ``gpus.toml``."""
 
-    title: str
-    peak: float
-    bandwidth: float
-    source: str
+    title: str  #: Name of the GPU.
+    peak: float  #: Dense bfloat16 TFLOP/s.
+    bandwidth: float  #: Memory bandwidth in TB/s.
+    source: str  #: Source of these numbers.
+    #: Measured tokens per second of a model with 7 billion parameters; 0 if unknown.
     decode_tokens_per_second: float = 0.0
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens per second that it writes with a model of 7 billion parameters."""
-        known = GPUS["a100"]
+        """Decoding speed of a model with 7 billion parameters, measured or scaled from the A100."""
+        reference = GPUS["a100"]
         return (
             self.decode_tokens_per_second
-            or known.decode_tokens_per_second * self.bandwidth / known.bandwidth
+            or reference.decode_tokens_per_second * self.bandwidth / reference.bandwidth
         )
 
     @property
     def assumptions(self) -> str:
-        """What estimates for it rest on."""
-        how = "" if self.decode_tokens_per_second else ", the A100's by memory bandwidth"
+        """The assumptions of the estimates for this GPU, in words."""
+        scaling = "" if self.decode_tokens_per_second else ", scaled from the A100 by bandwidth"
         return (
-            f"GPU-hours are of one {self.title}. Generation: tokens written / "
-            f"({self.tokens_per_second:,.0f} per second{how}, x 7 / billions of parameters). Training: 8 x parameters x tokens "
-            "FLOP (forward, backward, and forward again for gradient checkpointing); scoring and "
-            f"reference log-probabilities: 2 x; both at {100 * UTILISATION:.0f} % of "
-            f"{self.peak:,.0f} TFLOP/s ({self.source}). Token counts per text are estimates, those "
-            "of sequences are upper bounds. What was spent is what runs have counted; training "
-            "counts nothing."
+            f"GPU-hours are of one {self.title}. Generation: tokens / ({self.tokens_per_second:,.0f} "
+            f"per second{scaling}, x 7 / billions of parameters). Training: 8 x parameters x tokens "
+            "FLOP (forward, backward, and forward again for gradient checkpointing). Scoring and "
+            f"reference log-probabilities: 2 x. Both run at {100 * UTILISATION:.0f} % of "
+            f"{self.peak:,.0f} TFLOP/s ({self.source}). Token counts per text are estimates; the "
+            "numbers of sequences are upper bounds. The measured cost comes from the files of the "
+            "stages; training does not record it."
         )
 
 
-GPUS = TomlTable(str(Path(__file__).with_name("gpus")), lambda _, **told: Gpu(**told))
+GPUS = TomlTable(str(Path(__file__).with_name("gpus")), lambda _, **fields: Gpu(**fields))
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How much a stage computes."""
+    """The amount of computation of a stage."""
 
-    #: ``generate`` writes the completions, ``score`` reads prompt and completion once, ``train``
-    #: learns from both, ``pairs`` does so with a reference model, its prompts counted once;
-    #: ``none`` needs no GPU.
+    #: ``generate`` samples completions. ``score`` runs one forward pass over prompts and completions.
+    #: ``train`` trains on both. ``pairs`` trains on pairs with a reference model, where completions of
+    #: a prompt share its computation. ``none`` needs no GPU.
     kind: WorkKind
-    sequences: int = 0
-    prompts: int = 0  #: Different prompts, for ``pairs``.
-    prompt_tokens: int = 0
-    tokens: int = 0
+    sequences: int = 0  #: Number of completions.
+    prompts: int = 0  #: Number of different prompts, for ``pairs``.
+    prompt_tokens: int = 0  #: Tokens per prompt.
+    tokens: int = 0  #: Tokens per completion.
     parameters: float = 0.0  #: Billions of parameters of the model.
-    epochs: float = 1.0
+    epochs: float = 1.0  #: Training epochs.
 
 
 @dataclass(frozen=True, slots=True)
 class RecipeStage:
     """One command of a recipe."""
 
-    name: str
-    purpose: str  #: What it is for, and where it departs from the paper.
-    command: str
-    done_file: str  #: File that is there once it has ended; empty for one that is always run.
-    gpus: int
-    work: Workload
+    name: str  #: Name of the stage.
+    purpose: str  #: Purpose of the stage, and differences from the paper.
+    command: str  #: The command line.
+    done_file: str  #: File that exists after the stage; empty for a stage that always runs.
+    gpus: int  #: Number of GPUs; 0 for a stage on the CPU.
+    work: Workload  #: Computation of the stage, for the estimate.
 
     @property
     def argv(self) -> list[str]:
-        """The command line, split as a shell would."""
+        """The arguments of the command line, split as in a shell."""
         return shlex.split(self.command)
 
     def plan_dict(self, gpu: Gpu) -> dict[str, Any]:
-        """Return what it does and costs, for machines."""
-        cost, real = estimate(self.work, gpu), measured_cost(self)
-        told = {
-            name: getattr(self, name)
-            for name in ("name", "purpose", "command", "done_file", "gpus")
+        """Return the command with its estimated and measured cost, as JSON values."""
+        estimated = estimate(self.work, gpu)
+        measured_stage = measured_cost(self)
+        return {
+            "name": self.name,
+            "purpose": self.purpose,
+            "command": self.command,
+            "done_file": self.done_file,
+            "gpus": self.gpus,
+            "tokens": round(estimated.tokens or 0),
+            "gpu_hours": round(estimated.gpu_hours, 3),
+            "spent": measured_stage and measured_stage._asdict(),
         }
-        told |= {"tokens": round(cost.tokens or 0), "gpu_hours": round(cost.gpu_hours, 3)}
-        return told | {"spent": real and real._asdict()}
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """A row of the paper's tables as commands."""
 
-    name: str
-    title: str
-    about: str
-    backbone: str  #: The row's model as the paper's tables have it; empty for none.
-    method: str
-    stages: tuple[RecipeStage, ...]
+    name: str  #: Name of the recipe.
+    title: str  #: Title in the list of recipes.
+    about: str  #: Description of the recipe.
+    backbone: str  #: Model of the row in the paper's tables; empty for other recipes.
+    method: str  #: Training method of the row in the paper's tables; empty for other recipes.
+    stages: tuple[RecipeStage, ...]  #: The stages in order.
 
     @property
     def gpu_hours(self) -> float:
-        """What all stages together cost."""
+        """The estimated cost of all stages in GPU-hours."""
         return sum(estimate(stage.work).gpu_hours for stage in self.stages)
 
     @property
     def expected(self) -> str:
-        """The paper's greedy numbers for the row."""
-        row = (self.backbone, self.method)
-        cells = (each for each in published_results() if (each.backbone, each.method) == row)
-        shown = (each for each in cells if each.table != "prm" and each.task != "average")
-        return ", ".join(f"{each.task} {each.value}" for each in shown)
+        """The paper's greedy results for the row, in words."""
+        results = [
+            f"{result.task} {result.value}"
+            for result in published_results()
+            if (result.backbone, result.method) == (self.backbone, self.method)
+            and result.table != "prm"
+            and result.task != "average"
+        ]
+        return ", ".join(results)
 
     def plan_dict(self, stages: Sequence[RecipeStage], gpu: Gpu) -> dict[str, Any]:
-        """Return what some stages do and cost, for machines."""
+        """Return the commands and costs of stages, as JSON values."""
         return {
             "recipe": self.name,
             "title": self.title,
@@ -137,22 +147,24 @@ class Recipe:
         }
 
     def select_stages(self, names: Sequence[str]) -> list[RecipeStage]:
-        """Return the stages of some names, in their order; all if there are none.
+        """Return the named stages in the order of the recipe; all stages without names.
 
         Raises:
-            InputError: if there is no stage of a name.
+            InputError: if there is no stage with one of the names.
         """
-        known = [each.name for each in self.stages]
-        for name in set(names) - set(known):
-            raise InputError(f"expected one of {', '.join(known)}.", field="stage", value=name)
-        return [each for each in self.stages if not names or each.name in names]
+        stage_names = [stage.name for stage in self.stages]
+        for name in set(names) - set(stage_names):
+            raise InputError(
+                f"expected one of {', '.join(stage_names)}.", field="stage", value=name
+            )
+        return [stage for stage in self.stages if not names or stage.name in names]
 
 
 class CostEstimate(NamedTuple):
-    """What a stage costs, by the formulas of :attr:`Gpu.assumptions`, or has cost."""
+    """The estimated or measured cost of a stage."""
 
-    tokens: float | None  #: None where nobody has counted.
-    gpu_hours: float
+    tokens: float | None  #: Processed tokens; None if unknown.
+    gpu_hours: float  #: GPU-hours, by the formulas of :attr:`Gpu.assumptions` or measured.
 
 
 def recipe_names() -> list[str]:
@@ -161,112 +173,150 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str) -> Recipe:
-    """Load a recipe by its name or from a file; InputError for no name, or a malformed file."""
+    """Load a recipe by its name or from a TOML file.
+
+    Raises:
+        InputError: if the recipe does not exist, or the file is not a recipe.
+    """
     file = Path(name) if name.endswith(".toml") else shipped_path("recipes") / f"{name}.toml"
     if not file.is_file():
-        near = suggest_names(name, recipe_names())
-        raise InputError(f"no recipe {name!r}.{near} `fsdpo-bench recipe` lists them.")
+        suggestion = suggest_names(name, recipe_names())
+        raise InputError(
+            f"there is no recipe {name!r}.{suggestion} `fsdpo-bench recipe` lists all recipes."
+        )
     try:
-        told = tomllib.loads(file.read_text(encoding="utf-8"))
-        row = {"backbone": "", "method": "", **told.get("row", {})}
-        stages = tuple(_stage(**each) for each in told["stage"])
-        return Recipe(file.stem, told["title"], _line(told["about"]), stages=stages, **row)
+        fields = tomllib.loads(file.read_text(encoding="utf-8"))
+        row = {"backbone": "", "method": "", **fields.get("row", {})}
+        return Recipe(
+            name=file.stem,
+            title=fields["title"],
+            about=_join_lines(fields["about"]),
+            stages=tuple(_parse_stage(**stage) for stage in fields["stage"]),
+            **row,
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
-            f"{file} is not a recipe: {error!r}. Compare it with the others."
+            f"{file} is not a recipe: {error!r}. Compare it with the recipes of fsdpo."
         ) from None
 
 
-def _line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-def _stage(*, purpose: str, command: str, work: dict[str, Any], **told: Any) -> RecipeStage:
+def _parse_stage(*, purpose: str, command: str, work: dict[str, Any], **fields: Any) -> RecipeStage:
     if work["kind"] not in get_args(WorkKind):
         raise ValueError(
             f"work kind {work['kind']!r}: expected one of {', '.join(get_args(WorkKind))}"
         )
     return RecipeStage(
-        purpose=_line(purpose), command=_line(command), work=Workload(**work), **told
+        purpose=_join_lines(purpose),
+        command=_join_lines(command),
+        work=Workload(**work),
+        **fields,
     )
 
 
 def estimate(work: Workload, gpu: Gpu | None = None) -> CostEstimate:
-    """Estimate what a stage costs, on the paper's A100 if no other GPU is given."""
+    """Estimate the cost of a stage, by default on the paper's A100."""
     gpu = gpu or GPUS["a100"]
     if work.kind == "none":
         return CostEstimate(0.0, 0.0)
     if work.kind == "generate":
         tokens = float(work.sequences * work.tokens)
-        return CostEstimate(tokens, tokens / (gpu.tokens_per_second * 7 / work.parameters) / 3600)
+        tokens_per_second = gpu.tokens_per_second * 7 / work.parameters
+        return CostEstimate(tokens, tokens / tokens_per_second / 3600)
     prompts = work.prompts if work.kind == "pairs" else work.sequences
-    once = float(prompts * work.prompt_tokens + work.sequences * work.tokens)
-    passes = {"score": 2.0, "train": 8 * work.epochs, "pairs": 8 * work.epochs + 2}[work.kind]
-    flop = passes * work.parameters * 1e9 * once
-    return CostEstimate(once * work.epochs, flop / (gpu.peak * 1e12 * UTILISATION) / 3600)
+    tokens_per_epoch = float(prompts * work.prompt_tokens + work.sequences * work.tokens)
+    flop_per_parameter_and_token = {
+        "score": 2.0,
+        "train": 8 * work.epochs,
+        "pairs": 8 * work.epochs + 2,
+    }[work.kind]
+    flop = flop_per_parameter_and_token * work.parameters * 1e9 * tokens_per_epoch
+    return CostEstimate(
+        tokens_per_epoch * work.epochs, flop / (gpu.peak * 1e12 * UTILISATION) / 3600
+    )
+
+
+class _RecordedCost(NamedTuple):
+    """The cost in a manifest or in results."""
+
+    tokens: float | None  #: Processed tokens; None if unknown.
+    seconds: float  #: Seconds of computation.
 
 
 def measured_cost(stage: RecipeStage) -> CostEstimate | None:
-    """Return what a stage has cost, as its manifest or results count it; None if they do not.
+    """Return the cost of a stage from its manifest or results; None if they do not record it.
 
-    A manifest counts all stages of its dataset, so that what came in with the data is taken off.
+    A manifest includes the cost of the input dataset, which is subtracted.
     """
-    here, before = (
-        _read_throughput(Path(at))
-        for at in (stage.done_file, "/".join([*stage.argv[2:3], "manifest.json"]))
-    )
-    if here is None:
+    total = _read_cost(Path(stage.done_file))
+    if total is None:
         return None
-    tokens, seconds = before or (0, 0.0)
-    both = None if tokens is None or here[0] is None else here[0] - tokens
-    return CostEstimate(both, (here[1] - seconds) * max(1, stage.gpus) / 3600)
+    input_manifest = "/".join([*stage.argv[2:3], "manifest.json"])
+    input_cost = _read_cost(Path(input_manifest)) or _RecordedCost(0, 0.0)
+    tokens = None
+    if total.tokens is not None and input_cost.tokens is not None:
+        tokens = total.tokens - input_cost.tokens
+    return CostEstimate(tokens, (total.seconds - input_cost.seconds) * max(1, stage.gpus) / 3600)
 
 
-def _read_throughput(file: Path) -> tuple[float | None, float] | None:
-    """Return the tokens and seconds that a file counts; of decoders, samples they share once."""
+def _read_cost(file: Path) -> _RecordedCost | None:
+    """Return the cost in a manifest or in results; decoders with common samples count once."""
     if file.name not in ("manifest.json", "results.json") or not file.is_file():
         return None
-    costs = json.loads(file.read_text(encoding="utf-8"))["cost"]
+    content = json.loads(file.read_text(encoding="utf-8"))["cost"]
+    costs = [content]
     if file.name == "results.json":
-        shared = [costs.pop(name) for name in list(costs) if "@" in name and "," not in name]
-        each = [*costs.values(), *sorted(shared, key=lambda cost: cost["seconds"])[-1:]]
-    else:
-        each = [costs]
-    tokens = [cost["tokens"] for cost in each]
-    return None if "unknown" in tokens else sum(tokens), sum(cost["seconds"] for cost in each)
+        # Decoders such as `sc@5` choose among common samples. The slowest includes all samples.
+        sample_names = [name for name in content if "@" in name and "," not in name]
+        costs = [cost for name, cost in content.items() if name not in sample_names]
+        sample_costs = [content[name] for name in sample_names]
+        costs += sorted(sample_costs, key=lambda cost: cost["seconds"])[-1:]
+    tokens = [cost["tokens"] for cost in costs]
+    return _RecordedCost(
+        tokens=None if "unknown" in tokens else sum(tokens),
+        seconds=sum(cost["seconds"] for cost in costs),
+    )
 
 
 def pending_command(stage: RecipeStage) -> list[str] | None:
-    """Return the command that a stage still needs; None if it is done.
+    """Return the command that completes a stage; None if it is complete.
 
-    One that was stopped goes on with ``--resume``.
+    A stage with an existing output directory gets ``--resume``.
     """
     if stage.done_file and Path(stage.done_file).exists():
         return None
     argv = stage.argv
-    started = "--out" in argv and Path(argv[argv.index("--out") + 1]).is_dir()
-    return [*argv, "--resume"] if started else argv
+    is_started = "--out" in argv and Path(argv[argv.index("--out") + 1]).is_dir()
+    return [*argv, "--resume"] if is_started else argv
 
 
-def run_stages(stages: Sequence[RecipeStage], say: Callable[[str], None]) -> None:
-    """Run the stages that are not done, in order, up to the first FsdpoError."""
-    # Our programs stand beside this Python, also where its environment was not activated.
+def run_stages(stages: Sequence[RecipeStage], print_line: Callable[[str], None]) -> None:
+    """Run the incomplete stages in order.
+
+    Raises:
+        InputError: if the program of a stage is not installed.
+        FsdpoError: if a stage fails.
+    """
+    # The programs are in the folder of this Python, which need not be in PATH.
     path = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)))
     for stage in stages:
         command = pending_command(stage)
         if command is None:
-            say(f"{stage.name}: done ({stage.done_file})")
+            print_line(f"{stage.name}: done ({stage.done_file})")
             continue
-        say(f"{stage.name}: {shlex.join(command)}")
+        print_line(f"{stage.name}: {shlex.join(command)}")
         try:
             code = subprocess.run(command, env={**os.environ, "PATH": path}).returncode
         except FileNotFoundError:
             raise InputError(
-                f"stage {stage.name}: no program {command[0]!r}. Install fsdpo, and for torchrun "
-                "its extra `train`."
+                f"stage {stage.name}: the program {command[0]!r} is not installed. Install "
+                "fsdpo; torchrun needs its extra `train`."
             ) from None
         if code:
             raise FsdpoError(
-                f"stage {stage.name} ended with exit code {code}. Mend what it says above; the "
-                "same command goes on from there."
+                f"stage {stage.name} ended with exit code {code}. Fix the error above, and "
+                "repeat the command to continue."
             )

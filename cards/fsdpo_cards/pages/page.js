@@ -1,6 +1,6 @@
 "use strict";
-// All text of models goes through textContent, formulas through nodes made one by one: none of it
-// becomes markup.
+// Text of models goes through textContent, and formulas are created node by node. Nothing is parsed
+// as markup.
 const byId = (id) => document.getElementById(id);
 
 const element = (tag, className, ...inside) => {
@@ -12,16 +12,16 @@ const element = (tag, className, ...inside) => {
 
 const address = () => new URLSearchParams(location.hash.slice(1));
 
-// Keeps names and values in the address; an empty value is none.
-const keep = (told) => {
-  const all = Object.entries({ ...Object.fromEntries(address()), ...told }).filter(([, value]) => value);
+// Writes names and values to the URL; empty values are removed.
+const updateAddress = (values) => {
+  const all = Object.entries({ ...Object.fromEntries(address()), ...values }).filter(([, value]) => value);
   history.replaceState(null, "", `#${new URLSearchParams(all)}`);
 };
 
 const browse = ({ problems, marks, shared, formulas, pattern }) => {
   const FORMULA = new RegExp(pattern, "g");
   const list = byId("list");
-  // What the URL holds: filters, the problem, and the solution that was opened.
+  // The state in the URL: filters, the problem, and the open solution.
   const chosen = { task: "", decoder: "", verdict: "", search: "", problem: "", sample: "" };
   let visible = [];
   let at = -1;
@@ -36,7 +36,7 @@ const browse = ({ problems, marks, shared, formulas, pattern }) => {
 
   // Formulas
 
-  const { namespaceURI } = byId("formula"); // the name is an address, and pages hold none
+  const { namespaceURI } = byId("formula"); // a literal namespace URL would be a URL in the page
   const built = (tree) => {
     const made = document.createElementNS(namespaceURI, tree[0]);
     for (const each of tree.slice(1))
@@ -119,10 +119,10 @@ const browse = ({ problems, marks, shared, formulas, pattern }) => {
   for (const problem of problems) {
     const name = `${problem.task}/${problem.id}`;
     seen.set(name, (seen.get(name) ?? 0) + 1);
-    problem.key = seen.get(name) === 1 ? name : `${name}/${seen.get(name)}`; // one may be asked twice
+    problem.key = seen.get(name) === 1 ? name : `${name}/${seen.get(name)}`; // a question can occur twice
   }
 
-  const remember = () => ready && keep(chosen);
+  const remember = () => ready && updateAddress(chosen);
 
   const restore = () => {
     const told = address();
@@ -187,7 +187,7 @@ const browse = ({ problems, marks, shared, formulas, pattern }) => {
     const row = byId(`item-${at}`);
     row.setAttribute("aria-selected", "true");
     list.setAttribute("aria-activedescendant", row.id);
-    // Within the list only: the page stays where it is.
+    // Scroll only the list, not the page.
     const below = row.offsetTop + row.offsetHeight - list.clientHeight;
     list.scrollTop = Math.max(Math.min(list.scrollTop, row.offsetTop), below);
     showProblem(problem);
@@ -241,7 +241,7 @@ const browse = ({ problems, marks, shared, formulas, pattern }) => {
     box.scrollIntoView({ block: "nearest" });
   };
 
-  // Hue from red (0) over yellow to green (130); the number stands beside it.
+  // Hue from red (0) over yellow to green (130); the reward is also shown as a number.
   const shade = (reward) => `hsl(${Math.round(130 * Math.min(1, Math.max(0, reward)))} 70% 45%)`;
 
   const headOf = (solution) => {
@@ -256,7 +256,7 @@ const browse = ({ problems, marks, shared, formulas, pattern }) => {
     const used = Object.keys(problem.decoded).filter((name) => problem.decoded[name].taken.includes(index));
     const aside = problem.pairs || problem.decoded[chosen.decoder]?.taken.length > 1;
     box.open = !aside && (used.includes(chosen.decoder) || problem.solutions.length === 1);
-    const chosenBy = used.length && used[0] !== solution.name ? `, taken by ${used.join(", ")}` : "";
+    const chosenBy = used.length && used[0] !== solution.name ? `, chosen by ${used.join(", ")}` : "";
     const head = element("summary", "", ...headOf(solution), chosenBy);
     head.addEventListener("click", () => {
       chosen.sample = box.open ? "" : solution.name;
@@ -351,14 +351,14 @@ const browse = ({ problems, marks, shared, formulas, pattern }) => {
   });
 };
 
-// A click on the head of a column sorts by it, and again the other way round; the URL keeps which.
+// A click on a column header sorts the table; another click reverses the order. The URL keeps both.
 const sortable = (table) => {
   const heads = [...table.tHead.rows[0].cells];
   const body = table.tBodies[0];
   const value = (row, column) => row.cells[column].dataset.value ?? row.cells[column].textContent;
 
   const sort = (column, direction) => {
-    // Of words the difference is NaN.
+    // The difference of words is NaN.
     const compare = (a, b) => a - b || a.localeCompare(b, "en");
     const rows = [...body.rows].sort((a, b) => direction * compare(value(a, column), value(b, column)));
     body.append(...rows);
@@ -371,7 +371,7 @@ const sortable = (table) => {
     button.addEventListener("click", () => {
       const direction = head.getAttribute("aria-sort") === "descending" ? 1 : -1;
       sort(column, direction);
-      keep({ sort: direction * (column + 1) });
+      updateAddress({ sort: direction * (column + 1) });
     });
   });
   const kept = Number(address().get("sort"));
