@@ -28,8 +28,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, copy / package, ignore=ignored)
     shutil.copy(ROOT / "benchmarks/published.csv", copy / "benchmarks")
-    for place, content in BLOCKS:
-        follow(copy, place, content)
+    for path, content in BLOCKS:
+        follow(copy, path, content)
     paths = os.pathsep.join(str(copy / part) for part in (".", "benchmarks", "cards"))
 
     def run(*line: object) -> str:
@@ -46,14 +46,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
-def follow(copy: Path, place: str, content: str) -> None:
+def follow(copy: Path, path: str, content: str) -> None:
     """Write a new file, or add a row to a table."""
-    if place.startswith("new file: "):
-        file = copy / place.removeprefix("new file: ")
+    if path.startswith("new file: "):
+        file = copy / path.removeprefix("new file: ")
         assert not file.exists() and file.parent.is_dir()
         file.write_text(content, encoding="utf-8")
         return
-    file = copy / place.removesuffix(", at its end")
+    file = copy / path.removesuffix(", at its end")
     file.write_text(f"{file.read_text(encoding='utf-8')}\n{content}", encoding="utf-8")
 
 
@@ -79,9 +79,9 @@ def test_a_benchmark(run: Run, tmp_path: Path) -> None:
 
 
 def test_every_path_that_is_named_exists() -> None:
-    rooms = ("", "fsdpo_data/", "benchmarks/", "benchmarks/fsdpo_bench/")
+    folders = ("", "fsdpo_data/", "benchmarks/", "benchmarks/fsdpo_bench/")
     table = TEXT.partition("## To add")[2].partition("###")[0]
     names = re.findall(r"`([\w/]+(?:/|\.py|\.jsonl))`", table)
     assert len(names) > 20
     for name in names:
-        assert any((ROOT / room / name).exists() for room in rooms), f"{name} is not there"
+        assert any((ROOT / folder / name).exists() for folder in folders), f"{name} is not there"

@@ -30,17 +30,17 @@ def for_types_only(node: ast.AST) -> TypeGuard[ast.If]:
 
 def imported(folder: Path) -> dict[str, str]:
     """Return the packages that files import, each with a file that does."""
-    found = {}
+    files_by_package = {}
     for file in sorted(folder.rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         for node in filter(for_types_only, list(ast.walk(tree))):
             node.body = []
         for node in ast.walk(tree):
-            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [str(node.module)]
-            found |= {name.partition(".")[0]: str(file.relative_to(ROOT)) for name in names}
-    return found
+            files_by_package |= {name.partition(".")[0]: str(file.relative_to(ROOT)) for name in names}
+    return files_by_package
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def imported(folder: Path) -> dict[str, str]:
     ],
 )
 def test_what_is_imported_is_declared(folder: str, extras: set[str]) -> None:
-    given = [*DEPENDENCIES, *(each for extra in extras for each in EXTRAS[extra])]
-    declared, shipped_by = {plain(each) for each in given}, packages_distributions()
+    requirements = [*DEPENDENCIES, *(requirement for extra in extras for requirement in EXTRAS[extra])]
+    declared, shipped_by = {plain(requirement) for requirement in requirements}, packages_distributions()
     for name, file in imported(ROOT / folder).items():
         if name in OURS or name in sys.stdlib_module_names:
             continue
-        by = {plain(each) for each in shipped_by.get(name, [name])}
-        assert by & declared, f"{file} imports {name}, of {' or '.join(sorted(by))}: not declared"
+        distributions = {plain(requirement) for requirement in shipped_by.get(name, [name])}
+        assert distributions & declared, f"{file} imports {name}, of {' or '.join(sorted(distributions))}: not declared"

@@ -25,8 +25,8 @@ DOCS = ROOT / "docs"
 def listed(nav: list[Any]) -> Iterator[Path]:
     """Yield the pages of the site in their order."""
     for entry in nav:
-        for place in entry.values():
-            yield from listed(place) if isinstance(place, list) else [DOCS / place]
+        for path in entry.values():
+            yield from listed(path) if isinstance(path, list) else [DOCS / path]
 
 
 PAGES = list(listed(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
@@ -60,35 +60,35 @@ def test_every_command_parses(page: Path) -> None:
             if words and words[0] in ("fsdpo-data", "fsdpo-train", "fsdpo-bench"):
                 app = import_module(f"{words[0].replace('-', '_')}.cli.app").app
                 group: Any = typer.main.get_command(app)
-                given = group.commands[words[1]].make_context(words[1], words[2:]).params
-                assert given.get("source") in (None, OUTPUTS, *STEP_LABEL_READERS), line
+                parameters = group.commands[words[1]].make_context(words[1], words[2:]).params
+                assert parameters.get("source") in (None, OUTPUTS, *STEP_LABEL_READERS), line
                 if words[0] == "fsdpo-data":
-                    assert given.get("to") in (None, *FORMATS), line
+                    assert parameters.get("to") in (None, *FORMATS), line
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_command_stands_where_it_is_run(page: Path) -> None:
     """In a block of a language, which is run as printed unless a comment says why not."""
-    others = re.sub(r"```(bash|python)\n.*?```", "", TEXTS[page], flags=re.S)
-    assert not re.search(r"^(\$ )?(fsdpo-|python |pip |make )", others, flags=re.M)
+    other_text = re.sub(r"```(bash|python)\n.*?```", "", TEXTS[page], flags=re.S)
+    assert not re.search(r"^(\$ )?(fsdpo-|python |pip |make )", other_text, flags=re.M)
 
 
 def test_every_message_of_troubleshooting_is_said() -> None:
     folders = ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench")
     files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
-    said = re.sub(r'"\s*\n\s*f?"', "", source)  # literals over several lines
+    source_text = re.sub(r'"\s*\n\s*f?"', "", source)  # literals over several lines
     messages = re.findall(r"^### (.*)$", TEXTS[DOCS / "troubleshooting.md"], flags=re.M)
-    assert len(messages) > 10 and not [each for each in messages if each not in said]
+    assert len(messages) > 10 and not [message for message in messages if message not in source_text]
 
 
 def test_every_test_that_a_page_names_is_there() -> None:
     """A cell of a table of what works is worth as much as its test."""
-    there = {file.name for file in (ROOT / "tests").rglob("test_*.py")}
+    existing_tests = {file.name for file in (ROOT / "tests").rglob("test_*.py")}
     for file in (ROOT / "tests").rglob("test_*.py"):
-        there |= set(re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8")))
-    named = {word for text in TEXTS.values() for word in re.findall(r"`(test_[\w.]+)`", text)}
-    assert len(named) > 20 and not named - there
+        existing_tests |= set(re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8")))
+    named_tests = {word for text in TEXTS.values() for word in re.findall(r"`(test_[\w.]+)`", text)}
+    assert len(named_tests) > 20 and not named_tests - existing_tests
 
 
 def test_the_evidence_of_the_method_exists() -> None:
@@ -102,5 +102,5 @@ def test_the_evidence_of_the_method_exists() -> None:
 @pytest.mark.proof
 def test_every_block_runs_in_order(tmp_path: Path, shared: Path) -> None:
     """One page after the other in one directory: each goes on where the quick start ended."""
-    wanted: list[Block] = [block for page in PAGES for block in blocks(TEXTS[page])]
-    assert run_blocks(wanted, tmp_path, shared / "data") > 15
+    page_blocks: list[Block] = [block for page in PAGES for block in blocks(TEXTS[page])]
+    assert run_blocks(page_blocks, tmp_path, shared / "data") > 15

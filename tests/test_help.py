@@ -56,11 +56,11 @@ def test_every_command_has_an_example(package: str, name: str) -> None:
 @pytest.mark.parametrize(("package", "name"), list(commands()))
 def test_help_names_flags_where_the_library_has_fields(package: str, name: str) -> None:
     command = typer.main.get_command(app_of(package)).commands[name]  # type: ignore[attr-defined]
-    options = [each for each in command.params if each.param_type_name == "option"]
-    names = {each.name for each in options}
-    told = " ".join(each.help or "" for each in options)
-    quoted = {word for word in re.findall(r"(?<!`)`(\w+)`(?!`)", told) if word in names}
-    assert not quoted | {word for word in names if "_" in word and re.search(rf"\b{word}\b", told)}
+    options = [option for option in command.params if option.param_type_name == "option"]
+    names = {option.name for option in options}
+    help_text = " ".join(option.help or "" for option in options)
+    quoted = {word for word in re.findall(r"(?<!`)`(\w+)`(?!`)", help_text) if word in names}
+    assert not quoted | {word for word in names if "_" in word and re.search(rf"\b{word}\b", help_text)}
     assert "<bool>" not in shown(package, name, "-h")
 
 
@@ -73,9 +73,9 @@ def test_every_example_is_a_command_that_parses() -> None:
         spans = re.findall(r"`([^`]*\bfsdpo-\w+ [^`]*)`", text)  # of the trainer, blocks
         for line in [*spans, *re.findall(r"(?:^    .*\n)+", text, flags=re.M)]:
             words = re.sub(r".*?\bfsdpo[-_](data|train|bench)\b", "", line, count=1, flags=re.S)
-            called, *rest = shlex.split(words.replace("\\\n", " "))
+            called, *arguments = shlex.split(words.replace("\\\n", " "))
             if f"{package.replace('_', '-')} {name}" in line or package == "fsdpo_train":
-                group.commands[called].make_context(called, rest)
+                group.commands[called].make_context(called, arguments)
                 seen += 1
     assert seen > 80
 
@@ -124,5 +124,5 @@ def test_the_library_knows_no_flags() -> None:
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         }
         words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-        said = [word for word in words - docstrings if isinstance(word, str)]
-        assert not [word for word in said if re.search(r"(?<![\w-])--[a-z]", word)], name
+        literals = [word for word in words - docstrings if isinstance(word, str)]
+        assert not [word for word in literals if re.search(r"(?<![\w-])--[a-z]", word)], name

@@ -32,8 +32,8 @@ def stated() -> Iterator[tuple[Path, str, list[str]]]:
     """Yield pages with what they state, and the result files that it rests on."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        for how, names, block in BLOCK.findall(text):
-            if how == "measured":
+        for kind, names, block in BLOCK.findall(text):
+            if kind == "measured":
                 yield page, block, names.split(", ")
         for line in text.splitlines():
             cells = line.strip("| ").split(" | ")
@@ -47,15 +47,15 @@ STATED = list(stated())
 
 def numbers(text: str) -> list[str]:
     bare = re.sub(r"`[^`]*`|\]\([^)]*\)|(?<=\d)x\b", " ", text)  # 1.30x is a number too
-    return [found.rstrip(",") for found in NUMBER.findall(bare)]
+    return [number.rstrip(",") for number in NUMBER.findall(bare)]
 
 
 def is_of(number: str, values: set[float]) -> bool:
     """Whether a value rounds to the number, as it is, as a share, the other way round, or in GB."""
     digits = len(number.partition(".")[2])
-    told, half = float(number.replace(",", "")), 0.5001 * 10.0**-digits
-    forms = (each for v in values for each in (v, 100 * v, v / 1000, 1 / v if v else v))
-    return any(abs(each - told) <= half for each in forms)
+    value, tolerance = float(number.replace(",", "")), 0.5001 * 10.0**-digits
+    forms = (form for v in values for form in (v, 100 * v, v / 1000, 1 / v if v else v))
+    return any(abs(form - value) <= tolerance for form in forms)
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def is_of(number: str, values: set[float]) -> bool:
 )
 def test_a_page_states_what_was_printed(page: Path, block: str, names: list[str]) -> None:
     text = "\n".join(RESULTS[name][1] for name in names)
-    values = {float(each.replace(",", "")) for each in numbers(text)}
+    values = {float(number.replace(",", "")) for number in numbers(text)}
     for name in names:  # what was set, besides what was measured
         for script in re.findall(r"benchmarks/[\w/]+\.py", RESULTS[name][0]):
             source = (ROOT / script).read_text(encoding="utf-8")
-            values |= {float(each.replace(",", "")) for each in numbers(source)}
-    wrong = [each for each in numbers(block) if not is_of(each, values)]
+            values |= {float(number.replace(",", "")) for number in numbers(source)}
+    wrong = [number for number in numbers(block) if not is_of(number, values)]
     assert not wrong, f"{page.name}: {wrong} are not in {names}"
 
 
@@ -86,8 +86,8 @@ def test_what_looks_measured_has_a_result_or_says_why_not() -> None:
         if page.name == "study.md":
             continue
         if page.name == "README.md":
-            before, heading, after = text.partition("\n## Does it work?")
-            text = before + heading + after.partition("Process reward models")[2]
+            text_before, heading, text_after = text.partition("\n## Does it work?")
+            text = text_before + heading + text_after.partition("Process reward models")[2]
         for line in BLOCK.sub("", text).splitlines():
             command = line.strip("| ").split(" | ")[-1].strip("`")
             if command not in BY_COMMAND:
@@ -96,5 +96,5 @@ def test_what_looks_measured_has_a_result_or_says_why_not() -> None:
 
 def test_a_number_that_was_not_printed_is_found() -> None:
     values = {0.9716, 1141.3, 63.2}
-    assert all(is_of(each, values) for each in ("0.97", "97.2", "1.1", "63"))
-    assert not any(is_of(each, values) for each in ("0.98", "62", "1,142"))
+    assert all(is_of(number, values) for number in ("0.97", "97.2", "1.1", "63"))
+    assert not any(is_of(number, values) for number in ("0.98", "62", "1,142"))

@@ -25,27 +25,27 @@ def test_every_folder_in_the_tree_exists() -> None:
         if not line.startswith(" "):
             top = line.split()[0]
         for name in re.findall(r"(?<= )[a-z_]+/", f" {line}" if not line.startswith(" ") else line):
-            places = [
+            paths = [
                 name,
                 top + name,
-                *(f"{top}{room.name}/{name}" for room in (ROOT / top).iterdir()),
+                *(f"{top}{subfolder.name}/{name}" for subfolder in (ROOT / top).iterdir()),
             ]
-            assert any((ROOT / place).is_dir() for place in places), f"README's tree shows {name}"
+            assert any((ROOT / path).is_dir() for path in paths), f"README's tree shows {name}"
             seen += 1
     assert seen > 30
 
 
 def test_every_room_is_in_the_tree() -> None:
     for package in PACKAGES:
-        for room in sorted((ROOT / package).iterdir()):
-            if (room / "__init__.py").exists():
-                assert f"{room.name}/" in TREE, f"{room}: name it in README's tree"
+        for folder in sorted((ROOT / package).iterdir()):
+            if (folder / "__init__.py").exists():
+                assert f"{folder.name}/" in TREE, f"{folder}: name it in README's tree"
 
 
 def test_the_commands_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.M))
-    named = set(re.findall(r"(?:`|^)make ([a-z]+)", README, flags=re.M))
-    assert {"demo", "test"} <= named <= targets
+    named_targets = set(re.findall(r"(?:`|^)make ([a-z]+)", README, flags=re.M))
+    assert {"demo", "test"} <= named_targets <= targets
 
 
 BLOCKS = blocks(README)
@@ -63,8 +63,8 @@ def test_every_line_is_a_command_that_exists() -> None:
             group = typer.main.get_command(import_module(f"{package}.cli.app").app)
             flags = {
                 flag
-                for each in group.commands[words[1]].params  # type: ignore[attr-defined]
-                for flag in (*each.opts, *each.secondary_opts)
+                for parameter in group.commands[words[1]].params  # type: ignore[attr-defined]
+                for flag in (*parameter.opts, *parameter.secondary_opts)
             }
             assert {word for word in words if word.startswith("--")} <= flags, line
             seen += 1

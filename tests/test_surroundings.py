@@ -37,14 +37,14 @@ def test_the_citation_has_what_its_format_asks_for() -> None:
 
 @pytest.mark.parametrize("file", FORGE, ids=lambda file: file.name)
 def test_what_the_forge_reads_is_yaml(file: Path) -> None:
-    told = yaml.safe_load(file.read_text(encoding="utf-8"))
+    workflow = yaml.safe_load(file.read_text(encoding="utf-8"))
     if file.parent.name == "workflows":
-        steps = [step for job in told["jobs"].values() for step in job["steps"]]
+        steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
         scripts = [step["run"] for step in steps if "run" in step]
-        named = {word for script in scripts for word in re.findall(r"\.ci/\w+|\w+\.txt", script)}
-        assert all((ROOT / name).is_file() for name in named)
+        named_files = {word for script in scripts for word in re.findall(r"\.ci/\w+|\w+\.txt", script)}
+        assert all((ROOT / name).is_file() for name in named_files)
     elif file.stem != "config":
-        assert {"name", "description", "body"} <= told.keys()
+        assert {"name", "description", "body"} <= workflow.keys()
 
 
 def test_the_forge_runs_what_runs_here() -> None:

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.proof
 
 def ran(*line: object, cwd: Path, code: int = 0) -> str:
     """Run a program as a stranger would, the environment not activated; return what it said."""
-    known = ("PATH", "HOME", "LANG")
-    environment = {name: os.environ[name] for name in known if name in os.environ}
+    inherited_names = ("PATH", "HOME", "LANG")
+    environment = {name: os.environ[name] for name in inherited_names if name in os.environ}
     done = subprocess.run(
         [*map(str, line)],
         cwd=cwd,
@@ -34,14 +34,14 @@ def ran(*line: object, cwd: Path, code: int = 0) -> str:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment that holds the wheel, and borrows what it needs from this one."""
-    place = tmp_path_factory.mktemp("wheel")
-    ran(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place, cwd=ROOT)
-    (wheel,) = place.glob("*.whl")
-    environment = place / "venv"
+    folder = tmp_path_factory.mktemp("wheel")
+    ran(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
+    (wheel,) = folder.glob("*.whl")
+    environment = folder / "venv"
     venv.create(environment, with_pip=True)
     pip = (environment / "bin/python", "-m", "pip", "install", "-q", "--no-index", "--no-deps")
-    ran(*pip, "--disable-pip-version-check", wheel, cwd=place)
-    borrowed = place / "borrowed"
+    ran(*pip, "--disable-pip-version-check", wheel, cwd=folder)
+    borrowed = folder / "borrowed"
     borrowed.mkdir()
     for site in map(Path, sys.path):
         for entry in site.iterdir() if site.name == "site-packages" else ():
@@ -54,8 +54,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_is_the_wheel_that_runs(installed: Path, tmp_path: Path) -> None:
     code = "import fsdpo_data, fsdpo_bench; print(fsdpo_data.__file__, fsdpo_bench.__file__)"
-    places = ran(installed / "python", "-c", code, cwd=tmp_path).split()
-    assert all(Path(place).is_relative_to(installed.parent) for place in places)
+    paths = ran(installed / "python", "-c", code, cwd=tmp_path).split()
+    assert all(Path(path).is_relative_to(installed.parent) for path in paths)
     for program in ("fsdpo-data", "fsdpo-train", "fsdpo-bench"):
         assert "Usage" in ran(installed / program, "--help", cwd=tmp_path)
     planned = ran(installed / "python", "-m", "fsdpo_data", "demo", "--dry-run", cwd=tmp_path)
@@ -63,10 +63,10 @@ def test_it_is_the_wheel_that_runs(installed: Path, tmp_path: Path) -> None:
 
 
 def test_the_demo_runs_from_an_empty_directory(installed: Path, tmp_path: Path) -> None:
-    shown = ran(installed / "python", "-m", "fsdpo_data", "demo", cwd=tmp_path)
-    made = tmp_path / "runs/fsdpo-demo"
-    assert (made / "policy/config.json").exists() and (made / "after/report.html").exists()
-    assert "B - A" in shown and shown.rstrip().endswith("after/report.html")
+    output = ran(installed / "python", "-m", "fsdpo_data", "demo", cwd=tmp_path)
+    demo_folder = tmp_path / "runs/fsdpo-demo"
+    assert (demo_folder / "policy/config.json").exists() and (demo_folder / "after/report.html").exists()
+    assert "B - A" in output and output.rstrip().endswith("after/report.html")
     again = ran(installed / "fsdpo-data", "demo", cwd=tmp_path)
     assert again.count(": done (") == 7
 

@@ -15,10 +15,10 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks/perf/gpu.py"
 
 
 def run(*options: object) -> str:
-    line = [sys.executable, SCRIPT, *options]
-    ran = subprocess.run([str(each) for each in line], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr[-4000:]
-    return ran.stdout
+    command = [sys.executable, SCRIPT, *options]
+    process = subprocess.run([str(argument) for argument in command], capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr[-4000:]
+    return process.stdout
 
 
 def test_every_case_runs_at_toy_size(tmp_path: Path) -> None:

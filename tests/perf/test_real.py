@@ -27,21 +27,21 @@ PROBLEMS = {
 def test_a_pretrained_model_goes_through_every_stage(tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     file = tmp_path / "problems.jsonl"
-    rows = [{"question": asked, "answer": solved} for asked, solved in PROBLEMS.items()]
+    rows = [{"question": question, "answer": solution} for question, solution in PROBLEMS.items()]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    line = [sys.executable, SCRIPT, "--problems", file, "--limit", 4, "--samples", 4]
-    line += ["--tokens", 96, "--out", tmp_path / "real"]
-    ran = subprocess.run([str(each) for each in line], capture_output=True, text=True)
-    if ran.returncode == os.EX_UNAVAILABLE:
-        pytest.skip(ran.stderr.strip().splitlines()[-1])
-    assert ran.returncode == 0, ran.stdout + ran.stderr[-4000:]
-    stages = [row.split()[0] for row in ran.stdout.splitlines()[1:]]
-    sft, prm, dpo = ([f"{each}-float32", f"{each}-bfloat16"] for each in ("sft", "prm", "dpo"))
+    command = [sys.executable, SCRIPT, "--problems", file, "--limit", 4, "--samples", 4]
+    command += ["--tokens", 96, "--out", tmp_path / "real"]
+    process = subprocess.run([str(argument) for argument in command], capture_output=True, text=True)
+    if process.returncode == os.EX_UNAVAILABLE:
+        pytest.skip(process.stderr.strip().splitlines()[-1])
+    assert process.returncode == 0, process.stdout + process.stderr[-4000:]
+    stages = [row.split()[0] for row in process.stdout.splitlines()[1:]]
+    sft, prm, dpo = ([f"{argument}-float32", f"{argument}-bfloat16"] for argument in ("sft", "prm", "dpo"))
     assert stages == ["built", *sft, *prm, "scored", "pairs", *dpo]
     manifest = validate(tmp_path / "real/pairs")
     assert manifest.rows.solutions == 16 and manifest.pairs is not None and manifest.pairs.pairs
     assert manifest.outcomes["correct"] >= 1 and manifest.spec.template.name == "chat-boxed@1"
     built = json.loads((tmp_path / "real/model/config.json").read_text())
     assert built["vocab_size"] == 49152 and "quantization_config" not in built
-    again = subprocess.run([str(each) for each in line], capture_output=True, text=True)
-    assert again.stdout.count("done") == 9, again.stderr
+    second_process = subprocess.run([str(argument) for argument in command], capture_output=True, text=True)
+    assert second_process.stdout.count("done") == 9, second_process.stderr

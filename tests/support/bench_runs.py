@@ -53,17 +53,17 @@ def sample(
 
 def verdict(chosen: Mapping[str, Any], index: int | None) -> dict[str, Any]:
     """Return a decoder's entry for one of the samples, or for a solution of its own."""
-    kept = {name: chosen[name] for name in ("answer", "correct", "status", "rule")}
-    return {**kept, "sample": index} if index is not None else {**kept, "solution": dict(chosen)}
+    verdict_fields = {name: chosen[name] for name in ("answer", "correct", "status", "rule")}
+    return {**verdict_fields, "sample": index} if index is not None else {**verdict_fields, "solution": dict(chosen)}
 
 
 def record(
     task: str, number: int, chance: float, rng: random.Random, text: str = "", samples: int = 4
 ) -> dict[str, Any]:
     gold = str(10 + number)
-    drawn = [rng.random() < chance for _ in range(samples + 2)]
-    made = [sample(gold if right else "7", right, rng, text) for right in drawn]
-    greedy, beam, drawn_samples = made[0], made[1], made[2:]
+    is_right = [rng.random() < chance for _ in range(samples + 2)]
+    all_samples = [sample(gold if right else "7", right, rng, text) for right in is_right]
+    greedy, beam, drawn_samples = all_samples[0], all_samples[1], all_samples[2:]
     best = max(range(samples), key=lambda i: min(drawn_samples[i]["rewards"]))
     chosen = {
         "greedy": verdict(greedy, None),
@@ -129,18 +129,18 @@ def make_records(
     rng, records = random.Random(seed), []
     for task, problems in tasks.items():
         for number in range(problems):
-            made = record(task, number, chance, rng, text, samples)
+            problem_record = record(task, number, chance, rng, text, samples)
             if task == "math":
-                made["metadata"] = {
+                problem_record["metadata"] = {
                     "subject": ("Algebra", "Geometry")[number % 2],
                     "level": str(1 + number % 5),
                 }
             if task.startswith("gsm_ic"):
-                made["metadata"] = {"cluster": f"base {number % 7}"}
+                problem_record["metadata"] = {"cluster": f"base {number % 7}"}
             if task == "ocw":
-                for each in [*made["samples"], *made["decoded"].values()]:
-                    each["strict"] = each["correct"] and number % 3 != 0
-            records.append(made)
+                for entry in [*problem_record["samples"], *problem_record["decoded"].values()]:
+                    entry["strict"] = entry["correct"] and number % 3 != 0
+            records.append(problem_record)
     return records
 
 
@@ -148,7 +148,7 @@ def write_run(out: Path, config: Mapping[str, Any], records: Sequence[Mapping[st
     (out / "records").mkdir(parents=True)
     (out / "config.json").write_text(json.dumps(config), encoding="utf-8")
     for task in config["tasks"]:
-        lines = [json.dumps(each) + "\n" for each in records if each["task"] == task]
+        lines = [json.dumps(item) + "\n" for item in records if item["task"] == task]
         (out / "records" / f"{task}.jsonl").write_text("".join(lines), encoding="utf-8")
     return out
 
@@ -159,25 +159,25 @@ def qwen_run(out: Path, problems: int = 100) -> Path:
     grader = MathGrader()
     for line in QWEN.read_text(encoding="utf-8").splitlines()[:problems]:
         row = json.loads(line)
-        verdicts = grader.grade([(row["gt"], each) for each in row["code"]])
-        made = []
-        for text, found, [score] in zip(row["code"], verdicts, row["pred_score"], strict=True):
+        verdicts = grader.grade([(row["gt"], response) for response in row["code"]])
+        samples = []
+        for text, grade, [score] in zip(row["code"], verdicts, row["pred_score"], strict=True):
             steps = split_auto(text)
-            made.append(
+            samples.append(
                 {
                     "text": text,
                     "steps": steps,
                     "finish_reason": "stop",
                     "n_tokens": len(text) // 4,
                     "seconds": 0.0,
-                    "answer": found.answer,
-                    "correct": found.status == "correct",
-                    "status": found.status,
-                    "rule": found.rule,
+                    "answer": grade.answer,
+                    "correct": grade.status == "correct",
+                    "status": grade.status,
+                    "rule": grade.rule,
                     "rewards": [1 / (1 + 2.718281828**-score)] * len(steps),
                 }
             )
-        best = max(range(8), key=lambda i: made[i]["rewards"][0])
+        best = max(range(8), key=lambda i: samples[i]["rewards"][0])
         records.append(
             {
                 "task": "math",
@@ -187,8 +187,8 @@ def qwen_run(out: Path, problems: int = 100) -> Path:
                 "gold": row["gt"],
                 "metadata": {"level": row["level"].removeprefix("Level ")},
                 "prompt": row["query"],
-                "samples": made,
-                "decoded": {"first": verdict(made[0], 0), "bon@8:min": verdict(made[best], best)},
+                "samples": samples,
+                "decoded": {"first": verdict(samples[0], 0), "bon@8:min": verdict(samples[best], best)},
                 "cost": {},
             }
         )

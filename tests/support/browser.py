@@ -44,8 +44,8 @@ class Browser:
         return self._call("POST", "execute/sync", {"script": script, "args": list(args)})
 
     def find(self, selector: str) -> str:
-        found = self._call("POST", "element", {"using": "css selector", "value": selector})
-        return str(found[_ELEMENT])
+        element = self._call("POST", "element", {"using": "css selector", "value": selector})
+        return str(element[_ELEMENT])
 
     def click(self, selector: str) -> None:
         self._call("POST", f"element/{self.find(selector)}/click", {})
@@ -74,11 +74,11 @@ class Browser:
         """Show pages as on ``screen`` or in ``print``."""
         self._media(media=name)
 
-    def _media(self, **how: Any) -> None:
-        self._cdp("Emulation.setEmulatedMedia", **how)
+    def _media(self, **settings: Any) -> None:
+        self._cdp("Emulation.setEmulatedMedia", **settings)
 
-    def _cdp(self, command: str, **how: Any) -> Any:
-        return self._call("POST", "goog/cdp/execute", {"cmd": command, "params": how})
+    def _cdp(self, command: str, **parameters: Any) -> Any:
+        return self._call("POST", "goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def resize(self, width: int, height: int) -> None:
         self._call("POST", "window/rect", {"width": width, "height": height})
@@ -89,13 +89,13 @@ class Browser:
     def busy(self) -> float:
         """Return the processor seconds that pages have taken, whatever else the machine does."""
         self._cdp("Performance.enable", timeDomain="threadTicks")
-        found = self._cdp("Performance.getMetrics")["metrics"]
-        return next(float(each["value"]) for each in found if each["name"] == "TaskDuration")
+        metrics = self._cdp("Performance.getMetrics")["metrics"]
+        return next(float(metric["value"]) for metric in metrics if metric["name"] == "TaskDuration")
 
     def errors(self) -> list[str]:
         """Return what the page's console complained of since the last call."""
         logged = self._call("POST", "se/log", {"type": "browser"})
-        return [each["message"] for each in logged]
+        return [entry["message"] for entry in logged]
 
 
 @contextlib.contextmanager
@@ -111,11 +111,11 @@ def chromium(profile: Path) -> Iterator[Browser]:
     try:
         _wait(base)
         session = _request("POST", f"{base}/session", {"capabilities": _capabilities(profile)})
-        at = f"{base}/session/{session['sessionId']}"
+        session_url = f"{base}/session/{session['sessionId']}"
         try:
-            yield Browser(at)
+            yield Browser(session_url)
         finally:
-            _request("DELETE", at)
+            _request("DELETE", session_url)
     finally:
         driver.terminate()
         driver.wait(timeout=20)
@@ -146,8 +146,8 @@ def _request(method: str, url: str, body: dict[str, Any] | None = None) -> Any:
             return json.loads(answer.read())["value"]
     except urllib.error.HTTPError as error:
         with error:
-            told = json.loads(error.read())["value"]
-        raise AssertionError(f"{told['error']}: {told['message'].splitlines()[0]}") from None
+            error_value = json.loads(error.read())["value"]
+        raise AssertionError(f"{error_value['error']}: {error_value['message'].splitlines()[0]}") from None
 
 
 def available() -> bool:

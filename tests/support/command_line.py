@@ -35,6 +35,6 @@ def interrupted(line: Sequence[str], log: Path, wait: float = 0) -> str:
         time.sleep(0.05)
     time.sleep(wait)
     child.send_signal(signal.SIGINT)
-    told = child.communicate()[1]
-    assert child.returncode == 130 and "Traceback" not in told
-    return told
+    stderr = child.communicate()[1]
+    assert child.returncode == 130 and "Traceback" not in stderr
+    return stderr

@@ -26,8 +26,8 @@ class FixedSampler:
             for prompt in prompts
         ]
         return [
-            [Completion(text, "stop", len(text.split()), stop_string=stop) for text, stop in each]
-            for each in cut
+            [Completion(text, "stop", len(text.split()), stop_string=stop) for text, stop in text]
+            for text in cut
         ]
 
 
@@ -103,8 +103,8 @@ class Judge:
         draw = random.Random(f"{self.seed}/{prompt}/{steps}")
         if draw.random() < self.unread:
             return None
-        found = []
+        critiques = []
         for end in range(len(steps)):
             step = random.Random(f"{self.seed}/{prompt}/{steps[: end + 1]}")
-            found.append(step.randrange(self.levels) / self.levels)
-        return found
+            critiques.append(step.randrange(self.levels) / self.levels)
+        return critiques

@@ -188,8 +188,8 @@ def term_changed(gold: str) -> Iterator[str]:
         yield joined([*parts, ("+", "98765")])
         yield joined(
             [
-                (sign, f"2 ({term})") if at == 0 else (sign, term)
-                for at, (sign, term) in enumerate(parts)
+                (sign, f"2 ({term})") if position == 0 else (sign, term)
+                for position, (sign, term) in enumerate(parts)
             ]
         )
 
@@ -199,10 +199,10 @@ def other_unit(gold: str) -> Iterator[str]:
         r"\d.*\b(inches|feet|dollars|cents|minutes|hours|pounds|meters|miles|days|cm|hours)\b", gold
     )
     if match and "(" not in gold[: match.start(1) - 1]:
-        others = {"inches": "feet", "feet": "inches", "dollars": "cents", "cents": "dollars",
+        other_units = {"inches": "feet", "feet": "inches", "dollars": "cents", "cents": "dollars",
                   "minutes": "hours", "hours": "minutes", "pounds": "ounces", "meters": "km",
                   "miles": "feet", "days": "weeks", "cm": "m"}  # fmt: skip
-        text = gold[: match.start(1)] + others[match.group(1)] + gold[match.end(1) :]
+        text = gold[: match.start(1)] + other_units[match.group(1)] + gold[match.end(1) :]
         yield text.replace("(", "").replace(")", "")
 
 
@@ -225,14 +225,14 @@ def imaginary_dropped(gold: str) -> Iterator[str]:
         yield plain(gold).replace("i", "")
         body = plain(gold)
         swap = {"+": "-", "-": "+"}
-        at = max(body.rfind("+"), body.rfind("-"))
-        yield body[:at] + swap[body[at]] + body[at + 1 :]
+        position = max(body.rfind("+"), body.rfind("-"))
+        yield body[:position] + swap[body[position]] + body[position + 1 :]
 
 
 def complement(gold: str) -> Iterator[str]:
-    found = intervals(gold)
-    if found and len(found) == 1 and "infty" not in gold:
-        _, low, high, _ = found[0]
+    parts = intervals(gold)
+    if parts and len(parts) == 1 and "infty" not in gold:
+        _, low, high, _ = parts[0]
         yield f"(-\\infty, {low}) \\cup ({high}, \\infty)"
         yield f"x < {low} \\text{{ or }} x > {high}"
         yield f"x \\ge {low}"

@@ -71,8 +71,8 @@ def fraction_forms(gold: str) -> Iterator[str]:
         yield f"{sign}\\frac{{{3 * top}}}{{{3 * bottom}}}"
         yield f"\\frac{{{sign}{top}}}{{{bottom}}}"
         if top > bottom and top % bottom:
-            whole, rest = divmod(top, bottom)
-            yield f"{sign}{whole}\\frac{{{rest}}}{{{bottom}}}"
+            integer_part, remainder = divmod(top, bottom)
+            yield f"{sign}{integer_part}\\frac{{{remainder}}}{{{bottom}}}"
         decimal = decimal_text(Fraction(top, bottom))
         if decimal is not None:
             yield sign + decimal
@@ -153,9 +153,9 @@ def unions_reordered(gold: str) -> Iterator[str]:
 
 
 def as_inequality(gold: str) -> Iterator[str]:
-    found = intervals(gold)
-    if found and plain(gold).count("\\infty") <= len(found) and "\\infty,\\infty" not in gold:
-        statements = [as_statement(each) for each in found]
+    parts = intervals(gold)
+    if parts and plain(gold).count("\\infty") <= len(parts) and "\\infty,\\infty" not in gold:
+        statements = [as_statement(interval) for interval in parts]
         yield " \\text{ or } ".join(statements)
         yield " or ".join(reversed(statements))
         yield "\\{ x \\mid " + " \\text{ or } ".join(statements) + " \\}"
@@ -163,10 +163,10 @@ def as_inequality(gold: str) -> Iterator[str]:
 
 
 def punctured_line(gold: str) -> Iterator[str]:
-    found = intervals(gold)
-    if found and len(found) == 2 and found[0][2] == found[1][1] and gold.count("infty") == 2:
-        point = found[0][2]
-        if found[0][3] == ")" and found[1][0] == "(":
+    parts = intervals(gold)
+    if parts and len(parts) == 2 and parts[0][2] == parts[1][1] and gold.count("infty") == 2:
+        point = parts[0][2]
+        if parts[0][3] == ")" and parts[1][0] == "(":
             yield from (f"x \\ne {point}", f"\\mathbb{{R}} \\setminus \\{{{point}\\}}")
             yield from (f"x ≠ {point}", f"\\{{x \\mid x \\neq {point}\\}}")
             yield f"x < {point} \\text{{ or }} x > {point}"
@@ -297,11 +297,11 @@ def spelled(value: int) -> str:
     """Write an integer below ten thousand in words."""
     tens = "x x twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
     if value >= 1000:
-        rest = f" {spelled(value % 1000)}" if value % 1000 else ""
-        return f"{spelled(value // 1000)} thousand{rest}"
+        remainder = f" {spelled(value % 1000)}" if value % 1000 else ""
+        return f"{spelled(value // 1000)} thousand{remainder}"
     if value >= 100:
-        rest = f" {spelled(value % 100)}" if value % 100 else ""
-        return f"{NUMBERS[value // 100]} hundred{rest}"
+        remainder = f" {spelled(value % 100)}" if value % 100 else ""
+        return f"{NUMBERS[value // 100]} hundred{remainder}"
     if value <= 20:
         return NUMBERS[value]
     return tens[value // 10] + (f"-{NUMBERS[value % 10]}" if value % 10 else "")
@@ -332,9 +332,9 @@ def as_function(gold: str) -> Iterator[str]:
 def mixed_numbers(gold: str) -> Iterator[str]:
     match = re.fullmatch(r"(\d+)\s*\\[dt]?frac\{?(\d)\}?\{?(\d)\}?", plain(gold))
     if match:
-        whole, top, bottom = map(int, match.groups())
-        yield from (f"{whole} {top}/{bottom}", f"{whole}\\frac{{{top}}}{{{bottom}}}")
-        yield from (f"\\frac{{{whole * bottom + top}}}{{{bottom}}}", f"{whole} + {top}/{bottom}")
+        integer_part, top, bottom = map(int, match.groups())
+        yield from (f"{integer_part} {top}/{bottom}", f"{integer_part}\\frac{{{top}}}{{{bottom}}}")
+        yield from (f"\\frac{{{integer_part * bottom + top}}}{{{bottom}}}", f"{integer_part} + {top}/{bottom}")
 
 
 def other_base_forms(gold: str) -> Iterator[str]:

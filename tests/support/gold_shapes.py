@@ -70,12 +70,12 @@ def tuple_parts(gold: str) -> list[str] | None:
 
 def decimal_text(value: Fraction) -> str | None:
     """Write a value that has a short decimal expansion as one."""
-    for places in range(7):
-        scaled = value * 10**places
+    for decimals in range(7):
+        scaled = value * 10**decimals
         if scaled.denominator == 1:
-            digits = str(abs(scaled.numerator)).rjust(places + 1, "0")
+            digits = str(abs(scaled.numerator)).rjust(decimals + 1, "0")
             sign = "-" if value < 0 else ""
-            return sign + (digits if not places else f"{digits[:-places]}.{digits[-places:]}")
+            return sign + (digits if not decimals else f"{digits[:-decimals]}.{digits[-decimals:]}")
     return None
 
 
@@ -84,18 +84,18 @@ def terms(gold: str) -> list[tuple[str, str]] | None:
     body = plain(gold)
     if not re.fullmatch(r"(?:[0-9a-z+\-^{} ]|\\(?:frac|sqrt|pi))+", body) or "e" in body:
         return None
-    found: list[tuple[str, str]] = []
+    terms: list[tuple[str, str]] = []
     depth, sign, start = 0, "+", 0
-    for at, char in enumerate(body + "+"):
+    for position, char in enumerate(body + "+"):
         depth += (char == "{") - (char == "}")
         if char in "+-" and not depth:
-            term = body[start:at].strip()
+            term = body[start:position].strip()
             if term.endswith(("^", "_")):
                 return None
             if term:
-                found.append((sign, term))
-            sign, start = char, at + 1
-    return found if len(found) > 1 else None
+                terms.append((sign, term))
+            sign, start = char, position + 1
+    return terms if len(terms) > 1 else None
 
 
 def joined(parts: list[tuple[str, str]]) -> str:
@@ -107,14 +107,14 @@ def joined(parts: list[tuple[str, str]]) -> str:
 def intervals(gold: str) -> list[tuple[str, str, str, str]] | None:
     """Return (bracket, low, high, bracket) of each part of a union of intervals of numbers."""
     body = plain(gold).replace("\\left", "").replace("\\right", "").strip()
-    found = []
+    parts = []
     for part in body.split("\\cup"):
         match = INTERVAL.fullmatch(part.strip())
         if match is None:
             return None
-        found.append(tuple(each.strip() for each in match.groups()))
-    certain = len(found) > 1 or "infty" in body or "[" in body or "]" in body
-    return found if certain else None
+        parts.append(tuple(group.strip() for group in match.groups()))
+    certain = len(parts) > 1 or "infty" in body or "[" in body or "]" in body
+    return parts if certain else None
 
 
 def as_statement(interval: tuple[str, str, str, str]) -> str:

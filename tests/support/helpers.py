@@ -37,8 +37,8 @@ def problem_set(count: int = 3, answer: str = "42") -> ProblemSet:
 
 def resealed(manifest: dict[str, Any]) -> str:
     """Return an edited manifest as the file of somebody who knows how it is sealed."""
-    said = {name: value for name, value in manifest.items() if name != "manifest_digest"}
-    return json.dumps({**said, "manifest_digest": digest(said)})
+    fields = {name: value for name, value in manifest.items() if name != "manifest_digest"}
+    return json.dumps({**fields, "manifest_digest": digest(fields)})
 
 
 def build_spec(n: int = 4, **changes: Any) -> BuildSpec:
@@ -56,7 +56,7 @@ def build_spec(n: int = 4, **changes: Any) -> BuildSpec:
 
 def fixed_sampler(source: ProblemSet, texts: tuple[str, ...] = TEXTS) -> FixedSampler:
     template = get_template("problem")
-    return FixedSampler({template.render(each.question): texts for each in source.problems})
+    return FixedSampler({template.render(problem.question): texts for problem in source.problems})
 
 
 def small_build(
@@ -76,9 +76,9 @@ def small_build(
 
 def derived(source: Path, out: Path, stage: Stage, **options: Any) -> dict[str, Any]:
     """Run a stage; return the manifest that it seals, of a dataset that is valid."""
-    made = derive_dataset(source, out, [stage], progress=LineProgress(), **options)
-    assert validate(out) == made
-    return made.to_dict()
+    manifest = derive_dataset(source, out, [stage], progress=LineProgress(), **options)
+    assert validate(out) == manifest
+    return manifest.to_dict()
 
 
 def rollouts(out: Path) -> list[Any]:

@@ -322,11 +322,11 @@ def _expression(rng: random.Random, depth: int) -> str:
 
 def _damaged(rng: random.Random, text: str) -> str:
     for _ in range(rng.randrange(1, 4)):
-        at = rng.randrange(len(text) + 1)
+        position = rng.randrange(len(text) + 1)
         if rng.random() < 0.5:
-            text = text[:at] + text[at + 1 :]
+            text = text[:position] + text[position + 1 :]
         else:
-            text = text[:at] + rng.choice(_ATOMS) + text[at:]
+            text = text[:position] + rng.choice(_ATOMS) + text[position:]
     return text
 
 

@@ -25,9 +25,9 @@ class Repo:
 
     def commit(self, files: Mapping[str, bytes], branch: str = "main") -> str:
         """Add a commit with exactly these files to ``branch``; return its hash."""
-        listed = sorted((path, hashlib.sha1(data).hexdigest()) for path, data in files.items())
+        file_hashes = sorted((path, hashlib.sha1(data).hexdigest()) for path, data in files.items())
         parent = self.refs.get(branch, "")
-        sha = hashlib.sha1(repr((self.name, parent, listed)).encode()).hexdigest()
+        sha = hashlib.sha1(repr((self.name, parent, file_hashes)).encode()).hexdigest()
         self.commits[sha] = dict(files)
         self.refs[branch] = sha
         return sha
@@ -83,11 +83,11 @@ def info(repo: Repo, commit: str) -> dict[str, object]:
 
 def refs(repo: Repo) -> dict[str, object]:
     """Return branches and tags as the Hub lists them."""
-    listed: dict[str, list[dict[str, str]]] = {"branches": [], "tags": []}
+    refs_by_kind: dict[str, list[dict[str, str]]] = {"branches": [], "tags": []}
     for name, commit in repo.refs.items():
         kind, path = ("tags", "tags") if name in repo.tags else ("branches", "heads")
-        listed[kind].append({"name": name, "ref": f"refs/{path}/{name}", "targetCommit": commit})
-    return {**listed, "converts": []}
+        refs_by_kind[kind].append({"name": name, "ref": f"refs/{path}/{name}", "targetCommit": commit})
+    return {**refs_by_kind, "converts": []}
 
 
 def entries(files: Mapping[str, bytes], path: str) -> list[dict[str, object]]:

@@ -106,8 +106,8 @@ class HubServer:
 
     def fail(self, part: str, status: int, times: float = float("inf"), **headers: str) -> None:
         """Answer ``status`` to the next requests, ``METHOD path``, that hold ``part``."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.faults[part] = Fault(status, named, times)
+        header_values = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.faults[part] = Fault(status, header_values, times)
 
     def cut(self, part: str, *, after: int, times: float = float("inf")) -> None:
         """Cut the connection of the next such requests after so many bytes of their bodies."""
@@ -194,25 +194,25 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _write_repo(self, match: re.Match[str], body: bytes) -> Answer:
-        kind, name, what, quoted = match.groups()
+        kind, name, action, quoted = match.groups()
         repo = self.hub.repos.get((kind.removesuffix("s"), name))
         if repo is None:
             return refusal(404, "Repository not found", "RepoNotFound")
         revision = unquote(quoted or "main")
-        if what == "settings":
+        if action == "settings":
             return hub_writes.settings(repo, body)
-        if what == "branch":
+        if action == "branch":
             return hub_writes.branch(self.hub, repo, revision, body)
         if repo.resolve(revision) is None:
             return refusal(404, "Invalid rev id", "RevisionNotFound")
-        if what == "preupload":
+        if action == "preupload":
             return hub_writes.preupload(repo, revision, body)
-        if what == "commit" and "create_pr=1" in urlsplit(self.path).query:
+        if action == "commit" and "create_pr=1" in urlsplit(self.path).query:
             repo.refs["refs/pr/1"] = repo.refs[revision]
             answer = hub_writes.commit(self.hub, repo, "refs/pr/1", body)
             answer.body["pullRequestUrl"] = f"{self.hub.url}/{name}/discussions/1"
             return answer
-        call = {"commit": hub_writes.commit, "tag": hub_writes.tag}[what]
+        call = {"commit": hub_writes.commit, "tag": hub_writes.tag}[action]
         return call(self.hub, repo, revision, body)
 
     def _may_not_write(self) -> Answer | None:
@@ -223,20 +223,20 @@ class _Handler(BaseHTTPRequestHandler):
         return refusal(401, "Invalid credentials in Authorization header")
 
     def _api(self, match: re.Match[str], body: bytes) -> None:
-        kind, name, what, revision, rest, all_refs = match.groups()
-        found = self._find(kind.removesuffix("s"), name, revision or "main")
-        if found is None:
+        kind, name, action, revision, path, all_refs = match.groups()
+        repo_or_refusal = self._find(kind.removesuffix("s"), name, revision or "main")
+        if repo_or_refusal is None:
             return None
-        repo, commit = found
+        repo, commit = repo_or_refusal
         files = repo.commits[commit]
         if all_refs:
             return self._json(refs(repo))
-        if what in (None, "revision"):
+        if action in (None, "revision"):
             return self._json(info(repo, commit))
         if repo.gated and not self._token():
             return self._refuse_gated(repo)
-        if what == "tree":
-            folder = unquote(rest).strip("/")
+        if action == "tree":
+            folder = unquote(path).strip("/")
             query = parse_qs(urlsplit(self.path).query)
             recursive = query.get("recursive", [""])[0] in ("true", "True")
             return self._json(tree(files, folder, recursive))
@@ -247,10 +247,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _resolve(self, match: re.Match[str]) -> None:
         datasets, name, revision, path = match.groups()
-        found = self._find("dataset" if datasets else "model", name, revision)
-        if found is None:
+        repo_or_refusal = self._find("dataset" if datasets else "model", name, revision)
+        if repo_or_refusal is None:
             return None
-        repo, commit = found
+        repo, commit = repo_or_refusal
         if repo.gated and not self._token():
             return self._refuse_gated(repo)
         headers = {"X-Repo-Commit": commit}
@@ -317,11 +317,11 @@ def running_hub() -> Iterator[HubServer]:
         hub.stop()
 
 
-def client_env(endpoint: str, home: Path, **more: str) -> dict[str, str]:
+def client_env(endpoint: str, home: Path, **extra: str) -> dict[str, str]:
     """Return the environment of a client that knows this Hub alone and has no cache or token."""
     home.mkdir(exist_ok=True)
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
-    return kept | {
+    inherited = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    return inherited | {
         "HOME": str(home),
         "HF_HOME": str(home / "hf"),
         "HF_ENDPOINT": endpoint,
@@ -331,7 +331,7 @@ def client_env(endpoint: str, home: Path, **more: str) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
         # huggingface-hub 2.4 sends a file in a way that its own HTTP library calls outdated.
         "PYTHONWARNINGS": "error,ignore:Use 'content=<...>':DeprecationWarning",
-        **more,
+        **extra,
     }
 
 

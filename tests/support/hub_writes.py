@@ -39,7 +39,7 @@ def create_repo(hub: HubServer, request: dict[str, Any]) -> Answer:
     url = {"url": f"{hub.url}/{'datasets/' if kind == 'dataset' else ''}{name}"}
     if (kind, name) in hub.repos:
         return Answer(409, {**url, "error": "You already created this repo"})
-    attributes = "".join(f"*{each} filter=lfs diff=lfs merge=lfs -text\n" for each in LFS_SUFFIXES)
+    attributes = "".join(f"*{suffix} filter=lfs diff=lfs merge=lfs -text\n" for suffix in LFS_SUFFIXES)
     private = request.get("visibility") == "private"
     hub.add(kind, name, {".gitattributes": attributes.encode()}, private=private)
     return Answer(200, url)
@@ -49,9 +49,9 @@ def validate_yaml(hub: HubServer, request: dict[str, Any]) -> Answer:
     """Check that a card begins with YAML that can be read."""
     import yaml
 
-    _, _, rest = request["content"].partition("---\n")
+    _, _, remainder = request["content"].partition("---\n")
     try:
-        yaml.safe_load(rest.partition("\n---\n")[0])
+        yaml.safe_load(remainder.partition("\n---\n")[0])
     except yaml.YAMLError as error:
         return Answer(400, {"errors": [{"message": str(error)}], "warnings": []})
     return Answer(200, {"errors": [], "warnings": []})
@@ -75,11 +75,11 @@ def preupload(repo: Repo, revision: str, body: bytes) -> Answer:
 def lfs_batch(hub: HubServer, request: dict[str, Any]) -> Answer:
     """Say where each large file is to be put; nowhere if it is there."""
     objects = []
-    for each in request["objects"]:
-        entry = {"oid": each["oid"], "size": each["size"]}
-        if each["oid"] not in hub.large_files:
+    for entry in request["objects"]:
+        entry = {"oid": entry["oid"], "size": entry["size"]}
+        if entry["oid"] not in hub.large_files:
             entry["actions"] = {
-                "upload": {"href": f"{hub.url}/lfs/{each['oid']}"},
+                "upload": {"href": f"{hub.url}/lfs/{entry['oid']}"},
                 "verify": {"href": f"{hub.url}/lfs/verify"},
             }
         objects.append(entry)
@@ -96,9 +96,9 @@ def lfs_put(hub: HubServer, oid: str, body: bytes) -> Answer:
 
 def lfs_verify(hub: HubServer, request: dict[str, Any]) -> Answer:
     """Confirm that a large file has arrived whole."""
-    found = hub.large_files.get(request["oid"])
-    whole = found is not None and len(found) == request["size"]
-    return Answer(200) if whole else refusal(404, "no such object")
+    data = hub.large_files.get(request["oid"])
+    is_complete = data is not None and len(data) == request["size"]
+    return Answer(200) if is_complete else refusal(404, "no such object")
 
 
 def commit(hub: HubServer, repo: Repo, revision: str, body: bytes) -> Answer:
@@ -126,10 +126,10 @@ def _add_file(hub: HubServer, files: dict[str, bytes], value: dict[str, Any]) ->
 
 
 def _add_large_file(hub: HubServer, files: dict[str, bytes], value: dict[str, Any]) -> str:
-    found = hub.large_files.get(value["oid"]) or hub.xet.read(value["oid"], value["size"])
-    if found is None:
+    data = hub.large_files.get(value["oid"]) or hub.xet.read(value["oid"], value["size"])
+    if data is None:
         return f"{value['path']}: the large file was never uploaded"
-    files[value["path"]] = found
+    files[value["path"]] = data
     return ""
 
 

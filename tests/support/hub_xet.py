@@ -35,8 +35,8 @@ class XetStore:
     def read(self, sha256: str, size: int) -> bytes | None:
         """Return a file by its SHA-256; None if it has not been uploaded."""
         shards = Path(self._folder.name).glob("xet/xorbs/shards/*.mdb")
-        found = (hash_ for shard in shards for sha, hash_ in _files(shard) if sha == sha256)
-        xet_hash = next(found, None)
+        hashes = (hash_ for shard in shards for sha, hash_ in _files(shard) if sha == sha256)
+        xet_hash = next(hashes, None)
         return None if xet_hash is None else self._download(xet_hash, size)
 
     def _download(self, xet_hash: str, size: int) -> bytes:
@@ -57,16 +57,16 @@ def _files(shard: Path) -> Iterator[tuple[str, str]]:
     A file is a record with its hash, flags and number of segments, a record for each segment, then
     by the flags a record to verify each segment, and one that begins with the SHA-256.
     """
-    data, at = shard.read_bytes(), _RECORD  # after the header
-    while data[at : at + _HASH] != _END:
-        flags, segments = struct.unpack_from("<II", data, at + _HASH)
+    data, offset = shard.read_bytes(), _RECORD  # after the header
+    while data[offset : offset + _HASH] != _END:
+        flags, segments = struct.unpack_from("<II", data, offset + _HASH)
         verified, extended = flags >> 31 & 1, flags >> 30 & 1
-        last = at + _RECORD * (1 + segments * (1 + verified))
+        last = offset + _RECORD * (1 + segments * (1 + verified))
         if extended:
-            yield _hex(data, last), _hex(data, at)
-        at = last + _RECORD * extended
+            yield _hex(data, last), _hex(data, offset)
+        offset = last + _RECORD * extended
 
 
-def _hex(data: bytes, at: int) -> str:
+def _hex(data: bytes, offset: int) -> str:
     """Return a hash as text: four words, each with its lowest byte first."""
-    return "".join(f"{word:016x}" for word in struct.unpack_from("<4Q", data, at))
+    return "".join(f"{word:016x}" for word in struct.unpack_from("<4Q", data, offset))

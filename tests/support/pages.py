@@ -28,13 +28,13 @@ class Block(NamedTuple):
 
 def blocks(page: str) -> list[Block]:
     """Return the blocks of a page in their order."""
-    found = re.findall(
+    matches = re.findall(
         r"(?:<!-- (skip|small): [^>]* -->\n)?"
         r"```(bash|python)\n(.*?)```",
         page,
         flags=re.S,
     )
-    return [Block(*each) for each in found]
+    return [Block(*match) for match in matches]
 
 
 #: What a block that needs a GPU, a server, or gigabytes of the Hub does here instead.
@@ -52,7 +52,7 @@ SMALLER = {
 }
 
 
-def run_blocks(wanted: Iterable[Block], folder: Path, data: Path) -> int:
+def run_blocks(selected_blocks: Iterable[Block], folder: Path, data: Path) -> int:
     """Run blocks in order in a fresh directory; return how many there were.
 
     They are offline, but for small versions: these have a Hub with the problems that they name.
@@ -63,14 +63,14 @@ def run_blocks(wanted: Iterable[Block], folder: Path, data: Path) -> int:
     ran = 0
     with running_hub() as hub, serving(Script()) as server:
         fill(hub, data)
-        known = {"PATH": path, "PYTHONWARNINGS": "", "HF_TOKEN": TOKEN}
-        online = client_env(hub.url, folder / "user", **known)
-        for mode, language, body in wanted:
+        variables = {"PATH": path, "PYTHONWARNINGS": "", "HF_TOKEN": TOKEN}
+        online = client_env(hub.url, folder / "user", **variables)
+        for mode, language, body in selected_blocks:
             if mode == "skip":
                 continue
             for printed, smaller in SMALLER.items() if mode else ():
-                told = smaller.format(data=data, model=CHECKPOINT, server=server)
-                body = body.replace(printed, told)
+                replacement = smaller.format(data=data, model=CHECKPOINT, server=server)
+                body = body.replace(printed, replacement)
             shell = ["bash", "-euo", "pipefail", "-c"]
             line = [sys.executable, "-c"] if language == "python" else shell
             done = subprocess.run(
@@ -90,11 +90,11 @@ def fill(hub: HubServer, data: Path) -> None:
     subjects = {file.stem: file for file in (data / "train/math").glob("*.jsonl")}
     files = {"main": data / "train/gsm8k/train.jsonl"}
     for repo, configs in (("openai/gsm8k", files), ("EleutherAI/hendrycks_math", subjects)):
-        listed = [
+        entries = [
             {"config_name": name, "data_files": [{"split": "train", "path": f"{name}.jsonl"}]}
             for name in configs
         ]
-        card = f"---\n{json.dumps({'configs': listed})}\n---\n".encode()
+        card = f"---\n{json.dumps({'configs': entries})}\n---\n".encode()
         rows = {f"{name}.jsonl": file.read_bytes() for name, file in configs.items()}
         hub.add("dataset", repo, {"README.md": card, **rows})
     weights = {file.name: file.read_bytes() for file in CHECKPOINT.iterdir()}

@@ -19,8 +19,8 @@ from fsdpo_data.stages.score import reward_statistics
 
 #: Two right and two wrong solutions.
 SOLUTIONS = tuple(
-    f"Step 1: Way {way}, 20 + 22 = {value}.\nStep 2: So it is {value}. The answer is: {value}"
-    for way, value in enumerate((42, 42, 43, 44))
+    f"Step 1: Way {index}, 20 + 22 = {value}.\nStep 2: So it is {value}. The answer is: {value}"
+    for index, value in enumerate((42, 42, 43, 44))
 )
 
 

@@ -78,8 +78,8 @@ def save_published(path: Path, family: str, shared: Path, *, context: int = 2048
     tensors |= {key: torch.randn(shape) * 0.3 for key, shape in head.items()}
     save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
     settings = json.loads((path / "config.json").read_text())
-    own = {"AutoConfig": "configuration.Theirs", "AutoModel": "modeling.Theirs"}
-    remote = {} if hasattr(transformers, architecture) else {"auto_map": own}
+    auto_map = {"AutoConfig": "configuration.Theirs", "AutoModel": "modeling.Theirs"}
+    remote = {} if hasattr(transformers, architecture) else {"auto_map": auto_map}
     (path / "config.json").write_text(
         json.dumps({**settings, "architectures": [architecture], **remote})
     )
@@ -94,9 +94,9 @@ def tokenizer_of(name: str, added: tuple[str, ...], shared: Path) -> Any:
     folder = shared / "tokenizers" / name
     tokenizer = real_tokenizers.load.__wrapped__(folder)
     if name == "llama3":
-        listed = json.loads((folder / "tokenizer_config.json").read_text())["added_tokens_decoder"]
-        known = [listed[key]["content"] for key in sorted(listed, key=int)]
-        tokenizer.add_special_tokens({"additional_special_tokens": known[2:]})
+        tokens_by_id = json.loads((folder / "tokenizer_config.json").read_text())["added_tokens_decoder"]
+        token_texts = [tokens_by_id[key]["content"] for key in sorted(tokens_by_id, key=int)]
+        tokenizer.add_special_tokens({"additional_special_tokens": token_texts[2:]})
         tokenizer.chat_template = LLAMA_CHAT
     if added:
         tokenizer.add_special_tokens({"additional_special_tokens": [*added]})

@@ -51,7 +51,7 @@ def oracle(folder: Path) -> Iterator[tuple[str, list[int]]]:
 def _expected(inputs: Path, outputs: Path) -> Iterator[tuple[str, list[int]]]:
     texts = inputs.read_text(encoding="utf-8").split("\n__ggml_vocab_test__\n")
     for text, ids in zip(texts, outputs.read_text().split("\n"), strict=False):
-        yield text, [int(each) for each in ids.split()]
+        yield text, [int(token_id) for token_id in ids.split()]
 
 
 def _llama2(folder: Path) -> Any:
@@ -67,12 +67,12 @@ def _merges(vocab: dict[str, int], scores: dict[str, float]) -> list[tuple[str, 
     """Return the merges of a scored vocabulary: the best piece first, each way it can be made."""
     merges = []
     for piece, score in scores.items():
-        halves = ((piece[:at], piece[at:]) for at in range(1, len(piece)))
-        known = [pair for pair in halves if pair[0] in vocab and pair[1] in vocab]
+        halves = ((piece[:position], piece[position:]) for position in range(1, len(piece)))
+        known_pairs = [pair for pair in halves if pair[0] in vocab and pair[1] in vocab]
         merges += [
-            (score, pair) for pair in sorted(known, key=lambda p: (vocab[p[0]], vocab[p[1]]))
+            (score, pair) for pair in sorted(known_pairs, key=lambda p: (vocab[p[0]], vocab[p[1]]))
         ]
-    merges.sort(key=lambda each: -each[0])
+    merges.sort(key=lambda entry: -entry[0])
     return [pair for _, pair in merges]
 
 
@@ -88,27 +88,27 @@ def _pieces(model: bytes) -> Iterator[tuple[str, float]]:
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Read the fields of a protobuf message; varints come as their number in bytes."""
-    at = 0
+    offset = 0
 
     def varint() -> int:
-        nonlocal at
+        nonlocal offset
         value = shift = 0
         while True:
-            byte = data[at]
-            at += 1
+            byte = data[offset]
+            offset += 1
             value |= (byte & 127) << shift
             shift += 7
             if byte < 128:
                 return value
 
-    while at < len(data):
+    while offset < len(data):
         key = varint()
         if key & 7 == 0:
             yield key >> 3, bytes([varint() & 255])
             continue
         size = varint() if key & 7 == 2 else {1: 8, 5: 4}[key & 7]
-        yield key >> 3, data[at : at + size]
-        at += size
+        yield key >> 3, data[offset : offset + size]
+        offset += size
 
 
 def _llama3(folder: Path) -> Any:
@@ -163,7 +163,7 @@ def _byte_level(
     from transformers import PreTrainedTokenizerFast
 
     bpe = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=len(vocab) > 128_000 - 1))
-    cuts = [pre_tokenizers.Split(Regex(each), "isolated") for each in splits]
+    cuts = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in splits]
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     bpe.pre_tokenizer = pre_tokenizers.Sequence([*cuts, byte_level])
     bpe.decoder = decoders.ByteLevel()

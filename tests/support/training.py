@@ -30,9 +30,9 @@ def killed_at(step: int, stage: ModuleType, run: Any) -> None:
 
     real = stage.run_trainer
 
-    def doomed(trainer: Any, *given: Any) -> None:
+    def doomed(trainer: Any, *args: Any) -> None:
         trainer.add_callback(Kill)
-        real(trainer, *given)
+        real(trainer, *args)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         patch.setattr(stage, "run_trainer", doomed)
@@ -52,7 +52,7 @@ def python(*arguments: str) -> str:
     return ran.stdout
 
 
-def kill_once(arguments: Sequence[str], there: Path) -> None:
+def kill_once(arguments: Sequence[str], marker: Path) -> None:
     """Start a Python of its own and kill it as soon as ``there`` exists."""
     process = subprocess.Popen(
         [sys.executable, *arguments],
@@ -61,7 +61,7 @@ def kill_once(arguments: Sequence[str], there: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 600
-    while not there.exists():
+    while not marker.exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)

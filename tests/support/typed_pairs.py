@@ -247,9 +247,9 @@ class TypedPair:
 
 def _lines(block: str) -> tuple[str, list[tuple[bool, str]]]:
     """Split a block into the gold's line and its rewrites with their truth."""
-    gold, *rest = (line.strip() for line in block.splitlines())
+    gold, *lines = (line.strip() for line in block.splitlines())
     rewrites = []
-    for line in rest:
+    for line in lines:
         for text in re.split(r" \| (?![ABx]\b\|)", line[2:]):
             rewrites.append((line[0] == "=", text.strip()))
     return gold, rewrites
@@ -283,11 +283,11 @@ def typed_pairs(count: int, seed: int = 0) -> Iterator[TypedPair]:
             if kind == "share":
                 values["p"] = str(rng.randint(11, 99))
             filled = _NAME.sub(lambda name: values[name[1]], gold)  # noqa: B023
-            for same, rewrite in rewrites:
+            for is_equal, rewrite in rewrites:
                 text = _NAME.sub(lambda name: values[name[1]], rewrite)  # noqa: B023
                 if (filled, text) not in seen and text != filled:
                     seen.add((filled, text))
-                    yield TypedPair(kind, filled, text, same)
+                    yield TypedPair(kind, filled, text, is_equal)
 
 
 #: What may stand around any answer.
