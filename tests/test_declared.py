@@ -28,7 +28,7 @@ def for_types_only(node: ast.AST) -> TypeGuard[ast.If]:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def imported(folder: Path) -> dict[str, str]:
+def imported_packages(folder: Path) -> dict[str, str]:
     """Return the packages that files import, each with a file that does."""
     files_by_package = {}
     for file in sorted(folder.rglob("*.py")):
@@ -39,7 +39,9 @@ def imported(folder: Path) -> dict[str, str]:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [str(node.module)]
-            files_by_package |= {name.partition(".")[0]: str(file.relative_to(ROOT)) for name in names}
+            files_by_package |= {
+                name.partition(".")[0]: str(file.relative_to(ROOT)) for name in names
+            }
     return files_by_package
 
 
@@ -53,10 +55,18 @@ def imported(folder: Path) -> dict[str, str]:
     ],
 )
 def test_what_is_imported_is_declared(folder: str, extras: set[str]) -> None:
-    requirements = [*DEPENDENCIES, *(requirement for extra in extras for requirement in EXTRAS[extra])]
-    declared, shipped_by = {plain(requirement) for requirement in requirements}, packages_distributions()
-    for name, file in imported(ROOT / folder).items():
+    requirements = [
+        *DEPENDENCIES,
+        *(requirement for extra in extras for requirement in EXTRAS[extra]),
+    ]
+    declared, shipped_by = (
+        {plain(requirement) for requirement in requirements},
+        packages_distributions(),
+    )
+    for name, file in imported_packages(ROOT / folder).items():
         if name in OURS or name in sys.stdlib_module_names:
             continue
         distributions = {plain(requirement) for requirement in shipped_by.get(name, [name])}
-        assert distributions & declared, f"{file} imports {name}, of {' or '.join(sorted(distributions))}: not declared"
+        assert distributions & declared, (
+            f"{file} imports {name}, of {' or '.join(sorted(distributions))}: not declared"
+        )

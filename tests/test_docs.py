@@ -22,14 +22,14 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
 
-def listed(nav: list[Any]) -> Iterator[Path]:
+def list_pages(nav: list[Any]) -> Iterator[Path]:
     """Yield the pages of the site in their order."""
     for entry in nav:
         for path in entry.values():
-            yield from listed(path) if isinstance(path, list) else [DOCS / path]
+            yield from list_pages(path) if isinstance(path, list) else [DOCS / path]
 
 
-PAGES = list(listed(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+PAGES = list(list_pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 
 
@@ -73,13 +73,15 @@ def test_every_command_stands_where_it_is_run(page: Path) -> None:
     assert not re.search(r"^(\$ )?(fsdpo-|python |pip |make )", other_text, flags=re.M)
 
 
-def test_every_message_of_troubleshooting_is_said() -> None:
+def test_every_message_of_troubleshooting_exists() -> None:
     folders = ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench")
     files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
     source_text = re.sub(r'"\s*\n\s*f?"', "", source)  # literals over several lines
     messages = re.findall(r"^### (.*)$", TEXTS[DOCS / "troubleshooting.md"], flags=re.M)
-    assert len(messages) > 10 and not [message for message in messages if message not in source_text]
+    assert len(messages) > 10 and not [
+        message for message in messages if message not in source_text
+    ]
 
 
 def test_every_test_that_a_page_names_is_there() -> None:

@@ -29,7 +29,7 @@ def commands() -> Iterator[tuple[str, str]]:
         yield from ((package, name) for name in group.commands)  # type: ignore[attr-defined]
 
 
-def shown(package: str, *line: str) -> str:
+def show_help(package: str, *line: str) -> str:
     result = CliRunner().invoke(app_of(package), [*line], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     return result.output
@@ -37,7 +37,7 @@ def shown(package: str, *line: str) -> str:
 
 @pytest.mark.parametrize(("package", "name"), list(commands()))
 def test_no_flag_is_cut_at_80_columns(package: str, name: str) -> None:
-    text = shown(package, name, "-h")
+    text = show_help(package, name, "-h")
     assert max(map(len, text.splitlines())) <= 80
     words = set(re.findall(r"(?<![\w-])-{1,2}\w[\w-]*", text))
     command = typer.main.get_command(app_of(package)).commands[name]  # type: ignore[attr-defined]
@@ -60,8 +60,10 @@ def test_help_names_flags_where_the_library_has_fields(package: str, name: str) 
     names = {option.name for option in options}
     help_text = " ".join(option.help or "" for option in options)
     quoted = {word for word in re.findall(r"(?<!`)`(\w+)`(?!`)", help_text) if word in names}
-    assert not quoted | {word for word in names if "_" in word and re.search(rf"\b{word}\b", help_text)}
-    assert "<bool>" not in shown(package, name, "-h")
+    assert not quoted | {
+        word for word in names if "_" in word and re.search(rf"\b{word}\b", help_text)
+    }
+    assert "<bool>" not in show_help(package, name, "-h")
 
 
 def test_every_example_is_a_command_that_parses() -> None:
@@ -84,7 +86,7 @@ def test_every_example_is_a_command_that_parses() -> None:
 def test_examples_can_be_pasted(package: str, name: str) -> None:
     """No padding follows a code line: a space after a backslash would break the command."""
     command = typer.main.get_command(app_of(package)).commands[name]  # type: ignore[attr-defined]
-    printed = shown(package, name, "-h")
+    printed = show_help(package, name, "-h")
     code_lines = re.findall(r"^    (.*)$", command.epilog or "", flags=re.M)
     lines = printed.splitlines()
     assert not [line for line in code_lines if f"  {line}" not in lines]
@@ -93,8 +95,8 @@ def test_examples_can_be_pasted(package: str, name: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_command_line_has_the_same_words(package: str) -> None:
-    assert shown(package, "--version").startswith("fsdpo ")
-    text = shown(package, "-h")
+    assert show_help(package, "--version").startswith("fsdpo ")
+    text = show_help(package, "-h")
     assert "--install-completion" in text and "--version" in text
     assert "<bool>" not in text
 
@@ -102,7 +104,7 @@ def test_every_command_line_has_the_same_words(package: str) -> None:
 @pytest.mark.parametrize(("package", "name"), list(commands()))
 def test_everyday_options_come_first(package: str, name: str) -> None:
     """Few enough to read stand in the first panel."""
-    text = shown(package, name, "-h")
+    text = show_help(package, name, "-h")
     first = text.partition("╭─ Options ─")[2].partition("╰")[0]
     assert len(re.findall(r"│ (?:-h, )?--", first)) <= 18
 

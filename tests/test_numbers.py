@@ -28,7 +28,7 @@ RESULTS = {file.stem: result(file.stem) for file in sorted(MEASURED.glob("*.txt"
 BY_COMMAND = {command: name for name, (command, _) in RESULTS.items()}
 
 
-def stated() -> Iterator[tuple[Path, str, list[str]]]:
+def list_statements() -> Iterator[tuple[Path, str, list[str]]]:
     """Yield pages with what they state, and the result files that it rests on."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def stated() -> Iterator[tuple[Path, str, list[str]]]:
                 yield page, f"{cells[0]} {cells[1]}", [BY_COMMAND[command]]
 
 
-STATED = list(stated())
+STATED = list(list_statements())
 
 
 def numbers(text: str) -> list[str]:

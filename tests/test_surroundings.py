@@ -41,7 +41,9 @@ def test_what_the_forge_reads_is_yaml(file: Path) -> None:
     if file.parent.name == "workflows":
         steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
         scripts = [step["run"] for step in steps if "run" in step]
-        named_files = {word for script in scripts for word in re.findall(r"\.ci/\w+|\w+\.txt", script)}
+        named_files = {
+            word for script in scripts for word in re.findall(r"\.ci/\w+|\w+\.txt", script)
+        }
         assert all((ROOT / name).is_file() for name in named_files)
     elif file.stem != "config":
         assert {"name", "description", "body"} <= workflow.keys()

@@ -65,7 +65,9 @@ def test_it_is_the_wheel_that_runs(installed: Path, tmp_path: Path) -> None:
 def test_the_demo_runs_from_an_empty_directory(installed: Path, tmp_path: Path) -> None:
     output = ran(installed / "python", "-m", "fsdpo_data", "demo", cwd=tmp_path)
     demo_folder = tmp_path / "runs/fsdpo-demo"
-    assert (demo_folder / "policy/config.json").exists() and (demo_folder / "after/report.html").exists()
+    assert (demo_folder / "policy/config.json").exists() and (
+        demo_folder / "after/report.html"
+    ).exists()
     assert "B - A" in output and output.rstrip().endswith("after/report.html")
     again = ran(installed / "fsdpo-data", "demo", cwd=tmp_path)
     assert again.count(": done (") == 7

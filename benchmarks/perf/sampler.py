@@ -111,7 +111,10 @@ def measure_bare_client(
 ) -> float:
     """Return the tokens per second of the same requests, without reading the responses."""
     prompts = [spec.template.render(problem.question) for problem in source.problems]
-    bodies = [sampler._body(prompt, spec.sampling, 0, spec.sampling.n) for prompt in prompts]
+    bodies = [
+        sampler._request_body(prompt, spec.sampling, first_sample=0, sample_count=spec.sampling.n)
+        for prompt in prompts
+    ]
     started = time.perf_counter()
     tokens = asyncio.run(post_requests(options, bodies))
     return tokens / (time.perf_counter() - started)

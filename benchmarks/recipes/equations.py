@@ -1,9 +1,10 @@
-"""Rows for fine-tuning a small model: ASDiv's formulas, an operation a step; MAWPS in two halves.
+"""Prepare a small experiment: SFT rows from the formulas of ASDiv, and a split of MAWPS.
 
     python benchmarks/recipes/equations.py ASDIV MAWPS MODEL [--out DIR]
 
-Writes ``rows.jsonl`` for ``fsdpo-train sft``, and MAWPS's problems as ``test.jsonl`` (drawn at
-random) and ``train.jsonl``. Problems that overlap stand on one side only.
+The script writes ``rows.jsonl`` for ``fsdpo-train sft``; each operation of a formula is one step. It
+splits MAWPS into ``test.jsonl`` (a random sample) and ``train.jsonl``. Problems that overlap with a
+test problem are removed from the training problems, and SFT rows that overlap with MAWPS are too.
 """
 
 import ast
@@ -20,36 +21,47 @@ from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import draw_positions, load_problems
 from fsdpo_data.stages.decontaminate import find_overlaps
 
-SIGNS = {ast.Add: ("+", add), ast.Sub: ("-", sub), ast.Mult: ("*", mul), ast.Div: ("/", truediv)}
+#: The sign and the function of each operator.
+OPERATORS = {
+    ast.Add: ("+", add),
+    ast.Sub: ("-", sub),
+    ast.Mult: ("*", mul),
+    ast.Div: ("/", truediv),
+}
 
 
 def main(asdiv: Path, mawps: Path, model: Path, out: Path = Path("runs"), test: int = 400) -> None:
-    """Write the three files."""
+    """Write ``test.jsonl``, ``train.jsonl`` and ``rows.jsonl``."""
     problems = load_problems([str(mawps)], split="test").problems
-    places = set(draw_positions([each.id for each in problems], test, 0))
-    held = write(out / "test.jsonl", [problems[i].to_row() for i in sorted(places)])
-    rest = [each for i, each in enumerate(problems) if i not in places]
-    write(
-        out / "train.jsonl",
-        [each.to_row() for each in find_overlaps(rest, [str(held)]).clean_problems],
-    )
+    test_positions = set(draw_positions([problem.id for problem in problems], test, 0))
+    test_rows = [problems[position].to_row() for position in sorted(test_positions)]
+    test_file = write_rows(out / "test.jsonl", test_rows)
+    other_problems = [
+        problem for position, problem in enumerate(problems) if position not in test_positions
+    ]
+    train_problems = find_overlaps(other_problems, [str(test_file)]).clean_problems
+    write_rows(out / "train.jsonl", [problem.to_row() for problem in train_problems])
     formulas = {
         " ".join(f"{row['body']} {row['question']}".split()): row["formula"]
         for row in (record.fields for record in read_records(asdiv))
     }
-    taught = find_overlaps(
-        load_problems([str(asdiv)], split="test").problems, [str(mawps)]
-    ).clean_problems
+    asdiv_problems = load_problems([str(asdiv)], split="test").problems
+    sft_problems = find_overlaps(asdiv_problems, [str(mawps)]).clean_problems
     template = get_template("chat-boxed", str(model))
-    pairs = ((each.question, solve(formulas[" ".join(each.question.split())])) for each in taught)
-    told = [{"prompt": template.render(asked), "completion": text} for asked, text in pairs if text]
-    write(out / "rows.jsonl", told)
+    sft_rows = []
+    for problem in sft_problems:
+        solution = solve(formulas[" ".join(problem.question.split())])
+        if solution:
+            prompt = template.render(problem.question)
+            sft_rows.append({"prompt": prompt, "completion": solution})
+    write_rows(out / "rows.jsonl", sft_rows)
 
 
 def solve(formula: str) -> str:
-    """Return the operations of ``(10-3)*2=14``, one a line, and the answer; empty if it has none.
+    """Return the operations of a formula such as ``(10-3)*2=14``, one per line, and the answer.
 
-    What is no such formula (``LCM[8,20]=40``, remainders, sequences), or is wrong, has none.
+    The result is empty for wrong formulas and for other notation: ``LCM[8,20]=40``, remainders,
+    sequences.
     """
     left, _, right = formula.replace(" ", "").partition("=")
     if not re.fullmatch(r"[-+*/().\d]+=\d+(\.\d+)?", f"{left}={right}"):
@@ -65,22 +77,24 @@ def solve(formula: str) -> str:
 
 
 def evaluate(node: ast.expr, lines: list[str]) -> float:
-    """Return the value of a formula; every operation becomes a line, in the order of need."""
+    """Return the value of a formula, and append its operations to ``lines`` in order."""
     if isinstance(node, ast.Constant):
         return float(str(node.value))
-    sign, function = SIGNS[type(getattr(node, "op", None))]
-    a, b = (evaluate(side, lines) for side in (node.left, node.right))
-    lines.append(f"{format_number(a)} {sign} {format_number(b)} = {format_number(function(a, b))}")
-    return function(a, b)
+    sign, function = OPERATORS[type(getattr(node, "op", None))]
+    left = evaluate(node.left, lines)
+    right = evaluate(node.right, lines)
+    value = function(left, right)
+    lines.append(f"{format_number(left)} {sign} {format_number(right)} = {format_number(value)}")
+    return value
 
 
 def format_number(value: float) -> str:
-    """Return a number with two decimals at most."""
+    """Return a number with at most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def write(file: Path, rows: list[dict[str, str]]) -> Path:
-    """Write rows, say how many, and return the file."""
+def write_rows(file: Path, rows: list[dict[str, str]]) -> Path:
+    """Write rows as JSON lines, print their number, and return the file."""
     write_text(file, "".join(json.dumps(row) + "\n" for row in rows))
     print(f"{file.stem}: {len(rows)}")
     return file

@@ -1,42 +1,52 @@
-"""Rows for fine-tuning Llama-3-8B: MetaMathQA and a part of MMIQC, as prompts and completions.
+"""Write SFT rows for Llama-3-8B from MetaMathQA and a part of MMIQC.
 
     python benchmarks/recipes/sft_rows.py --out rows.jsonl [--mmiqc 100000]
 
-The prompts are those that ``--template alpaca`` makes when the model is asked.
+The prompts use the template ``alpaca``, as ``--template alpaca`` does at inference.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from fsdpo_data.core.files import open_atomic
 from fsdpo_data.models.prompts import get_template
 
-#: Repository, and the columns that hold question and solution.
-METAMATH = ("meta-math/MetaMathQA", "query", "response")
-MMIQC = ("Vivacem/MMIQC", "instruction", "output")
+
+class SftSource(NamedTuple):
+    """A data set on the Hub with questions and solutions."""
+
+    repository: str  #: Name of the repository.
+    question_column: str  #: Column of the questions.
+    solution_column: str  #: Column of the solutions.
 
 
-def rows(source: Iterable[Mapping[str, Any]], question: str, solution: str) -> Iterator[str]:
-    """Yield one line of JSON for each row that has both."""
+METAMATH = SftSource("meta-math/MetaMathQA", "query", "response")
+MMIQC = SftSource("Vivacem/MMIQC", "instruction", "output")
+
+
+def format_rows(rows: Iterable[Mapping[str, Any]], source: SftSource) -> Iterator[str]:
+    """Yield a line of JSON for each row with a question and a solution."""
     template = get_template("alpaca")
-    for row in source:
-        asked, solved = str(row[question] or "").strip(), str(row[solution] or "").strip()
-        if asked and solved:
-            yield json.dumps({"prompt": template.render(asked), "completion": solved}) + "\n"
+    for row in rows:
+        question = str(row[source.question_column] or "").strip()
+        solution = str(row[source.solution_column] or "").strip()
+        if question and solution:
+            yield json.dumps({"prompt": template.render(question), "completion": solution}) + "\n"
 
 
 def main(out: Annotated[Path, typer.Option()], mmiqc: int = 100_000) -> None:
-    """Fetch both sets, so many rows of MMIQC, and write the file, whole or not at all."""
+    """Download MetaMathQA and ``mmiqc`` rows of MMIQC, and write the file atomically."""
     from datasets import load_dataset
 
-    metamath = load_dataset(METAMATH[0], split="train")
-    others = load_dataset(MMIQC[0], split="train", streaming=True)
-    lines = chain(rows(metamath, *METAMATH[1:]), islice(rows(others, *MMIQC[1:]), mmiqc))
+    metamath_rows = load_dataset(METAMATH.repository, split="train")
+    mmiqc_rows = load_dataset(MMIQC.repository, split="train", streaming=True)
+    mmiqc_lines = islice(format_rows(mmiqc_rows, MMIQC), mmiqc)
+    lines = chain(format_rows(metamath_rows, METAMATH), mmiqc_lines)
     out.parent.mkdir(parents=True, exist_ok=True)
     with open_atomic(out) as file:
         file.writelines(line.encode() for line in lines)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bench_runs import written
-from command_line import interrupted
+from command_line import press_ctrl_c
 from fakes import Judge, Writer
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import DecodingPlan
@@ -45,7 +45,7 @@ def test_ctrl_c_prints_the_number_of_saved_records(tmp_path: Path) -> None:
     line += ["--replay", str(written(tmp_path / "said.jsonl", rows)), "--template", "problem"]
     line += ["--batch-size", "5", "--workers", "1", "--out", str(tmp_path / "run")]
     log = tmp_path / "run/records/sums.jsonl"
-    output = interrupted(line, log, wait=0.5)  # in the middle of the next batch
+    output = press_ctrl_c(line, log, wait=0.5)  # in the middle of the next batch
     n_records = len(log.read_bytes().splitlines())
     assert 0 < n_records < 40 and n_records % 5 == 0
     assert f"sums: {n_records} of 40 are done" in output

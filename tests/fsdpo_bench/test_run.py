@@ -177,7 +177,7 @@ def test_an_interrupted_run_resumes_to_the_same_records(tmp_path: Path) -> None:
     small_run(tmp_path / "run", writer=writer, resume=True)
     assert records(tmp_path / "run") == all_records
     prompts = {record["prompt"] for record in all_records[:n_records]}
-    assert not prompts & {prompt for prompt, _ in writers[0].asked}
+    assert not prompts & {prompt for prompt, _ in writers[0].requests}
     small_run(tmp_path / "run", writer=lambda: pytest.fail("all records exist"), resume=True)
 
 

@@ -13,7 +13,7 @@ import pytest
 from preference_data import preference_rows
 from prm_data import write_rows
 from random_model import save_random_model
-from training import killed_at
+from training import kill_at_step
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
@@ -187,7 +187,7 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(
 
     part = tmp_path / "part"
     # Past the checkpoint at 4, in the second epoch.
-    killed_at(5, dpo, lambda: dpo.train_dpo(config(policy, data, part, **options)))
+    kill_at_step(5, dpo, lambda: dpo.train_dpo(config(policy, data, part, **options)))
     resumed = dpo.train_dpo(config(policy, data, part, resume=True, **options))
     assert resumed.loss == expected.loss and resumed.metrics == expected.metrics
     assert largest_difference(part, tmp_path / "whole") == 0

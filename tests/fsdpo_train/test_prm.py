@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import problem_set, resealed, small_build
+from helpers import problem_set, seal_json, small_build
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model
-from training import killed_at
+from training import kill_at_step
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
@@ -179,7 +179,7 @@ def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema("solutions")), file)
     manifest = tmp_path / "run/manifest.json"
     edited = manifest.read_text().replace(old_digest, file_sha256(file))
-    manifest.write_text(resealed(json.loads(edited)))
+    manifest.write_text(seal_json(json.loads(edited)))
     labels = {
         kind: [
             row.labels
@@ -302,7 +302,7 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(
 
     part = tmp_path / "part"
     # Past the checkpoint at 10, in the second epoch.
-    killed_at(13, prm, lambda: prm.train_prm(config(policy, data, part, save_every=5)))
+    kill_at_step(13, prm, lambda: prm.train_prm(config(policy, data, part, save_every=5)))
     assert not (part / "model.safetensors").exists()
     resumed = prm.train_prm(config(policy, data, part, save_every=5, resume=True))
     assert resumed.loss == expected.loss and resumed.held_out == expected.held_out

@@ -12,7 +12,7 @@ import pytest
 from preference_data import preference_rows
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model
-from training import killed_at
+from training import kill_at_step
 
 torch = pytest.importorskip("torch")
 import safetensors.torch  # noqa: E402
@@ -127,7 +127,7 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(policy: Path, tmp_pat
     uninterrupted = tmp_path / "whole"
     interrupted = tmp_path / "part"
     expected = train_dpo(policy, uninterrupted)
-    killed_at(5, dpo, lambda: train_dpo(policy, interrupted))
+    kill_at_step(5, dpo, lambda: train_dpo(policy, interrupted))
     resumed = train_dpo(policy, interrupted, resume=True)
     assert resumed.loss == expected.loss and resumed.metrics == expected.metrics
     ours = weights(interrupted)

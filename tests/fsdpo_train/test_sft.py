@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 import real_tokenizers
-from training import killed_at
+from training import kill_at_step
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
@@ -141,7 +141,7 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(architecture, data, t
     expected = sft.train_sft(uninterrupted)
 
     # Past the checkpoint at 10, in the second epoch.
-    killed_at(12, sft, lambda: sft.train_sft(interrupted))
+    kill_at_step(12, sft, lambda: sft.train_sft(interrupted))
     resumed = sft.train_sft(
         config(architecture, data, tmp_path / "part", save_every=5, resume=True)
     )

@@ -16,7 +16,9 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks/perf/gpu.py"
 
 def run(*options: object) -> str:
     command = [sys.executable, SCRIPT, *options]
-    process = subprocess.run([str(argument) for argument in command], capture_output=True, text=True)
+    process = subprocess.run(
+        [str(argument) for argument in command], capture_output=True, text=True
+    )
     assert process.returncode == 0, process.stdout + process.stderr[-4000:]
     return process.stdout
 
@@ -34,7 +36,7 @@ def test_every_case_runs_at_toy_size(tmp_path: Path) -> None:
             assert row["seconds"] > 0 and row["tokens"] > 0, row
 
 
-def test_no_time_is_told_and_nothing_starts(tmp_path: Path) -> None:
+def test_without_time_no_case_starts(tmp_path: Path) -> None:
     table = run("--tiny", "--minutes", 0, "--out", tmp_path / "gpu.json")
     assert "dpo ours tiny" in table and "no time left" in table
 

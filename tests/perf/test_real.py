@@ -31,17 +31,23 @@ def test_a_pretrained_model_goes_through_every_stage(tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = [sys.executable, SCRIPT, "--problems", file, "--limit", 4, "--samples", 4]
     command += ["--tokens", 96, "--out", tmp_path / "real"]
-    process = subprocess.run([str(argument) for argument in command], capture_output=True, text=True)
+    process = subprocess.run(
+        [str(argument) for argument in command], capture_output=True, text=True
+    )
     if process.returncode == os.EX_UNAVAILABLE:
         pytest.skip(process.stderr.strip().splitlines()[-1])
     assert process.returncode == 0, process.stdout + process.stderr[-4000:]
     stages = [row.split()[0] for row in process.stdout.splitlines()[1:]]
-    sft, prm, dpo = ([f"{argument}-float32", f"{argument}-bfloat16"] for argument in ("sft", "prm", "dpo"))
+    sft, prm, dpo = (
+        [f"{argument}-float32", f"{argument}-bfloat16"] for argument in ("sft", "prm", "dpo")
+    )
     assert stages == ["built", *sft, *prm, "scored", "pairs", *dpo]
     manifest = validate(tmp_path / "real/pairs")
     assert manifest.rows.solutions == 16 and manifest.pairs is not None and manifest.pairs.pairs
     assert manifest.outcomes["correct"] >= 1 and manifest.spec.template.name == "chat-boxed@1"
     built = json.loads((tmp_path / "real/model/config.json").read_text())
     assert built["vocab_size"] == 49152 and "quantization_config" not in built
-    second_process = subprocess.run([str(argument) for argument in command], capture_output=True, text=True)
+    second_process = subprocess.run(
+        [str(argument) for argument in command], capture_output=True, text=True
+    )
     assert second_process.stdout.count("done") == 9, second_process.stderr

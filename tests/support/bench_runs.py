@@ -54,7 +54,11 @@ def sample(
 def verdict(chosen: Mapping[str, Any], index: int | None) -> dict[str, Any]:
     """Return a decoder's entry for one of the samples, or for a solution of its own."""
     verdict_fields = {name: chosen[name] for name in ("answer", "correct", "status", "rule")}
-    return {**verdict_fields, "sample": index} if index is not None else {**verdict_fields, "solution": dict(chosen)}
+    return (
+        {**verdict_fields, "sample": index}
+        if index is not None
+        else {**verdict_fields, "solution": dict(chosen)}
+    )
 
 
 def record(
@@ -188,7 +192,10 @@ def qwen_run(out: Path, problems: int = 100) -> Path:
                 "metadata": {"level": row["level"].removeprefix("Level ")},
                 "prompt": row["query"],
                 "samples": samples,
-                "decoded": {"first": verdict(samples[0], 0), "bon@8:min": verdict(samples[best], best)},
+                "decoded": {
+                    "first": verdict(samples[0], 0),
+                    "bon@8:min": verdict(samples[best], best),
+                },
                 "cost": {},
             }
         )

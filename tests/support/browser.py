@@ -90,7 +90,9 @@ class Browser:
         """Return the processor seconds that pages have taken, whatever else the machine does."""
         self._cdp("Performance.enable", timeDomain="threadTicks")
         metrics = self._cdp("Performance.getMetrics")["metrics"]
-        return next(float(metric["value"]) for metric in metrics if metric["name"] == "TaskDuration")
+        return next(
+            float(metric["value"]) for metric in metrics if metric["name"] == "TaskDuration"
+        )
 
     def errors(self) -> list[str]:
         """Return what the page's console complained of since the last call."""
@@ -147,7 +149,9 @@ def _request(method: str, url: str, body: dict[str, Any] | None = None) -> Any:
     except urllib.error.HTTPError as error:
         with error:
             error_value = json.loads(error.read())["value"]
-        raise AssertionError(f"{error_value['error']}: {error_value['message'].splitlines()[0]}") from None
+        raise AssertionError(
+            f"{error_value['error']}: {error_value['message'].splitlines()[0]}"
+        ) from None
 
 
 def available() -> bool:

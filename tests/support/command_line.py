@@ -26,7 +26,7 @@ def run(
     return int(caught.value.code or 0), out, err
 
 
-def interrupted(line: Sequence[str], log: Path, wait: float = 0) -> str:
+def press_ctrl_c(line: Sequence[str], log: Path, wait: float = 0) -> str:
     """Press Ctrl-C ``wait`` seconds after a command has written to ``log``; return its stderr."""
     child = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None

@@ -64,10 +64,10 @@ class Writer:
         self, seed: int, separator: str = "\n", mark: str = "", limit: int | None = None
     ) -> None:
         self.seed, self.separator, self.mark, self.limit = seed, separator, mark, limit
-        self.asked: list[tuple[str, int]] = []
+        self.requests: list[tuple[str, int]] = []
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        self.asked += [(prompt, spec.n) for prompt in prompts]
+        self.requests += [(prompt, spec.n) for prompt in prompts]
         return [[self.one(prompt, i, spec) for i in range(spec.n)] for prompt in prompts]
 
     def one(self, prompt: str, index: int, spec: SamplingSpec) -> Completion:
@@ -103,8 +103,8 @@ class Judge:
         draw = random.Random(f"{self.seed}/{prompt}/{steps}")
         if draw.random() < self.unread:
             return None
-        critiques = []
+        rewards = []
         for end in range(len(steps)):
             step = random.Random(f"{self.seed}/{prompt}/{steps[: end + 1]}")
-            critiques.append(step.randrange(self.levels) / self.levels)
-        return critiques
+            rewards.append(step.randrange(self.levels) / self.levels)
+        return rewards

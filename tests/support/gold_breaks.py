@@ -16,7 +16,7 @@ from gold_shapes import (
     decimal_text,
     elements,
     intervals,
-    joined,
+    join_terms,
     number,
     plain,
     terms,
@@ -43,7 +43,7 @@ def other_sign(gold: str) -> Iterator[str]:
         yield body[1:] if body.startswith("-") else f"-{body}"
 
 
-def scaled(gold: str) -> Iterator[str]:
+def scale(gold: str) -> Iterator[str]:
     value = number(gold)
     if value:
         for factor in (100, Fraction(1, 100), 10, Fraction(1, 10), 1000):
@@ -136,7 +136,7 @@ def upside_down(gold: str) -> Iterator[str]:
         yield f"{match.group(1)}\\frac{{{match.group(3)}}}{{{match.group(2)}}}"
 
 
-def transposed(gold: str) -> Iterator[str]:
+def transpose(gold: str) -> Iterator[str]:
     match = re.fullmatch(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", plain(gold), re.S)
     if match:
         rows = [[c.strip() for c in row.split("&")] for row in match.group(1).split("\\\\")]
@@ -164,7 +164,7 @@ def other_base(gold: str) -> Iterator[str]:
         yield f"{match.group(1)}_{{{int(match.group(2)) + 1}}}"
 
 
-def denied(gold: str) -> Iterator[str]:
+def negate_words(gold: str) -> Iterator[str]:
     word = re.fullmatch(r"(?:\\text\{)?([A-Za-z]{3,})\}?", gold.strip())
     if word:
         yield from (f"not {word.group(1)}", word.group(1) + " or Zanzibar", "Zanzibar")
@@ -182,11 +182,11 @@ def term_changed(gold: str) -> Iterator[str]:
     parts = terms(gold)
     if parts and len(set(parts)) == len(parts):
         sign, term = parts[-1]
-        yield joined(parts[:-1])
-        yield joined(parts[1:])
-        yield joined([*parts[:-1], ("-" if sign == "+" else "+", term)])
-        yield joined([*parts, ("+", "98765")])
-        yield joined(
+        yield join_terms(parts[:-1])
+        yield join_terms(parts[1:])
+        yield join_terms([*parts[:-1], ("-" if sign == "+" else "+", term)])
+        yield join_terms([*parts, ("+", "98765")])
+        yield join_terms(
             [
                 (sign, f"2 ({term})") if position == 0 else (sign, term)
                 for position, (sign, term) in enumerate(parts)
@@ -255,8 +255,8 @@ def swapped_text(gold: str) -> Iterator[str]:
 
 
 BREAKS: list[Rewrite] = [
-    other_digit, other_sign, scaled, next_integer, other_bracket, other_letter, missing_or_extra,
-    tuple_swapped, union_broken, candidates, more_than_the_number, upside_down, transposed,
-    other_half_of_the_day, other_base, denied, other_relation, term_changed, other_unit,
+    other_digit, other_sign, scale, next_integer, other_bracket, other_letter, missing_or_extra,
+    tuple_swapped, union_broken, candidates, more_than_the_number, upside_down, transpose,
+    other_half_of_the_day, other_base, negate_words, other_relation, term_changed, other_unit,
     other_root, pi_dropped, imaginary_dropped, complement, wrong_decimals, swapped_text,
 ]  # fmt: skip

@@ -22,14 +22,14 @@ from gold_shapes import (
     elements,
     intervals,
     is_maths,
-    joined,
+    join_terms,
     number,
     plain,
     terms,
 )
 
 
-def spaced_out(gold: str) -> Iterator[str]:
+def add_spaces(gold: str) -> Iterator[str]:
     yield f"  {gold}\n"
     if is_maths(gold):
         yield f"\\, {gold} \\;"
@@ -45,7 +45,7 @@ def full_stop(gold: str) -> Iterator[str]:
         yield gold.rstrip() + "."
 
 
-def boxed(gold: str) -> Iterator[str]:
+def box_gold(gold: str) -> Iterator[str]:
     if is_maths(gold):
         yield f"\\boxed{{{gold}}}"
 
@@ -105,7 +105,7 @@ def zeros(gold: str) -> Iterator[str]:
         yield plain(gold) + "0"
 
 
-def named(gold: str) -> Iterator[str]:
+def name_value(gold: str) -> Iterator[str]:
     if number(gold) is not None or FRACTION.fullmatch(plain(gold)):
         yield from (f"x = {plain(gold)}", f"n={plain(gold)}", f"f(3) = {plain(gold)}")
 
@@ -135,7 +135,7 @@ def in_words(gold: str) -> Iterator[str]:
         yield from (word, word.capitalize(), f"\\text{{{word}}}")
 
 
-def reordered(gold: str) -> Iterator[str]:
+def reorder(gold: str) -> Iterator[str]:
     parts = elements(gold)
     if parts and "\\pm" not in gold:
         yield ", ".join(reversed(parts))
@@ -281,26 +281,26 @@ def wide_digits(gold: str) -> Iterator[str]:
 def terms_reordered(gold: str) -> Iterator[str]:
     parts = terms(gold)
     if parts:
-        yield joined(parts[::-1])
-        yield joined([*parts[1:], parts[0]])
+        yield join_terms(parts[::-1])
+        yield join_terms([*parts[1:], parts[0]])
         negative = [("-" if sign == "+" else "+", term) for sign, term in parts]
-        yield f"-({joined(negative)})"
+        yield f"-({join_terms(negative)})"
 
 
 def larger_words(gold: str) -> Iterator[str]:
     value = number(gold)
     if value is not None and value.denominator == 1 and 20 < value < 10_000:
-        yield spelled(int(value))
+        yield spell_number(int(value))
 
 
-def spelled(value: int) -> str:
+def spell_number(value: int) -> str:
     """Write an integer below ten thousand in words."""
     tens = "x x twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
     if value >= 1000:
-        remainder = f" {spelled(value % 1000)}" if value % 1000 else ""
-        return f"{spelled(value // 1000)} thousand{remainder}"
+        remainder = f" {spell_number(value % 1000)}" if value % 1000 else ""
+        return f"{spell_number(value // 1000)} thousand{remainder}"
     if value >= 100:
-        remainder = f" {spelled(value % 100)}" if value % 100 else ""
+        remainder = f" {spell_number(value % 100)}" if value % 100 else ""
         return f"{NUMBERS[value // 100]} hundred{remainder}"
     if value <= 20:
         return NUMBERS[value]
@@ -334,7 +334,10 @@ def mixed_numbers(gold: str) -> Iterator[str]:
     if match:
         integer_part, top, bottom = map(int, match.groups())
         yield from (f"{integer_part} {top}/{bottom}", f"{integer_part}\\frac{{{top}}}{{{bottom}}}")
-        yield from (f"\\frac{{{integer_part * bottom + top}}}{{{bottom}}}", f"{integer_part} + {top}/{bottom}")
+        yield from (
+            f"\\frac{{{integer_part * bottom + top}}}{{{bottom}}}",
+            f"{integer_part} + {top}/{bottom}",
+        )
 
 
 def other_base_forms(gold: str) -> Iterator[str]:
@@ -352,8 +355,8 @@ def stated_money(gold: str) -> Iterator[str]:
 
 
 KEEPS: list[Rewrite] = [
-    spaced_out, delimiters, full_stop, boxed, bold, fractions_restyled, fraction_forms, left_right,
-    thousands, zeros, named, unicode_minus, with_unit, with_money, in_words, reordered,
+    add_spaces, delimiters, full_stop, box_gold, bold, fractions_restyled, fraction_forms, left_right,
+    thousands, zeros, name_value, unicode_minus, with_unit, with_money, in_words, reorder,
     unions_reordered, as_inequality, matrices, letters_case, choices, times_ten, degrees, percent,
     counted_things, ratios, expanded_by_one, punctured_line, plain_maths, in_unicode, wide_digits,
     terms_reordered, larger_words, recurring_decimals, array_matrices, as_function, mixed_numbers,

@@ -98,7 +98,7 @@ def terms(gold: str) -> list[tuple[str, str]] | None:
     return terms if len(terms) > 1 else None
 
 
-def joined(parts: list[tuple[str, str]]) -> str:
+def join_terms(parts: list[tuple[str, str]]) -> str:
     """Write signed terms as a sum."""
     text = " ".join(f"{sign} {term}" for sign, term in parts)
     return text[2:] if text.startswith("+ ") else text

@@ -1,4 +1,4 @@
-"""Small makers that more than one test file uses."""
+"""Functions that make problems, samplers and datasets for several test files."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def problem_set(count: int = 3, answer: str = "42") -> ProblemSet:
     return ProblemSet(problems, [SourceRef("test", "1", "train")])
 
 
-def resealed(manifest: dict[str, Any]) -> str:
-    """Return an edited manifest as the file of somebody who knows how it is sealed."""
+def seal_json(manifest: dict[str, Any]) -> str:
+    """Return an edited manifest as JSON with a matching digest."""
     fields = {name: value for name, value in manifest.items() if name != "manifest_digest"}
     return json.dumps({**fields, "manifest_digest": digest(fields)})
 
@@ -74,8 +74,8 @@ def small_build(
     return build(job, out, resume=resume, progress=LineProgress()).to_dict()
 
 
-def derived(source: Path, out: Path, stage: Stage, **options: Any) -> dict[str, Any]:
-    """Run a stage; return the manifest that it seals, of a dataset that is valid."""
+def derive(source: Path, out: Path, stage: Stage, **options: Any) -> dict[str, Any]:
+    """Run a stage, validate the new dataset, and return its manifest."""
     manifest = derive_dataset(source, out, [stage], progress=LineProgress(), **options)
     assert validate(out) == manifest
     return manifest.to_dict()

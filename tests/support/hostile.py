@@ -305,7 +305,7 @@ def fuzz(seed: int, count: int) -> Iterator[str]:
         if kind < 0.6:
             yield _expression(rng, rng.randrange(1, 6))
         elif kind < 0.8:
-            yield _damaged(rng, _expression(rng, rng.randrange(1, 5)))
+            yield _damage(rng, _expression(rng, rng.randrange(1, 5)))
         elif kind < 0.95:
             yield " ".join(rng.choice(_ATOMS) for _ in range(rng.randrange(12)))
         else:
@@ -320,7 +320,7 @@ def _expression(rng: random.Random, depth: int) -> str:
     return shape.format(*parts)[:4_000]
 
 
-def _damaged(rng: random.Random, text: str) -> str:
+def _damage(rng: random.Random, text: str) -> str:
     for _ in range(rng.randrange(1, 4)):
         position = rng.randrange(len(text) + 1)
         if rng.random() < 0.5:

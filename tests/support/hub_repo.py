@@ -86,7 +86,9 @@ def refs(repo: Repo) -> dict[str, object]:
     refs_by_kind: dict[str, list[dict[str, str]]] = {"branches": [], "tags": []}
     for name, commit in repo.refs.items():
         kind, path = ("tags", "tags") if name in repo.tags else ("branches", "heads")
-        refs_by_kind[kind].append({"name": name, "ref": f"refs/{path}/{name}", "targetCommit": commit})
+        refs_by_kind[kind].append(
+            {"name": name, "ref": f"refs/{path}/{name}", "targetCommit": commit}
+        )
     return {**refs_by_kind, "converts": []}
 
 

@@ -58,7 +58,7 @@ class Fault:
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     times: float = float("inf")
-    after: int = 0
+    body_bytes: int = 0
 
 
 class HubServer:
@@ -109,9 +109,9 @@ class HubServer:
         header_values = {name.replace("_", "-"): value for name, value in headers.items()}
         self.faults[part] = Fault(status, header_values, times)
 
-    def cut(self, part: str, *, after: int, times: float = float("inf")) -> None:
+    def cut(self, part: str, *, body_bytes: int, times: float = float("inf")) -> None:
         """Cut the connection of the next such requests after so many bytes of their bodies."""
-        self.faults[part] = Fault(0, times=times, after=after)
+        self.faults[part] = Fault(0, times=times, body_bytes=body_bytes)
 
     def fault(self, request: str) -> Fault | None:
         """Return what is to befall a request, and count it."""
@@ -153,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = self.hub.fault(request)
         length = int(self.headers.get("Content-Length", 0))
         if fault and not fault.status:
-            self.rfile.read(min(fault.after, length))
+            self.rfile.read(min(fault.body_bytes, length))
             self.close_connection = True
             return None
         body = self.rfile.read(length)
@@ -320,7 +320,9 @@ def running_hub() -> Iterator[HubServer]:
 def client_env(endpoint: str, home: Path, **extra: str) -> dict[str, str]:
     """Return the environment of a client that knows this Hub alone and has no cache or token."""
     home.mkdir(exist_ok=True)
-    inherited = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    inherited = {
+        name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ
+    }
     return inherited | {
         "HOME": str(home),
         "HF_HOME": str(home / "hf"),

@@ -39,7 +39,9 @@ def create_repo(hub: HubServer, request: dict[str, Any]) -> Answer:
     url = {"url": f"{hub.url}/{'datasets/' if kind == 'dataset' else ''}{name}"}
     if (kind, name) in hub.repos:
         return Answer(409, {**url, "error": "You already created this repo"})
-    attributes = "".join(f"*{suffix} filter=lfs diff=lfs merge=lfs -text\n" for suffix in LFS_SUFFIXES)
+    attributes = "".join(
+        f"*{suffix} filter=lfs diff=lfs merge=lfs -text\n" for suffix in LFS_SUFFIXES
+    )
     private = request.get("visibility") == "private"
     hub.add(kind, name, {".gitattributes": attributes.encode()}, private=private)
     return Answer(200, url)

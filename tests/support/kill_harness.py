@@ -360,7 +360,7 @@ def main() -> None:
             if not options.only or command.name in options.only
         ]
         disk = Disk(Path(name) / "disk")
-        with disk.mounted():
+        with disk.mount():
             harness = KillHarness(inputs, disk, rng)
             reports = run_kills(harness, commands, options.kills, rng=rng, log=options.log)
         inputs.stop()

@@ -181,7 +181,7 @@ class Disk:
         self.size = size
 
     @contextlib.contextmanager
-    def mounted(self) -> Iterator[Path]:
+    def mount(self) -> Iterator[Path]:
         """Mount the file system.
 
         Raises:

@@ -31,7 +31,7 @@ class Script:
     keys: list[str | None] = field(default_factory=list)
     reply: Callable[[dict[str, Any], int], str] = lambda body, i: f"{body['seed'] + i} it is."
     reasoning: str = ""
-    most: int = 100
+    max_choices: int = 100
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         choices: list[dict[str, Any]] = []
-        for i in range(min(body["n"], self.script.most)):
+        for i in range(min(body["n"], self.script.max_choices)):
             text = self.script.reply(body, i)
             choice: dict[str, Any] = {"index": i, "finish_reason": "stop"}
             if "messages" in body:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from helpers import resealed
+from helpers import seal_json
 
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.dataset.schema import arrow_schema
@@ -33,10 +33,10 @@ class Rewards:
         pass
 
     def run(self, draft: Any) -> None:
-        draft.rewrite_config("solutions", "score", self._rewarded)
+        draft.rewrite_config("solutions", "score", self._add_rewards)
         draft.drop_pairs()
 
-    def _rewarded(self, table: pa.Table) -> pa.Table:
+    def _add_rewards(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()
         for row in rows:
             row["step_rewards"] = self.table["".join(row["completions"])]
@@ -52,4 +52,4 @@ def rewrite(root: Path, **fields: Any) -> None:
     manifest = json.loads((root / "manifest.json").read_text())
     for entry in manifest["files"]:
         entry["sha256"] = file_sha256(root / entry["path"])
-    (root / "manifest.json").write_text(resealed(manifest))
+    (root / "manifest.json").write_text(seal_json(manifest))

@@ -44,11 +44,11 @@ class MadeUpRewards:
         pass
 
     def run(self, draft: DatasetDraft) -> None:
-        draft.rewrite_config("solutions", "score", self._rewarded)
+        draft.rewrite_config("solutions", "score", self._add_rewards)
         draft.drop_pairs()
         draft.manifest.rewards = reward_statistics(draft.current_files("solutions"))
 
-    def _rewarded(self, table: pa.Table) -> pa.Table:
+    def _add_rewards(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()
         for row in rows:
             row["step_rewards"] = [self._reward(step) for step in row["completions"]]

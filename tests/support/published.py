@@ -94,7 +94,9 @@ def tokenizer_of(name: str, added: tuple[str, ...], shared: Path) -> Any:
     folder = shared / "tokenizers" / name
     tokenizer = real_tokenizers.load.__wrapped__(folder)
     if name == "llama3":
-        tokens_by_id = json.loads((folder / "tokenizer_config.json").read_text())["added_tokens_decoder"]
+        tokens_by_id = json.loads((folder / "tokenizer_config.json").read_text())[
+            "added_tokens_decoder"
+        ]
         token_texts = [tokens_by_id[key]["content"] for key in sorted(tokens_by_id, key=int)]
         tokenizer.add_special_tokens({"additional_special_tokens": token_texts[2:]})
         tokenizer.chat_template = LLAMA_CHAT

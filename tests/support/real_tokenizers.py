@@ -45,10 +45,10 @@ def oracle(folder: Path) -> Iterator[tuple[str, list[int]]]:
     """Yield (text, ids) as llama.cpp's tests expect them; nothing where the folder has no such."""
     for inputs in folder.glob("*.inp.txt"):
         outputs = inputs.with_name(inputs.name.replace(".inp.", ".out."))
-        yield from _expected(inputs, outputs)
+        yield from _read_expected(inputs, outputs)
 
 
-def _expected(inputs: Path, outputs: Path) -> Iterator[tuple[str, list[int]]]:
+def _read_expected(inputs: Path, outputs: Path) -> Iterator[tuple[str, list[int]]]:
     texts = inputs.read_text(encoding="utf-8").split("\n__ggml_vocab_test__\n")
     for text, ids in zip(texts, outputs.read_text().split("\n"), strict=False):
         yield text, [int(token_id) for token_id in ids.split()]

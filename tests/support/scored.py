@@ -30,6 +30,8 @@ def solutions(problems: int = 12, samples: int = 5, seed: int = 0) -> list[Score
 
 
 def worst(rewards: list[Any], expected: list[list[float]]) -> float:
-    assert [len(solution_rewards) for solution_rewards in rewards] == [len(solution_rewards) for solution_rewards in expected]
+    assert [len(solution_rewards) for solution_rewards in rewards] == [
+        len(solution_rewards) for solution_rewards in expected
+    ]
     pairs = [zip(a, b, strict=True) for a, b in zip(rewards, expected, strict=True)]
     return max(abs(a - b) for pair in pairs for a, b in pair)

@@ -19,7 +19,7 @@ class Killed(Exception):
     """Stands for whatever ends a run between two steps."""
 
 
-def killed_at(step: int, stage: ModuleType, run: Any) -> None:
+def kill_at_step(step: int, stage: ModuleType, run: Any) -> None:
     """Call ``run``, which trains by ``stage``, and end it after so many optimizer steps."""
     import transformers
 

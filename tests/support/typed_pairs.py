@@ -242,7 +242,7 @@ class TypedPair:
     kind: str
     gold: str
     text: str
-    same: bool
+    is_equal: bool
 
 
 def _lines(block: str) -> tuple[str, list[tuple[bool, str]]]:

@@ -68,7 +68,7 @@ def test_sympy_contradicts_no_answer_that_models_gave(
 
 
 def test_sympy_is_right_nowhere_that_we_are_wrong() -> None:
-    typed = [(each.gold, each.text, each.same) for each in typed_pairs(8, seed=5)]
+    typed = [(each.gold, each.text, each.is_equal) for each in typed_pairs(8, seed=5)]
     cases = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
     labelled = [(c["gold"], c["answer"], c["correct"]) for c in cases if "answer" in c]
     decided, against = by_sympy([*typed, *labelled])

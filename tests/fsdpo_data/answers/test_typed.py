@@ -28,7 +28,7 @@ def failures(pairs: Iterable[TypedPair]) -> list[str]:
     wrong = []
     for pair in pairs:
         verdict = compare_answers(pair.gold, pair.text)
-        if (verdict.status == "correct") != pair.same:
+        if (verdict.status == "correct") != pair.is_equal:
             wrong.append(f"{pair.kind}: {pair.gold!r} ~ {pair.text!r} is {verdict.status}")
     return wrong
 
@@ -46,7 +46,7 @@ def test_every_wrapper_leaves_a_right_answer_right() -> None:
 @pytest.mark.proof
 def test_fifty_thousand_pairs_are_judged_by_their_meaning() -> None:
     pairs = list(typed_pairs(200))
-    counts = Counter(pair.same for pair in pairs)
+    counts = Counter(pair.is_equal for pair in pairs)
     assert counts.total() >= 50_000 and counts[False] >= 20_000
     assert failures(pairs) == []
 
@@ -58,7 +58,7 @@ def test_every_wrapper_leaves_ten_thousand_right_answers_right() -> None:
 
 def wrapped(count: int) -> list[str]:
     """List the wrapped right answers that are not judged right; signs of money stay outside."""
-    pairs = [pair for pair in typed_pairs(count, seed=2) if pair.same]
+    pairs = [pair for pair in typed_pairs(count, seed=2) if pair.is_equal]
     pairs = [pair for pair in pairs if "$" not in pair.text and "**" not in pair.text]
     items = [(pair.gold, wrapper.format(pair.text)) for pair in pairs for wrapper in WRAPPERS]
     verdicts = MathGrader().grade(items)
@@ -71,7 +71,7 @@ def test_right_answers_of_a_kind_agree_with_each_other(kind: str) -> None:
     """Equivalence is symmetric and, within a kind, transitive."""
     groups: dict[str, list[str]] = defaultdict(list)
     for pair in typed_pairs(2, seed=3):
-        if pair.kind == kind and pair.same:
+        if pair.kind == kind and pair.is_equal:
             groups[pair.gold].append(pair.text)
     apart = [
         (one, other)
@@ -85,7 +85,7 @@ def test_right_answers_of_a_kind_agree_with_each_other(kind: str) -> None:
 
 def test_wrong_answers_are_wrong_the_other_way_round() -> None:
     """Except where the gold's sign of percent is what forgives the answer its own."""
-    pairs = [pair for pair in typed_pairs(1, seed=4) if not pair.same and pair.kind in COMPLETE]
+    pairs = [pair for pair in typed_pairs(1, seed=4) if not pair.is_equal and pair.kind in COMPLETE]
     pairs = [pair for pair in pairs if "%" not in pair.text]
     fooled = [pair for pair in pairs if compare_answers(pair.text, pair.gold).status == "correct"]
     assert fooled == []

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import orjson
-from command_line import interrupted
+from command_line import press_ctrl_c
 from hashes import hashes
 from helpers import TEXTS, build_spec
 
@@ -53,7 +53,7 @@ def test_what_came_before_a_ctrl_c_is_kept_and_counted(tmp_path: Path) -> None:
     assert subprocess.run(command(tmp_path, "whole", 0), capture_output=True).returncode == 0
     line = command(tmp_path, "stopped", 0.2)  # all in one batch
     log = tmp_path / "stopped/completions.jsonl"
-    said = interrupted(line, log, wait=0.5)  # between two times that it saves
+    said = press_ctrl_c(line, log, wait=0.5)  # between two times that it saves
     saved = len(log.read_bytes().splitlines())
     assert 0 < saved < 40
     assert f"sample: {saved} of 40 are done" in said

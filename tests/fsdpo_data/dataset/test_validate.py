@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import resealed, small_build
+from helpers import seal_json, small_build
 from paired_data import paired_dataset
 
 from fsdpo_data.api import open_dataset
@@ -52,7 +52,7 @@ def reseal(root: Path, file: Path) -> None:
     for entry in manifest["files"]:
         if root / entry["path"] == file:
             entry["sha256"] = file_sha256(file)
-    (root / "manifest.json").write_text(resealed(manifest))
+    (root / "manifest.json").write_text(seal_json(manifest))
 
 
 def test_a_built_dataset_is_valid(dataset: Path) -> None:
@@ -135,7 +135,7 @@ def test_counts_that_are_not_those_of_the_rows(dataset: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["rows"]["solutions"] = 13
     manifest["outcomes"]["correct"] = 4
-    (dataset / "manifest.json").write_text(resealed(manifest))
+    (dataset / "manifest.json").write_text(seal_json(manifest))
     with pytest.raises(SchemaError) as caught:
         validate(dataset)
     assert "solutions has 12 rows, the manifest says 13" in str(caught.value)
@@ -182,7 +182,7 @@ def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) ->
     source = dataset / "problems/train-00000-of-00001.parquet"
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["files"][0]["path"] = path
-    (dataset / "manifest.json").write_text(resealed(manifest))
+    (dataset / "manifest.json").write_text(seal_json(manifest))
     if ".." in path and "\\" not in path:
         (dataset / path).resolve().parent.mkdir(exist_ok=True)
         shutil.copyfile(source, dataset / path)
@@ -219,7 +219,7 @@ def test_an_incomplete_manifest_is_named_not_traced(
 def test_what_a_later_release_says_beside_it_is_kept(dataset: Path, tmp_path: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["spec"]["sampling"]["min_p"] = 0
-    text = resealed(manifest | {"later": {"x": [1, 1.0, None]}})
+    text = seal_json(manifest | {"later": {"x": [1, 1.0, None]}})
     text = json.dumps(json.loads(text), indent=2) + "\n"
     (dataset / "manifest.json").write_text(text)
     assert read_manifest(dataset).to_json() == text

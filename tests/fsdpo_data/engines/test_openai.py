@@ -130,7 +130,7 @@ def test_what_is_no_count_of_tokens_is_unknown(
 
 def test_servers_that_give_one_sample_at_a_time(script: Script, url: str) -> None:
     whole = sampler(url).sample(PROMPTS, SPEC)
-    script.most = 1
+    script.max_choices = 1
     assert [[each.text for each in some] for some in sampler(url).sample(PROMPTS, SPEC)] == [
         [each.text for each in some] for some in whole
     ]

@@ -205,7 +205,7 @@ def test_a_broken_card_is_refused(hub: HubServer) -> None:
 
 def test_a_large_file_survives_a_cut_connection(hub: HubServer) -> None:
     repo = hub.add("dataset", "o/r", FILES)
-    hub.cut("PUT /lfs/", after=100_000, times=1)
+    hub.cut("PUT /lfs/", body_bytes=100_000, times=1)
     push(hub, {"a.parquet": bytes(1_000_000)})
     assert repo.at()["a.parquet"] == bytes(1_000_000)
     assert len([request for request in hub.requests if request.startswith("PUT /lfs/")]) == 2

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from helpers import resealed
+from helpers import seal_json
 from hub_repo import Repo
 from hub_server import READ_TOKEN, TOKEN, HubServer, client_env, run_client, running_hub
 from paired_data import paired_dataset
@@ -156,7 +156,7 @@ def test_a_stopped_push_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -
 def test_a_busy_hub_is_waited_for(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     for part in ("GET /api/datasets", "/repos/create", "/preupload/", "/commit/", "/tag/"):
         hub.fail(part, 429, times=2, Retry_After="0")
-    hub.cut("PUT /lfs/", after=500, times=2)
+    hub.cut("PUT /lfs/", body_bytes=500, times=2)
     (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
     assert answer[0] == 0, answer[2]
     assert set(repo_of(hub).at("v1.0")) == our_files(dataset) | {".gitattributes"}
@@ -237,7 +237,7 @@ def test_of_two_pushes_one_wins_and_the_other_is_told(
 def test_an_upload_that_is_cut_for_good_changes_nothing(
     hub: HubServer, dataset: Path, tmp_path: Path
 ) -> None:
-    hub.cut("PUT /lfs/", after=500)
+    hub.cut("PUT /lfs/", body_bytes=500)
     (stopped,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
     assert stopped[0] == 1
     assert f"cannot reach the Hugging Face Hub at {hub.url} for dataset o/r" in stopped[2]
@@ -305,7 +305,7 @@ def test_secrets_stay_here(hub: HubServer, tmp_path: Path) -> None:
         dataset = paired_dataset(tmp_path / str(number))
         file = dataset / "manifest.json"
         manifest = json.loads(file.read_text())
-        file.write_text(resealed({**manifest, "made_by": secret + manifest["made_by"]}))
+        file.write_text(seal_json({**manifest, "made_by": secret + manifest["made_by"]}))
         (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
         assert answer[0] == 1
         assert ("contains your token" if secret == TOKEN else "a path of this machine") in answer[2]

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 from fakes import FixedSampler
-from helpers import build_spec, derived, problem_set, rollouts, small_build
+from helpers import build_spec, derive, problem_set, rollouts, small_build
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, UnavailableError
@@ -76,7 +76,7 @@ def label_with_judge(
         chosen.model, sampling, engine, lambda: chosen, batch_size=batch
     )
     stage = JudgeStage(judge_sampler, JUDGE_FORMAT, RECORDED_TEMPLATE, consensus)
-    return derived(source, out, stage, **options)
+    return derive(source, out, stage, **options)
 
 
 def test_the_first_wrong_step_becomes_labels(tmp_path: Path) -> None:

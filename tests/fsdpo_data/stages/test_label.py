@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from helpers import RIGHT, WRONG, derived, problem_set, resealed, rollouts, small_build
+from helpers import RIGHT, WRONG, derive, problem_set, rollouts, seal_json, small_build
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
@@ -70,7 +70,7 @@ def label_with_rollouts(
         batch_size=options.pop("batch", 2),
     )
     stage = LabelStage(continuer)
-    return derived(source, out, stage, **options)
+    return derive(source, out, stage, **options)
 
 
 def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_dataset_of_another_model_needs_the_model_option(
     file = tmp_path / "run/manifest.json"
     manifest = json.loads(file.read_text())
     manifest["spec"]["model"] = {"name": "tiny", "revision": "sha256:0"}
-    file.write_text(resealed(manifest))
+    file.write_text(seal_json(manifest))
     arguments = ["label", str(tmp_path / "run"), "--rollouts", "2", "--out", str(tmp_path / "mc")]
     code, _, err = run(capsys, *arguments)
     assert code == 1 and "was sampled from tiny at sha256:0" in err and "--model" in err
