@@ -7,6 +7,8 @@ usual columns. The loss ``step-dpo`` trains on the first step that differs, and 
 ``step-dpo-10k`` writes only this step.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -28,7 +28,7 @@ COMMANDS = [
     ("fsdpo_bench", "run --help"),
     ("fsdpo_bench", "validate --help"),
     ("fsdpo_bench", "grade --help"),
-    ("fsdpo_bench", "compare --help"),
+    ("fsdpo_bench", "diff --help"),
     ("fsdpo_bench", "report --help"),
     ("fsdpo_bench", "recipe --help"),
 ]
