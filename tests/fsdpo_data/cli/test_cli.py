@@ -94,8 +94,8 @@ def test_what_a_model_wrote_is_shown_as_it_is(
     (tmp_path / "said.jsonl").write_text(json.dumps(row))
     out = str(tmp_path / "out")
     assert not run(capsys, "import", f"{tmp_path}/said.jsonl", "--from", "outputs", "--out", out)[0]
-    _, told, _ = run(capsys, "inspect", out)
-    assert text.replace("\x1b", "\ufffd") in told
+    _, output, _ = run(capsys, "inspect", out)
+    assert text.replace("\x1b", "\ufffd") in output
 
 
 def test_replaying_a_run_gives_the_same_dataset(
@@ -119,8 +119,10 @@ def test_replaying_a_run_gives_the_same_dataset(
     one_each = tmp_path / "one each.jsonl"
     with one_each.open("w") as lines:
         for line in map(json.loads, recorded.splitlines()):
-            for each in line["completions"]:
-                lines.write(json.dumps({"prompt": line["prompt"], "completions": [each]}) + "\n")
+            for completion in line["completions"]:
+                lines.write(
+                    json.dumps({"prompt": line["prompt"], "completions": [completion]}) + "\n"
+                )
     arguments[-3:] = [str(one_each), "--out", str(tmp_path / "c [1]")]
     code, out, _ = run(capsys, *arguments)
     assert code == 0 and f"next: fsdpo-data inspect '{tmp_path / 'c [1]'}'" in out
@@ -200,14 +202,14 @@ def test_bars_are_not_drawn_over_what_is_printed_after_them(dataset: Path) -> No
         env=environment,
     )
     os.close(terminal)
-    shown = b""
+    output = b""
     with contextlib.suppress(OSError):  # what Linux says of a terminal that nobody holds
         while read := os.read(ours, 1 << 16):
-            shown += read
+            output += read
     os.close(ours)
-    assert child.wait() == 0 and b"validate" in shown
-    _, sealed, after = shown.partition(b"sealed")
-    assert sealed and b"\x1b[1A" in shown and b"\x1b[1A" not in after
+    assert child.wait() == 0 and b"validate" in output
+    _, sealed, text_after = output.partition(b"sealed")
+    assert sealed and b"\x1b[1A" in output and b"\x1b[1A" not in text_after
 
 
 @pytest.mark.parametrize("columns", [80, 10_000])

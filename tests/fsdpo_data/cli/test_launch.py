@@ -22,10 +22,19 @@ def checked(script: str) -> str:
     return script
 
 
-@pytest.mark.parametrize("how", TRAIN_SCRIPTS)
-def test_training_is_launched_by_torchrun(how: str) -> None:
-    arguments = ["dpo", "runs/pairs", "--out", "runs/it's", "--print-launch", how, "--lr", "1e-6"]
-    script = checked(launch_script(TRAIN_SCRIPTS, how, "fsdpo-train", arguments))
+@pytest.mark.parametrize("launcher", TRAIN_SCRIPTS)
+def test_training_is_launched_by_torchrun(launcher: str) -> None:
+    arguments = [
+        "dpo",
+        "runs/pairs",
+        "--out",
+        "runs/it's",
+        "--print-launch",
+        launcher,
+        "--lr",
+        "1e-6",
+    ]
+    script = checked(launch_script(TRAIN_SCRIPTS, launcher, "fsdpo-train", arguments))
     assert "-m fsdpo_train dpo runs/pairs --out 'runs/it'\"'\"'s' --lr 1e-6" in script
     assert "torchrun --nnodes" in script and "print-launch" not in script
 
@@ -34,13 +43,13 @@ def test_an_array_writes_shards_that_its_last_line_merges(tmp_path: Path) -> Non
     script = checked(launch_script(DATA_SCRIPTS, "sbatch", "fsdpo-data", BUILD))
     assert "fsdpo-data merge 'runs/a b-shards'/* --out 'runs/a b'" in script
     # What a task of the array would run, word for word.
-    there = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "4", "PATH": str(tmp_path)}
+    environment = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "4", "PATH": str(tmp_path)}
     (tmp_path / "srun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     (tmp_path / "srun").chmod(0o755)
     bash = str(shutil.which("bash"))
-    ran = subprocess.run([bash], input=script, env=there, capture_output=True, text=True)
-    said = "fsdpo-data|build|--model|a b|--shard|2/4|--out|runs/a b-shards/2"
-    assert ran.stdout.split("\n")[:-1] == said.split("|")
+    ran = subprocess.run([bash], input=script, env=environment, capture_output=True, text=True)
+    expected_call = "fsdpo-data|build|--model|a b|--shard|2/4|--out|runs/a b-shards/2"
+    assert ran.stdout.split("\n")[:-1] == expected_call.split("|")
 
 
 def test_a_ray_cluster_gets_the_engine() -> None:
@@ -53,8 +62,8 @@ def test_the_command_line_prints_it_and_does_nothing(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    code, said, _ = run(capsys, "build", "--out", str(out), "--print-launch", "sbatch")
-    assert code == 0 and f"--out {out}-shards" in checked(said) and not out.exists()
+    code, output, _ = run(capsys, "build", "--out", str(out), "--print-launch", "sbatch")
+    assert code == 0 and f"--out {out}-shards" in checked(output) and not out.exists()
     code, _, err = run(capsys, "build", "--out", str(out), "--print-launch", "slurm")
     assert code == 1 and "--print-launch slurm: expected sbatch or ray." in err
     code, _, err = run(capsys, "build", "--print-launch", "sbatch")

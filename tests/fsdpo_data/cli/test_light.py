@@ -57,9 +57,9 @@ def test_importing_a_package_is_light(package: str) -> None:
 
 @pytest.mark.parametrize(("package", "arguments"), COMMANDS)
 def test_help_is_light(package: str, arguments: str) -> None:
-    modules, shown = loaded(RUN.format(package=package, argv=[package, *arguments.split()]))
+    modules, output = loaded(RUN.format(package=package, argv=[package, *arguments.split()]))
     assert not modules & HEAVY
-    assert "Usage" in shown
+    assert "Usage" in output
 
 
 def test_the_check_sees_what_is_loaded() -> None:

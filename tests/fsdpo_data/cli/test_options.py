@@ -76,16 +76,16 @@ def test_one_word_serves_for_a_list_of_one() -> None:
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_shows_every_flag_whole(flag: str) -> None:
-    _, shown, _ = ran(flag)
-    assert "Cut a cake." in shown and "cake cut it" in shown and "Taste" in shown
+    _, output, _ = ran(flag)
+    assert "Cut a cake." in output and "cake cut it" in output and "Taste" in output
     off = "--no-share-one-prompt-for-all"
     for word in ("DATA", "--samples N", "--style fair | greedy", off, "--resume", "--out PATH"):
-        assert word in shown, word
-    assert "[default: 8]" in shown and "[required]" in shown
+        assert word in output, word
+    assert "[default: 8]" in output and "[required]" in output
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (("x", "--samples", "0"), "--samples 0: expected at least 1."),
         (
@@ -95,12 +95,12 @@ def test_help_shows_every_flag_whole(flag: str) -> None:
         (("x", "--names", "bop"), "--names bop: expected one of ann, bob. Nearest: bob."),
     ],
 )
-def test_bounds_and_choices(line: Sequence[str], said: str) -> None:
-    assert said in ran(*line)[2]
+def test_bounds_and_choices(line: Sequence[str], message: str) -> None:
+    assert message in ran(*line)[2]
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (InputError("too few.", field="Spec.n", value=0), "--samples 0: too few."),
         (InputError("not there.", field="data", value="x"), "DATA x: not there."),
@@ -113,8 +113,8 @@ def test_bounds_and_choices(line: Sequence[str], said: str) -> None:
         ),
     ],
 )
-def test_errors_name_flags(error: FsdpoError, said: str) -> None:
-    assert ran("x", error=error)[2] == said
+def test_errors_name_flags(error: FsdpoError, message: str) -> None:
+    assert ran("x", error=error)[2] == message
 
 
 def test_the_library_names_fields() -> None:

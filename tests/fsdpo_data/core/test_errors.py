@@ -22,5 +22,7 @@ def test_no_other_file_says_what_to_install() -> None:
     folders = ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench", "cards/fsdpo_cards")
     files = [file for folder in folders for file in (root / folder).rglob("*.*")]
     files = [file for file in files if file.suffix != ".pyc"]
-    said = [file.name for file in files if re.search(rb"fsdpo\[|pip install", file.read_bytes())]
-    assert said == ["errors.py"]
+    matching_files = [
+        file.name for file in files if re.search(rb"fsdpo\[|pip install", file.read_bytes())
+    ]
+    assert matching_files == ["errors.py"]

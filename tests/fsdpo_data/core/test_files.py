@@ -40,5 +40,5 @@ def test_what_is_interrupted_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), open_atomic(tmp_path / "a") as file:
         file.write(b"new")
         raise KeyboardInterrupt
-    assert [each.name for each in tmp_path.iterdir()] == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"old"

@@ -17,28 +17,28 @@ def test_the_time_left_follows_the_pace_so_far() -> None:
 def test_a_slow_batch_has_an_eta(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
     shown = LineProgress()
     shown.phase("sample", 4)
-    now[0] = 3600.0
+    clock[0] = 3600.0
     shown.advance(1, 720)
     assert "sample: 1/4, 0 tokens/s, 3:00:00 left" in capsys.readouterr().err
 
 
 def test_so_has_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, shown = [0.0], list[Any]()
+    clock, updates = [0.0], list[Any]()
 
     class Bars:
-        def add_task(self, name: str, **how: Any) -> str:
+        def add_task(self, name: str, **fields: Any) -> str:
             return name
 
-        def update(self, task: str, **how: Any) -> None:
-            shown.append((task, how["advance"], how["note"]))
+        def update(self, task: str, **fields: Any) -> None:
+            updates.append((task, fields["advance"], fields["note"]))
 
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
     bar = BarProgress(Bars())
     bar.phase("sample", 4)
-    now[0] = 3600.0
+    clock[0] = 3600.0
     bar.advance(1, 7200)
-    assert shown == [("sample", 1, "2 tokens/s  3:00:00 left")]
+    assert updates == [("sample", 1, "2 tokens/s  3:00:00 left")]

@@ -42,8 +42,8 @@ def test_tokens_that_nobody_counted_are_whole() -> None:
 def test_a_run_owes_what_is_not_whole(tmp_path: Path) -> None:
     source = problem_set(3)
     small_build(tmp_path, source)
-    before = (tmp_path / "completions.jsonl").read_bytes()
-    lines = before.splitlines()
+    old_content = (tmp_path / "completions.jsonl").read_bytes()
+    lines = old_content.splitlines()
     record = json.loads(lines[1])
     record["completions"][0] = {"text": 5}
     (tmp_path / "completions.jsonl").write_bytes(

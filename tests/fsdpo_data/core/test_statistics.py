@@ -60,8 +60,8 @@ def test_an_auc_of_one_on_few_problems_is_not_certain() -> None:
 
 def test_the_interval_of_a_mean_is_near_students_where_that_is_fine() -> None:
     values = [0.3, 0.4, 0.5, 0.6, 0.7] * 20  # mean 0.5, s = 0.1421, t(99) = 1.9842
-    found = mean_interval([(value, 1) for value in values], 50)
-    assert found == pytest.approx((0.5 - 0.0282, 0.5 + 0.0282), abs=1e-3)
+    interval = mean_interval([(value, 1) for value in values], 50)
+    assert interval == pytest.approx((0.5 - 0.0282, 0.5 + 0.0282), abs=1e-3)
     assert mean_interval([]) is None
 
 
@@ -73,14 +73,14 @@ def test_the_interval_of_a_pooled_auc_covers_it_though_steps_of_a_problem_are_al
             for _ in range(6):
                 good = rng.random() < 0.3 + 0.4 * (ease > 0)
                 rows.append((problem, ease + rng.gauss(0.8 * good, 1), good))
-        found, scores, right = map(list, zip(*rows, strict=True))
-        return found, scores, right
+        problem_ids, scores, right = map(list, zip(*rows, strict=True))
+        return problem_ids, scores, right
 
     true = auc(*drawn(random.Random(0), 5000)[1:])
     intervals = [auc_interval(*drawn(random.Random(seed), 30)) for seed in range(1, 301)]
     assert all(0 <= low < high <= 1 for low, high in filter(None, intervals))
-    held = sum(low <= true <= high for low, high in filter(None, intervals)) / len(intervals)
-    assert 0.91 <= held <= 0.99
+    n_covering = sum(low <= true <= high for low, high in filter(None, intervals)) / len(intervals)
+    assert 0.91 <= n_covering <= 0.99
 
 
 def test_a_perfect_auc_on_few_problems_has_an_interval_and_one_problem_has_none() -> None:

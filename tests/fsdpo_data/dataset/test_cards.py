@@ -52,15 +52,17 @@ def test_the_hubs_own_checks_pass(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_the_viewer_is_told_the_columns(dataset: Path) -> None:
-    told = {each["config_name"]: each for each in dataset_info(dataset, read_manifest(dataset))}
-    assert set(told) == set(CONFIGS)
+    configs = {each["config_name"]: each for each in dataset_info(dataset, read_manifest(dataset))}
+    assert set(configs) == set(CONFIGS)
     for config in CONFIGS:
         assert (
-            told[config]["features"]
+            configs[config]["features"]
             == Features.from_arrow_schema(arrow_schema(config))._to_yaml_list()
         )
-        assert told[config]["splits"][0]["num_examples"] == manifest_of(dataset)["rows"][config]
-    assert front_matter((dataset / "README.md").read_text())["dataset_info"] == list(told.values())
+        assert configs[config]["splits"][0]["num_examples"] == manifest_of(dataset)["rows"][config]
+    assert front_matter((dataset / "README.md").read_text())["dataset_info"] == list(
+        configs.values()
+    )
 
 
 def test_examples_are_real_rows(dataset: Path) -> None:
@@ -75,11 +77,11 @@ def test_examples_are_real_rows(dataset: Path) -> None:
 
 def test_distributions_count_every_row_once(dataset: Path) -> None:
     manifest = manifest_of(dataset)
-    counted = distributions(dataset, read_manifest(dataset))
-    drawn = {title: draw_bars(counts) for title, counts in counted.items()}
+    histograms = distributions(dataset, read_manifest(dataset))
+    charts = {title: draw_bars(counts) for title, counts in histograms.items()}
     totals = {
         title: sum(int(line.split()[-1]) for line in plot.splitlines())
-        for title, plot in drawn.items()
+        for title, plot in charts.items()
     }
     solutions, steps = manifest["rows"]["solutions"], manifest["labels"]["steps"]
     assert totals == {
@@ -108,8 +110,8 @@ def test_a_dataset_without_pairs_says_nothing_of_them(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
     card = (tmp_path / "run/README.md").read_text()
     configs = front_matter(card)["configs"]
-    assert [each["config_name"] for each in configs] == ["solutions", "problems"]
-    assert [each.get("default", False) for each in configs] == [True, False]
+    assert [config["config_name"] for config in configs] == ["solutions", "problems"]
+    assert [config.get("default", False) for config in configs] == [True, False]
     assert "chosen" not in card and "Step rewards" not in card
 
 
@@ -182,8 +184,8 @@ def test_names_of_models_and_sources_are_no_markup(dataset: Path) -> None:
     manifest.spec.model.name = "a<script>alert(1)</script>|`b`"
     manifest.spec.sources[0].name = "<img src=x>`<b>"
     card = dataset_card(dataset, manifest).partition("\n---\n")[2]
-    shown = re.sub(r"```.*?```|`[^`\n]*`", "", card, flags=re.S)
-    assert "<script" not in shown and "<img" not in shown and "<b>" not in shown
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", card, flags=re.S)
+    assert "<script" not in prose and "<img" not in prose and "<b>" not in prose
 
 
 def test_a_terminal_takes_no_orders_from_a_model(capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,6 +203,6 @@ def test_a_terminal_takes_no_orders_from_a_model(capsys: pytest.CaptureFixture[s
     }
     texts = dict.fromkeys(("source", "question", "answer"), order)
     print_problem({"problem_id": "0", "solutions": [solution], "pairs": [], **texts}, 1, 0.5)
-    shown = capsys.readouterr().out
-    assert not {each for each in shown if not each.isprintable()} - {"\n"}
-    assert "[bold]" in shown
+    output = capsys.readouterr().out
+    assert not {char for char in output if not char.isprintable()} - {"\n"}
+    assert "[bold]" in output

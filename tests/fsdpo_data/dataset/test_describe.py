@@ -48,7 +48,7 @@ def made(dataset: Path, changes: dict[str, Any], ranked: list[float] | None) -> 
 
 
 @pytest.mark.parametrize(
-    ("changes", "ranked", "shown"),
+    ("changes", "ranked", "expected_lines"),
     [
         ({}, [0.6, 0.8], []),
         ({"statistics.truncated": 4}, None, []),
@@ -68,9 +68,9 @@ def made(dataset: Path, changes: dict[str, Any], ranked: list[float] | None) -> 
     ],
 )
 def test_each_warning_on_both_sides_of_its_limit(
-    dataset: Path, changes: dict[str, Any], ranked: list[float] | None, shown: list[str]
+    dataset: Path, changes: dict[str, Any], ranked: list[float] | None, expected_lines: list[str]
 ) -> None:
-    assert dataset_warnings(made(dataset, changes, ranked)) == shown
+    assert dataset_warnings(made(dataset, changes, ranked)) == expected_lines
 
 
 def test_summary_and_card_warn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,8 +98,8 @@ def test_a_warning_is_no_markup_on_the_card(dataset: Path, monkeypatch: pytest.M
 def test_an_area_without_an_interval_has_none(dataset: Path) -> None:
     manifest = made(dataset, {}, None)
     manifest.rewards.ranking_auc["mean"].value = 0.75
-    told = dict(summary_rows(manifest))["step rewards"]
-    assert "correct over incorrect 0.750 (AUC" in told and "nan" not in told
+    row = dict(summary_rows(manifest))["step rewards"]
+    assert "correct over incorrect 0.750 (AUC" in row and "nan" not in row
 
 
 def asked(manifest: Manifest) -> str:
@@ -111,9 +111,9 @@ def test_summary_and_card_say_how_the_model_was_asked(
 ) -> None:
     small_build(tmp_path)
     print_summary(read_manifest(tmp_path), "sealed")
-    told = r"problem@1  (Problem: {question}\nSolution:\n)"
-    assert told in capsys.readouterr().out
-    assert f"| template | {told} |\n" in (tmp_path / "README.md").read_text()
+    expected = r"problem@1  (Problem: {question}\nSolution:\n)"
+    assert expected in capsys.readouterr().out
+    assert f"| template | {expected} |\n" in (tmp_path / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_summary_and_card_say_how_the_model_was_asked(
 )
 def test_how_the_model_was_asked(dataset: Path, name: str, api: str | None, ending: str) -> None:
     manifest = read_manifest(dataset)
-    known = TEMPLATES.get(name)
+    template = TEMPLATES.get(name)
     # The digest of a chat template depends on a tokenizer that is not here.
-    digest = known.digest if known and "chat" not in name else "0"
+    digest = template.digest if template and "chat" not in name else "0"
     manifest.spec.template = TemplateRef(name=name, digest=digest)
     if api:
         manifest.spec.engine.api = api

@@ -27,8 +27,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def data_of(page: str) -> dict[str, Any]:
-    [found] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
-    return dict(json.loads(found))
+    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
+    return dict(json.loads(data))
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -49,8 +49,8 @@ def test_a_page_of_the_folder_one_is_in(pairs: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_command_writes_a_page_of_everything(pairs: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
-    shown = CliRunner().invoke(app, ["view", str(pairs), "--out", str(out)])
-    assert shown.exit_code == 0 and str(out) in shown.output.replace("\n", "")
+    result = CliRunner().invoke(app, ["view", str(pairs), "--out", str(out)])
+    assert result.exit_code == 0 and str(out) in result.output.replace("\n", "")
     page = out.read_text(encoding="utf-8")
     assert "Steps by label" in page and "Step rewards in correct solutions" in page
     assert "Left out because of the size limit" not in page
@@ -59,7 +59,7 @@ def test_the_command_writes_a_page_of_everything(pairs: Path, tmp_path: Path) ->
     for problem in problems:
         assert problem["verdict"] == "some correct" and len(problem["pairs"]) == 4
         for pair in problem["pairs"]:
-            chosen, rejected = (problem["solutions"][place] for place in pair["taken"])
+            chosen, rejected = (problem["solutions"][index] for index in pair["taken"])
             assert (chosen["status"], rejected["status"]) == ("correct", "incorrect")
             for side, sign, weights in zip(
                 (chosen, rejected), (1, -1), pair["weights"], strict=True
@@ -92,9 +92,9 @@ def test_hostile_rows_stay_data(pairs: Path) -> None:
     hostile = "</script><script>alert(1)</script><!-- $\\text{</script>}$ \ud800 \u202e"
     data = fd.open_dataset(pairs)
     [row] = data.examples(1, problem=None, outcome=None, seed=0)
-    for each in row["solutions"]:
-        each |= {"completions": [hostile], "answer": hostile, "prompt": hostile}
-        each |= {"step_rewards": [0.5], "labels": [True]}
+    for solution in row["solutions"]:
+        solution |= {"completions": [hostile], "answer": hostile, "prompt": hostile}
+        solution |= {"step_rewards": [0.5], "labels": [True]}
     odd = {**row, "question": hostile, "answer": hostile, "source": hostile, "pairs": []}
     page = dataset_page(pairs, data.manifest, [odd], gamma=0.5, budget_bytes=10**6)
     assert page.count("<script") == page.count("</script") == 2
@@ -103,24 +103,24 @@ def test_hostile_rows_stay_data(pairs: Path) -> None:
 
 def test_a_terminal_shows_pairs_side_by_side_with_their_weights(pairs: Path) -> None:
     line = ["inspect", str(pairs), "--count", "1", "--samples", "1", "--gamma", "0"]
-    shown = CliRunner().invoke(app, line, env={"COLUMNS": "160"}).output
-    assert "pair, α at γ = 0" in shown
-    assert re.search(r"chosen \w+ +rejected \w+", shown)
+    output = CliRunner().invoke(app, line, env={"COLUMNS": "160"}).output
+    assert "pair, α at γ = 0" in output
+    assert re.search(r"chosen \w+ +rejected \w+", output)
     assert re.search(
-        r"0\.\d\d α 0\.50  Step 1: Way [01].* 0\.\d\d α 0\.50  Step 1: Way [23]", shown
+        r"0\.\d\d α 0\.50  Step 1: Way [01].* 0\.\d\d α 0\.50  Step 1: Way [23]", output
     )
 
 
 def test_a_terminal_shows_the_weights_that_a_solution_would_have(pairs: Path) -> None:
     """A correct one is weighed as it is preferred, an incorrect one as it is not."""
     line = ["inspect", str(pairs), "--count", "1", "--samples", "4", "--gamma", "2"]
-    shown = CliRunner().invoke(app, line, env={"COLUMNS": "160"}).output
+    output = CliRunner().invoke(app, line, env={"COLUMNS": "160"}).output
     [row] = fd.open_dataset(pairs).examples(1, problem=None, outcome=None, seed=0)
-    assert {each["outcome"] for each in row["solutions"]} == {"correct", "incorrect"}
-    for each in row["solutions"]:
-        sign = 1 if each["outcome"] == "correct" else -1
-        weights = step_weights(each["step_rewards"], 2, sign)
+    assert {solution["outcome"] for solution in row["solutions"]} == {"correct", "incorrect"}
+    for solution in row["solutions"]:
+        sign = 1 if solution["outcome"] == "correct" else -1
+        weights = step_weights(solution["step_rewards"], 2, sign)
         for reward, weight, step in zip(
-            each["step_rewards"], weights, each["completions"], strict=True
+            solution["step_rewards"], weights, solution["completions"], strict=True
         ):
-            assert f" {reward:.2f} α {weight:.2f}  {step.rstrip()}" in shown
+            assert f" {reward:.2f} α {weight:.2f}  {step.rstrip()}" in output

@@ -21,7 +21,7 @@ def record(problem_id: str, text: str = "a") -> tuple[str, str, list[Completion]
 
 def started(path: Path, *ids: str) -> Path:
     with RunDir.open(path, CONFIG, resume=False) as run:
-        run.append([record(each) for each in ids])
+        run.append([record(record_id) for record_id in ids])
     return path
 
 
@@ -68,9 +68,9 @@ def test_damage_costs_only_what_it_hit(
 
 def test_a_record_with_too_few_samples_is_owed(tmp_path: Path) -> None:
     path = started(tmp_path / "run", "p1")
-    one = {"problem_id": "p2", "prompt": "", "completions": [{"text": "a"}]}
+    incomplete_record = {"problem_id": "p2", "prompt": "", "completions": [{"text": "a"}]}
     with (path / COMPLETIONS_FILE).open("a") as file:
-        file.write(json.dumps(one) + "\n")
+        file.write(json.dumps(incomplete_record) + "\n")
     assert known(path) == (["p1"], 1)
 
 

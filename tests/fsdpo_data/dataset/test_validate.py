@@ -210,8 +210,8 @@ def test_an_incomplete_manifest_is_named_not_traced(
     dataset: Path, change: dict[str, Any], message: str
 ) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text()) | change
-    kept = {name: value for name, value in manifest.items() if value is not ...}
-    (dataset / "manifest.json").write_text(json.dumps(kept))
+    fields = {name: value for name, value in manifest.items() if value is not ...}
+    (dataset / "manifest.json").write_text(json.dumps(fields))
     with pytest.raises(SchemaError, match=f"is not a manifest: {message}"):
         read_manifest(dataset)
 

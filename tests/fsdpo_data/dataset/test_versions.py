@@ -44,7 +44,7 @@ class Constant:
     model = ModelRef("m", "0")
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        return [[0.5 for _ in each.steps] for each in items]
+        return [[0.5 for _ in item.steps] for item in items]
 
 
 def test_every_version_has_a_frozen_dataset() -> None:
@@ -79,8 +79,8 @@ def test_a_dataset_from_before_a_column_is_gone_on_from(tmp_path: Path) -> None:
     assert "name: step_rewards" in card and "name: thinking_closed" not in card
     stages: list[Stage] = [GradeStage("math@2"), PairStage(PairSpec(top=1))]
     score = ScoreStage(ModelRef("m", "0"), {"name": "m", "dtype": "auto"}, Constant)
-    for name, made in (("graded", stages), ("scored", [score])):
-        derive_dataset(old, tmp_path / name, made, progress=LineProgress())
+    for name, stage_list in (("graded", stages), ("scored", [score])):
+        derive_dataset(old, tmp_path / name, stage_list, progress=LineProgress())
         validate(tmp_path / name)
         rows = pl.read_parquet(tmp_path / name / "solutions" / file.name)
         assert rows.columns == [*columns, *OPTIONAL_COLUMNS]
@@ -162,8 +162,8 @@ def test_a_migration_is_whole_and_leaves_the_old_one(tmp_path: Path) -> None:
         migrate_dataset(older, out, migrations={0: to_1})
 
 
-def unchanged(kept: int, *changes: str) -> ConfigDiff:
-    return ConfigDiff(0, 0, kept, dict.fromkeys(changes, 0))
+def unchanged(n_rows: int, *changes: str) -> ConfigDiff:
+    return ConfigDiff(0, 0, n_rows, dict.fromkeys(changes, 0))
 
 
 SOLUTION_CHANGES = ("rewritten", "regraded", "relabelled", "rescored")
@@ -182,11 +182,11 @@ def test_equal_datasets_do_not_differ(tmp_path: Path) -> None:
 def test_other_rewards_and_other_problems(tmp_path: Path) -> None:
     first = paired_dataset(tmp_path / "a", problems=3)
     second = paired_dataset(tmp_path / "b", problems=4, salt="other")
-    found = diff_datasets(first, second)
-    assert found["problems"] == ConfigDiff(1, 0, 3, {"described otherwise": 0})
+    differences = diff_datasets(first, second)
+    assert differences["problems"] == ConfigDiff(1, 0, 3, {"described otherwise": 0})
     changed = dict.fromkeys(SOLUTION_CHANGES, 0) | {"rescored": 12}
-    assert found["solutions"] == ConfigDiff(4, 0, 12, changed)
-    assert found["pairs"] == ConfigDiff(4, 0, 12, {"rewritten": 0, "rescored": 12})
+    assert differences["solutions"] == ConfigDiff(4, 0, 12, changed)
+    assert differences["pairs"] == ConfigDiff(4, 0, 12, {"rewritten": 0, "rescored": 12})
     back = diff_datasets(second, first)
     assert (back["problems"].added, back["problems"].removed) == (0, 1)
     keys = [key for key, _, _ in spec_changes(first, second)]
@@ -198,10 +198,10 @@ def test_pairs_come_and_go(tmp_path: Path) -> None:
     fewer = PairStage(PairSpec(top=1))
     derive_dataset(pairs, tmp_path / "fewer", [fewer], progress=LineProgress())
     assert diff_datasets(pairs, tmp_path / "fewer")["pairs"].removed == 9
-    found = diff_datasets(tmp_path / "built", pairs)
-    assert found["pairs"] == ConfigDiff(12, 0, 0, {"rewritten": 0, "rescored": 0})
-    assert found["solutions"].changed["rescored"] == 12
-    assert found["solutions"].changed["relabelled"] == 0
+    differences = diff_datasets(tmp_path / "built", pairs)
+    assert differences["pairs"] == ConfigDiff(12, 0, 0, {"rewritten": 0, "rescored": 0})
+    assert differences["solutions"].changed["rescored"] == 12
+    assert differences["solutions"].changed["relabelled"] == 0
 
 
 def test_the_command(

@@ -50,9 +50,9 @@ def test_every_row_arrives(dataset: Path, tmp_path: Path, name: str) -> None:
 
 def test_texts_are_whole_in_the_formats_of_trainers(dataset: Path, tmp_path: Path) -> None:
     pairs = rows_of(dataset, "pairs")
-    told = ("prompt", "chosen", "rejected")
+    columns = ("prompt", "chosen", "rejected")
     trl = exported(dataset, "trl-preference", tmp_path / "trl")
-    assert trl == [{name: pair[name] for name in told} for pair in pairs]
+    assert trl == [{name: pair[name] for name in columns} for pair in pairs]
     for row, pair in zip(exported(dataset, "openrlhf", tmp_path / "rlhf"), pairs, strict=True):
         means = [sum(pair[f"{side}_rewards"]) / 2 for side in ("chosen", "rejected")]
         assert row["margin"] == pytest.approx(means[0] - means[1])
@@ -90,7 +90,7 @@ def test_llama_factory_finds_its_columns(dataset: Path, tmp_path: Path) -> None:
 def shape(value: Any) -> Any:
     """Return the columns and types of a row, all the way down."""
     if isinstance(value, dict):
-        return {key: shape(each) for key, each in value.items()}
+        return {key: shape(item) for key, item in value.items()}
     if isinstance(value, list):
         return [shape(value[0])] if value else []
     return type(value).__name__
@@ -127,20 +127,24 @@ def test_math_shepherd_texts_align(dataset: Path, tmp_path: Path) -> None:
     for row in exported(dataset, "math-shepherd", tmp_path / "out"):
         marks = row["input"].split("ки")
         assert len(marks) == 3
-        place = 0
+        position = 0
         for part in marks[:-1]:
-            assert row["label"][place:].startswith(part)
-            place += len(part) + 1
-            assert row["label"][place - 1] in "+-"
+            assert row["label"][position:].startswith(part)
+            position += len(part) + 1
+            assert row["label"][position - 1] in "+-"
 
 
 def test_rows_without_words_for_them_are_counted() -> None:
     solution = {"question": "q", "completions": ["a ки b"], "labels": [True], "source": "s"}
     with pytest.raises(NotExportableError, match="the format's step tag"):
         convert_to_math_shepherd(solution)
-    asked = {**solution, "question": "After Step 1: add 2. What is it?", "completions": ["a"]}
+    marked_solution = {
+        **solution,
+        "question": "After Step 1: add 2. What is it?",
+        "completions": ["a"],
+    }
     with pytest.raises(NotExportableError, match="marks the first step"):
-        convert_to_math_shepherd(asked)
+        convert_to_math_shepherd(marked_solution)
     pair = {"chosen_steps": ["a", "b"], "rejected_steps": ["a"]}
     with pytest.raises(NotExportableError, match="is a prefix of the longer"):
         convert_to_step_dpo(pair)
@@ -170,10 +174,10 @@ def test_equal_solutions_are_learnt_once() -> None:
 def test_what_a_stopped_export_has_left_is_written_again(dataset: Path, tmp_path: Path) -> None:
     out, name = tmp_path / "out", "llama-factory-sharegpt"
     rows = export(dataset, name, out).file
-    whole = {file.name: file.read_bytes() for file in out.iterdir()}
+    contents = {file.name: file.read_bytes() for file in out.iterdir()}
     rows.rename(rows.with_name(rows.name + ".tmp"))
     export(dataset, name, out)
-    assert {file.name: file.read_bytes() for file in out.iterdir()} == whole
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == contents
     rows.unlink()
     (out / "dataset_info.json").write_text("{}")  # somebody else's
     with pytest.raises(InputError, match="not empty"):

@@ -18,8 +18,8 @@ from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 
 
 def imported(source: Path, name: str, out: Path) -> tuple[ImportResult, list[dict[str, Any]]]:
-    found = import_rows(source, name, out)
-    return found, lines(out)
+    result = import_rows(source, name, out)
+    return result, lines(out)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -35,21 +35,21 @@ def write(path: Path, *rows: Any) -> Path:
 def test_what_is_exported_comes_back(tmp_path: Path, name: str) -> None:
     dataset = paired_dataset(tmp_path)
     file = export(dataset, name, tmp_path / "export").file
-    found, rows = imported(file, name, tmp_path / "rows.jsonl")
+    result, rows = imported(file, name, tmp_path / "rows.jsonl")
     solutions = pl.read_parquet(dataset / "solutions/*.parquet").to_dicts()
-    assert found.read == found.rows == len(solutions) and not found.quarantined
+    assert result.read == result.rows == len(solutions) and not result.quarantined
     for row, solution in zip(rows, solutions, strict=True):
         # ProcessBench says nothing of the steps after the first wrong one.
-        known = 1 if name == "processbench" and not solution["labels"][0] else 2
-        assert row["labels"] == solution["labels"][:known]
+        n_labels = 1 if name == "processbench" and not solution["labels"][0] else 2
+        assert row["labels"] == solution["labels"][:n_labels]
         assert row["prompt"] == solution["prompt"]
-        assert "".join(row["completions"]) == "".join(solution["completions"][:known]).rstrip()
+        assert "".join(row["completions"]) == "".join(solution["completions"][:n_labels]).rstrip()
 
 
 def test_math_shepherd_as_published(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/openr/samples_math-shepherd.jsonl"
-    found, rows = imported(source, "math-shepherd", tmp_path / "rows.jsonl")
-    assert found.read == found.rows == 7
+    result, rows = imported(source, "math-shepherd", tmp_path / "rows.jsonl")
+    assert result.read == result.rows == 7
     first = rows[0]
     assert first["problem"].endswith("than clarinet lessons in a year?")
     assert first["completions"][0].startswith("Step 1: Janet spends 3 hours + 5 hours")
@@ -62,14 +62,14 @@ def test_math_shepherd_as_published(shared: Path, tmp_path: Path) -> None:
 
 def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/openr/samples_prm800k.jsonl"
-    found, rows = imported(source, "prm800k", tmp_path / "rows.jsonl")
-    assert found.read == 6 and not found.quarantined
+    result, rows = imported(source, "prm800k", tmp_path / "rows.jsonl")
+    assert result.read == 6 and not result.quarantined
     published = lines(source)
     rated = sum(
-        each["rating"] is not None
+        completion["rating"] is not None
         for row in published
         for step in row["label"]["steps"]
-        for each in step["completions"] or []
+        for completion in step["completions"] or []
     )
     followed = sum(
         step["chosen_completion"] is not None for row in published for step in row["label"]["steps"]
@@ -79,7 +79,7 @@ def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
         or row["label"]["steps"][-1]["human_completion"] is not None
         for row in published
     )
-    assert found.rows == rated - followed + ends
+    assert result.rows == rated - followed + ends
     assert {rating for row in rows for rating in row["ratings"]} == {-1, 0, 1}
     assert all(
         label == (rating >= 0)
@@ -93,20 +93,20 @@ def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("file", "count"), [("gsm8k", 400), ("math", 1000)])
 def test_processbench_as_published(shared: Path, tmp_path: Path, file: str, count: int) -> None:
     source = shared / f"data/stepwise/processbench/{file}.json"
-    found, rows = imported(source, "processbench", tmp_path / "rows.jsonl")
-    assert found.read == found.rows == count
+    result, rows = imported(source, "processbench", tmp_path / "rows.jsonl")
+    assert result.read == result.rows == count
     published = json.loads(source.read_text(encoding="utf-8"))
-    for row, told in zip(rows, published, strict=True):
+    for row, published_row in zip(rows, published, strict=True):
         first = row["labels"].index(False) if False in row["labels"] else -1
-        assert first == told["label"]
+        assert first == published_row["label"]
 
 
 def test_step_dpo_exports_come_back_to_the_step_that_differs(tmp_path: Path) -> None:
     dataset = paired_dataset(tmp_path)
     file = export(dataset, "step-dpo-10k", tmp_path / "export").file
-    found, rows = imported(file, "step-dpo-10k", tmp_path / "rows.jsonl")
+    result, rows = imported(file, "step-dpo-10k", tmp_path / "rows.jsonl")
     pairs = pl.read_parquet(dataset / "pairs/*.parquet").to_dicts()
-    assert found.rows == 2 * found.read == 2 * len(pairs)
+    assert result.rows == 2 * result.read == 2 * len(pairs)
     for pair, chosen, rejected in zip(pairs, rows[::2], rows[1::2], strict=True):
         assert chosen["prompt"] == rejected["prompt"] == pair["prompt"]
         assert chosen["completions"] == [pair["chosen_steps"][0].rstrip()]
@@ -130,13 +130,15 @@ def test_step_dpo_prefixes_as_published(tmp_path: Path, initial: str, steps: lis
            "chosen": " x", "rejected": " y ", "full_chosen": " x\nz", "full_rejected": " y",
            "answer": "1"}  # fmt: skip
     source = write(tmp_path / "source.jsonl", row, {**row, "rejected": " \n"})
-    found, (right, wrong) = imported(source, "step-dpo-10k", tmp_path / "rows.jsonl")
+    result, (right, wrong) = imported(source, "step-dpo-10k", tmp_path / "rows.jsonl")
     assert right["completions"] == steps
     assert wrong["completions"] == [*steps[:-1], steps[-1].replace("x", "y")]
     assert right["labels"] == [True] * len(steps)
     assert wrong["labels"] == [*right["labels"][:-1], False]
     assert right["problem"] == "q" and right["answer"] == "1"
-    assert [each["reason"] for each in found.quarantined] == ["rejected is empty"]
+    assert [quarantined_row["reason"] for quarantined_row in result.quarantined] == [
+        "rejected is empty"
+    ]
 
 
 def test_step_dpo_texts_as_published(shared: Path, tmp_path: Path) -> None:
@@ -144,24 +146,26 @@ def test_step_dpo_texts_as_published(shared: Path, tmp_path: Path) -> None:
     rows = lines(shared / "data/train/math_step_dpo_10k/sample_10_rows_3_fields.jsonl")
     initial = {"initial_reason_steps": "Let's think step by step. \nStep 1:", "answer": "?"}
     source = write(tmp_path / "source.jsonl", *({**row, **initial} for row in rows))
-    found, made = imported(source, "step-dpo-10k", tmp_path / "rows.jsonl")
-    assert found.rows == 20 and found.steps == {True: 10, False: 10}
+    result, made = imported(source, "step-dpo-10k", tmp_path / "rows.jsonl")
+    assert result.rows == 20 and result.steps == {True: 10, False: 10}
     for row, right, wrong in zip(rows, made[::2], made[1::2], strict=True):
-        for side, one in (("chosen", right), ("rejected", wrong)):
-            assert one["completions"] == [(initial["initial_reason_steps"] + row[side]).strip()]
+        for side, solution in (("chosen", right), ("rejected", wrong)):
+            assert solution["completions"] == [
+                (initial["initial_reason_steps"] + row[side]).strip()
+            ]
 
 
 def test_trl_rows_stay_as_they_are(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/trl/zen_standard_stepwise_supervision.jsonl"
-    found, rows = imported(source, "trl-stepwise", tmp_path / "rows.jsonl")
+    result, rows = imported(source, "trl-stepwise", tmp_path / "rows.jsonl")
     assert rows == lines(source)
-    assert found.rows == 19
+    assert result.rows == 19
 
 
 def test_trl_rows_may_say_how_sure_a_label_is(tmp_path: Path) -> None:
     row = {"prompt": "p", "completions": ["a", "b"], "labels": [0.625, False]}
-    found, rows = imported(write(tmp_path / "s.jsonl", row), "trl-stepwise", tmp_path / "r.jsonl")
-    assert rows == [row] and found.steps == {True: 1, False: 1}
+    result, rows = imported(write(tmp_path / "s.jsonl", row), "trl-stepwise", tmp_path / "r.jsonl")
+    assert rows == [row] and result.steps == {True: 1, False: 1}
 
 
 def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
@@ -177,7 +181,7 @@ def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
     ]
     source = write(tmp_path / "source.jsonl", good, *bad)
     out = tmp_path / "rows.jsonl"
-    found, rows = imported(source, "math-shepherd", out)
+    result, rows = imported(source, "math-shepherd", out)
     assert len(rows) == 1 and rows[0]["labels"] == [True]
     aside = lines(quarantine_path(out))
     assert [row["row"] for row in aside] == [2, 3, 4, 5, 6, 7, 8]
@@ -187,7 +191,7 @@ def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
         'expected one "Step 1:" after the problem, found none',
         "there is text after the last step tag",
     ]
-    assert found.read == 8
+    assert result.read == 8
 
 
 def test_stopped_before_its_end_an_import_begins_anew(
@@ -370,16 +374,16 @@ MADE_UP: list[tuple[str, dict[str, Any], list[tuple[str, list[str], list[Any]]]]
 ]
 
 
-@pytest.mark.parametrize(("name", "row", "said"), MADE_UP)
+@pytest.mark.parametrize(("name", "row", "expected"), MADE_UP)
 def test_forms_of_others(
-    tmp_path: Path, name: str, row: dict[str, Any], said: list[tuple[str, list[str], list[Any]]]
+    tmp_path: Path, name: str, row: dict[str, Any], expected: list[tuple[str, list[str], list[Any]]]
 ) -> None:
-    found, rows = imported(write(tmp_path / "source.jsonl", row), name, tmp_path / "rows.jsonl")
-    assert not found.quarantined
-    for one, (problem, steps, labels) in zip(rows, said, strict=True):
-        assert one["problem"].strip() == problem
-        assert [step.removesuffix("\n") for step in one["completions"]] == steps
-        assert one["labels"] == labels
+    result, rows = imported(write(tmp_path / "source.jsonl", row), name, tmp_path / "rows.jsonl")
+    assert not result.quarantined
+    for row_out, (problem, steps, labels) in zip(rows, expected, strict=True):
+        assert row_out["problem"].strip() == problem
+        assert [step.removesuffix("\n") for step in row_out["completions"]] == steps
+        assert row_out["labels"] == labels
 
 
 def test_every_form_has_a_row_of_its_own() -> None:
@@ -468,18 +472,20 @@ def test_what_others_publish(shared: Path, tmp_path: Path) -> None:
         "prmbench newer/stepwise/prmbench": (45, 43, 404, 91, 2),
         "er-prm newer/stepwise/erprm_soft": (1, 1, 5, 0, 0),
     }
-    for place, expected in counts.items():
-        name, _, path = place.partition(" ")
+    for source_name, expected in counts.items():
+        name, _, path = source_name.partition(" ")
         out = tmp_path / f"{path.rpartition('/')[2]}.jsonl"
-        found, rows = imported(shared / f"data/{path}.jsonl", name, out)
-        steps = (found.steps[True], found.steps[False])
-        assert (found.read, len(rows), *steps, len(found.quarantined)) == expected, place
+        result, rows = imported(shared / f"data/{path}.jsonl", name, out)
+        steps = (result.steps[True], result.steps[False])
+        assert (result.read, len(rows), *steps, len(result.quarantined)) == expected, source_name
 
 
 def test_every_leaf_of_a_published_tree_is_a_solution(shared: Path, tmp_path: Path) -> None:
     """In the flat form leaves are the beginnings that begin no other."""
     flat = lines(shared / "data/stepwise/openr/samples_math-aps.jsonl")
-    texts = [{each["solution_prefix"].strip() for each in row["reasoning_steps"]} for row in flat]
+    texts = [
+        {prefix["solution_prefix"].strip() for prefix in row["reasoning_steps"]} for row in flat
+    ]
     ends = [text for row in texts for text in row if sum(o.startswith(text) for o in row) == 1]
     assert len(ends) == 124
     source = shared / "data/stepwise/openr/samples_math-aps-tree.jsonl"
@@ -496,21 +502,23 @@ def test_a_published_critique(shared: Path, tmp_path: Path) -> None:
     row = lines(shared / "data/newer/stepwise/genprm_demo.jsonl")[0]
     turns = [turn["content"] for turn in row["messages"] if turn["role"] == "user"]
     source = write(tmp_path / "source.jsonl", dialogue(*turns, row["model_output"][0]))
-    _, [made] = imported(source, "genprm", tmp_path / "rows.jsonl")
-    assert made["problem"].startswith("Jo adds up") and made["problem"].endswith("Kate's sum?")
-    assert made["completions"][0].startswith("First, we need to calculate")
-    assert made["labels"] == [True]
+    _, [solution] = imported(source, "genprm", tmp_path / "rows.jsonl")
+    assert solution["problem"].startswith("Jo adds up") and solution["problem"].endswith(
+        "Kate's sum?"
+    )
+    assert solution["completions"][0].startswith("First, we need to calculate")
+    assert solution["labels"] == [True]
 
 
 def test_a_manifest_says_what_the_labels_mean(tmp_path: Path) -> None:
     source = write(tmp_path / "source.jsonl", MADE_UP[0][1], {"x": 1})
     import_rows(source, "rlhflow", tmp_path / "rows.jsonl")
-    said = json.loads((tmp_path / "rows.manifest.json").read_text())
+    manifest = json.loads((tmp_path / "rows.manifest.json").read_text())
     revision = f"sha256:{file_sha256(source)}"
-    assert said["source"] == {"name": "source.jsonl", "revision": revision}
-    assert said["labels"] == STEP_LABEL_READERS["rlhflow"].label_meaning
-    assert said["rows"] == {"read": 2, "written": 1, "set_aside": 1}
-    assert said["steps"] == {"right": 1, "wrong": 1}
+    assert manifest["source"] == {"name": "source.jsonl", "revision": revision}
+    assert manifest["labels"] == STEP_LABEL_READERS["rlhflow"].label_meaning
+    assert manifest["rows"] == {"read": 2, "written": 1, "set_aside": 1}
+    assert manifest["steps"] == {"right": 1, "wrong": 1}
     for (
         name,
         reader,

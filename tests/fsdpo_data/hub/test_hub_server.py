@@ -52,8 +52,8 @@ def test_info_names_the_commit_of_each_revision(hub: HubServer) -> None:
 
 def test_listings(hub: HubServer) -> None:
     hub.add("model", "o/r", FILES)
-    found = api(hub).list_repo_tree("o/r", recursive=True)
-    assert sorted(entry.path for entry in found) == sorted([*FILES, "data", "data/deep"])
+    entries = api(hub).list_repo_tree("o/r", recursive=True)
+    assert sorted(entry.path for entry in entries) == sorted([*FILES, "data", "data/deep"])
     assert [entry.path for entry in api(hub).list_repo_tree("o/r", "data")] == [
         "data/a.txt",
         "data/deep",
@@ -185,7 +185,7 @@ def test_tags_stay_where_they_are(hub: HubServer) -> None:
         writer(hub).create_tag("o/r", tag="v1.0", repo_type="dataset")
     refs = writer(hub).list_repo_refs("o/r", repo_type="dataset")
     assert [(tag.name, tag.target_commit) for tag in refs.tags] == [("v1.0", first)]
-    assert [(each.name, each.target_commit) for each in refs.branches] == [("main", second)]
+    assert [(branch.name, branch.target_commit) for branch in refs.branches] == [("main", second)]
     assert writer(hub).dataset_info("o/r", revision="v1.0").sha == first
 
 

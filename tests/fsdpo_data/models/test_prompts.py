@@ -75,8 +75,8 @@ def test_every_template_is_pinned_here() -> None:
 )
 def test_any_question_survives_unchanged(name: str, question: str) -> None:
     question = question.replace("\n", " ")
-    before, after = RENDERED[name].split("2+2?")
-    assert get_template(name).render(question) == before + question + after
+    text_before, text_after = RENDERED[name].split("2+2?")
+    assert get_template(name).render(question) == text_before + question + text_after
 
 
 @given(question=st.text(alphabet="a{}\n "))

@@ -49,7 +49,7 @@ def ask(
     answers = [json.loads(line) for line in ran.stdout.splitlines()]
     for seconds, *_ in answers:
         assert seconds < 120, "a storm of retries"
-    return [said for _, *said in answers], ran.stderr
+    return [answer for _, *answer in answers], ran.stderr
 
 
 @pytest.fixture
@@ -76,20 +76,20 @@ def test_the_table_is_sound() -> None:
 
 def test_a_local_model_is_known_by_its_content(tmp_path: Path) -> None:
     path = save_model(tmp_path / "a" / "model")
-    found = resolve(str(path), "alpaca")
-    assert found.path == str(path)
-    assert found.ref.name == "model"  # the folder's name; manifests hold no local paths
-    assert found.ref.revision.startswith("sha256:")
-    assert len(found.ref.revision) == len("sha256:") + 64
-    assert found.commit is None
-    assert found.template.name == "alpaca@1"
+    model = resolve(str(path), "alpaca")
+    assert model.path == str(path)
+    assert model.ref.name == "model"  # the folder's name; manifests hold no local paths
+    assert model.ref.revision.startswith("sha256:")
+    assert len(model.ref.revision) == len("sha256:") + 64
+    assert model.commit is None
+    assert model.template.name == "alpaca@1"
 
     copied = shutil.copytree(path, tmp_path / "elsewhere")
     (copied / "optimizer.pt").write_bytes(b"state")
     (copied / "README.md").write_text("words")
-    assert content_revision(copied) == found.ref.revision
+    assert content_revision(copied) == model.ref.revision
     (copied / "model.safetensors").rename(copied / "model-00001-of-00001.safetensors")
-    assert content_revision(copied) != found.ref.revision
+    assert content_revision(copied) != model.ref.revision
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_a_local_model_is_known_by_its_content(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_every_file_that_matters_is_in_the_revision(tmp_path: Path, name: str) -> None:
     path = save_model(tmp_path / "model")
-    before = content_revision(path)
+    old_revision = content_revision(path)
     (path / name).write_text("changed")
-    assert content_revision(path) != before
+    assert content_revision(path) != old_revision
 
 
 def test_a_local_model_is_asked_by_its_chat_template_unless_told(tmp_path: Path) -> None:
@@ -131,10 +131,10 @@ def test_local_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_tiny_needs_no_network() -> None:
-    found = resolve("tiny")
-    assert found.ref.name == "tiny"
-    assert found.template.name == "problem@1"
-    assert (Path(found.path) / "config.json").is_file()
+    model = resolve("tiny")
+    assert model.ref.name == "tiny"
+    assert model.template.name == "problem@1"
+    assert (Path(model.path) / "config.json").is_file()
 
 
 def test_names_on_the_hub(hub: HubServer, tmp_path: Path) -> None:
@@ -161,8 +161,8 @@ def test_without_a_network_a_cached_copy_will_do(hub: HubServer, tmp_path: Path)
     ask(["qwen2-7b-sft"], hub.url, tmp_path)
     hub.stop()
     names = ["qwen2-7b-sft", f"{SFT}@{commit}", f"{SFT}@v1", "qwen2-7b-instruct"]
-    (named, pinned, tagged, absent), log = ask(names, hub.url, tmp_path)
-    assert named[1] == pinned[1] == commit
+    (branch, pinned, tagged, absent), log = ask(names, hub.url, tmp_path)
+    assert branch[1] == pinned[1] == commit
     assert f"Using the cached commit {commit}." in log
     assert tagged[0] == absent[0] == "UnavailableError"
     (offline,), log = ask(["qwen2-7b-sft"], hub.url, tmp_path, HF_HUB_OFFLINE="1")
@@ -172,9 +172,9 @@ def test_without_a_network_a_cached_copy_will_do(hub: HubServer, tmp_path: Path)
 
 
 def test_no_network_gives_one_message_at_once(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
-        port = taken.getsockname()[1]
+    with socket.socket() as open_socket:
+        open_socket.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
+        port = open_socket.getsockname()[1]
         (refused,), log = ask(["qwen2-7b-sft"], f"http://me:secret@127.0.0.1:{port}", tmp_path)
     assert refused[0] == "UnavailableError"
     assert refused[1] == (

@@ -19,9 +19,9 @@ ALONE = [name for name, marks in THINKING_MARKERS.items() if not marks.requires_
 def test_marks_of_every_family(name: str) -> None:
     marks = THINKING_MARKERS[name]
     text = f"\n{marks.start}\nHm, 2 + 2.\n{marks.end}\n\nIt is 4."
-    thought = find_thinking("2+2?", text)
-    assert (thought.closed, thought.markers, text[thought.end :]) == (True, marks, "It is 4.")
-    assert text[thought.start : thought.start + 4] == "\nHm,"
+    thinking = find_thinking("2+2?", text)
+    assert (thinking.closed, thinking.markers, text[thinking.end :]) == (True, marks, "It is 4.")
+    assert text[thinking.start : thinking.start + 4] == "\nHm,"
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -29,8 +29,8 @@ def test_thinking_that_the_prompt_opens(name: str) -> None:
     marks = THINKING_MARKERS[name]
     prompt, cut = f"2+2?{marks.start}\n", "Hm, 2 + 2 is"
     text = f"{cut} 4.{marks.end}It is 4."
-    for asked in (prompt, "2+2?"):  # the closing mark is enough
-        thought = find_thinking(asked, text)
+    for prompt_text in (prompt, "2+2?"):  # the closing mark is enough
+        thought = find_thinking(prompt_text, text)
         assert (thought.closed, text[thought.end :], thought.start) == (True, "It is 4.", 0)
     assert find_thinking(prompt, cut).closed is False
     assert find_thinking("2+2?", f"{marks.start}{cut}").closed is False
@@ -71,8 +71,8 @@ def test_thinking_that_the_prompt_opens(name: str) -> None:
     ],
 )
 def test_thinking(prompt: str, text: str, closed: bool | None, answer: str) -> None:
-    thought = find_thinking(prompt, text)
-    assert (thought.closed, text[thought.end :]) == (closed, answer)
+    thinking = find_thinking(prompt, text)
+    assert (thinking.closed, text[thinking.end :]) == (closed, answer)
 
 
 def test_thinking_that_a_server_told_apart() -> None:
@@ -83,11 +83,11 @@ def test_thinking_that_a_server_told_apart() -> None:
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "a", " ", "\n", "analysis"])).map("".join))
 def test_any_text_is_thinking_and_answer(text: str) -> None:
-    thought = find_thinking("", text)
-    assert 0 <= thought.start <= thought.end <= len(text)
-    assert text[thought.end :] == text[thought.end :].lstrip() or not thought.end
-    if thought.closed:
-        assert "</think>" in text[: thought.end] and "<think>" not in text[thought.end :]
+    thinking = find_thinking("", text)
+    assert 0 <= thinking.start <= thinking.end <= len(text)
+    assert text[thinking.end :] == text[thinking.end :].lstrip() or not thinking.end
+    if thinking.closed:
+        assert "</think>" in text[: thinking.end] and "<think>" not in text[thinking.end :]
 
 
 def test_a_long_text_is_read_in_linear_time() -> None:
@@ -102,9 +102,9 @@ def test_traces_at_hand(shared: Path) -> None:
     for name in ("truncated", "long"):
         file = shared / f"data/newer/traces/qwen3_8b_aime25_{name}.jsonl"
         texts = [json.loads(line)["response"] for line in file.read_text().splitlines()]
-        found = [find_thinking("", text) for text in texts]
-        closed[name] = sum(each.closed is True for each in found)
-        assert all(each.closed is not None for each in found)
-        answers = [text[each.end :] for text, each in zip(texts, found, strict=True)]
-        assert all(bool(answer) == each.closed for answer, each in zip(answers, found, strict=True))
+        spans = [find_thinking("", text) for text in texts]
+        closed[name] = sum(span.closed is True for span in spans)
+        assert all(span.closed is not None for span in spans)
+        answers = [text[span.end :] for text, span in zip(texts, spans, strict=True)]
+        assert all(bool(answer) == span.closed for answer, span in zip(answers, spans, strict=True))
     assert closed == {"truncated": 5, "long": 19}

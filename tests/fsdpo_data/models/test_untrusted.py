@@ -22,19 +22,21 @@ PACKAGES = ("fsdpo_data", "fsdpo_train", "benchmarks", "cards")
 
 def loads() -> list[tuple[str, ast.Call]]:
     """Every call of ``from_pretrained`` in the source, with its place."""
-    found = []
+    calls = []
     for path in (file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "from_pretrained":
-                found.append((f"{path.relative_to(ROOT)}:{node.lineno}", node))
-    return found
+                calls.append((f"{path.relative_to(ROOT)}:{node.lineno}", node))
+    return calls
 
 
 def test_no_load_trusts_remote_code() -> None:
     assert len(loads()) > 7
-    for place, call in loads():
-        said = {each.arg: each.value for each in call.keywords}.get("trust_remote_code")
-        assert isinstance(said, ast.Constant) and said.value is False, place
+    for location, call in loads():
+        trust_argument = {keyword.arg: keyword.value for keyword in call.keywords}.get(
+            "trust_remote_code"
+        )
+        assert isinstance(trust_argument, ast.Constant) and trust_argument.value is False, location
 
 
 @pytest.fixture
@@ -62,9 +64,9 @@ def test_a_yes_on_standard_input_runs_nothing(line: list[str], evil: Path, tmp_p
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"prompt": "1 + 1?", "completion": "2"}) + "\n")
     names = {"rows": rows, "out": tmp_path / "out"}
-    tool, *rest = [each.format(**names) for each in line]
+    tool, *arguments = [word.format(**names) for word in line]
     ran = subprocess.run(
-        [Path(sys.executable).with_name(tool), *rest, evil],
+        [Path(sys.executable).with_name(tool), *arguments, evil],
         input="y\n" * 20,
         capture_output=True,
         text=True,
@@ -107,7 +109,7 @@ def test_a_budget_leaves_tracing_as_it_was() -> None:
         while True:
             pass
 
-    before = sys.gettrace()
+    old_trace = sys.gettrace()
     with pytest.raises(InputError, match="it does not come to an end"), limit_execution("it", 1000):
         forever()
-    assert sys.gettrace() is before
+    assert sys.gettrace() is old_trace

@@ -86,10 +86,10 @@ def test_problems_are_varied():
 def test_every_number_of_the_solution_is_told_or_worked_out():
     words = {"twice": 2, "half": 2, "third": 3, "quarter": 4, "fifth": 5}
     for p in PROBLEMS:
-        told = {int(n) for n in re.findall(r"\d+", p.question)}
-        told |= {n for word, n in words.items() if word in p.question}
+        numbers = {int(n) for n in re.findall(r"\d+", p.question)}
+        numbers |= {n for word, n in words.items() if word in p.question}
         for _, _, a, b, _ in p.metadata["nodes"]:
-            assert {x for x in (a, b) if isinstance(x, int)} <= told, p.question
+            assert {x for x in (a, b) if isinstance(x, int)} <= numbers, p.question
 
 
 def test_right_demonstrations_are_right_and_in_the_format():
@@ -106,14 +106,19 @@ def test_wrong_demonstrations_are_wrong_where_they_say():
     rng = random.Random(0)
     for p in PROBLEMS:
         assert first_wrong_step(p, write_solution(p, rng, error_rate=1.0)) == 0
-    shown = [write_solution(p, rng, error_rate=0.2) for p in PROBLEMS]
-    told = [first_wrong_step(*each) for each in zip(PROBLEMS, shown, strict=True)]
-    wrong = [at for at in told if at is not None]
-    seen = sum(len(d) if at is None else at + 1 for d, at in zip(shown, told, strict=True))
+    solutions = [write_solution(p, rng, error_rate=0.2) for p in PROBLEMS]
+    error_indices = [first_wrong_step(*pair) for pair in zip(PROBLEMS, solutions, strict=True)]
+    wrong = [index for index in error_indices if index is not None]
+    seen = sum(
+        len(d) if index is None else index + 1
+        for d, index in zip(solutions, error_indices, strict=True)
+    )
     assert 0.15 < len(wrong) / seen < 0.25
     assert len(set(wrong)) >= 4
-    rights = [at is None for at in told]
-    answers = [final_answer("".join(d)) == p.answer for d, p in zip(shown, PROBLEMS, strict=True)]
+    rights = [index is None for index in error_indices]
+    answers = [
+        final_answer("".join(d)) == p.answer for d, p in zip(solutions, PROBLEMS, strict=True)
+    ]
     assert all(answer for answer, right in zip(answers, rights, strict=True) if right)
     lucky = sum(a and not r for a, r in zip(answers, rights, strict=True))
     assert lucky < 0.05 * len(PROBLEMS)
@@ -122,20 +127,22 @@ def test_wrong_demonstrations_are_wrong_where_they_say():
 def test_what_is_mistaken_goes_wrong_as_often_as_it_says():
     rng = random.Random(0)
     for p in PROBLEMS:
-        told = first_wrong_step(p, write_solution(p, rng, relation_error_rates={"gain": 1.0}))
+        error_index = first_wrong_step(
+            p, write_solution(p, rng, relation_error_rates={"gain": 1.0})
+        )
         relations = [node[0] for node in p.metadata["nodes"]]
-        assert told == (relations.index("gain") if "gain" in relations else None)
+        assert error_index == (relations.index("gain") if "gain" in relations else None)
         right = write_solution(p, rng, 1.0, dict.fromkeys(relations, 0.0))
         assert first_wrong_step(p, right) is None
 
 
 def test_a_later_step_carries_on_from_the_wrong_value():
     for seed in range(50):
-        shown = write_solution(EXAMPLE, random.Random(seed), error_rate=0.3)
-        results = [re.search(r"= (-?\d+)", step)[1] for step in shown]
+        solution = write_solution(EXAMPLE, random.Random(seed), error_rate=0.3)
+        results = [re.search(r"= (-?\d+)", step)[1] for step in solution]
         # An error may also be the operand itself (the distractor), of which EXAMPLE has none.
-        assert f"{results[0]} - {results[1]} = " in shown[2] or (
-            f"{results[0]} + {results[1]} = " in shown[2]
+        assert f"{results[0]} - {results[1]} = " in solution[2] or (
+            f"{results[0]} + {results[1]} = " in solution[2]
         )
 
 
@@ -263,11 +270,13 @@ def test_other_kinds_of_stories_differ_in_what_is_said():
     distracted = make_problems("test", 30, kind=ProblemKind(distractors=2))
     assert all(p.metadata["distractor"] is not None for p in distracted)
     numbers = [len(re.findall(r"\d+", p.question)) for p in make_problems("test", 200)]
-    more = [len(re.findall(r"\d+", p.question)) for p in distracted]
-    assert sum(more) / 30 > sum(numbers) / 200 + 1
+    number_counts = [len(re.findall(r"\d+", p.question)) for p in distracted]
+    assert sum(number_counts) / 30 > sum(numbers) / 200 + 1
     reworded = make_problems("test", 30, kind=ProblemKind({9: 1}, wording="retell"))
-    told = {sentence for kind in words()["retell"].values() for sentence in kind}
-    pattern = re.compile("|".join(re.sub(r"\\{\w+\\}", r"[\\w ]+", re.escape(t)) for t in told))
+    sentences = {sentence for kind in words()["retell"].values() for sentence in kind}
+    pattern = re.compile(
+        "|".join(re.sub(r"\\{\w+\\}", r"[\\w ]+", re.escape(t)) for t in sentences)
+    )
     assert sum(bool(pattern.search(p.question)) for p in reworded) > 15
     assert not any(pattern.search(p.question) for p in make_problems("test", 30))
     rng = random.Random(0)

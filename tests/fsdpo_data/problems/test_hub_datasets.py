@@ -69,14 +69,14 @@ def hub() -> Iterator[HubServer]:
 
 
 def ask(
-    asked: Sequence[tuple[str, str]],
+    requests: Sequence[tuple[str, str]],
     hub: HubServer,
     home: Path,
-    known: dict[str, dict[str, Any]] | None = None,
+    known_datasets: dict[str, dict[str, Any]] | None = None,
     **env: str,
 ) -> list[Any]:
     """Load sources in a fresh process that knows ``hub`` alone."""
-    code = CLIENT.format(asked=list(asked), known=known or {})
+    code = CLIENT.format(asked=list(requests), known=known_datasets or {})
     ran = run_client(code, client_env(hub.url, home, **env))
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr
@@ -92,10 +92,10 @@ def test_gsm8k_from_the_hub(hub: HubServer, tmp_path: Path) -> None:
         Problem(row["question"], gold, "", "") for row, gold in zip(GSM8K, golds, strict=True)
     ]
     digest = problems_digest([problem.id for problem in problems])
-    known = {"gsm8k": {"rows": {"train": 5}, "digests": {"train": digest}}}
-    asked = [("gsm8k@v1", "train"), ("gsm8k", "train"), ("gsm8k@v1:socratic", "train"),
+    known_datasets = {"gsm8k": {"rows": {"train": 5}, "digests": {"train": digest}}}
+    requests = [("gsm8k@v1", "train"), ("gsm8k", "train"), ("gsm8k@v1:socratic", "train"),
              ("openai/gsm8k", "test"), (f"openai/gsm8k@{first}:main", "train")]  # fmt: skip
-    pinned, short, config, plain, exact = ask(asked, hub, tmp_path / "home", known)
+    pinned, short, config, plain, exact = ask(requests, hub, tmp_path / "home", known_datasets)
 
     assert [row["answer"] for row in pinned["problems"]] == golds
     assert pinned["problems"][0]["source"] == "openai/gsm8k"
@@ -123,8 +123,8 @@ def test_the_real_gsm8k_is_expected_under_its_name(hub: HubServer, tmp_path: Pat
 def test_other_texts_in_the_same_number_of_rows_are_remarked_on(
     hub: HubServer, tmp_path: Path
 ) -> None:
-    known = {"gsm8k": {"rows": {"train": 5}, "digests": {"train": "0" * 20}}}
-    (answer,) = ask([("gsm8k", "train")], hub, tmp_path, known)
+    known_datasets = {"gsm8k": {"rows": {"train": 5}, "digests": {"train": "0" * 20}}}
+    (answer,) = ask([("gsm8k", "train")], hub, tmp_path, known_datasets)
     assert len(answer["problems"]) == 5
     assert "the problems are not those of the original files" in answer["warnings"][0]
 
@@ -144,11 +144,14 @@ def test_math_is_seven_configs_and_step_dpo_one_row_a_question(
     hub.add("dataset", "EleutherAI/hendrycks_math", files)
     pairs = [{"prompt": "p", "answer": gold, "chosen": "c", "rejected": "r"} for gold in "112"]
     hub.add("dataset", "xinlai/Math-Step-DPO-10K", {"data/train-0.jsonl": lines(pairs).encode()})
-    known = {"math": {"rows": {"train": 7}, "digests": {}}, "math-step-dpo-10k": {"rows": {}}}
-    asked = [("math", "train"), ("math:geometry", "train"), ("math-step-dpo-10k", "train")]
-    whole, part, step_dpo = ask(asked, hub, tmp_path, known)
-    assert [row["answer"] for row in whole["problems"]] == list("0123456")
-    assert [ref["name"] for ref in whole["source_refs"]] == ["EleutherAI/hendrycks_math"]
+    known_datasets = {
+        "math": {"rows": {"train": 7}, "digests": {}},
+        "math-step-dpo-10k": {"rows": {}},
+    }
+    requests = [("math", "train"), ("math:geometry", "train"), ("math-step-dpo-10k", "train")]
+    full_set, part, step_dpo = ask(requests, hub, tmp_path, known_datasets)
+    assert [row["answer"] for row in full_set["problems"]] == list("0123456")
+    assert [ref["name"] for ref in full_set["source_refs"]] == ["EleutherAI/hendrycks_math"]
     assert [row["metadata"]["type"] for row in part["problems"]] == ["geometry"]
     assert [row["answer"] for row in step_dpo["problems"]] == ["1"]
     assert [row["row"] for row in step_dpo["quarantined"]] == [2, 3]
@@ -162,8 +165,8 @@ def test_what_the_hub_can_answer(hub: HubServer, tmp_path: Path) -> None:
     hub.add("dataset", "o/script", {"script.py": b"import datasets"})
     hub.fail("/o/busy", 429)
     names = "gsm8k:nope gsm8k@nope o/gsm9k o/gated o/text o/torn o/nothing o/script o/busy"
-    asked = [("gsm8k", "dev"), *((name, "train") for name in names.split())]
-    answers = ask(asked, hub, tmp_path)
+    requests = [("gsm8k", "dev"), *((name, "train") for name in names.split())]
+    answers = ask(requests, hub, tmp_path)
     split, config, revision, unknown, gated, text, torn, nothing, script, busy = answers
     assert "'nope' not found. Available: ['main', 'socratic']" in config[1]
     assert "Unknown split \"dev\". Should be one of ['train', 'test']." in split[1]
@@ -182,13 +185,13 @@ def test_what_the_hub_can_answer(hub: HubServer, tmp_path: Path) -> None:
 
 def test_without_a_network(hub: HubServer, tmp_path: Path) -> None:
     repo = hub.repos["dataset", "openai/gsm8k"]
-    asked = [("openai/gsm8k", "train")]
-    (first,) = ask(asked, hub, tmp_path)
+    requests = [("openai/gsm8k", "train")]
+    (first,) = ask(requests, hub, tmp_path)
     hub.fail("/", 503)
-    (down,) = ask(asked, hub, tmp_path)
+    (down,) = ask(requests, hub, tmp_path)
     assert down[0] == "UnavailableError"
     assert f"Or set HF_HUB_OFFLINE=1 to use the cached commit {repo.refs['main']}." in down[1]
-    (cached,) = ask(asked, hub, tmp_path, HF_HUB_OFFLINE="1")
+    (cached,) = ask(requests, hub, tmp_path, HF_HUB_OFFLINE="1")
     assert cached == first
-    (absent,) = ask(asked, hub, tmp_path / "other", HF_HUB_OFFLINE="1")
+    (absent,) = ask(requests, hub, tmp_path / "other", HF_HUB_OFFLINE="1")
     assert "offline mode is on" in absent[1]

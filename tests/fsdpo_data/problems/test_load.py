@@ -35,12 +35,12 @@ def load(path: Path, content: str | bytes, **options: Any) -> ProblemSet:
     return load_problems([write(path, content)], **options)
 
 
-def pairs(found: ProblemSet) -> list[tuple[str, str]]:
-    return [(problem.question, problem.answer) for problem in found.problems]
+def pairs(problem_set: ProblemSet) -> list[tuple[str, str]]:
+    return [(problem.question, problem.answer) for problem in problem_set.problems]
 
 
-def aside(found: ProblemSet) -> list[tuple[int, str]]:
-    return [(row.row, row.reason) for row in found.quarantined]
+def aside(problem_set: ProblemSet) -> list[tuple[int, str]]:
+    return [(row.row, row.reason) for row in problem_set.quarantined]
 
 
 # --- the forms -----------------------------------------------------------------------------------
@@ -66,9 +66,9 @@ def aside(found: ProblemSet) -> list[tuple[int, str]]:
     ],
 )  # fmt: skip
 def test_forms(tmp_path: Path, row: object, question: str, answer: str) -> None:
-    found = load(tmp_path / "a.jsonl", lines([row]))
-    assert pairs(found) == [(question, answer)]
-    assert aside(found) == []
+    problem_set = load(tmp_path / "a.jsonl", lines([row]))
+    assert pairs(problem_set) == [(question, answer)]
+    assert aside(problem_set) == []
 
 
 def test_what_else_a_row_says_is_kept(tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_a_gsm8k_row_without_its_last_line_is_not_its_own_gold(tmp_path: Path) -
         {"question": "q", "answer": "Half of 8 is 4."},
         {"question": "r", "answer": "####"},
     ]
-    found = load(tmp_path / "a.jsonl", lines(rows))
-    assert pairs(found)[-1] == ("Add 4 and 4.", "8,000")
-    assert aside(found) == [
+    problem_set = load(tmp_path / "a.jsonl", lines(rows))
+    assert pairs(problem_set)[-1] == ("Add 4 and 4.", "8,000")
+    assert aside(problem_set) == [
         (6, "the answer has no #### before its gold"),
         (7, "the answer is empty"),
     ]
@@ -124,11 +124,11 @@ def test_a_gsm8k_row_without_its_last_line_is_not_its_own_gold(tmp_path: Path) -
     ],
 )  # fmt: skip
 def test_a_row_that_is_no_problem_is_set_aside(tmp_path: Path, row: object, reason: str) -> None:
-    found = load(tmp_path / "a.jsonl", lines([PLAIN[1], row, PLAIN[2]]))
-    assert pairs(found) == [("1+1?", "2"), ("2+2?", "4")]
-    assert aside(found) == [(2, reason)]
-    assert found.quarantined[0].source.endswith("a.jsonl")
-    found.quarantined[0].raw.encode()  # whatever was in it, a report can hold it
+    problem_set = load(tmp_path / "a.jsonl", lines([PLAIN[1], row, PLAIN[2]]))
+    assert pairs(problem_set) == [("1+1?", "2"), ("2+2?", "4")]
+    assert aside(problem_set) == [(2, reason)]
+    assert problem_set.quarantined[0].source.endswith("a.jsonl")
+    problem_set.quarantined[0].raw.encode()  # whatever was in it, a report can hold it
 
 
 def test_duplicates_are_set_aside_and_name_the_first(tmp_path: Path) -> None:
@@ -136,11 +136,11 @@ def test_duplicates_are_set_aside_and_name_the_first(tmp_path: Path) -> None:
         write(tmp_path / "a.jsonl", lines(PLAIN)),
         write(tmp_path / "b.jsonl", lines([PLAIN[3], {"question": "3+3?", "answer": "six"}])),
     )
-    found = load_problems([first, second, first])
-    assert pairs(found)[5:] == [("3+3?", "six")]  # another gold is another problem
-    assert aside(found)[0] == (1, f"duplicate: {first} row 4")
-    assert len(found.quarantined) == 1 + 5
-    assert len({problem.id for problem in found.problems}) == len(found.problems) == 6
+    problem_set = load_problems([first, second, first])
+    assert pairs(problem_set)[5:] == [("3+3?", "six")]  # another gold is another problem
+    assert aside(problem_set)[0] == (1, f"duplicate: {first} row 4")
+    assert len(problem_set.quarantined) == 1 + 5
+    assert len({problem.id for problem in problem_set.problems}) == len(problem_set.problems) == 6
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers())
@@ -172,9 +172,9 @@ def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
 
 def test_bom_crlf_blank_lines_and_no_last_newline(tmp_path: Path) -> None:
     text = "\r\n".join(["\ufeff" + json.dumps(PLAIN[0]), "", " ", json.dumps(PLAIN[1])])
-    found = load(tmp_path / "a.jsonl", text)
-    assert len(found.problems) == 2
-    assert aside(found) == []
+    problem_set = load(tmp_path / "a.jsonl", text)
+    assert len(problem_set.problems) == 2
+    assert aside(problem_set) == []
 
 
 def test_broken_lines_are_set_aside_with_their_number(tmp_path: Path) -> None:
@@ -182,22 +182,22 @@ def test_broken_lines_are_set_aside_with_their_number(tmp_path: Path) -> None:
     digits = b'{"question": "q", "answer": ' + b"1" * 5000 + b"}"
     deep = b'{"question": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     text = b"\n".join([good, b"\xff\xfe", deep, digits, b"", good[:-5]])
-    found = load(tmp_path / "a.jsonl", text)
-    assert pairs(found) == [("1+1?", "2")]
-    assert [row.row for row in found.quarantined] == [2, 3, 4, 6]
-    reasons = [row.reason for row in found.quarantined]
+    problem_set = load(tmp_path / "a.jsonl", text)
+    assert pairs(problem_set) == [("1+1?", "2")]
+    assert [row.row for row in problem_set.quarantined] == [2, 3, 4, 6]
+    reasons = [row.reason for row in problem_set.quarantined]
     assert reasons[0] == "not UTF-8 at byte 1"
     assert all(reason.startswith("not JSON (") for reason in reasons[1:])
-    assert found.quarantined[3].raw == good[:-5].decode()
-    assert max(len(row.raw) for row in found.quarantined) <= 2000
+    assert problem_set.quarantined[3].raw == good[:-5].decode()
+    assert max(len(row.raw) for row in problem_set.quarantined) <= 2000
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_row_set_aside_or_a_message(tmp_path: Path, data: bytes) -> None:
-    found = load(tmp_path / "a.jsonl", lines(PLAIN[:1]).encode() + data)
+    problem_set = load(tmp_path / "a.jsonl", lines(PLAIN[:1]).encode() + data)
     rows = [line for line in data.split(b"\n") if line.strip()]
-    assert len(found.problems) + len(found.quarantined) == 1 + len(rows)
+    assert len(problem_set.problems) + len(problem_set.quarantined) == 1 + len(rows)
 
 
 @pytest.mark.parametrize(
@@ -214,9 +214,9 @@ def test_parquet_and_csv(tmp_path: Path) -> None:
     polars.DataFrame(GSM8K).write_parquet(tmp_path / "a.parquet")
     assert pairs(load_problems([str(tmp_path / "a.parquet")]))[1] == ("Add 1 and 1.", "2,000")
     csv = '\ufeffquestion,answer\r\n"How many, if\nany?","1,000"\r\nid?,007\r\nq,1,2\r\nq\r\n'
-    found = load(tmp_path / "a.csv", csv)
-    assert pairs(found) == [("How many, if\nany?", "1,000"), ("id?", "007")]
-    assert aside(found) == [(row, "more or fewer values than columns") for row in (3, 4)]
+    problem_set = load(tmp_path / "a.csv", csv)
+    assert pairs(problem_set) == [("How many, if\nany?", "1,000"), ("id?", "007")]
+    assert aside(problem_set) == [(row, "more or fewer values than columns") for row in (3, 4)]
 
 
 def test_numbers_of_32_bits_are_the_decimals_that_were_written(tmp_path: Path) -> None:
@@ -225,14 +225,14 @@ def test_numbers_of_32_bits_are_the_decimals_that_were_written(tmp_path: Path) -
     golds = polars.Series("answer", [0.1, 2.5, 3.0], dtype=polars.Float32)
     frame = polars.DataFrame({"question": ["a", "b", "c"], "answer": golds, "level": golds})
     frame.write_parquet(tmp_path / "a.parquet")
-    found = load_problems([str(tmp_path / "a.parquet")]).problems
-    assert [each.answer for each in found] == ["0.1", "2.5", "3"]
-    assert found[0].metadata == {"level": 0.1}
+    problems = load_problems([str(tmp_path / "a.parquet")]).problems
+    assert [problem.answer for problem in problems] == ["0.1", "2.5", "3"]
+    assert problems[0].metadata == {"level": 0.1}
 
 
 def test_a_value_of_a_csv_file_may_be_long(tmp_path: Path) -> None:
-    (found,) = load(tmp_path / "a.csv", f"question,answer\n{'x' * 200_000},7\n").problems
-    assert len(found.question) == 200_000
+    (problem,) = load(tmp_path / "a.csv", f"question,answer\n{'x' * 200_000},7\n").problems
+    assert len(problem.question) == 200_000
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -252,16 +252,16 @@ def test_directories_and_globs(tmp_path: Path) -> None:
     write(tmp_path / "MATH/a.jsonl", lines(PLAIN[2:]))
     write(tmp_path / "MATH/files.txt", "not data")
     write(tmp_path / "MATH/.hidden.json", "not data")
-    whole = load_problems([str(tmp_path / "MATH")])
-    assert [problem.question[0] for problem in whole.problems] == ["2", "3", "4", "0", "1"]
-    assert [problem.source for problem in whole.problems] == ["a.jsonl"] * 3 + ["b.jsonl"] * 2
+    full_set = load_problems([str(tmp_path / "MATH")])
+    assert [problem.question[0] for problem in full_set.problems] == ["2", "3", "4", "0", "1"]
+    assert [problem.source for problem in full_set.problems] == ["a.jsonl"] * 3 + ["b.jsonl"] * 2
     matched = load_problems([str(tmp_path / "MATH" / "*.jsonl")])
-    assert matched.problems == whole.problems
-    assert matched.source_refs[0].revision == whole.source_refs[0].revision
+    assert matched.problems == full_set.problems
+    assert matched.source_refs[0].revision == full_set.source_refs[0].revision
     (tmp_path / "MATH/a.jsonl").rename(tmp_path / "MATH/c.jsonl")
     assert (
         load_problems([str(tmp_path / "MATH")]).source_refs[0].revision
-        != whole.source_refs[0].revision
+        != full_set.source_refs[0].revision
     )
 
 
@@ -272,8 +272,8 @@ def test_a_directory_gives_the_split_asked_for_and_no_other(tmp_path: Path) -> N
         write(tmp_path / f"deep/data/{split}/x.jsonl", lines([row]))
     for layout in ("named", "original", "deep"):
         for split, row in zip(("train", "test"), PLAIN, strict=False):
-            found = load_problems([str(tmp_path / layout)], split=split)
-            assert pairs(found) == [(row["question"], row["answer"])]
+            problem_set = load_problems([str(tmp_path / layout)], split=split)
+            assert pairs(problem_set) == [(row["question"], row["answer"])]
         with pytest.raises(
             InputError, match=r"contains no dev data.*has files of split test, train\."
         ):
@@ -338,7 +338,7 @@ def test_mistakes_name_the_way_out(tmp_path: Path) -> None:
 def test_a_limit_chooses_by_content_and_seed(tmp_path: Path) -> None:
     rows = [{"question": f"q{i}", "answer": "1"} for i in range(200)]
     path = tmp_path / "a.jsonl"
-    few, more = (load(path, lines(rows), limit=n).problems for n in (10, 50))
+    few, many = (load(path, lines(rows), limit=n).problems for n in (10, 50))
     assert len(few) == 10
     # Pinned: a choice that changed with a release would make old runs impossible to repeat.
     assert [p.question for p in load(path, lines(rows), limit=3).problems] == [
@@ -346,9 +346,9 @@ def test_a_limit_chooses_by_content_and_seed(tmp_path: Path) -> None:
         "q138",
         "q166",
     ]
-    assert set(pairs_of(few)) < set(pairs_of(more))
-    assert [int(problem.question[1:]) for problem in more] == sorted(
-        int(problem.question[1:]) for problem in more
+    assert set(pairs_of(few)) < set(pairs_of(many))
+    assert [int(problem.question[1:]) for problem in many] == sorted(
+        int(problem.question[1:]) for problem in many
     )
     random.Random(1).shuffle(rows)
     assert set(pairs_of(load(path, lines(rows), limit=10).problems)) == set(pairs_of(few))
@@ -366,11 +366,11 @@ def pairs_of(problems: Sequence[Any]) -> list[tuple[str, str]]:
 
 
 def test_the_embedded_world() -> None:
-    found = load_problems(["embedded"])
-    assert len(found.problems) == 200
-    assert found.source_refs[0].name == "embedded"
-    assert found.source_refs[0].revision
-    assert load_problems(["embedded"], limit=7).problems == found.problems[:7]
-    assert not {p.id for p in found.problems} & {
+    problem_set = load_problems(["embedded"])
+    assert len(problem_set.problems) == 200
+    assert problem_set.source_refs[0].name == "embedded"
+    assert problem_set.source_refs[0].revision
+    assert load_problems(["embedded"], limit=7).problems == problem_set.problems[:7]
+    assert not {p.id for p in problem_set.problems} & {
         p.id for p in load_problems(["embedded"], split="test").problems
     }

@@ -15,32 +15,35 @@ from fsdpo_data.problems.load import ProblemSet, load_problems, problems_digest
 
 def test_gsm8k_as_published(shared: Path) -> None:
     path = shared / "data/train/gsm8k/train.jsonl"
-    found = load_problems([str(path)])
-    assert len(found.problems) == 7473
-    assert found.quarantined == found.warnings == []
-    assert found.source_refs[0].revision == f"sha256:{file_sha256(path)}"
-    golds = [problem.answer for problem in found.problems]
+    problem_set = load_problems([str(path)])
+    assert len(problem_set.problems) == 7473
+    assert problem_set.quarantined == problem_set.warnings == []
+    assert problem_set.source_refs[0].revision == f"sha256:{file_sha256(path)}"
+    golds = [problem.answer for problem in problem_set.problems]
     assert sum("," in gold for gold in golds) == 79
     assert sum(gold.startswith("-") for gold in golds) == 3
-    assert sum("\u2028" in json.dumps(p.to_row(), ensure_ascii=False) for p in found.problems) == 1
-    assert digest_of(found) == DATASETS["gsm8k"].digests["train"]
+    assert (
+        sum("\u2028" in json.dumps(p.to_row(), ensure_ascii=False) for p in problem_set.problems)
+        == 1
+    )
+    assert digest_of(problem_set) == DATASETS["gsm8k"].digests["train"]
 
 
 def test_math_as_published(shared: Path) -> None:
-    found = load_problems([str(shared / "data/train/math")])
-    assert len(found.problems) == 7498
-    assert [(Path(row.source).name, row.row, row.reason) for row in found.quarantined] == [
+    problem_set = load_problems([str(shared / "data/train/math")])
+    assert len(problem_set.problems) == 7498
+    assert [(Path(row.source).name, row.row, row.reason) for row in problem_set.quarantined] == [
         ("number_theory.jsonl", 850, "the solution's \\boxed is empty"),
         ("number_theory.jsonl", 852, "the solution's \\boxed is empty"),
     ]
-    algebra = [problem for problem in found.problems if problem.source == "algebra.jsonl"]
+    algebra = [problem for problem in problem_set.problems if problem.source == "algebra.jsonl"]
     assert [algebra[line - 1].answer for line in (1656, 1708)] == ["2", "9"]  # \boxed 2
-    assert sum(problem.metadata["level"] == "Level ?" for problem in found.problems) == 2
-    assert digest_of(found) == DATASETS["math"].digests["train"]
+    assert sum(problem.metadata["level"] == "Level ?" for problem in problem_set.problems) == 2
+    assert digest_of(problem_set) == DATASETS["math"].digests["train"]
 
 
-def digest_of(found: ProblemSet) -> str:
-    return problems_digest([problem.id for problem in found.problems])
+def digest_of(problem_set: ProblemSet) -> str:
+    return problems_digest([problem.id for problem in problem_set.problems])
 
 
 @pytest.mark.parametrize(
@@ -61,9 +64,9 @@ def digest_of(found: ProblemSet) -> str:
 def test_benchmarks_of_these_forms(
     shared: Path, file: str, problems: int, aside_rows: list[int]
 ) -> None:
-    found = load_problems([str(shared / "data/benchmarks" / file)], split="test")
-    assert len(found.problems) == problems
-    assert [row.row for row in found.quarantined] == aside_rows
+    problem_set = load_problems([str(shared / "data/benchmarks" / file)], split="test")
+    assert len(problem_set.problems) == problems
+    assert [row.row for row in problem_set.quarantined] == aside_rows
 
 
 def test_three_writers_of_gsm8k_agree(shared: Path) -> None:

@@ -66,10 +66,10 @@ def run(
     **env: str,
 ) -> list[tuple[int, str, str]]:
     """Run commands of ``fsdpo-data`` in a fresh process; return their codes and what they say."""
-    listed = [[str(argument) for argument in command] for command in commands]
+    command_lines = [[str(argument) for argument in command] for command in commands]
     endpoint = hub if isinstance(hub, str) else hub.url
     env = client_env(endpoint, home, **({"HF_TOKEN": token} if token else {}), **env)
-    ran = run_client(COMMANDS.format(commands=listed), env)
+    ran = run_client(COMMANDS.format(commands=command_lines), env)
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stdout + ran.stderr
     assert TOKEN not in ran.stdout + ran.stderr
@@ -81,8 +81,8 @@ def repo_of(hub: HubServer) -> Repo:
 
 
 def our_files(dataset: Path) -> set[str]:
-    found = {path.relative_to(dataset).as_posix() for path in dataset.glob("*/*.parquet")}
-    return found | {"README.md", "manifest.json"}
+    paths = {path.relative_to(dataset).as_posix() for path in dataset.glob("*/*.parquet")}
+    return paths | {"README.md", "manifest.json"}
 
 
 def test_push_then_load_then_pull(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
@@ -145,12 +145,14 @@ def test_only_what_changed_is_sent(
 def test_a_stopped_push_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     hub.fail("/commit/", 400, times=1)
     hub.fail("/tag/", 400, times=1)
-    before_commit, before_tag, whole = run(hub, tmp_path / "home", *[["push", dataset, "o/r"]] * 3)
+    before_commit, before_tag, complete = run(
+        hub, tmp_path / "home", *[["push", dataset, "o/r"]] * 3
+    )
     assert before_commit[0] == before_tag[0] == 1
     assert f"push {dataset} again later; the push continues where it stopped" in before_commit[2]
-    assert whole[0] == 0, whole[2]
+    assert complete[0] == 0, complete[2]
     assert repo_of(hub).refs["v1.0"] == repo_of(hub).refs["main"]
-    assert len([each for each in hub.requests if each.startswith("PUT /lfs/")]) == 3
+    assert len([request for request in hub.requests if request.startswith("PUT /lfs/")]) == 3
 
 
 def test_a_busy_hub_is_waited_for(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
@@ -169,11 +171,11 @@ def test_large_files_go_by_xet_where_it_is_installed(
     xet = {"HF_HUB_DISABLE_XET": "0"}
     hub.fail("/commit/", 400, times=1)
     push = ["push", dataset, "o/r"]
-    stopped, whole = run(hub, tmp_path / "home", push, push, **xet)
-    assert stopped[0] == 1 and whole[0] == 0, whole[2]
+    stopped, complete = run(hub, tmp_path / "home", push, push, **xet)
+    assert stopped[0] == 1 and complete[0] == 0, complete[2]
     change = ["push", changed, "o/r"]
-    later, same = run(hub, tmp_path / "home", change, change, **xet)
-    assert later[0] == 0 and "is up to date: v1.1" in same[1]
+    later, repeated = run(hub, tmp_path / "home", change, change, **xet)
+    assert later[0] == 0 and "is up to date: v1.1" in repeated[1]
     assert set(repo_of(hub).at("v1.0")) == our_files(dataset) | {".gitattributes"}
     for version, source in (("v1.0", dataset), ("v1.1", changed)):
         for path in our_files(source) - {"README.md"}:
@@ -292,11 +294,14 @@ def test_opening_and_branches(hub: HubServer, dataset: Path, tmp_path: Path) -> 
 def test_what_is_not_pushed(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     torn = shutil.copytree(dataset, tmp_path / "torn")
     (torn / "pairs/train-00000-of-00001.parquet").write_bytes(b"PAR1")
-    broken, named = run(
+    broken, versioned_name = run(
         hub, tmp_path / "home", ["push", torn, "o/r"], ["push", dataset, "o/r@v1.0"]
     )
     assert "was changed since it was sealed" in broken[2]
-    assert "'o/r@v1.0' is not a repository name: expected org/name, with no @revision" in named[2]
+    assert (
+        "'o/r@v1.0' is not a repository name: expected org/name, with no @revision"
+        in versioned_name[2]
+    )
     assert not hub.requests
 
 
@@ -324,8 +329,8 @@ def test_pull_refuses(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     solutions = "solutions/train-00000-of-00001.parquet"
     damaged.commit({**damaged.at(), solutions: damaged.at()[solutions] + b"x"})
     names = ("o/plain", "o/bad", "o/bad@newer", "o/r@v9", "nonsense", "o/r")
-    asked = [["pull", name, "--out", tmp_path / "out"] for name in names]
-    answers = run(hub, tmp_path / "home", *asked)
+    pull_commands = [["pull", name, "--out", tmp_path / "out"] for name in names]
+    answers = run(hub, tmp_path / "home", *pull_commands)
     plain, escape, newer, tag, name, torn = (err for _, _, err in answers)
     assert "dataset o/plain has no manifest.json, so fsdpo did not make it" in plain
     assert "the path '../../escaped.parquet' is not of the form" in escape
@@ -334,8 +339,8 @@ def test_pull_refuses(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     assert "'nonsense' is not a dataset on the Hub" in name
     assert f"{solutions} was changed since it was sealed" in torn
     assert not (tmp_path / "out").exists()
-    ((_, _, here),) = run(hub, tmp_path / "home", ["pull", "o/r@v1.0", "--out", "."])
-    assert "error: . is not the dataset o/r@v1.0" in here
+    ((_, _, error),) = run(hub, tmp_path / "home", ["pull", "o/r@v1.0", "--out", "."])
+    assert "error: . is not the dataset o/r@v1.0" in error
 
 
 def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
@@ -347,9 +352,11 @@ def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -
     assert stopped[0] == 1 and not out.exists()
     hub.faults.clear()
     hub.requests.clear()
-    whole, again = run(hub, tmp_path / "home", pull, pull)
-    assert whole[0] == again[0] == 0, whole[2]
-    assert not [each for each in hub.requests if each.startswith("GET") and "problems/" in each]
+    complete, again = run(hub, tmp_path / "home", pull, pull)
+    assert complete[0] == again[0] == 0, complete[2]
+    assert not [
+        request for request in hub.requests if request.startswith("GET") and "problems/" in request
+    ]
     (tmp_path / "other").mkdir()
     (tmp_path / "other/file").touch()
     (other,) = run(hub, tmp_path / "home", ["pull", "o/r", "--out", tmp_path / "other"])
@@ -370,9 +377,9 @@ def test_the_files_open_in_other_readers(dataset: Path, config: str) -> None:
 def plain(value: Any) -> Any:
     """Return what pandas holds as arrays and NaN as lists and None."""
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
-        return [plain(each) for each in value.tolist()]
+        return [plain(item) for item in value.tolist()]
     return None if isinstance(value, float) and value != value else value
 
 

@@ -196,9 +196,9 @@ def test_the_parts_of_a_solution_that_thinks() -> None:
 
 
 @given(st.lists(st.sampled_from([*PIECES, LONG])).map("".join), st.integers(0, 99))
-def test_a_solution_that_thinks_is_tiled(text: str, thought: int) -> None:
+def test_a_solution_that_thinks_is_tiled(text: str, thinking_length: int) -> None:
     for name in SEGMENTERS:
-        steps = split_steps(text, thought, name)
+        steps = split_steps(text, thinking_length, name)
         assert "".join(steps) == (text if text.strip() else "")
         assert all(step.strip() for step in steps)
 
@@ -219,9 +219,9 @@ def test_traces_are_cut_nowhere_inside(shared: Path) -> None:
                 assert not any(step.count("$$") % 2 or step.count("```") % 2 for step in steps)
             if text.count("\\[") == text.count("\\]"):
                 assert all(step.count("\\[") == step.count("\\]") for step in steps)
-            for step, after in pairwise(steps):
+            for step, next_step in pairwise(steps):
                 item = step.rstrip().rpartition("\n\n")[2].startswith("- ")
-                assert not (item and after.startswith("- ")), (step, after)
+                assert not (item and next_step.startswith("- ")), (step, next_step)
     assert max(counts) > 500
 
 
