@@ -1,4 +1,4 @@
-"""The public face: light, listed, typed; options are keywords and results are values."""
+"""Tests of the public API: fast to import, listed and typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: a user's mistakes end in one message, exit code 1 and no traceback."""
+"""Tests of the command line: a user's mistake gives one message and exit code 1, no traceback."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_mistakes(
     assert not list(tmp_path.iterdir()), "nothing is written before the options are checked"
 
 
-def test_a_gpu_asked_for_and_absent(
+def test_a_requested_gpu_that_is_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -88,7 +88,7 @@ def test_a_file_is_no_dataset(capsys: pytest.CaptureFixture[str], dataset: Path)
 def test_what_a_model_wrote_is_shown_as_it_is(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """A ratio is no emoji, an ideographic space is text, and an escape steers no terminal."""
+    """Emoji codes and wide spaces stay text, and escape sequences are replaced."""
     text = "The ratio is 3:100:5,\u3000so\x1b[31m 4. [b]The answer is 4"
     row = {"question": "2+2?", "answer": "4", "responses": [text]}
     (tmp_path / "said.jsonl").write_text(json.dumps(row))
@@ -174,7 +174,7 @@ def test_validate_prints_the_manifest_for_machines(
     assert json.loads(out)["rows"]["solutions"] == 12
 
 
-def test_what_is_only_told_is_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_warnings_get_the_prefix(capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("fsdpo_train")
 
     def talks() -> None:
@@ -190,8 +190,8 @@ def test_what_is_only_told_is_no_warning(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == "3 rows\nwarning: odd\n"
 
 
-def test_bars_are_not_drawn_over_what_is_printed_after_them(dataset: Path) -> None:
-    """On a terminal, bars move the cursor back over their own lines and nobody else's."""
+def test_progress_bars_do_not_overwrite_later_output(dataset: Path) -> None:
+    """On a terminal, progress bars move the cursor only over their own lines."""
     ours, terminal = os.openpty()
     line = [sys.executable, "-m", "fsdpo_data", "grade", str(dataset), "--workers", "1"]
     environment = {**os.environ, "TERM": "xterm"}

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a batch: the count, the command to go on with, and nothing is lost."""
+"""Tests of Ctrl-C during a batch: the message names the resume command, and no sample is lost."""
 
 from __future__ import annotations
 

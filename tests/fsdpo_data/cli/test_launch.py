@@ -1,4 +1,4 @@
-"""``--print-launch``: scripts that a shell can read and that run the same command."""
+"""Tests of ``--print-launch``: bash can parse the scripts, and they run the same command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fsdpo_train.cli.app import main as train
 BUILD = ["build", "--model", "a b", "--out", "runs/a b", "--shard=1/2", "--print-launch", "sbatch"]
 
 
-def checked(script: str) -> str:
+def check_syntax(script: str) -> str:
     """Return a script that bash can parse."""
     ran = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
@@ -34,13 +34,13 @@ def test_training_is_launched_by_torchrun(launcher: str) -> None:
         "--lr",
         "1e-6",
     ]
-    script = checked(launch_script(TRAIN_SCRIPTS, launcher, "fsdpo-train", arguments))
+    script = check_syntax(launch_script(TRAIN_SCRIPTS, launcher, "fsdpo-train", arguments))
     assert "-m fsdpo_train dpo runs/pairs --out 'runs/it'\"'\"'s' --lr 1e-6" in script
     assert "torchrun --nnodes" in script and "print-launch" not in script
 
 
 def test_an_array_writes_shards_that_its_last_line_merges(tmp_path: Path) -> None:
-    script = checked(launch_script(DATA_SCRIPTS, "sbatch", "fsdpo-data", BUILD))
+    script = check_syntax(launch_script(DATA_SCRIPTS, "sbatch", "fsdpo-data", BUILD))
     assert "fsdpo-data merge 'runs/a b-shards'/* --out 'runs/a b'" in script
     # What a task of the array would run, word for word.
     environment = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "4", "PATH": str(tmp_path)}
@@ -54,7 +54,7 @@ def test_an_array_writes_shards_that_its_last_line_merges(tmp_path: Path) -> Non
 
 def test_a_ray_cluster_gets_the_engine() -> None:
     arguments = ["build", "--engine", "vllm", "--print-launch=ray"]
-    script = checked(launch_script(DATA_SCRIPTS, "ray", "fsdpo-data", arguments))
+    script = check_syntax(launch_script(DATA_SCRIPTS, "ray", "fsdpo-data", arguments))
     assert "fsdpo-data build --engine ray" in script and "ray start --head" in script
 
 
@@ -63,7 +63,7 @@ def test_the_command_line_prints_it_and_does_nothing(
 ) -> None:
     out = tmp_path / "out"
     code, output, _ = run(capsys, "build", "--out", str(out), "--print-launch", "sbatch")
-    assert code == 0 and f"--out {out}-shards" in checked(output) and not out.exists()
+    assert code == 0 and f"--out {out}-shards" in check_syntax(output) and not out.exists()
     code, _, err = run(capsys, "build", "--out", str(out), "--print-launch", "slurm")
     assert code == 1 and "--print-launch slurm: expected sbatch or ray." in err
     code, _, err = run(capsys, "build", "--print-launch", "sbatch")
@@ -72,4 +72,6 @@ def test_the_command_line_prints_it_and_does_nothing(
         line = ["fsdpo-train", "sft", "a.jsonl", "--model", "tiny", "--out", str(out)]
         patch.setattr("sys.argv", [*line, "--print-launch", "torchrun"])
         train()
-    assert not caught.value.code and "-m fsdpo_train sft a.jsonl" in checked(capsys.readouterr()[0])
+    assert not caught.value.code and "-m fsdpo_train sft a.jsonl" in check_syntax(
+        capsys.readouterr()[0]
+    )

@@ -1,4 +1,4 @@
-"""Start-up stays light: no heavy library is loaded by an import of the package or by any --help."""
+"""Tests of the start-up: importing a package, or printing its help, loads no heavy library."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ finally:
 """
 
 
-def loaded(code: str) -> tuple[set[str], str]:
+def run_code(code: str) -> tuple[set[str], str]:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(ran.stderr.splitlines()[-1].split()[1:]), ran.stdout
 
@@ -52,17 +52,17 @@ def loaded(code: str) -> tuple[set[str], str]:
 @pytest.mark.parametrize("package", ["fsdpo_data", "fsdpo_train", "fsdpo_bench", "fsdpo_cards"])
 def test_importing_a_package_is_light(package: str) -> None:
     code = f"import sys, {package}; print('loaded:', *sys.modules, file=sys.stderr)"
-    assert not loaded(code)[0] & HEAVY
+    assert not run_code(code)[0] & HEAVY
 
 
 @pytest.mark.parametrize(("package", "arguments"), COMMANDS)
 def test_help_is_light(package: str, arguments: str) -> None:
-    modules, output = loaded(RUN.format(package=package, argv=[package, *arguments.split()]))
+    modules, output = run_code(RUN.format(package=package, argv=[package, *arguments.split()]))
     assert not modules & HEAVY
     assert "Usage" in output
 
 
 def test_the_check_sees_what_is_loaded() -> None:
     assert (
-        "sympy" in loaded("import sys, sympy; print('loaded:', *sys.modules, file=sys.stderr)")[0]
+        "sympy" in run_code("import sys, sympy; print('loaded:', *sys.modules, file=sys.stderr)")[0]
     )

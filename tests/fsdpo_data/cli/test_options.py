@@ -1,4 +1,4 @@
-"""A class of options becomes a command; errors of fields name flags."""
+"""Tests of commands made from option classes, and of flags in error messages."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_one_word_serves_for_a_list_of_one() -> None:
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_shows_every_flag_whole(flag: str) -> None:
+def test_help_shows_complete_flags(flag: str) -> None:
     _, output, _ = ran(flag)
     assert "Cut a cake." in output and "cake cut it" in output and "Taste" in output
     off = "--no-share-one-prompt-for-all"

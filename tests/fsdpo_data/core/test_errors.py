@@ -1,4 +1,4 @@
-"""Hints to install name what works where the user is."""
+"""Tests of installation hints: they name a command that works for the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, and who cannot write says which."""
+"""Tests of atomic files: a file is complete or missing, and errors name the file."""
 
 from __future__ import annotations
 

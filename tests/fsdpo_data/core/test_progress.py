@@ -1,4 +1,4 @@
-"""Progress: the time left is told however slow a unit is."""
+"""Tests of progress reports: they show the remaining time, even for slow units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as a completion that was recorded; anything else in a run is owed again."""
+"""Tests of recorded completions: a run samples incomplete records again."""
 
 from __future__ import annotations
 
@@ -15,31 +15,34 @@ from fsdpo_data.core.sampling import is_completion
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import load_problems
 
-WHOLE = {"text": "42", "finish_reason": "stop", "n_tokens": 2, "seconds": 0.1}
+COMPLETE = {"text": "42", "finish_reason": "stop", "n_tokens": 2, "seconds": 0.1}
 BROKEN: list[Any] = [
     None,
     "text",
     [],
     {},
-    *({key: value for key, value in WHOLE.items() if key != gone} for gone in list(WHOLE)[:3]),
-    *(WHOLE | {"n_tokens": value} for value in (-1, 10**22, 1.5, "2")),
-    WHOLE | {"text": None},
-    WHOLE | {"finish_reason": "eos"},
-    WHOLE | {"seconds": "1"},
-    WHOLE | {"other": 1},
+    *(
+        {key: value for key, value in COMPLETE.items() if key != gone}
+        for gone in list(COMPLETE)[:3]
+    ),
+    *(COMPLETE | {"n_tokens": value} for value in (-1, 10**22, 1.5, "2")),
+    COMPLETE | {"text": None},
+    COMPLETE | {"finish_reason": "eos"},
+    COMPLETE | {"seconds": "1"},
+    COMPLETE | {"other": 1},
 ]
 
 
 @pytest.mark.parametrize("value", BROKEN)
-def test_what_is_not_whole_is_none(value: Any) -> None:
-    assert is_completion(WHOLE) and not is_completion(value)
+def test_incomplete_completions_are_none(value: Any) -> None:
+    assert is_completion(COMPLETE) and not is_completion(value)
 
 
-def test_tokens_that_nobody_counted_are_whole() -> None:
-    assert is_completion(WHOLE | {"n_tokens": None})
+def test_a_completion_without_token_count_is_complete() -> None:
+    assert is_completion(COMPLETE | {"n_tokens": None})
 
 
-def test_a_run_owes_what_is_not_whole(tmp_path: Path) -> None:
+def test_a_run_samples_incomplete_records_again(tmp_path: Path) -> None:
     source = problem_set(3)
     small_build(tmp_path, source)
     old_content = (tmp_path / "completions.jsonl").read_bytes()
@@ -54,7 +57,7 @@ def test_a_run_owes_what_is_not_whole(tmp_path: Path) -> None:
     assert len((tmp_path / "completions.jsonl").read_bytes().splitlines()) == 4
 
 
-def test_a_replay_that_is_not_whole_is_refused(
+def test_an_incomplete_replay_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     problems, recorded = tmp_path / "problems.jsonl", tmp_path / "recorded.jsonl"

@@ -1,4 +1,4 @@
-"""Areas under curves against their definition."""
+"""Tests of AUCs and intervals against their definitions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_ranking_is_within_problems_only() -> None:
 
 
 def test_the_interval_of_an_auc_is_one_of_areas() -> None:
-    """A normal interval of these would be 0.889 [0.765, 1.012]."""
+    """A normal interval of these values would be 0.889 [0.765, 1.012]."""
     areas = [1.0] * 7 + [0.5, 0.5]
     problems, scores, right = [], [], []
     for problem, area in enumerate(areas):
@@ -66,7 +66,9 @@ def test_the_interval_of_a_mean_is_near_students_where_that_is_fine() -> None:
 
 
 def test_the_interval_of_a_pooled_auc_covers_it_though_steps_of_a_problem_are_alike() -> None:
-    def drawn(rng: random.Random, problems: int) -> tuple[list[int], list[float], list[bool]]:
+    def sample_problems(
+        rng: random.Random, problems: int
+    ) -> tuple[list[int], list[float], list[bool]]:
         rows = []
         for problem in range(problems):
             ease = rng.gauss(0, 1)
@@ -76,8 +78,8 @@ def test_the_interval_of_a_pooled_auc_covers_it_though_steps_of_a_problem_are_al
         problem_ids, scores, right = map(list, zip(*rows, strict=True))
         return problem_ids, scores, right
 
-    true = auc(*drawn(random.Random(0), 5000)[1:])
-    intervals = [auc_interval(*drawn(random.Random(seed), 30)) for seed in range(1, 301)]
+    true = auc(*sample_problems(random.Random(0), 5000)[1:])
+    intervals = [auc_interval(*sample_problems(random.Random(seed), 30)) for seed in range(1, 301)]
     assert all(0 <= low < high <= 1 for low, high in filter(None, intervals))
     n_covering = sum(low <= true <= high for low, high in filter(None, intervals)) / len(intervals)
     assert 0.91 <= n_covering <= 0.99

@@ -1,9 +1,9 @@
-"""Tables beside modules: read when first asked for, and a dictionary from then on."""
+"""Tests of TOML tables: the first access reads the file."""
 
 from fsdpo_data.core.toml_tables import TomlTable, read_toml
 
 
-def test_rows_are_read_when_the_first_is_asked_for(tmp_path):
+def test_the_first_access_reads_the_rows(tmp_path):
     module = tmp_path / "module.py"
     table = TomlTable(str(module), lambda name, price: (name, price))
     (tmp_path / "module.toml").write_text("[b]\nprice = 2\n[a]\nprice = 1\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Workers end with the process that started them, however it ends."""
+"""Tests of workers: they end with their parent process, however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The card of a dataset: complete, valid to the Hub's own checks, and nothing made up."""
+"""Tests of dataset cards: complete, correct, and valid according to the Hub's checks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_hubs_own_checks_pass(dataset: Path, tmp_path: Path) -> None:
     assert ran.stdout.strip() == "['pairs', 'problems', 'solutions']"
 
 
-def test_the_viewer_is_told_the_columns(dataset: Path) -> None:
+def test_the_card_lists_the_columns_for_the_viewer(dataset: Path) -> None:
     configs = {each["config_name"]: each for each in dataset_info(dataset, read_manifest(dataset))}
     assert set(configs) == set(CONFIGS)
     for config in CONFIGS:

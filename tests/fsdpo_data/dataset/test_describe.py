@@ -1,4 +1,4 @@
-"""What a summary and a card say of a dataset: how the model was asked, and what looks wrong."""
+"""Tests of summaries and cards: the prompt of the model, and the warnings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return paired_dataset(tmp_path_factory.mktemp("described"))
 
 
-def made(dataset: Path, changes: dict[str, Any], ranked: list[float] | None) -> Manifest:
+def make_manifest(dataset: Path, changes: dict[str, Any], ranked: list[float] | None) -> Manifest:
     manifest = read_manifest(dataset)
     manifest.rewards.ranking_auc["mean"].ci95 = ranked
     for path, value in (QUIET | changes).items():
@@ -70,7 +70,7 @@ def made(dataset: Path, changes: dict[str, Any], ranked: list[float] | None) -> 
 def test_each_warning_on_both_sides_of_its_limit(
     dataset: Path, changes: dict[str, Any], ranked: list[float] | None, expected_lines: list[str]
 ) -> None:
-    assert dataset_warnings(made(dataset, changes, ranked)) == expected_lines
+    assert dataset_warnings(make_manifest(dataset, changes, ranked)) == expected_lines
 
 
 def test_summary_and_card_warn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +84,7 @@ def test_summary_and_card_warn(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_card_without_warnings_has_no_block(dataset: Path) -> None:
-    assert "looks wrong" not in dataset_card(dataset, made(dataset, {}, None))
+    assert "looks wrong" not in dataset_card(dataset, make_manifest(dataset, {}, None))
 
 
 def test_a_warning_is_no_markup_on_the_card(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,17 +96,17 @@ def test_a_warning_is_no_markup_on_the_card(dataset: Path, monkeypatch: pytest.M
 
 
 def test_an_area_without_an_interval_has_none(dataset: Path) -> None:
-    manifest = made(dataset, {}, None)
+    manifest = make_manifest(dataset, {}, None)
     manifest.rewards.ranking_auc["mean"].value = 0.75
     row = dict(summary_rows(manifest))["step rewards"]
     assert "correct over incorrect 0.750 (AUC" in row and "nan" not in row
 
 
-def asked(manifest: Manifest) -> str:
+def prompt_description(manifest: Manifest) -> str:
     return dict(summary_rows(manifest))["template"]
 
 
-def test_summary_and_card_say_how_the_model_was_asked(
+def test_summary_and_card_describe_the_prompt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small_build(tmp_path)
@@ -126,7 +126,7 @@ def test_summary_and_card_say_how_the_model_was_asked(
         ("alpaca@9", None, "alpaca@9"),
     ],
 )
-def test_how_the_model_was_asked(dataset: Path, name: str, api: str | None, ending: str) -> None:
+def test_the_prompt_description(dataset: Path, name: str, api: str | None, ending: str) -> None:
     manifest = read_manifest(dataset)
     template = TEMPLATES.get(name)
     # The digest of a chat template depends on a tokenizer that is not here.
@@ -134,13 +134,15 @@ def test_how_the_model_was_asked(dataset: Path, name: str, api: str | None, endi
     manifest.spec.template = TemplateRef(name=name, digest=digest)
     if api:
         manifest.spec.engine.api = api
-    assert asked(manifest).startswith(name) and asked(manifest).endswith(ending)
+    assert prompt_description(manifest).startswith(name) and prompt_description(manifest).endswith(
+        ending
+    )
 
 
-def test_no_text_is_told_of_a_template_that_has_another_digest(dataset: Path) -> None:
+def test_a_template_with_another_digest_has_no_text(dataset: Path) -> None:
     manifest = read_manifest(dataset)
     manifest.spec.template.digest = "0"
-    assert asked(manifest) == "problem@1"
+    assert prompt_description(manifest) == "problem@1"
 
 
 def test_names_in_a_summary_give_a_terminal_no_orders(

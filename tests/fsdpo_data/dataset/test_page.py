@@ -1,4 +1,4 @@
-"""A dataset as a page, and its pairs in a terminal."""
+"""Tests of the HTML page of a dataset, and of printed pairs."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_terminal_shows_pairs_side_by_side_with_their_weights(pairs: Path) -> 
 
 
 def test_a_terminal_shows_the_weights_that_a_solution_would_have(pairs: Path) -> None:
-    """A correct one is weighed as it is preferred, an incorrect one as it is not."""
+    """A correct solution gets the step weights of a chosen one, an incorrect one those of a rejected one."""
     line = ["inspect", str(pairs), "--count", "1", "--samples", "4", "--gamma", "2"]
     output = CliRunner().invoke(app, line, env={"COLUMNS": "160"}).output
     [row] = fd.open_dataset(pairs).examples(1, problem=None, outcome=None, seed=0)

@@ -1,4 +1,4 @@
-"""The run store: durable by problem, refused under another config, torn lines owed again."""
+"""Tests of run directories: saved per problem, bound to their options, and repaired on resume."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def record(problem_id: str, text: str = "a") -> tuple[str, str, list[Completion]
     return problem_id, f"prompt of {problem_id}", [Completion(text, "stop", 1, 0.5)] * 2
 
 
-def started(path: Path, *ids: str) -> Path:
+def start_run(path: Path, *ids: str) -> Path:
     with RunDir.open(path, CONFIG, resume=False) as run:
         run.append([record(record_id) for record_id in ids])
     return path
 
 
-def known(path: Path) -> tuple[list[str], int]:
+def read_run(path: Path) -> tuple[list[str], int]:
     with RunDir.open(path, CONFIG, resume=True) as run:
         return list(run.line_spans), run.incomplete_lines
 
 
 def test_records_are_found_again(tmp_path: Path) -> None:
-    run_dir = started(tmp_path / "run", "p1", "p2")
+    run_dir = start_run(tmp_path / "run", "p1", "p2")
     with RunDir.open(run_dir, CONFIG, resume=True) as run:
         start, length = run.line_spans["p2"]
         line = run.completions_path.read_bytes()[start : start + length]
@@ -58,24 +58,24 @@ def test_records_are_found_again(tmp_path: Path) -> None:
 def test_damage_costs_only_what_it_hit(
     tmp_path: Path, damage: Any, left: list[str], torn: int
 ) -> None:
-    path = started(tmp_path / "run", "p1", "p2") / COMPLETIONS_FILE
+    path = start_run(tmp_path / "run", "p1", "p2") / COMPLETIONS_FILE
     path.write_bytes(damage(path.read_bytes()))
-    assert known(tmp_path / "run") == (left, torn)
+    assert read_run(tmp_path / "run") == (left, torn)
     with RunDir.open(tmp_path / "run", CONFIG, resume=True) as run:
         run.append([record("p9")])
-    assert known(tmp_path / "run")[0] == [*left, "p9"]
+    assert read_run(tmp_path / "run")[0] == [*left, "p9"]
 
 
-def test_a_record_with_too_few_samples_is_owed(tmp_path: Path) -> None:
-    path = started(tmp_path / "run", "p1")
+def test_a_record_with_too_few_samples_is_missing(tmp_path: Path) -> None:
+    path = start_run(tmp_path / "run", "p1")
     incomplete_record = {"problem_id": "p2", "prompt": "", "completions": [{"text": "a"}]}
     with (path / COMPLETIONS_FILE).open("a") as file:
         file.write(json.dumps(incomplete_record) + "\n")
-    assert known(path) == (["p1"], 1)
+    assert read_run(path) == (["p1"], 1)
 
 
 def test_another_config_is_refused_with_the_keys_that_differ(tmp_path: Path) -> None:
-    started(tmp_path / "run", "p1")
+    start_run(tmp_path / "run", "p1")
     other = {"sampling": {**CONFIG["sampling"], "temperature": 1.0}, "model": "n"}
     with (
         pytest.raises(RunMismatchError) as caught,
@@ -87,8 +87,8 @@ def test_another_config_is_refused_with_the_keys_that_differ(tmp_path: Path) -> 
     assert "stop" not in str(caught.value)
 
 
-def test_going_on_must_be_asked_for(tmp_path: Path) -> None:
-    started(tmp_path / "run", "p1")
+def test_resuming_needs_the_option(tmp_path: Path) -> None:
+    start_run(tmp_path / "run", "p1")
     with (
         pytest.raises(RunMismatchError, match="`resume=True`, choose another `out`, or delete"),
         RunDir.open(tmp_path / "run", CONFIG, resume=False),

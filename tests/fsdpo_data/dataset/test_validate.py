@@ -1,4 +1,4 @@
-"""Every invariant of the schema has a dataset that breaks it, and a message that says so."""
+"""Tests of validation: each invariant has a dataset that violates it, and an error message."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dataset(tmp_path: Path) -> Path:
 
 
 def rewrite(root: Path, change: Callable[[Rows], object], config: str = "solutions") -> None:
-    """Change rows and re-seal the file, as someone with a text editor for parquet would."""
+    """Change rows of a file and update its digest in the manifest."""
     file = root / config / "train-00000-of-00001.parquet"
     rows = pq.read_table(file).to_pylist()
     change(rows)
@@ -178,7 +178,7 @@ def test_files_that_are_gone_or_changed(dataset: Path) -> None:
     ],
 )
 def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) -> None:
-    """Otherwise a stage that copies what its parent names writes wherever the parent says."""
+    """Without this check, a stage could copy a parent's file to any path that the manifest names."""
     source = dataset / "problems/train-00000-of-00001.parquet"
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["files"][0]["path"] = path
@@ -216,7 +216,7 @@ def test_an_incomplete_manifest_is_named_not_traced(
         read_manifest(dataset)
 
 
-def test_what_a_later_release_says_beside_it_is_kept(dataset: Path, tmp_path: Path) -> None:
+def test_unknown_fields_of_later_releases_are_preserved(dataset: Path, tmp_path: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["spec"]["sampling"]["min_p"] = 0
     text = seal_json(manifest | {"later": {"x": [1, 1.0, None]}})
@@ -227,7 +227,7 @@ def test_what_a_later_release_says_beside_it_is_kept(dataset: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["x[1]", "a?b", "s*", "{a,b}"])
 def test_no_path_is_a_pattern_and_no_stray_file_is_read(tmp_path: Path, name: str) -> None:
-    """What the manifest names is read, in a directory of whatever name; nothing else is."""
+    """Only the files in the manifest are read, and the directory may have any name."""
     plain, odd = paired_dataset(tmp_path / "plain"), paired_dataset(tmp_path / name)
     paired_dataset(tmp_path / "x1", problems=4, salt="what a pattern would find")
     for config in ("problems", "solutions", "pairs"):

@@ -1,4 +1,4 @@
-"""Versions: old datasets are read for ever, newer ones refused, and two can be compared."""
+"""Tests of schema versions: old datasets are readable, newer ones are refused; and of diffs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FROZEN = {1: "7733bbbe5cda2903af29"}
 
 
 class Constant:
-    """A scorer that finds nothing out."""
+    """Scorer that gives every step the reward 0.5."""
 
     model = ModelRef("m", "0")
 
@@ -141,7 +141,7 @@ def test_keys_of_development_versions_are_refused(
         read_manifest(dataset)
 
 
-def test_a_migration_is_whole_and_leaves_the_old_one(tmp_path: Path) -> None:
+def test_a_migration_is_complete_and_leaves_the_old_dataset(tmp_path: Path) -> None:
     def to_1(root: Path) -> None:
         manifest = json.loads((root / "manifest.json").read_text())
         manifest["schema_version"] = 1
@@ -162,7 +162,7 @@ def test_a_migration_is_whole_and_leaves_the_old_one(tmp_path: Path) -> None:
         migrate_dataset(older, out, migrations={0: to_1})
 
 
-def unchanged(n_rows: int, *changes: str) -> ConfigDiff:
+def make_diff(n_rows: int, *changes: str) -> ConfigDiff:
     return ConfigDiff(0, 0, n_rows, dict.fromkeys(changes, 0))
 
 
@@ -172,9 +172,9 @@ SOLUTION_CHANGES = ("rewritten", "regraded", "relabelled", "rescored")
 def test_equal_datasets_do_not_differ(tmp_path: Path) -> None:
     dataset = paired_dataset(tmp_path)
     assert diff_datasets(dataset, dataset) == {
-        "problems": unchanged(3, "described otherwise"),
-        "solutions": unchanged(12, *SOLUTION_CHANGES),
-        "pairs": unchanged(12, "rewritten", "rescored"),
+        "problems": make_diff(3, "described otherwise"),
+        "solutions": make_diff(12, *SOLUTION_CHANGES),
+        "pairs": make_diff(12, "rewritten", "rescored"),
     }
     assert not any(diff_datasets(dataset, dataset).values()) and not spec_changes(dataset, dataset)
 

@@ -1,4 +1,4 @@
-"""Exports say what the dataset says, in the words of each format."""
+"""Tests of exports: each format keeps the content of the dataset."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return paired_dataset(tmp_path_factory.mktemp("export"))
 
 
-def exported(dataset: Path, name: str, out: Path) -> list[dict[str, Any]]:
+def export_rows(dataset: Path, name: str, out: Path) -> list[dict[str, Any]]:
     file = export(dataset, name, out).file
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".json":
@@ -42,21 +42,21 @@ def rows_of(dataset: Path, config: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_row_arrives(dataset: Path, tmp_path: Path, name: str) -> None:
-    rows = exported(dataset, name, tmp_path / "out")
+    rows = export_rows(dataset, name, tmp_path / "out")
     expected = len(rows_of(dataset, FORMATS[name].config))
     assert len(rows) == (expected // 2 if name == "trl-sft" else expected)
     assert len({tuple(row) for row in rows}) == 1  # the same columns in the same order
 
 
-def test_texts_are_whole_in_the_formats_of_trainers(dataset: Path, tmp_path: Path) -> None:
+def test_trainer_formats_have_complete_texts(dataset: Path, tmp_path: Path) -> None:
     pairs = rows_of(dataset, "pairs")
     columns = ("prompt", "chosen", "rejected")
-    trl = exported(dataset, "trl-preference", tmp_path / "trl")
+    trl = export_rows(dataset, "trl-preference", tmp_path / "trl")
     assert trl == [{name: pair[name] for name in columns} for pair in pairs]
-    for row, pair in zip(exported(dataset, "openrlhf", tmp_path / "rlhf"), pairs, strict=True):
+    for row, pair in zip(export_rows(dataset, "openrlhf", tmp_path / "rlhf"), pairs, strict=True):
         means = [sum(pair[f"{side}_rewards"]) / 2 for side in ("chosen", "rejected")]
         assert row["margin"] == pytest.approx(means[0] - means[1])
-    stepwise = exported(dataset, "trl-stepwise", tmp_path / "stepwise")
+    stepwise = export_rows(dataset, "trl-stepwise", tmp_path / "stepwise")
     for row, solution in zip(stepwise, rows_of(dataset, "solutions"), strict=True):
         assert "".join(row["completions"]) == "".join(solution["completions"])
         assert row["labels"] == [solution["outcome"] == "correct"] * 2
@@ -67,18 +67,18 @@ def test_what_nobody_is_to_blame_for_is_no_label(tmp_path: Path) -> None:
     outcomes = {row["outcome"] for row in rows_of(tmp_path / "run", "solutions")}
     assert outcomes == {"gold_unparsed"}
     for name in ("trl-unpaired", "trl-stepwise", "math-shepherd", "prm800k", "processbench"):
-        assert exported(tmp_path / "run", name, tmp_path / name) == []
+        assert export_rows(tmp_path / "run", name, tmp_path / name) == []
 
 
 def test_llama_factory_finds_its_columns(dataset: Path, tmp_path: Path) -> None:
-    """What its loader does with ``dataset_info.json``: rename the columns that it names."""
+    """Rename columns as the loader of LLaMA-Factory does with ``dataset_info.json``."""
     question = rows_of(dataset, "problems")[0]["question"]
-    (alpaca, *_) = exported(dataset, "llama-factory-alpaca", tmp_path / "a")
+    (alpaca, *_) = export_rows(dataset, "llama-factory-alpaca", tmp_path / "a")
     info = json.loads((tmp_path / "a/dataset_info.json").read_text())["fsdpo"]
     assert info["ranking"] and (tmp_path / "a" / info["file_name"]).exists()
     assert {alpaca[column] == question for column in [info["columns"]["prompt"]]} == {True}
     assert set(info["columns"].values()) == set(alpaca)
-    (sharegpt, *_) = exported(dataset, "llama-factory-sharegpt", tmp_path / "s")
+    (sharegpt, *_) = export_rows(dataset, "llama-factory-sharegpt", tmp_path / "s")
     info = json.loads((tmp_path / "s/dataset_info.json").read_text())["fsdpo"]
     assert set(info["columns"].values()) == set(sharegpt)
     tags = info["tags"]
@@ -88,7 +88,7 @@ def test_llama_factory_finds_its_columns(dataset: Path, tmp_path: Path) -> None:
 
 
 def shape(value: Any) -> Any:
-    """Return the columns and types of a row, all the way down."""
+    """Return the nested columns and types of a row."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -109,7 +109,7 @@ def test_rows_have_the_shape_of_published_ones(
 ) -> None:
     text = (shared / "data/stepwise" / sample).read_text(encoding="utf-8")
     published = json.loads(text)[0] if sample.endswith(".json") else json.loads(text.split("\n")[0])
-    assert shape(exported(dataset, name, tmp_path / "out")[0]) == shape(published)
+    assert shape(export_rows(dataset, name, tmp_path / "out")[0]) == shape(published)
 
 
 def test_prm800k_rows_have_the_shape_of_published_ones(
@@ -117,14 +117,14 @@ def test_prm800k_rows_have_the_shape_of_published_ones(
 ) -> None:
     file = shared / "data/stepwise/openr/samples_prm800k.jsonl"
     published = shape(json.loads(file.read_text(encoding="utf-8").splitlines()[0]))
-    ours = shape(exported(dataset, "prm800k", tmp_path / "out")[0])
+    ours = shape(export_rows(dataset, "prm800k", tmp_path / "out")[0])
     assert set(ours) == set(published) and set(ours["label"]) == set(published["label"])
     assert ours["question"] == published["question"]
     assert ours["label"]["steps"] == published["label"]["steps"]
 
 
 def test_math_shepherd_texts_align(dataset: Path, tmp_path: Path) -> None:
-    for row in exported(dataset, "math-shepherd", tmp_path / "out"):
+    for row in export_rows(dataset, "math-shepherd", tmp_path / "out"):
         marks = row["input"].split("ки")
         assert len(marks) == 3
         position = 0
@@ -160,7 +160,7 @@ def test_step_dpo_rows_share_their_first_steps(dataset: Path, tmp_path: Path) ->
     assert (row["full_chosen"], row["full_rejected"]) == ("b\nc", "d")
     columns = ["dataset", "prompt", "initial_reason_steps", "chosen", "rejected",
                "full_chosen", "full_rejected", "answer"]  # fmt: skip
-    row = exported(dataset, "step-dpo-10k", tmp_path / "out")[0]
+    row = export_rows(dataset, "step-dpo-10k", tmp_path / "out")[0]
     assert list(row) == columns
     assert row["initial_reason_steps"] == "Step 1:" and row["chosen"].startswith(" Way ")
     assert row["full_chosen"].startswith(row["chosen"] + "\nStep 2: ")

@@ -1,4 +1,4 @@
-"""Imports: other people's step labels become rows to learn from, or are set aside with a reason."""
+"""Tests of imports: published step labels become training rows, or are quarantined with a reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fsdpo_data.exchange.importing import ImportResult, import_rows, quarantine_
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 
 
-def imported(source: Path, name: str, out: Path) -> tuple[ImportResult, list[dict[str, Any]]]:
+def run_import(source: Path, name: str, out: Path) -> tuple[ImportResult, list[dict[str, Any]]]:
     result = import_rows(source, name, out)
     return result, lines(out)
 
@@ -35,7 +35,7 @@ def write(path: Path, *rows: Any) -> Path:
 def test_what_is_exported_comes_back(tmp_path: Path, name: str) -> None:
     dataset = paired_dataset(tmp_path)
     file = export(dataset, name, tmp_path / "export").file
-    result, rows = imported(file, name, tmp_path / "rows.jsonl")
+    result, rows = run_import(file, name, tmp_path / "rows.jsonl")
     solutions = pl.read_parquet(dataset / "solutions/*.parquet").to_dicts()
     assert result.read == result.rows == len(solutions) and not result.quarantined
     for row, solution in zip(rows, solutions, strict=True):
@@ -48,7 +48,7 @@ def test_what_is_exported_comes_back(tmp_path: Path, name: str) -> None:
 
 def test_math_shepherd_as_published(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/openr/samples_math-shepherd.jsonl"
-    result, rows = imported(source, "math-shepherd", tmp_path / "rows.jsonl")
+    result, rows = run_import(source, "math-shepherd", tmp_path / "rows.jsonl")
     assert result.read == result.rows == 7
     first = rows[0]
     assert first["problem"].endswith("than clarinet lessons in a year?")
@@ -62,7 +62,7 @@ def test_math_shepherd_as_published(shared: Path, tmp_path: Path) -> None:
 
 def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/openr/samples_prm800k.jsonl"
-    result, rows = imported(source, "prm800k", tmp_path / "rows.jsonl")
+    result, rows = run_import(source, "prm800k", tmp_path / "rows.jsonl")
     assert result.read == 6 and not result.quarantined
     published = lines(source)
     rated = sum(
@@ -93,7 +93,7 @@ def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("file", "count"), [("gsm8k", 400), ("math", 1000)])
 def test_processbench_as_published(shared: Path, tmp_path: Path, file: str, count: int) -> None:
     source = shared / f"data/stepwise/processbench/{file}.json"
-    result, rows = imported(source, "processbench", tmp_path / "rows.jsonl")
+    result, rows = run_import(source, "processbench", tmp_path / "rows.jsonl")
     assert result.read == result.rows == count
     published = json.loads(source.read_text(encoding="utf-8"))
     for row, published_row in zip(rows, published, strict=True):
@@ -104,7 +104,7 @@ def test_processbench_as_published(shared: Path, tmp_path: Path, file: str, coun
 def test_step_dpo_exports_come_back_to_the_step_that_differs(tmp_path: Path) -> None:
     dataset = paired_dataset(tmp_path)
     file = export(dataset, "step-dpo-10k", tmp_path / "export").file
-    result, rows = imported(file, "step-dpo-10k", tmp_path / "rows.jsonl")
+    result, rows = run_import(file, "step-dpo-10k", tmp_path / "rows.jsonl")
     pairs = pl.read_parquet(dataset / "pairs/*.parquet").to_dicts()
     assert result.rows == 2 * result.read == 2 * len(pairs)
     for pair, chosen, rejected in zip(pairs, rows[::2], rows[1::2], strict=True):
@@ -125,12 +125,12 @@ def test_step_dpo_exports_come_back_to_the_step_that_differs(tmp_path: Path) -> 
     ],
 )
 def test_step_dpo_prefixes_as_published(tmp_path: Path, initial: str, steps: list[str]) -> None:
-    """The forms that its prefixes have; the texts after the step that differs are not read."""
+    """Read all formats of the shared prefix; ignore the texts after the differing step."""
     row = {"dataset": "MATH_Rephrased", "prompt": "q", "initial_reason_steps": initial,
            "chosen": " x", "rejected": " y ", "full_chosen": " x\nz", "full_rejected": " y",
            "answer": "1"}  # fmt: skip
     source = write(tmp_path / "source.jsonl", row, {**row, "rejected": " \n"})
-    result, (right, wrong) = imported(source, "step-dpo-10k", tmp_path / "rows.jsonl")
+    result, (right, wrong) = run_import(source, "step-dpo-10k", tmp_path / "rows.jsonl")
     assert right["completions"] == steps
     assert wrong["completions"] == [*steps[:-1], steps[-1].replace("x", "y")]
     assert right["labels"] == [True] * len(steps)
@@ -142,11 +142,11 @@ def test_step_dpo_prefixes_as_published(tmp_path: Path, initial: str, steps: lis
 
 
 def test_step_dpo_texts_as_published(shared: Path, tmp_path: Path) -> None:
-    """The rows at hand lack their prefixes; with the shortest, each text is one step."""
+    """The published sample has no prefixes. With the shortest prefix, each text is one step."""
     rows = lines(shared / "data/train/math_step_dpo_10k/sample_10_rows_3_fields.jsonl")
     initial = {"initial_reason_steps": "Let's think step by step. \nStep 1:", "answer": "?"}
     source = write(tmp_path / "source.jsonl", *({**row, **initial} for row in rows))
-    result, made = imported(source, "step-dpo-10k", tmp_path / "rows.jsonl")
+    result, made = run_import(source, "step-dpo-10k", tmp_path / "rows.jsonl")
     assert result.rows == 20 and result.steps == {True: 10, False: 10}
     for row, right, wrong in zip(rows, made[::2], made[1::2], strict=True):
         for side, solution in (("chosen", right), ("rejected", wrong)):
@@ -157,18 +157,20 @@ def test_step_dpo_texts_as_published(shared: Path, tmp_path: Path) -> None:
 
 def test_trl_rows_stay_as_they_are(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/trl/zen_standard_stepwise_supervision.jsonl"
-    result, rows = imported(source, "trl-stepwise", tmp_path / "rows.jsonl")
+    result, rows = run_import(source, "trl-stepwise", tmp_path / "rows.jsonl")
     assert rows == lines(source)
     assert result.rows == 19
 
 
 def test_trl_rows_may_say_how_sure_a_label_is(tmp_path: Path) -> None:
     row = {"prompt": "p", "completions": ["a", "b"], "labels": [0.625, False]}
-    result, rows = imported(write(tmp_path / "s.jsonl", row), "trl-stepwise", tmp_path / "r.jsonl")
+    result, rows = run_import(
+        write(tmp_path / "s.jsonl", row), "trl-stepwise", tmp_path / "r.jsonl"
+    )
     assert rows == [row] and result.steps == {True: 1, False: 1}
 
 
-def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
+def test_unreadable_rows_are_quarantined(tmp_path: Path) -> None:
     good = {"input": "q Step 1: 1 + 1 ки", "label": "q Step 1: 1 + 1 +", "task": "t"}
     bad = [
         {**good, "label": "q Step 1: 1 + 2 +"},
@@ -181,7 +183,7 @@ def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
     ]
     source = write(tmp_path / "source.jsonl", good, *bad)
     out = tmp_path / "rows.jsonl"
-    result, rows = imported(source, "math-shepherd", out)
+    result, rows = run_import(source, "math-shepherd", out)
     assert len(rows) == 1 and rows[0]["labels"] == [True]
     aside = lines(quarantine_path(out))
     assert [row["row"] for row in aside] == [2, 3, 4, 5, 6, 7, 8]
@@ -194,7 +196,7 @@ def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
     assert result.read == 8
 
 
-def test_stopped_before_its_end_an_import_begins_anew(
+def test_an_interrupted_import_starts_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = {"prompt": "p", "completions": ["a"], "labels": [True]}
@@ -204,7 +206,7 @@ def test_stopped_before_its_end_an_import_begins_anew(
         with pytest.raises(ZeroDivisionError):
             import_rows(source, "trl-stepwise", out)
     assert not out.exists()
-    assert imported(source, "trl-stepwise", out)[1] and quarantine_path(out).exists()
+    assert run_import(source, "trl-stepwise", out)[1] and quarantine_path(out).exists()
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ def tree(text: str, value: float, *children: dict[str, Any]) -> dict[str, Any]:
     return {"text": text, "mc_value": value, "children": list(children)}
 
 
-def rated(*ratings: Any) -> dict[str, Any]:
+def rated_row(*ratings: Any) -> dict[str, Any]:
     steps = [
         {
             "completions": [{"text": "a", "rating": rating}],
@@ -378,7 +380,7 @@ MADE_UP: list[tuple[str, dict[str, Any], list[tuple[str, list[str], list[Any]]]]
 def test_forms_of_others(
     tmp_path: Path, name: str, row: dict[str, Any], expected: list[tuple[str, list[str], list[Any]]]
 ) -> None:
-    result, rows = imported(write(tmp_path / "source.jsonl", row), name, tmp_path / "rows.jsonl")
+    result, rows = run_import(write(tmp_path / "source.jsonl", row), name, tmp_path / "rows.jsonl")
     assert not result.quarantined
     for row_out, (problem, steps, labels) in zip(rows, expected, strict=True):
         assert row_out["problem"].strip() == problem
@@ -443,8 +445,8 @@ def test_every_form_has_a_row_of_its_own() -> None:
         ("trl-stepwise", {"prompt": "q", "completions": "ab", "labels": [1, 0]}, "are one text"),
         ("trl-stepwise", {"prompt": "q", "completions": ["a", ""], "labels": [1, 0]}, "is blank"),
         ("genprm", dialogue("Question: q", YES), "the problem or a step is blank"),
-        ("prm800k", rated(float("nan")), "rating nan, expected -1, 0 or 1"),
-        ("prm800k", rated(2), "rating 2, expected"),
+        ("prm800k", rated_row(float("nan")), "rating nan, expected -1, 0 or 1"),
+        ("prm800k", rated_row(2), "rating 2, expected"),
         ("versaprm", chain("1"), "rating '1', expected"),
         ("versaprm", chain(0.9), "rating 0.9, expected"),
         (
@@ -454,15 +456,15 @@ def test_every_form_has_a_row_of_its_own() -> None:
         ),
     ],
 )
-def test_rows_that_say_something_else(
+def test_reasons_of_invalid_rows(
     tmp_path: Path, name: str, row: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(InputError, match=reason):
         import_rows(write(tmp_path / "source.jsonl", row), name, tmp_path / "rows.jsonl")
 
 
-def test_what_others_publish(shared: Path, tmp_path: Path) -> None:
-    """Rows read, solutions, right and wrong steps, rows set aside."""
+def test_published_step_labels(shared: Path, tmp_path: Path) -> None:
+    """Compare the numbers of rows, solutions, right steps, wrong steps and quarantined rows."""
     counts = {
         "rlhflow stepwise/rlhflow/readme_conversations": (2, 1, 6, 0, 1),
         "openr newer/stepwise/openr_prm_trainer": (1, 1, 3, 1, 0),
@@ -475,13 +477,13 @@ def test_what_others_publish(shared: Path, tmp_path: Path) -> None:
     for source_name, expected in counts.items():
         name, _, path = source_name.partition(" ")
         out = tmp_path / f"{path.rpartition('/')[2]}.jsonl"
-        result, rows = imported(shared / f"data/{path}.jsonl", name, out)
+        result, rows = run_import(shared / f"data/{path}.jsonl", name, out)
         steps = (result.steps[True], result.steps[False])
         assert (result.read, len(rows), *steps, len(result.quarantined)) == expected, source_name
 
 
 def test_every_leaf_of_a_published_tree_is_a_solution(shared: Path, tmp_path: Path) -> None:
-    """In the flat form leaves are the beginnings that begin no other."""
+    """In the flat format, a leaf is a prefix that no other prefix extends."""
     flat = lines(shared / "data/stepwise/openr/samples_math-aps.jsonl")
     texts = [
         {prefix["solution_prefix"].strip() for prefix in row["reasoning_steps"]} for row in flat
@@ -489,7 +491,7 @@ def test_every_leaf_of_a_published_tree_is_a_solution(shared: Path, tmp_path: Pa
     ends = [text for row in texts for text in row if sum(o.startswith(text) for o in row) == 1]
     assert len(ends) == 124
     source = shared / "data/stepwise/openr/samples_math-aps-tree.jsonl"
-    _, rows = imported(source, "math-aps", tmp_path / "rows.jsonl")
+    _, rows = run_import(source, "math-aps", tmp_path / "rows.jsonl")
 
     def leaves(node: dict[str, Any]) -> int:
         return sum(map(leaves, node["children"])) if node["children"] else 1
@@ -498,11 +500,11 @@ def test_every_leaf_of_a_published_tree_is_a_solution(shared: Path, tmp_path: Pa
 
 
 def test_a_published_critique(shared: Path, tmp_path: Path) -> None:
-    """The rows at hand are questions to be answered; with its answer the first is a dialogue."""
+    """The published rows are prompts; the first row and its response form a dialogue."""
     row = lines(shared / "data/newer/stepwise/genprm_demo.jsonl")[0]
     turns = [turn["content"] for turn in row["messages"] if turn["role"] == "user"]
     source = write(tmp_path / "source.jsonl", dialogue(*turns, row["model_output"][0]))
-    _, [solution] = imported(source, "genprm", tmp_path / "rows.jsonl")
+    _, [solution] = run_import(source, "genprm", tmp_path / "rows.jsonl")
     assert solution["problem"].startswith("Jo adds up") and solution["problem"].endswith(
         "Kate's sum?"
     )

@@ -1,4 +1,4 @@
-"""The loopback Hub answers the real clients as the Hub does."""
+"""Tests of the loopback Hub: it answers the real clients as the Hub does."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def writer(hub: HubServer) -> HfApi:
 
 @pytest.fixture(autouse=True)
 def plain_lfs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large files go by LFS here; ``test_publish`` sends them by Xet."""
+    """This test uploads large files by LFS; ``test_publish`` uses Xet."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
 
 

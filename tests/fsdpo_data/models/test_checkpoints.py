@@ -1,4 +1,4 @@
-"""Checkpoints that were damaged: told in a sentence, whatever the libraries raise."""
+"""Tests of damaged checkpoints: each gives one clear message, whatever the libraries raise."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fsdpo_data.models.resolve import CHECKPOINT, resolve
 
 
 def cut(file: Path) -> None:
-    """Leave out the last bytes of a file, as a full disk does."""
+    """Remove the last bytes of a file, as a full disk does."""
     file.write_bytes(file.read_bytes()[:-10])
 
 
-def changed(change: Callable[[Any], object]) -> Callable[[Path], None]:
+def edit_file(change: Callable[[Any], object]) -> Callable[[Path], None]:
     def write(file: Path) -> None:
         fields = json.loads(file.read_text())
         change(fields)
@@ -37,14 +37,14 @@ def changed(change: Callable[[Any], object]) -> Callable[[Path], None]:
     [
         ("model.safetensors", cut),
         ("tokenizer.json", cut),
-        ("tokenizer.json", changed(lambda it: it["model"].update(vocab={"a": "b"}))),
-        ("tokenizer.json", changed(lambda it: it["model"].update(merges=[["no", "token"]]))),
-        ("tokenizer_config.json", changed(lambda it: it.update(bos_token={"a": 1}))),
-        ("tokenizer_config.json", changed(lambda it: it.update(model_max_length=["long"]))),
-        ("config.json", changed(lambda it: it.update(hidden_size="wide"))),
+        ("tokenizer.json", edit_file(lambda it: it["model"].update(vocab={"a": "b"}))),
+        ("tokenizer.json", edit_file(lambda it: it["model"].update(merges=[["no", "token"]]))),
+        ("tokenizer_config.json", edit_file(lambda it: it.update(bos_token={"a": 1}))),
+        ("tokenizer_config.json", edit_file(lambda it: it.update(model_max_length=["long"]))),
+        ("config.json", edit_file(lambda it: it.update(hidden_size="wide"))),
     ],
 )
-def test_a_damaged_checkpoint_is_told(
+def test_a_damaged_checkpoint_gives_a_message(
     file: str, damage: Callable[[Path], None], tmp_path: Path
 ) -> None:
     folder = tmp_path / "model"

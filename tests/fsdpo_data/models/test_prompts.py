@@ -1,4 +1,4 @@
-"""Prompts are exact to the character, and no question can break one."""
+"""Tests of prompts: exact to the character, and safe for any question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model names become pinned models; every way this can fail says what to do."""
+"""Tests of model names: they become pinned models, and each error names the next step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ for name in {names!r}:
 def ask(
     names: Sequence[str], endpoint: str, home: Path, timeout: float = 8, **env: str
 ) -> tuple[list[Any], str]:
-    """Resolve names in a fresh process; return what came of each, and what was logged."""
+    """Resolve names in a new process; return the result of each, and the log."""
     code = CLIENT.format(names=list(names), timeout=timeout)
     ran = run_client(code, client_env(endpoint, home, **env))
     assert ran.returncode == 0, ran.stderr
@@ -105,7 +105,7 @@ def test_every_file_that_matters_is_in_the_revision(tmp_path: Path, name: str) -
     assert content_revision(path) != old_revision
 
 
-def test_a_local_model_is_asked_by_its_chat_template_unless_told(tmp_path: Path) -> None:
+def test_a_local_model_uses_its_chat_template_by_default(tmp_path: Path) -> None:
     path = save_model(tmp_path / "model")
     save_tokenizer(path)
     assert resolve(str(path)).template.name == "chat-boxed@1"

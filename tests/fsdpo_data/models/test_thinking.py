@@ -1,4 +1,4 @@
-"""Where thinking ends, by the marks of every family, whoever wrote the first."""
+"""Tests of thinking spans, with the markers of every model family."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_thinking(prompt: str, text: str, closed: bool | None, answer: str) -> N
     assert (thinking.closed, text[thinking.end :]) == (closed, answer)
 
 
-def test_thinking_that_a_server_told_apart() -> None:
+def test_thinking_that_a_server_separates() -> None:
     assert find_thinking("", "It is 4.", has_separate_reasoning=True).closed is True
     assert find_thinking("", " ", has_separate_reasoning=True).closed is False
     assert find_thinking("", "<think>a", has_separate_reasoning=True).end == 8

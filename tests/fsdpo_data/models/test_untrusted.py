@@ -1,4 +1,4 @@
-"""What checkpoints bring along: code is never run, templates end."""
+"""Tests of untrusted checkpoints: their code never runs, and their templates terminate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGES = ("fsdpo_data", "fsdpo_train", "benchmarks", "cards")
 
 
 def loads() -> list[tuple[str, ast.Call]]:
-    """Every call of ``from_pretrained`` in the source, with its place."""
+    """Return every call of ``from_pretrained`` in the source, with its location."""
     calls = []
     for path in (file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -41,7 +41,7 @@ def test_no_load_trusts_remote_code() -> None:
 
 @pytest.fixture
 def evil(tmp_path: Path) -> Path:
-    """A checkpoint of an architecture of its own, whose code leaves a mark."""
+    """Write a checkpoint with its own architecture, whose code creates a file."""
     path = save_random_prm(tmp_path / "evil", save_random_model(tmp_path / "policy"))
     config = json.loads((path / "config.json").read_text())
     names = {"AutoConfig": "Config", "AutoModelForCausalLM": "Model"}

@@ -1,4 +1,4 @@
-"""The embedded world: problems that stay apart, and a judge that knows the first wrong step."""
+"""Tests of the embedded problems: disjoint splits, and exact labels of the first wrong step."""
 
 import json
 import random
@@ -63,7 +63,7 @@ def test_problems_do_not_depend_on_how_many_are_made():
 
 
 def test_the_world_is_pinned():
-    """A change here changes golds under the same name: raise EMBEDDED_VERSION with it."""
+    """A change of these digests means other problems: increase EMBEDDED_VERSION as well."""
     rows = [p.to_row() for split in SPLITS for p in make_problems(split, 50)]
     assert digest(rows) == "653d80f9480d2d2abeaf"
 
@@ -83,7 +83,7 @@ def test_problems_are_varied():
     assert 0.35 < with_distractor / len(PROBLEMS) < 0.65
 
 
-def test_every_number_of_the_solution_is_told_or_worked_out():
+def test_every_number_of_a_solution_is_stated_or_computed():
     words = {"twice": 2, "half": 2, "third": 3, "quarter": 4, "fifth": 5}
     for p in PROBLEMS:
         numbers = {int(n) for n in re.findall(r"\d+", p.question)}
@@ -229,7 +229,7 @@ def model():
 
 @given(text=st.text())
 def test_any_text_is_spelled_back(tokenizer, text):
-    """The tokenizer class of Qwen2 normalises to NFC, and does nothing else to a text."""
+    """The tokenizer class of Qwen2 normalises to NFC, and changes nothing else in a text."""
     ids = tokenizer(text)["input_ids"]
     assert tokenizer.decode(ids) == unicodedata.normalize("NFC", text)
 
@@ -264,7 +264,7 @@ def test_the_model_is_often_right_and_often_wrong():
     assert sampled["mixed"] > 0.5
 
 
-def test_other_kinds_of_stories_differ_in_what_is_said():
+def test_story_kinds_have_different_sentences():
     long = make_problems("test", 30, kind=ProblemKind({10: 1, 11: 1}))
     assert {len(p.metadata["nodes"]) for p in long} == {10, 11}
     distracted = make_problems("test", 30, kind=ProblemKind(distractors=2))

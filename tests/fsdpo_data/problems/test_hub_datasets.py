@@ -1,4 +1,4 @@
-"""Datasets come from the Hub pinned, checked, and with one message for each way to fail."""
+"""Tests of Hub datasets: pinned, checked, and with one message per kind of failure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def ask(
     known_datasets: dict[str, dict[str, Any]] | None = None,
     **env: str,
 ) -> list[Any]:
-    """Load sources in a fresh process that knows ``hub`` alone."""
+    """Load sources in a new process that can only reach ``hub``."""
     code = CLIENT.format(asked=list(requests), known=known_datasets or {})
     ran = run_client(code, client_env(hub.url, home, **env))
     assert ran.returncode == 0, ran.stderr

@@ -1,4 +1,4 @@
-"""Problems come in whole or are accounted for; nothing is dropped silently."""
+"""Tests of problem files: every row becomes a problem, or is quarantined with a reason."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_directories_and_globs(tmp_path: Path) -> None:
     )
 
 
-def test_a_directory_gives_the_split_asked_for_and_no_other(tmp_path: Path) -> None:
+def test_a_directory_gives_only_the_requested_split(tmp_path: Path) -> None:
     for split, row in zip(("train", "test"), PLAIN, strict=False):
         write(tmp_path / f"named/{split}-00000.jsonl", lines([row]))
         write(tmp_path / f"original/{split}/algebra/1.json", json.dumps(row))

@@ -1,4 +1,4 @@
-"""The public files themselves: every row is a problem or is accounted for."""
+"""Tests with published files: every row becomes a problem, or is quarantined."""
 
 from __future__ import annotations
 

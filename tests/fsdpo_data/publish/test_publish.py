@@ -1,4 +1,4 @@
-"""Publishing: one commit and one tag on a Hub, whatever goes wrong on the way."""
+"""Tests of publishing: one commit and one tag on a Hub, even after failures."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(
     token: str = TOKEN,
     **env: str,
 ) -> list[tuple[int, str, str]]:
-    """Run commands of ``fsdpo-data`` in a fresh process; return their codes and what they say."""
+    """Run commands of ``fsdpo-data`` in a new process; return their exit codes and output."""
     command_lines = [[str(argument) for argument in command] for command in commands]
     endpoint = hub if isinstance(hub, str) else hub.url
     env = client_env(endpoint, home, **({"HF_TOKEN": token} if token else {}), **env)
@@ -193,8 +193,10 @@ def test_a_hub_that_stays_busy(hub: HubServer, dataset: Path, tmp_path: Path) ->
     assert set(repo_of(hub).at()) == {".gitattributes"}
 
 
-def test_a_lost_answer_is_no_rival(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
-    """The commit arrives, its answer does not: 503 instead, then 412 for the second try."""
+def test_a_missing_answer_is_not_another_push(
+    hub: HubServer, dataset: Path, tmp_path: Path
+) -> None:
+    """The commit succeeds, but the client receives a 503, and a 412 for its second attempt."""
     repo = hub.add("dataset", "o/r", {".gitattributes": b""})
     files: dict[str, bytes] = {}
 
@@ -211,7 +213,7 @@ def test_a_lost_answer_is_no_rival(hub: HubServer, dataset: Path, tmp_path: Path
     assert repo.at("v1.0") == files
 
 
-def test_of_two_pushes_one_wins_and_the_other_is_told(
+def test_one_of_two_pushes_wins_and_the_other_fails(
     hub: HubServer, dataset: Path, changed: Path, tmp_path: Path
 ) -> None:
     hub.add("dataset", "o/r", {".gitattributes": b""})
@@ -375,7 +377,7 @@ def test_the_files_open_in_other_readers(dataset: Path, config: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return what pandas holds as arrays and NaN as lists and None."""
+    """Convert the arrays and NaN of pandas to lists and None."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):

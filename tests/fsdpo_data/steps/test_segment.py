@@ -1,4 +1,4 @@
-"""Segmentation tiles the text, whatever the text."""
+"""Tests of segmenters: the steps of any text join to the text."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_solution_that_thinks_is_tiled(text: str, thinking_length: int) -> Non
 
 
 def test_traces_are_cut_nowhere_inside(shared: Path) -> None:
-    """Steps of the traces at hand, most of them Chinese, hold whole formulas, fences and lists."""
+    """No step of these traces, most of them Chinese, splits a formula, code fence or list."""
     counts = []
     for path in sorted((shared / "data/newer/traces").glob("*.jsonl")):
         for text in strings(read_any(path)):
