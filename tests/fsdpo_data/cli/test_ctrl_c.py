@@ -41,11 +41,11 @@ def write_inputs(folder: Path, count: int) -> None:
             answers.write(orjson.dumps(record) + b"\n")
 
 
-def command(folder: Path, out: str, seconds: float, *more: str) -> list[str]:
+def command(folder: Path, out: str, seconds: float, *extra_arguments: str) -> list[str]:
     line = [sys.executable, "-c", SLOW, str(seconds), "build", "--samples", "2"]
     line += ["--problems", str(folder / "problems.jsonl"), "--engine", "replay"]
     line += ["--replay", str(folder / "recorded.jsonl"), "--workers", "1"]
-    return [*line, "--out", str(folder / out), *more]
+    return [*line, "--out", str(folder / out), *extra_arguments]
 
 
 def test_what_came_before_a_ctrl_c_is_kept_and_counted(tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ def test_what_came_before_a_ctrl_c_is_kept_and_counted(tmp_path: Path) -> None:
     assert subprocess.run(command(tmp_path, "whole", 0), capture_output=True).returncode == 0
     line = command(tmp_path, "stopped", 0.2)  # all in one batch
     log = tmp_path / "stopped/completions.jsonl"
-    said = press_ctrl_c(line, log, wait=0.5)  # between two times that it saves
+    message = press_ctrl_c(line, log, wait=0.5)  # between two times that it saves
     saved = len(log.read_bytes().splitlines())
     assert 0 < saved < 40
-    assert f"sample: {saved} of 40 are done" in said
-    assert f"--out {tmp_path / 'stopped'} --resume\n" in said
+    assert f"sample: {saved} of 40 are done" in message
+    assert f"--out {tmp_path / 'stopped'} --resume\n" in message
     again = subprocess.run(
         command(tmp_path, "stopped", 0, "--resume"), capture_output=True, text=True
     )
