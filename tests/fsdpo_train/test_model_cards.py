@@ -134,7 +134,7 @@ def make_run(**changes: Any) -> TrainingRun:
 
 
 def test_hub_models_and_datasets_are_linked_with_their_commit() -> None:
-    card = ModelCard(model_card(make_run(changed={"dtype": "bfloat16"}, processes=(16, 8))))
+    card = ModelCard(model_card(make_run(overrides={"dtype": "bfloat16"}, processes=(16, 8))))
     assert card.data.base_model == "org/base" and card.data.datasets == ["org/rows"]
     line = " ".join(card.content.partition("torchrun")[2].partition("```")[0].split())
     assert line == (
