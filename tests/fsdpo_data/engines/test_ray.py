@@ -1,4 +1,4 @@
-"""Engines as Ray actors: where copies go, and, with Ray itself, that they give the same."""
+"""Engines as Ray actors: placement of replicas, and equal results with a real Ray."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.stages.pipeline import BuildOptions
 
-# Its imports warn, and its processes leave sockets to the end.
+# Ray's imports warn, and its processes leave sockets open.
 needs_ray = [pytest.mark.ray, pytest.mark.filterwarnings("default")]
 
 
@@ -52,7 +52,7 @@ EIGHT = node(64, gpu=8)
             3,
             4,
             1,
-        ),  # 6 GPUs hold one copy
+        ),  # 6 GPUs have space for one replica
         (Placement(model_count=2), [EIGHT], 4, 1, 1),
         (Placement(gpus_per_replica=0), [HEAD, EIGHT], 2, 0, 8),
         (Placement(), [node(2)], 1, 0, 2),
@@ -65,14 +65,14 @@ EIGHT = node(64, gpu=8)
         (Placement(actors=4, gpu_fraction=0.5), [node(2)], 4, 0, 0.5),
     ],
 )
-def test_where_copies_go(
+def test_placement_of_replicas(
     placement: Placement, nodes: list[Any], count: int, gpus: float, cpus: float
 ) -> None:
     assert placement.resources(nodes) == (count, {"num_gpus": gpus, "num_cpus": cpus})
 
 
 @pytest.mark.parametrize(
-    ("placement", "nodes", "said"),
+    ("placement", "nodes", "message"),
     [
         (
             Placement(actors=9),
@@ -84,16 +84,16 @@ def test_where_copies_go(
         (Placement(actors=3), [node(2)], "the Ray cluster has 2 CPUs, but needs more"),
     ],
 )
-def test_a_cluster_without_room_is_refused(
-    placement: Placement, nodes: list[Any], said: str
+def test_a_cluster_without_capacity_is_refused(
+    placement: Placement, nodes: list[Any], message: str
 ) -> None:
     with pytest.raises(InputError) as error:
         placement.resources(nodes)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (
             {"actors": 2},
@@ -110,25 +110,25 @@ def test_a_cluster_without_room_is_refused(
         ),
     ],
 )
-def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> None:
+def test_conflicting_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as error:
         BuildOptions(**options)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
-def test_a_scorer_is_not_copied_without_ray() -> None:
+def test_scorer_replicas_need_ray() -> None:
     with pytest.raises(InputError, match="needs `engine=ray`"):
         ScorerOptions(engine="vllm", actors=2)
 
 
-def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_ray_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UnavailableError, match=r"pip install -e '.*\[ray\]'"):
         EngineSelection.select(SamplerOptions(engine="ray"))
 
 
 class Squares:
-    """An engine whose first copy dies once in a call; copies write down what they did."""
+    """A scorer whose first replica dies once in a call; every replica writes a log of its items."""
 
     def __init__(self, folder: str, slow: int = -9) -> None:
         self._folder = Path(folder)
@@ -143,7 +143,7 @@ class Squares:
         if -2 in numbers:
             os.kill(os.getpid(), signal.SIGKILL)
         if self._slow in numbers:
-            self._slow, self._pause = -9, 0.5  # this copy is the slow one from now on
+            self._slow, self._pause = -9, 0.5  # this replica is the slow one from now on
         for number in numbers:
             time.sleep(getattr(self, "_pause", 0.0))
             with (self._folder / f"by-{os.getpid()}").open("a") as done:
@@ -151,19 +151,19 @@ class Squares:
         return [number**2 for number in numbers]
 
 
-class Slow(StreamingSampler):
-    """An engine that finishes its prompts from the last to the first, and fails at ``!``."""
+class ReversedSampler(StreamingSampler):
+    """A sampler that finishes prompts from the last to the first, and fails at ``!``."""
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        for place in reversed(range(len(prompts))):
-            if prompts[place] == "!":
+        for index in reversed(range(len(prompts))):
+            if prompts[index] == "!":
                 raise InputError("!: expected a word.")
-            yield PromptResult(place, [Completion(prompts[place].upper(), "stop", 1)] * spec.n)
+            yield PromptResult(index, [Completion(prompts[index].upper(), "stop", 1)] * spec.n)
 
 
 @pytest.fixture(scope="module")
 def local_ray() -> Iterator[None]:
-    """Start Ray here, with workers that find this file."""
+    """Start a local Ray whose workers can import this file."""
     import ray
 
     folders = [str(Path(__file__).parents[3]), str(Path(__file__).parents[2] / "support")]
@@ -176,10 +176,10 @@ def local_ray() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("local_ray")
-class TestCopies:
+class TestReplicas:
     pytestmark = needs_ray
 
-    def test_an_address_nobody_answers_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_address_without_a_cluster_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import ray
 
         from fsdpo_data.engines.ray import start_ray
@@ -189,49 +189,53 @@ class TestCopies:
         with pytest.raises(UnavailableError, match="no Ray cluster at RAY_ADDRESS='127"):
             start_ray()
 
-    def test_a_copy_that_dies_is_made_good(self, tmp_path: Path) -> None:
-        copies = ReplicaPool(
+    def test_a_dead_replica_is_replaced(self, tmp_path: Path) -> None:
+        replicas = ReplicaPool(
             REF, partial(Squares, str(tmp_path)), Placement(actors=2), batch_size=32
         )
-        assert copies.score(range(7)) == [0, 1, 4, 9, 16, 25, 36]
+        assert replicas.score(range(7)) == [0, 1, 4, 9, 16, 25, 36]
         assert (tmp_path / "died").exists()
-        assert copies.score([3]) == [9]  # fewer items than copies
-        assert copies.score([]) == []
+        assert replicas.score([3]) == [9]  # fewer items than replicas
+        assert replicas.score([]) == []
         with pytest.raises(InputError, match="-1: expected at least 0"):
-            copies.score([1, 2, -1])
+            replicas.score([1, 2, -1])
         with pytest.raises(
             UnavailableError, match="a replica of the model died 4 times in a row"
         ) as error:
-            copies.score([1, 2, -2])
+            replicas.score([1, 2, -2])
         assert "resume the run" in str(error.value)
-        assert copies.score([4]) == [16]  # those that died are not left dead
-        copies.close()
+        assert replicas.score([4]) == [16]  # the dead replicas were replaced
+        replicas.close()
 
-    def test_a_slow_copy_does_what_it_can_and_the_others_the_rest(self, tmp_path: Path) -> None:
+    def test_fast_replicas_take_the_items_of_a_slow_one(self, tmp_path: Path) -> None:
         (tmp_path / "died").touch()
         load = partial(Squares, str(tmp_path), slow=0)
-        copies = ReplicaPool(REF, load, Placement(actors=2, gpu_fraction=0.5), batch_size=32)
-        assert copies.score(range(100)) == [number**2 for number in range(100)]
-        did = sorted(len(each.read_text().split()) for each in tmp_path.glob("by-*"))
-        assert did[0] == 25 and did[1] == 75  # its first run, and all that was left
-        copies.close()
+        replicas = ReplicaPool(REF, load, Placement(actors=2, gpu_fraction=0.5), batch_size=32)
+        assert replicas.score(range(100)) == [number**2 for number in range(100)]
+        counts = sorted(len(file.read_text().split()) for file in tmp_path.glob("by-*"))
+        assert (
+            counts[0] == 25 and counts[1] == 75
+        )  # the slow replica's first chunk, and all other items
+        replicas.close()
 
-    def test_prompts_arrive_as_they_are_finished(self) -> None:
-        copies = ReplicaPool(REF, Slow, Placement(actors=2), batch_size=32)
-        found = list(copies.stream(["a", "b", "c"], SamplingSpec(n=2)))
-        assert sorted(place for place, _ in found) == [0, 1, 2]
-        places = [place for place, _ in found]
-        assert places.index(1) < places.index(0)  # before its copy was done
-        samples = copies.sample(["a", "b", "c"], SamplingSpec(n=2))
-        assert [[each.text for each in some] for some in samples] == [
+    def test_prompts_arrive_as_soon_as_they_are_finished(self) -> None:
+        replicas = ReplicaPool(REF, ReversedSampler, Placement(actors=2), batch_size=32)
+        results = list(replicas.stream(["a", "b", "c"], SamplingSpec(n=2)))
+        assert sorted(index for index, _ in results) == [0, 1, 2]
+        indices = [index for index, _ in results]
+        assert indices.index(1) < indices.index(0)  # before its replica finished
+        samples = replicas.sample(["a", "b", "c"], SamplingSpec(n=2))
+        assert [[completion.text for completion in completions] for completions in samples] == [
             ["A"] * 2,
             ["B"] * 2,
             ["C"] * 2,
         ]
-        assert copies.sample(["a"], SamplingSpec(n=1))[0][0].text == "A"  # fewer than copies
+        assert (
+            replicas.sample(["a"], SamplingSpec(n=1))[0][0].text == "A"
+        )  # fewer prompts than replicas
         with pytest.raises(InputError, match="!: expected a word"):
-            copies.sample(["a", "!"], SamplingSpec(n=1))
-        copies._kill()
+            replicas.sample(["a", "!"], SamplingSpec(n=1))
+        replicas._kill()
 
 
 def fsdpo(tool: str, *line: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -254,21 +258,21 @@ class TestCommands:
     pytestmark = needs_ray
     build = ("build", "--limit", 12, "--samples", 4, "--max-tokens", 128)
 
-    def test_two_copies_give_the_same_dataset(self, tmp_path: Path) -> None:
+    def test_two_replicas_give_the_same_dataset(self, tmp_path: Path) -> None:
         prm = save_random_prm(tmp_path / "prm", Path(resolve("tiny").path))
         line = [*self.build, "--device", "cpu", "--prm", prm]
         two = ["--engine", "ray", "--actors", 2, "--out", tmp_path / "copies"]
-        copies = fsdpo("fsdpo_data", *line, *two)
-        assert copies.returncode == 0, copies.stderr
-        alone = ["--engine", "transformers", "--out", tmp_path / "alone"]
-        assert fsdpo("fsdpo_data", *line, *alone).returncode == 0
-        spread, whole = solutions(tmp_path / "copies"), solutions(tmp_path / "alone")
-        assert spread.drop("step_rewards").equals(whole.drop("step_rewards"))
-        rewards = [each["step_rewards"].explode().to_numpy() for each in (spread, whole)]
+        replicas = fsdpo("fsdpo_data", *line, *two)
+        assert replicas.returncode == 0, replicas.stderr
+        one_process = ["--engine", "transformers", "--out", tmp_path / "alone"]
+        assert fsdpo("fsdpo_data", *line, *one_process).returncode == 0
+        replicated, expected = solutions(tmp_path / "copies"), solutions(tmp_path / "alone")
+        assert replicated.drop("step_rewards").equals(expected.drop("step_rewards"))
+        rewards = [table["step_rewards"].explode().to_numpy() for table in (replicated, expected)]
         assert abs(rewards[0] - rewards[1]).max() < 1e-5
-        # What samples is named, not where: the run goes on with either.
-        alone[-1] = tmp_path / "copies"
-        again = fsdpo("fsdpo_data", *line, *alone, "--resume")
+        # The manifest has the engine but not the number of replicas, so either can resume the run.
+        one_process[-1] = tmp_path / "copies"
+        again = fsdpo("fsdpo_data", *line, *one_process, "--resume")
         assert again.returncode == 0, again.stderr
 
     def test_vllm_in_an_actor_of_a_running_cluster(self, tmp_path: Path) -> None:
@@ -287,16 +291,16 @@ class TestCommands:
         try:
             wait_for(address)
             line = [*self.build, "--temperature", 0, "--samples", 1]
-            spread = ["--engine", "ray", "--out", tmp_path / "copies"]
-            ran = fsdpo("fsdpo_data", *line, *spread, RAY_ADDRESS=address)
+            on_ray = ["--engine", "ray", "--out", tmp_path / "copies"]
+            ran = fsdpo("fsdpo_data", *line, *on_ray, RAY_ADDRESS=address)
             assert ran.returncode == 0, ran.stderr
             assert "tiny (vllm)" in ran.stdout
         finally:
             os.killpg(head.pid, signal.SIGTERM)
             head.wait()
-        alone = ["--engine", "transformers", "--out", tmp_path / "alone"]
-        assert fsdpo("fsdpo_data", *line, *alone).returncode == 0
-        # Another engine is another solution_id.
+        one_process = ["--engine", "transformers", "--out", tmp_path / "alone"]
+        assert fsdpo("fsdpo_data", *line, *one_process).returncode == 0
+        # The solution ids contain the engine, so only the texts are equal.
         texts = [
             pl.read_parquet(tmp_path / name / "solutions/*.parquet")["completions"].to_list()
             for name in ("copies", "alone")
@@ -324,7 +328,7 @@ def wait_for(address: str) -> None:
     while time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex((host, int(port))) == 0:
-                time.sleep(5)  # it listens before it knows its resources
+                time.sleep(5)  # Ray accepts connections before it knows its resources
                 return
         time.sleep(0.2)
     raise AssertionError(f"no Ray cluster at {address}")

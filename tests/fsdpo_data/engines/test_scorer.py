@@ -1,4 +1,4 @@
-"""Scoring: the rewards are those of a plain forward pass, however solutions are batched."""
+"""Scoring: the rewards equal those of plain forward passes, for all batch sizes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> Path:
 
 
 def scorer_of(path: Path, *, share_prompts: bool = True, **options: Any) -> PrmScorer:
-    """Load the model at ``path``."""
+    """Load the reward model at ``path``."""
     weights = ResolvedWeights(REF, str(path))
     scorer = PrmScorer(weights, ScorerOptions(**options))
     if not share_prompts:
@@ -57,7 +57,7 @@ def scorer_of(path: Path, *, share_prompts: bool = True, **options: Any) -> PrmS
 
 
 def reference(path: Path, items: list[ScorerInput]) -> list[list[float]]:
-    """One unpadded forward pass per solution; each step is read before the next one begins."""
+    """Return step rewards from one unpadded forward pass per solution."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     net = transformers.AutoModelForTokenClassification.from_pretrained(path).eval()
     results = []
@@ -86,21 +86,21 @@ def test_rewards_are_those_of_plain_forward_passes(
     expected = reference(model, items)
     assert worst(scorer.score(items), expected) < 1e-5
     spread = [reward for rewards in expected for reward in rewards]
-    assert max(spread) - min(spread) > 0.5, "rewards that are all alike would prove nothing"
+    assert max(spread) - min(spread) > 0.5, "equal rewards would not test the scorer"
 
 
 def test_bfloat16_is_close(model: Path) -> None:
     items = solutions()
     scorer = scorer_of(model, dtype="bfloat16")
     assert worst(scorer.score(items), reference(model, items)) < 0.1
-    assert scorer._can_share_prompts, "what rounding explains is no reason to compute prompts again"
+    assert scorer._can_share_prompts, "rounding errors must not turn off sharing"
 
 
-def test_on_cpus_scorers_share_prompts_whatever_is_installed(
+def test_on_cpus_scorers_use_transformers_even_with_vllm_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fsdpo_data.engines.samplers.vllm.is_vllm_usable", lambda *, on_cpu: on_cpu)
-    monkeypatch.setattr("fsdpo_data.engines.load.find_spec", lambda _: "there")
+    monkeypatch.setattr("fsdpo_data.engines.load.find_spec", lambda _: "installed")
     assert resolve_engine("auto", "auto", "scorer") == "transformers"
     assert resolve_engine("auto", "auto", "sampler") == "vllm"
     assert resolve_engine("vllm", "auto", "scorer") == "vllm"
@@ -108,7 +108,7 @@ def test_on_cpus_scorers_share_prompts_whatever_is_installed(
 
 @pytest.mark.parametrize("family", ["Llama", "Mistral"])
 def test_other_architectures(tmp_path: Path, policy: Path, family: str) -> None:
-    """Mistral attends within a window, so its prompts are not shared."""
+    """Mistral has sliding-window attention, so the scorer does not share its prompts."""
     settings = transformers.AutoConfig.from_pretrained(policy)
     windowed = {"sliding_window": 24} if family == "Mistral" else {}
     config = getattr(transformers, f"{family}Config")(
@@ -125,13 +125,13 @@ def test_other_architectures(tmp_path: Path, policy: Path, family: str) -> None:
     assert worst(scorer.score(items), reference(tmp_path, items)) < 1e-5
 
 
-def test_a_beginning_has_the_rewards_of_the_whole(model: Path) -> None:
-    """Beam search scores beginnings with the same scorer."""
+def test_a_prefix_has_the_rewards_of_the_full_solution(model: Path) -> None:
+    """Beam search scores prefixes with this scorer."""
     items = [item for item in solutions() if len(item.steps) > 2]
     scorer = scorer_of(model)
-    beginnings = [ScorerInput(item.prompt, item.steps[:2]) for item in items]
-    whole = [(rewards or [])[:2] for rewards in scorer.score(items)]
-    assert worst(scorer.score(beginnings), whole) < 1e-5
+    prefixes = [ScorerInput(item.prompt, item.steps[:2]) for item in items]
+    expected = [(rewards or [])[:2] for rewards in scorer.score(items)]
+    assert worst(scorer.score(prefixes), expected) < 1e-5
 
 
 def test_repeated_texts_get_equal_rewards(model: Path) -> None:
@@ -140,7 +140,7 @@ def test_repeated_texts_get_equal_rewards(model: Path) -> None:
     assert rewards[0] == rewards[2] and rewards[0] is not rewards[2]
 
 
-def test_no_steps_and_too_many(model: Path) -> None:
+def test_solutions_without_steps_and_too_long_solutions(model: Path) -> None:
     item = solutions()[0]
     items = [
         ScorerInput("p", []),
@@ -169,7 +169,7 @@ def test_training_and_scoring_read_the_same_tokens(model: Path, tmp_path: Path) 
         )
 
 
-def test_batches_hold_items_of_like_length_within_the_budget() -> None:
+def test_batches_have_items_of_similar_length_within_the_budget() -> None:
     rng = random.Random(0)
     lengths = {index: rng.randrange(1, 300) for index in range(500)}
     batches = list(length_batches(lengths, 1000))
@@ -180,7 +180,7 @@ def test_batches_hold_items_of_like_length_within_the_budget() -> None:
     assert [len(batch) for batch in length_batches({0: 5, 1: 2000}, 1000)] == [1, 1]
 
 
-def test_a_model_of_another_head_is_refused(policy: Path, tmp_path: Path) -> None:
+def test_a_model_with_another_head_is_refused(policy: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has Qwen2ForCausalLM\. Expected"):
         resolve_prm(str(policy))
     three = transformers.AutoModelForTokenClassification.from_pretrained(policy, num_labels=3)
@@ -196,7 +196,7 @@ def test_a_model_of_another_head_is_refused(policy: Path, tmp_path: Path) -> Non
         resolve_prm("./nothing")
 
 
-def test_rewards_that_are_no_numbers_are_refused(policy: Path, tmp_path: Path) -> None:
+def test_nan_rewards_are_refused(policy: Path, tmp_path: Path) -> None:
     model = save_random_prm(tmp_path / "prm", policy)
     net = transformers.AutoModelForTokenClassification.from_pretrained(model)
     net.score.bias.data.fill_(torch.nan)
@@ -217,7 +217,7 @@ def test_the_table_scorer_is_a_scorer() -> None:
 TABLE = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], "I do not know": [0.25], "": []})
 
 
-def scored(source: Path, out: Path, scorer: Any = TABLE, **options: Any) -> dict[str, Any]:
+def score_dataset(source: Path, out: Path, scorer: Any = TABLE, **options: Any) -> dict[str, Any]:
     stage = ScoreStage(scorer.model, {"name": "table", "dtype": "auto"}, lambda: scorer)
     manifest = derive_dataset(source, out, [stage], progress=LineProgress(), **options)
     assert validate(out) == manifest
@@ -226,56 +226,56 @@ def scored(source: Path, out: Path, scorer: Any = TABLE, **options: Any) -> dict
 
 def test_a_scored_dataset(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
-    manifest = scored(tmp_path / "run", tmp_path / "scored")
+    manifest = score_dataset(tmp_path / "run", tmp_path / "scored")
     rows = pl.read_parquet(tmp_path / "scored/solutions/*.parquet")
     assert rows["step_rewards"].to_list()[:4] == [[0.75, 0.875], [0.5, 0.125], [0.25], []]
-    before = pl.read_parquet(tmp_path / "run/solutions/*.parquet")
-    assert rows.drop("step_rewards").equals(before.drop("step_rewards"))
+    source_rows = pl.read_parquet(tmp_path / "run/solutions/*.parquet")
+    assert rows.drop("step_rewards").equals(source_rows.drop("step_rewards"))
     assert manifest["spec"]["score"]["prm"] == {"name": "table", "revision": "0"}
     assert manifest["cost"]["prm_calls"] == 12 and manifest["rewards"]["unscored"] == 0
     assert manifest["rewards"]["ranking_auc"]["mean"]["value"] == 1
     assert manifest["rewards"]["mean_correct"] == 0.8125
 
 
-def test_the_scorer_is_told_the_question(tmp_path: Path) -> None:
+def test_the_scorer_receives_the_question(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
-    asked = set()
+    requests = set()
 
-    class Asking(TableScorer):
+    class RecordingScorer(TableScorer):
         def score(self, items: Any) -> Any:
-            asked.update((item.prompt, item.question) for item in items)
+            requests.update((item.prompt, item.question) for item in items)
             return super().score(items)
 
-    scored(tmp_path / "run", tmp_path / "scored", Asking(TABLE._rewards))
-    questions = [each.question for each in problem_set().problems]
-    assert asked == {(f"Problem: {each}\nSolution:\n", each) for each in questions}
+    score_dataset(tmp_path / "run", tmp_path / "scored", RecordingScorer(TABLE._rewards))
+    questions = [question.question for question in problem_set().problems]
+    assert requests == {(f"Problem: {question}\nSolution:\n", question) for question in questions}
 
 
-def test_a_solution_too_long_to_read_has_no_rewards(tmp_path: Path) -> None:
+def test_a_too_long_solution_has_no_rewards(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
     table = TableScorer({RIGHT: None, WRONG: [0.5, 0.5], "I do not know": [0.25], "": []})
-    manifest = scored(tmp_path / "run", tmp_path / "scored", table)
+    manifest = score_dataset(tmp_path / "run", tmp_path / "scored", table)
     assert manifest["rewards"]["unscored"] == 3 and manifest["rewards"]["scored"] == 9
     assert manifest["rewards"]["ranking_auc"]["mean"]["value"] is None
 
 
-def test_scoring_again_leaves_the_old_pairs_out(tmp_path: Path) -> None:
+def test_scoring_again_drops_the_old_pairs(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
-    scored(tmp_path / "run", tmp_path / "a")
+    score_dataset(tmp_path / "run", tmp_path / "a")
     derive_dataset(tmp_path / "a", tmp_path / "b", [PairStage(PairSpec())], progress=LineProgress())
-    manifest = scored(tmp_path / "b", tmp_path / "c")
+    manifest = score_dataset(tmp_path / "b", tmp_path / "c")
     assert not (tmp_path / "c/pairs").exists()
     assert manifest["rows"]["pairs"] == 0 and "pair" not in manifest["spec"]
 
 
-def test_stopped_between_files_it_goes_on_with_the_next(
+def test_a_run_stopped_between_files_continues_with_the_next_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 4)
     small_build(tmp_path / "run", problem_set(3))
-    whole = scored(tmp_path / "run", tmp_path / "whole")
+    expected_manifest = score_dataset(tmp_path / "run", tmp_path / "whole")
 
-    class Dies(TableScorer):
+    class DyingScorer(TableScorer):
         calls = 0
 
         def score(self, items: Any) -> Any:
@@ -284,13 +284,15 @@ def test_stopped_between_files_it_goes_on_with_the_next(
                 raise UnavailableError("the engine died")
             return super().score(items)
 
-    dies = Dies(TABLE._rewards)
+    dying_scorer = DyingScorer(TABLE._rewards)
     with pytest.raises(UnavailableError):
-        scored(tmp_path / "run", tmp_path / "part", dies)
+        score_dataset(tmp_path / "run", tmp_path / "part", dying_scorer)
     assert len(list((tmp_path / "part/solutions").iterdir())) == 2
     assert not (tmp_path / "part/manifest.json").exists()
-    again = Dies(TABLE._rewards)
-    assert scored(tmp_path / "run", tmp_path / "part", again, resume=True) == whole
+    again = DyingScorer(TABLE._rewards)
+    assert (
+        score_dataset(tmp_path / "run", tmp_path / "part", again, resume=True) == expected_manifest
+    )
     assert again.calls == 1
 
 
@@ -299,29 +301,29 @@ def test_the_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFix
 
     small_build(tmp_path / "run")
     arguments = ["score", tmp_path / "run", "--prm", model, "--out", tmp_path / "out"]
-    given = [str(each) for each in [*arguments, "--engine", "transformers"]]
-    code, out, _ = run(capsys, *given)
+    command_line = [str(argument) for argument in [*arguments, "--engine", "transformers"]]
+    code, out, _ = run(capsys, *command_line)
     assert code == 0 and "step rewards" in out
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert manifest["spec"]["score"]["prm"]["name"] == model.name
     assert manifest["spec"]["score"]["prm"]["revision"].startswith("sha256:")
-    code, _, err = run(capsys, *given)
+    code, _, err = run(capsys, *command_line)
     assert code == 1 and "already holds this run. Continue it with --resume" in err
     code, _, err = run(capsys, "score", str(tmp_path), "--prm", str(model), "--out", "x")
     assert code == 1 and "holds no dataset" in err
 
 
-def test_likelihoods_are_those_of_plain_forward_passes(policy: Path) -> None:
+def test_likelihoods_equal_those_of_plain_forward_passes(policy: Path) -> None:
     from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
     net = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
     items = [*solutions(), ScorerInput("p", []), ScorerInput("p", ["x" * 300])]
-    found = LikelihoodScorer(
+    likelihoods = LikelihoodScorer(
         ResolvedWeights(REF, str(policy)), ScorerOptions(device="cpu", batch_tokens=300)
     ).score(items)
-    assert found[-2:] == [[], None]
-    for item, rewards in zip(items[:-2], found[:-2], strict=True):
+    assert likelihoods[-2:] == [[], None]
+    for item, rewards in zip(items[:-2], likelihoods[:-2], strict=True):
         prompt = tokenizer(item.prompt)["input_ids"]
         ids = torch.tensor(prompt + tokenizer("".join(item.steps))["input_ids"])
         with torch.no_grad():

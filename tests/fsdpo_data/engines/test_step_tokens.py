@@ -1,4 +1,4 @@
-"""Steps to tokens with published tokenizers: every step has one readout, nothing is lost unseen."""
+"""Step tokenization with published tokenizers: every step has exactly one score position."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def qwen2(shared: Path) -> Any:
 
 
 def solutions(shared: Path) -> list[list[str]]:
-    """Real solutions of several models, as the segmenters cut them."""
+    """Return real solutions of several models, split by the segmenters."""
     steps = []
     sampled = shared / "data/outputs/qwen_math_cot/math_cot_100.jsonl"
     for line in sampled.read_text().splitlines():
@@ -39,20 +39,20 @@ def solutions(shared: Path) -> list[list[str]]:
             steps += [split_auto(text), split_at_newlines(text)]
     for row in json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())[:100]:
         steps.append(split_auto("\n\n".join(row["steps"])))
-    return [each for each in steps if each]
+    return [solution for solution in steps if solution]
 
 
 def check(encoded: EncodedSolution, steps: list[str], tokenizer: Any) -> None:
-    """Every step has exactly one readout: its last token."""
+    """Check that every step has exactly one score position: its last token."""
     assert len(encoded.score_positions) == encoded.n_steps == len(steps)
     assert encoded.step_ids == sorted(encoded.step_ids) and len(encoded.step_ids) == len(
         encoded.input_ids
     )
     assert set(encoded.step_ids) == {PROMPT_STEP_ID, *range(len(steps))}
-    for step, readout in enumerate(encoded.score_positions):
-        assert encoded.step_ids[readout] == step
-        following = encoded.step_ids[readout + 1 :]
-        assert all(each > step for each in following) or step == len(steps) - 1
+    for step, position in enumerate(encoded.score_positions):
+        assert encoded.step_ids[position] == step
+        following = encoded.step_ids[position + 1 :]
+        assert all(step_id > step for step_id in following) or step == len(steps) - 1
 
 
 @pytest.mark.parametrize("name", real_tokenizers.NAMES)
@@ -60,23 +60,23 @@ def test_the_tokenizers_are_the_published_ones(name: str, shared: Path) -> None:
     tokenizer = real_tokenizers.load(shared / "tokenizers" / name)
     for text, ids in real_tokenizers.oracle(shared / "tokenizers" / name):
         if name == "llama2" and text.startswith(" "):
-            continue  # transformers 5 puts no second mark before a leading space; llama.cpp does
+            continue  # transformers 5 does not add a "▁" before a leading space; llama.cpp does
         assert tokenizer(text, add_special_tokens=False)["input_ids"] == ids, text
 
 
-def test_every_step_of_real_solutions_has_one_readout(tokenizer: Any, shared: Path) -> None:
+def test_every_step_of_real_solutions_has_one_score_position(tokenizer: Any, shared: Path) -> None:
     encoder = StepTokenizer(tokenizer)
     for steps in solutions(shared):
         encoded = encoder.encode(PLAIN, steps, add_eos=True)
         check(encoded, steps, tokenizer)
-        # The ids are those of the text as the model writes it: no mark, no cut at the steps.
+        # The ids equal those of the joined text: steps add no marks and no token boundaries.
         assert encoded.input_ids == [
             *tokenizer(PLAIN + "".join(steps))["input_ids"],
             tokenizer.eos_token_id,
         ]
 
 
-#: Beginnings that a tokenizer of whole texts changes, and bytes that have no token of their own.
+#: Text starts that tokenizers change, and characters without a token.
 COMPLETIONS = (
     "Let's think.",
     " Let's think.",
@@ -91,8 +91,8 @@ COMPLETIONS = (
 
 
 @pytest.mark.parametrize("prompt", [PLAIN, "### Response:", "Solution: Step 1: "])
-def test_ids_of_a_completion_are_those_that_follow_the_prompt(tokenizer: Any, prompt: str) -> None:
-    """``tok("### Response:Let's")`` ends in ``Let``, not in a mark of a beginning."""
+def test_completion_ids_continue_the_prompt(tokenizer: Any, prompt: str) -> None:
+    """After ``### Response:``, ``Let's`` starts with the token ``Let``, without a "▁"."""
     encoder, decode = StepTokenizer(tokenizer), CompletionDecoder(tokenizer)
     head = encode_prompt(tokenizer, prompt)
     sentencepiece = "▁" in tokenizer.get_vocab()
@@ -100,29 +100,29 @@ def test_ids_of_a_completion_are_those_that_follow_the_prompt(tokenizer: Any, pr
         ids = encoder.encode(prompt, [text], add_eos=False).input_ids
         assert ids[: len(head)] == head
         assert decode(ids[len(head) :]) == text
-        # Tokenised at once, the end of a prompt and what follows may become one token: ":" and
-        # "\n\n", " " and "apples". A model that continues the prompt cannot write that.
+        # Tokenized together, the end of a prompt and the completion may become one token: ":" and
+        # "\n\n", or " " and "apples". A model that continues the prompt cannot write such a token.
         if not prompt[-1].isspace() and (sentencepiece or not text[0].isspace()):
             assert ids == tokenizer(prompt + text)["input_ids"]
 
 
-def test_real_solutions_come_back_from_their_ids(tokenizer: Any, shared: Path) -> None:
+def test_real_solutions_are_decoded_from_their_ids(tokenizer: Any, shared: Path) -> None:
     encoder, decode = StepTokenizer(tokenizer), CompletionDecoder(tokenizer)
     for steps in solutions(shared)[::10]:
         encoded = encoder.encode(PLAIN, steps, add_eos=True)
         generated = encoded.input_ids[encoded.prompt_length :]
         text = decode(generated, skip_special=True)
-        # Decoders of bytes know no beginnings. (Qwen2 normalizes its text, and what DeepSeek added
-        # by hand is no bytes to its decoder: such come back as the tokenizer has them.)
+        # Qwen2 normalizes its text, and the byte decoder of DeepSeek does not cover its added
+        # tokens, so some texts equal only the tokenizer's own decoding.
         assert text in ("".join(steps), tokenizer.decode(generated, skip_special_tokens=True))
-        # Wherever a step is cut on length, what comes before and after still joins.
+        # The two halves join after a cut at any token.
         half = len(generated) // 2
         first, second = decode(generated[:half]), decode(generated[half:], skip_special=True)
         assert first + second == text or "\ufffd" in first + second
 
 
-def test_a_space_before_every_beginning_can_be_a_normalizer() -> None:
-    """As ``tokenizer.json`` of Llama 2 has it."""
+def test_the_leading_space_of_a_normalizer_is_handled() -> None:
+    """The ``tokenizer.json`` of Llama 2 has such a normalizer."""
     from tokenizers import Tokenizer, decoders, models, normalizers
     from transformers import PreTrainedTokenizerFast
 
@@ -136,18 +136,18 @@ def test_a_space_before_every_beginning_can_be_a_normalizer() -> None:
     assert CompletionDecoder(fast)([2, 1]) == " aa"
 
 
-def test_a_step_reads_the_same_whatever_follows_it(tokenizer: Any, shared: Path) -> None:
-    """Beam search scores beginnings; they must be read where the whole solution is."""
+def test_following_steps_do_not_change_the_ids_of_a_step(tokenizer: Any, shared: Path) -> None:
+    """Beam search scores prefixes, which need the score positions of the full solution."""
     encoder = StepTokenizer(tokenizer)
     for steps in solutions(shared)[::20]:
-        whole = encoder.encode(PLAIN, steps, add_eos=True)
+        full = encoder.encode(PLAIN, steps, add_eos=True)
         for count in range(1, len(steps)):
             part = encoder.encode(PLAIN, steps[:count], add_eos=False)
-            assert part.score_positions == whole.score_positions[:count]
-            assert part.input_ids == whole.input_ids[: len(part.input_ids)]
+            assert part.score_positions == full.score_positions[:count]
+            assert part.input_ids == full.input_ids[: len(part.input_ids)]
 
 
-def test_the_token_of_a_readout_ends_its_step(qwen2: Any) -> None:
+def test_the_token_at_a_score_position_ends_its_step(qwen2: Any) -> None:
     steps = ["Step 1: 2 + 2 = 4.\n\n", "Step 2: so 🙂🙂 it is 4 ки\n", "ки The answer is: é"]
     encoded = StepTokenizer(qwen2).encode(PLAIN, steps, add_eos=True)
     read = [qwen2.decode([encoded.input_ids[position]]) for position in encoded.score_positions]
@@ -156,7 +156,7 @@ def test_the_token_of_a_readout_ends_its_step(qwen2: Any) -> None:
 
 
 def test_a_token_across_a_boundary_belongs_to_the_step_it_starts_in(qwen2: Any) -> None:
-    # "ки" alone is one token; behind a space it is " к" and "и", and no search would find it.
+    # "ки" is one token, but after a space the tokens are " к" and "и".
     assert len(qwen2("ки")["input_ids"]) == 1
     steps = ["It is 4.", "\n\nSo the answer", " is 4 ", "ки"]
     encoded = StepTokenizer(qwen2).encode(PLAIN, steps, add_eos=False)
@@ -165,41 +165,41 @@ def test_a_token_across_a_boundary_belongs_to_the_step_it_starts_in(qwen2: Any) 
     assert read == [".\n\n", " answer", " к", "и"]
 
 
-def test_steps_inside_one_token_are_told_apart(qwen2: Any) -> None:
+def test_steps_inside_one_token_are_separated(qwen2: Any) -> None:
     assert len(qwen2("hello")["input_ids"]) == 1
     encoded = StepTokenizer(qwen2).encode(PLAIN, ["he", "llo"], add_eos=True)
     check(encoded, ["he", "llo"], qwen2)
 
 
-def test_truncation_keeps_whole_steps_and_counts_the_lost(tokenizer: Any) -> None:
+def test_truncation_keeps_complete_steps_and_counts_the_others(tokenizer: Any) -> None:
     steps = [f"Step {i}: {i} + {i} = {2 * i}.\n" for i in range(1, 9)]
     encoder = StepTokenizer(tokenizer)
-    whole = encoder.encode(PLAIN, steps, add_eos=True)
-    assert encoder.encode(PLAIN, steps, add_eos=True, max_length=len(whole.input_ids)) == whole
-    for limit in range(len(whole.input_ids)):
+    full = encoder.encode(PLAIN, steps, add_eos=True)
+    assert encoder.encode(PLAIN, steps, add_eos=True, max_length=len(full.input_ids)) == full
+    for limit in range(len(full.input_ids)):
         cut = encoder.encode(PLAIN, steps, add_eos=True, max_length=limit)
-        kept = len(cut.score_positions)
-        assert cut.truncated_steps == 8 - kept
+        n_steps = len(cut.score_positions)
+        assert cut.truncated_steps == 8 - n_steps
         assert (
-            cut.input_ids == whole.input_ids[: len(cut.input_ids)]
-            and cut.score_positions == whole.score_positions[:kept]
+            cut.input_ids == full.input_ids[: len(cut.input_ids)]
+            and cut.score_positions == full.score_positions[:n_steps]
         )
-        if not kept:
-            assert len(cut.input_ids) == cut.prompt_length == whole.prompt_length
+        if not n_steps:
+            assert len(cut.input_ids) == cut.prompt_length == full.prompt_length
             continue
-        # No room is given away: one step more would not have fitted.
-        assert len(cut.input_ids) <= limit < whole.score_positions[kept] + 1 + (kept == 7)
+        # The truncation is as late as possible: one more step would not fit.
+        assert len(cut.input_ids) <= limit < full.score_positions[n_steps] + 1 + (n_steps == 7)
     assert encoder.encode(PLAIN, steps, add_eos=True, max_length=0).truncated_steps == 8
 
 
-def test_prompts_get_one_beginning_and_no_end(tokenizer: Any) -> None:
+def test_prompts_get_one_bos_and_no_eos(tokenizer: Any) -> None:
     bos = tokenizer.bos_token
     encoder = StepTokenizer(tokenizer)
     plain = encoder.encode(PLAIN, ["4"], add_eos=False).input_ids
     if not bos:
         assert plain[0] != tokenizer.eos_token_id
         return
-    # A chat template writes the token itself.
+    # A chat template can write the token too.
     assert (
         encoder.encode(bos + PLAIN, ["4"], add_eos=False).input_ids.count(tokenizer.bos_token_id)
         == 1
@@ -208,7 +208,7 @@ def test_prompts_get_one_beginning_and_no_end(tokenizer: Any) -> None:
     assert tokenizer.eos_token_id not in plain
 
 
-def test_no_steps_no_readouts(qwen2: Any) -> None:
+def test_a_solution_without_steps_has_no_score_positions(qwen2: Any) -> None:
     encoded = StepTokenizer(qwen2).encode(PLAIN, [], add_eos=True)
     assert encoded.score_positions == [] and encoded.input_ids == qwen2(PLAIN)["input_ids"]
 
@@ -226,8 +226,8 @@ def test_a_step_the_tokenizer_cannot_see_is_an_error(tmp_path: Path) -> None:
 
 def test_lone_surrogates_are_encoded_as_replacement_characters(qwen2: Any) -> None:
     encoder = StepTokenizer(qwen2)
-    whole = encoder.encode("q \ufffd", ["a \ufffd\n", "b"], add_eos=True)
-    assert encoder.encode("q \ud800", ["a \ud800\n", "b"], add_eos=True) == whole
+    expected = encoder.encode("q \ufffd", ["a \ufffd\n", "b"], add_eos=True)
+    assert encoder.encode("q \ud800", ["a \ud800\n", "b"], add_eos=True) == expected
 
 
 def test_a_tokenizer_whose_parts_do_not_fit_is_refused(tmp_path: Path) -> None:
@@ -236,28 +236,28 @@ def test_a_tokenizer_whose_parts_do_not_fit_is_refused(tmp_path: Path) -> None:
 
     odd = models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(odd))
-    whole = tokenizer.backend_tokenizer.to_str()
+    serialized = tokenizer.backend_tokenizer.to_str()
 
-    class Torn:
-        """A backend that lost a token of its merges, as a damaged file leaves it."""
+    class DamagedTokenizer:
+        """A backend without a token that its merges need, as in a damaged file."""
 
         def to_str(self) -> str:
-            return whole.replace('"a":0,', "")
+            return serialized.replace('"a":0,', "")
 
         from_str = staticmethod(Tokenizer.from_str)
 
-    tokenizer._tokenizer = Torn()
+    tokenizer._tokenizer = DamagedTokenizer()
     with pytest.raises(InputError, match=r"tokenizer\.json is damaged: .*out of vocabulary"):
         StepTokenizer(tokenizer)
 
 
-def test_the_tokenizer_itself_is_left_as_it_was(tmp_path: Path) -> None:
+def test_the_settings_of_the_tokenizer_do_not_change(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(save_tokenizer(tmp_path))
-    before = tokenizer.backend_tokenizer.to_str()
+    serialized = tokenizer.backend_tokenizer.to_str()
     tokenizer("user user", truncation=True, max_length=1)  # leaves truncation switched on
     assert len(StepTokenizer(tokenizer).encode("user", ["user user"], add_eos=False).input_ids) == 4
     assert tokenizer("user")["input_ids"] == [0, 3]
     tokenizer.backend_tokenizer.no_truncation()
-    assert tokenizer.backend_tokenizer.to_str() == before
+    assert tokenizer.backend_tokenizer.to_str() == serialized
