@@ -1,4 +1,4 @@
-"""Shared prompts on architectures that carry a state along the row: tried, and left when wrong."""
+"""Prefix sharing: a probe turns it off for architectures with a state along the row."""
 
 from __future__ import annotations
 
@@ -57,39 +57,39 @@ ITEMS = [
 ]
 
 
-def make(family: str, auto: Any, **more: Any) -> Any:
-    """Return a random model of an architecture."""
+def make(family: str, auto: Any, **fields: Any) -> Any:
+    """Return a random model of a family."""
     torch.manual_seed(0)
-    return auto.from_config(getattr(transformers, f"{family}Config")(**SIZES | more)).eval()
+    return auto.from_config(getattr(transformers, f"{family}Config")(**SIZES | fields)).eval()
 
 
 def save(model: Any, path: Path) -> ResolvedWeights:
-    """Write a model with a tokenizer."""
+    """Save a model with a tokenizer."""
     save_random_model(path)
     model.save_pretrained(path)
     return ResolvedWeights(ModelRef(type(model).__name__, "0"), str(path))
 
 
 @pytest.mark.parametrize("family", HYBRIDS)
-def test_a_state_that_leaks_along_the_row_is_found(
+def test_models_with_a_state_along_the_row_cannot_share_prompts(
     family: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = make(family, transformers.AutoModelForCausalLM, **HYBRIDS[family])
-    before = model.config._attn_implementation
+    attention = model.config._attn_implementation
     assert not supports_prefix_sharing(model, max_row_tokens=100)
     assert "cannot share prompts (off by" in caplog.text
-    assert model.config._attn_implementation == before
-    check_plain_head(model)  # it can be trained all the same
+    assert model.config._attn_implementation == attention
+    check_plain_head(model)  # training does not need prefix sharing
 
 
 @pytest.mark.parametrize("family", ["Qwen2", "Llama", "Qwen3", "Gemma", "Gemma3Text"])
-def test_where_every_layer_attends_prompts_are_shared(family: str) -> None:
+def test_models_with_attention_in_every_layer_share_prompts(family: str) -> None:
     model = make(family, transformers.AutoModelForCausalLM).train()
     assert supports_prefix_sharing(model, max_row_tokens=100)
     assert model.training
 
 
-def test_attention_that_does_more_is_refused_by_name(caplog: pytest.LogCaptureFixture) -> None:
+def test_attention_with_softcap_cannot_share_prompts(caplog: pytest.LogCaptureFixture) -> None:
     model = make("Gemma2", transformers.AutoModelForCausalLM, head_dim=16)
     assert model.config.attn_logit_softcapping
     model.set_attn_implementation("sdpa")
@@ -98,56 +98,59 @@ def test_attention_that_does_more_is_refused_by_name(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("family", ["Qwen2", "Qwen3"])
-def test_trees_are_computed_in_halves_too(family: str) -> None:
+def test_tree_attention_works_in_bfloat16(family: str) -> None:
     model = make(family, transformers.AutoModelForCausalLM)
     use_tree_attention(model, "sdpa")
-    alone, shared = _make_probes(model)
+    separate, shared = _make_probes(model)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert (alone() - shared()).abs().max() < 0.05 * alone().abs().max()
+        assert (separate() - shared()).abs().max() < 0.05 * separate().abs().max()
 
 
 @pytest.mark.parametrize(
     "shape", [(1, 9, 3, 50, 50, 64), (1, 8, 2, 40, 90, 32), (2, 4, 4, 7, 9, 16)]
 )
-def test_attention_in_halves_errs_no_more_than_that_of_torch(shape: tuple[int, ...]) -> None:
-    rows, heads, groups, own, seen, width = shape
+def test_bfloat16_errors_are_not_larger_than_those_of_torch(shape: tuple[int, ...]) -> None:
+    rows, heads, groups, n_queries, n_keys, width = shape
     torch.manual_seed(0)
-    sizes = ((heads, own), (groups, seen), (groups, seen), (heads, own))
+    sizes = ((heads, n_queries), (groups, n_keys), (groups, n_keys), (heads, n_queries))
     *states, upstream = (torch.randn(rows, n, t, width).bfloat16() for n, t in sizes)
-    mask = torch.full((own, seen), -torch.inf).triu(seen - own + 1)[None, None]
+    mask = torch.full((n_queries, n_keys), -torch.inf).triu(n_keys - n_queries + 1)[None, None]
 
-    def found(dtype: torch.dtype, attend: Any) -> list[torch.Tensor]:
-        given = [each.to(dtype).requires_grad_() for each in states]
-        corner = None if own == seen else mask.to(dtype)
-        output = attend(*given, corner)
-        return [output.detach(), *torch.autograd.grad(output, given, upstream.to(dtype))]
+    def output_and_gradients(dtype: torch.dtype, attend: Any) -> list[torch.Tensor]:
+        inputs = [state.to(dtype).requires_grad_() for state in states]
+        corner = None if n_queries == n_keys else mask.to(dtype)
+        output = attend(*inputs, corner)
+        return [output.detach(), *torch.autograd.grad(output, inputs, upstream.to(dtype))]
 
-    def by_torch(query: Any, key: Any, value: Any, corner: Any) -> Any:
-        how: dict[str, Any] = {"attn_mask": corner, "is_causal": corner is None}
-        return scaled_dot_product_attention(query, key, value, enable_gqa=True, **how)
+    def attend_with_torch(query: Any, key: Any, value: Any, corner: Any) -> Any:
+        mask_arguments: dict[str, Any] = {"attn_mask": corner, "is_causal": corner is None}
+        return scaled_dot_product_attention(query, key, value, enable_gqa=True, **mask_arguments)
 
-    def by_us(query: Any, key: Any, value: Any, corner: Any) -> Any:
+    def attend_with_fsdpo(query: Any, key: Any, value: Any, corner: Any) -> Any:
         return _attend(query, key, value, mask=corner, scale=None, enable_gqa=True)
 
-    exact = found(torch.float64, by_torch)
+    exact = output_and_gradients(torch.float64, attend_with_torch)
     errors = [
         [
-            float((each - right).norm() / right.norm())
-            for each, right in zip(some, exact, strict=True)
+            float((actual - expected).norm() / expected.norm())
+            for actual, expected in zip(results, exact, strict=True)
         ]
-        for some in (found(torch.bfloat16, by_us), found(torch.bfloat16, by_torch))
+        for results in (
+            output_and_gradients(torch.bfloat16, attend_with_fsdpo),
+            output_and_gradients(torch.bfloat16, attend_with_torch),
+        )
     ]
     assert all(ours < 1.1 * theirs for ours, theirs in zip(*errors, strict=True)), errors
 
 
-def test_chunks_of_attention_are_windows() -> None:
+def test_chunked_attention_limits_the_row_length() -> None:
     model = make("Llama4Text", transformers.AutoModelForCausalLM, **LLAMA4, attention_chunk_size=64)
     assert supports_prefix_sharing(model, max_row_tokens=64)
     assert not supports_prefix_sharing(model, max_row_tokens=65)
 
 
-def test_long_solutions_are_scored_with_their_prompts() -> None:
-    """What reads a prompt's cache writes a mask, which grows with the square of the longest."""
+def test_long_solutions_do_not_share_a_cached_prompt() -> None:
+    """Scoring with a cached prompt needs a mask of quadratic size in the longest solution."""
     sizes = (10, 10, MAX_MASKED_ROW_TOKENS - 2, MAX_MASKED_ROW_TOKENS - 1)
     encoded = {
         index: EncodedSolution([0, 1, *range(size)], [PROMPT_STEP_ID] * 2 + [0] * size, [size], 1)
@@ -156,32 +159,34 @@ def test_long_solutions_are_scored_with_their_prompts() -> None:
     assert _group_by_prompt(encoded) == ([[0, 1, 2]], [3])
 
 
-def test_a_hybrid_scores_as_its_plain_forward_passes(
+def test_hybrid_models_are_scored_like_plain_forward_passes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     auto = transformers.AutoModelForTokenClassification
     model = make("Qwen3Next", auto, **HYBRIDS["Qwen3Next"])
     torch.nn.init.normal_(model.score.weight, std=0.3)
     weights = save(model, tmp_path)
-    found = PrmScorer(weights, ScorerOptions(device="cpu")).score(ITEMS)
+    rewards_by_item = PrmScorer(weights, ScorerOptions(device="cpu")).score(ITEMS)
     assert "Qwen3NextForTokenClassification cannot share prompts" in caplog.text
     encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(tmp_path))
-    for item, rewards in zip(ITEMS, found, strict=True):
+    for item, rewards in zip(ITEMS, rewards_by_item, strict=True):
         encoded = encoder.encode(item.prompt, item.steps, add_eos=False)
         with torch.no_grad():
             logits = model(torch.tensor([encoded.input_ids])).logits[0, encoded.score_positions, 0]
         assert rewards == pytest.approx(logits.sigmoid().tolist(), abs=1e-5)
 
 
-def test_the_likelihood_of_llama_4(tmp_path: Path) -> None:
+def test_likelihoods_of_llama_4(tmp_path: Path) -> None:
     model = make("Llama4Text", transformers.AutoModelForCausalLM, **LLAMA4, attention_chunk_size=64)
     weights = save(model, tmp_path)
-    found = LikelihoodScorer(weights, ScorerOptions(device="cpu")).score(ITEMS[:1])
+    likelihoods = LikelihoodScorer(weights, ScorerOptions(device="cpu")).score(ITEMS[:1])
     encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(tmp_path))
     encoded = encoder.encode(ITEMS[0].prompt, ITEMS[0].steps, add_eos=False)
     with torch.no_grad():
         logp = model(torch.tensor([encoded.input_ids])).logits[0].double().log_softmax(-1)
     steps = [0.0, 0.0]
-    for place in range(encoded.prompt_length, len(encoded.input_ids)):
-        steps[encoded.step_ids[place]] += float(logp[place - 1, encoded.input_ids[place]])
-    assert [torch.tensor(each).log() for each in found[0] or []] == pytest.approx(steps, rel=1e-4)
+    for position in range(encoded.prompt_length, len(encoded.input_ids)):
+        steps[encoded.step_ids[position]] += float(logp[position - 1, encoded.input_ids[position]])
+    assert [torch.tensor(likelihood).log() for likelihood in likelihoods[0] or []] == pytest.approx(
+        steps, rel=1e-4
+    )

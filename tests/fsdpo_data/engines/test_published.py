@@ -1,7 +1,7 @@
-"""Published reward models: their numbers are those of their vendors' own procedures.
+"""Published reward models: the scorer's rewards equal those of the vendors' procedures.
 
-Each ``vendor_…`` is written after the model card or the repository of the authors, one solution and
-one forward pass at a time, and shares nothing with the scorer.
+Each ``vendor_…`` function follows the model card or the repository of the authors. It scores one
+solution with one forward pass and shares no code with the scorer.
 """
 
 from __future__ import annotations
@@ -35,38 +35,41 @@ from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
 from fsdpo_data.engines.scorers.published import PrmHead, load_prm  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
 
-#: ``made(family)`` is the checkpoint of a family.
-Made = Callable[[str], Path]
+#: ``make_checkpoint(family)`` returns the checkpoint of a family.
+MakeCheckpoint = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Made:
-    """Checkpoints are made when they are first asked for."""
-    found: dict[str, Path] = {}
+def make_checkpoint(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> MakeCheckpoint:
+    """Return a function that saves the checkpoint of a family at the first call."""
+    checkpoints: dict[str, Path] = {}
 
     def make(family: str) -> Path:
-        if family not in found:
+        if family not in checkpoints:
             path = tmp_path_factory.mktemp("published") / f"my-{family}"
-            found[family] = save_published(path, family, shared)
-        return found[family]
+            checkpoints[family] = save_published(path, family, shared)
+        return checkpoints[family]
 
     return make
 
 
 def items(shared: Path) -> list[ScorerInput]:
-    """Solutions of ProcessBench with steps of several lines, two of each problem."""
+    """Return solutions of ProcessBench, two for each problem; some steps have several lines."""
     rows = json.loads((shared / "data/stepwise/processbench/math.json").read_text())[:3]
-    found = []
+    inputs = []
     for row in rows:
         prompt, steps = f"Q: {row['problem']}\nA:", [step.strip() for step in row["steps"][:4]]
-        for each in (steps, [*steps[:2], "Step 3: so\n$$1$$\nit is 7 + 1."]):
-            own = [*(f"{step}\n\n" for step in each[:-1]), each[-1]]
-            found.append(ScorerInput(prompt, own, row["problem"]))
-    return found
+        for steps_of_solution in (steps, [*steps[:2], "Step 3: so\n$$1$$\nit is 7 + 1."]):
+            terminated_steps = [
+                *(f"{step}\n\n" for step in steps_of_solution[:-1]),
+                steps_of_solution[-1],
+            ]
+            inputs.append(ScorerInput(prompt, terminated_steps, row["problem"]))
+    return inputs
 
 
 class Vendor:
-    """What scripts of vendors begin with: the tokenizer, the decoder, the tensors of the head."""
+    """A checkpoint as the vendors' scripts load it: tokenizer, decoder and tensors of the head."""
 
     def __init__(self, path: Path) -> None:
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(path)
@@ -91,8 +94,8 @@ class Vendor:
 
 
 def vendor_qwen(v: Vendor, question: str, steps: list[str], system: bool = True) -> list[float]:
-    told = "Please reason step by step, and put your final answer within \\boxed{}."
-    messages = [{"role": "system", "content": told}] if system else []
+    system_prompt = "Please reason step by step, and put your final answer within \\boxed{}."
+    messages = [{"role": "system", "content": system_prompt}] if system else []
     messages += [
         {"role": "user", "content": question},
         {"role": "assistant", "content": "<extra_0>".join(steps) + "<extra_0>"},
@@ -126,7 +129,7 @@ def vendor_math_shepherd_bare(v: Vendor, question: str, steps: list[str]) -> lis
 
 
 def vendor_rlhflow(v: Vendor, question: str, steps: list[str]) -> list[float]:
-    """As prm_evaluate.py: a forward pass for each step, read two tokens before the turn's end."""
+    """Follow prm_evaluate.py: one forward pass per step, read two tokens before the turn's end."""
     plus, minus = v.tokenizer.encode("+")[-1], v.tokenizer.encode("-")[-1]
     assert (plus, minus) == (10, 12)
     conversation, scores = [], []
@@ -142,7 +145,7 @@ def vendor_rlhflow(v: Vendor, question: str, steps: list[str]) -> list[float]:
 
 
 def vendor_skywork(v: Vendor, question: str, steps: list[str]) -> list[float]:
-    """As prepare_input: a line by itself, a flag on every line end; a step has its last one's."""
+    """Follow prepare_input: tokenize each line, flag every line end, use the last flag of a step."""
     response = "\n\n".join(steps)
     ids = v.tokenizer.encode((v.tokenizer.bos_token or "") + question + "\n")
     mark, flags = v.tokenizer.encode("\n")[-1], []
@@ -151,68 +154,68 @@ def vendor_skywork(v: Vendor, question: str, steps: list[str]) -> list[float]:
         ids.append(mark)
         flags.append((line, len(ids) - 1))
     value = v.hidden(ids) @ v.tensors["v_head.summary.weight"].T + v.tensors["v_head.summary.bias"]
-    places, at = [], 0
+    positions, line_index = [], 0
     for step in steps:
         lines = step.split("\n")
-        assert [line for line, _ in flags[at : at + len(lines)]] == lines
-        places.append(flags[at + len(lines) - 1][1])
-        at += len(lines) + 1  # and the blank line
-    return value[places, 0].sigmoid().tolist()
+        assert [line for line, _ in flags[line_index : line_index + len(lines)]] == lines
+        positions.append(flags[line_index + len(lines) - 1][1])
+        line_index += len(lines) + 1  # and the blank line
+    return value[positions, 0].sigmoid().tolist()
 
 
 def vendor_pure(v: Vendor, question: str, steps: list[str]) -> list[float]:
     separator = v.tokenizer("\n", add_special_tokens=False)["input_ids"]
-    ids, places = v.tokenizer(question, add_special_tokens=False)["input_ids"], []
+    ids, positions = v.tokenizer(question, add_special_tokens=False)["input_ids"], []
     for step in steps:
         ids = ids + v.tokenizer(step, add_special_tokens=False)["input_ids"] + separator
-        places.append(len(ids) - 1)
-    p = v.mlp(ids)[places]
+        positions.append(len(ids) - 1)
+    p = v.mlp(ids)[positions]
     return (p[:, 1] - p[:, 0]).tolist()
 
 
 def vendor_trl(v: Vendor, question: str, steps: list[str]) -> list[float]:
-    """As PRMTrainer.tokenize_row made the rows that it was trained on."""
+    """Follow PRMTrainer.tokenize_row, which made the training rows."""
     bos = [] if v.tokenizer.bos_token_id is None else [v.tokenizer.bos_token_id]
     ids = bos + v.tokenizer(question, add_special_tokens=False)["input_ids"]
-    separator, places = v.tokenizer.encode("\n", add_special_tokens=False), []
+    separator, positions = v.tokenizer.encode("\n", add_special_tokens=False), []
     for step in steps:
         ids = ids + v.tokenizer(step, add_special_tokens=False)["input_ids"] + separator
-        places.append(len(ids) - 1)
+        positions.append(len(ids) - 1)
     logits = v.hidden(ids) @ v.tensors["score.weight"].T + v.tensors["score.bias"]
-    return logits.softmax(-1)[places, 1].tolist()
+    return logits.softmax(-1)[positions, 1].tolist()
 
 
 def vendor_reasoneval_7b(v: Vendor, question: str, steps: list[str]) -> list[float]:
-    """As codes/examples.py: the pad is BOS, so BOS is taken out and put back."""
-    return _reasoneval(v, question, steps, v.tokenizer.bos_token, seven=True)
+    """Follow codes/examples.py: the pad token is BOS, which is removed and added again."""
+    return _reasoneval_rewards(v, question, steps, v.tokenizer.bos_token, is_7b=True)
 
 
 def vendor_reasoneval_34b(v: Vendor, question: str, steps: list[str]) -> list[float]:
-    return _reasoneval(v, question, steps, v.tokenizer.eos_token, seven=False)
+    return _reasoneval_rewards(v, question, steps, v.tokenizer.eos_token, is_7b=False)
 
 
-def _reasoneval(
-    v: Vendor, question: str, steps: list[str], pad: str, *, seven: bool
+def _reasoneval_rewards(
+    v: Vendor, question: str, steps: list[str], pad: str, *, is_7b: bool
 ) -> list[float]:
     prompt = f"Question:\n{question}\nAnswer:\nLet's think step by step.\n"
     tokens = v.tokenizer(prompt + pad + "".join(step + pad for step in steps))["input_ids"]
-    mark, places, ids = v.tokenizer(pad)["input_ids"][-1], [], []
-    for place, token in enumerate(tokens):
+    mark, positions, ids = v.tokenizer(pad)["input_ids"][-1], [], []
+    for index, token in enumerate(tokens):
         if token == mark:
-            places.append(place - 1 - len(places))
+            positions.append(index - 1 - len(positions))
         else:
             ids.append(token)
-    ids, places = ([1, *ids], places[2:]) if seven else (ids, places[1:])
-    assert len(places) == len(steps)
+    ids, positions = ([1, *ids], positions[2:]) if is_7b else (ids, positions[1:])
+    assert len(positions) == len(steps)
     bias = v.tensors.get("score_head.bias", 0)
-    p = (v.hidden(ids)[places] @ v.tensors["score_head.weight"].T + bias).softmax(-1)
+    p = (v.hidden(ids)[positions] @ v.tensors["score_head.weight"].T + bias).softmax(-1)
     return (p[:, 1] + p[:, 2]).tolist()
 
 
 def vendor_actprm(v: Vendor, question: str, steps: list[str]) -> list[float]:
-    told = "Please reason step by step, and put your final answer within \\boxed{}."
+    system_prompt = "Please reason step by step, and put your final answer within \\boxed{}."
     messages = [
-        {"role": "system", "content": told},
+        {"role": "system", "content": system_prompt},
         {"role": "user", "content": question},
         {"role": "assistant", "content": "<extra_0>".join(steps) + "<extra_0>"},
     ]
@@ -247,17 +250,17 @@ def vendor_er_prm(v: Vendor, question: str, steps: list[str]) -> list[float]:
 
 
 def vendor_llemma(v: Vendor, question: str, steps: list[str]) -> list[float]:
-    """Line ends after ``# Solution`` are found by their ids; the first hit is the heading's own."""
+    """Find line ends after ``# Solution`` by their ids; the first match belongs to the heading."""
     text = f"# Question\n\n{question}\n\n# Solution\n\n" + "".join(f"{s}\n\n" for s in steps)
     ids = v.tokenizer.encode(text)
     heading = v.tokenizer.encode("# Solution", add_special_tokens=False)[1:]
     marks = v.tokenizer.encode("\n\n", add_special_tokens=False)[1:]
-    begun, places = False, []
+    in_solution, positions = False, []
     for i in range(len(ids)):
-        begun = begun or ids[i : i + len(heading)] == heading
-        if begun and ids[i : i + len(marks)] == marks:
-            places.append(i)
-    return v.logits(ids).mean(-1)[places[1:]].sigmoid().tolist()
+        in_solution = in_solution or ids[i : i + len(heading)] == heading
+        if in_solution and ids[i : i + len(marks)] == marks:
+            positions.append(i)
+    return v.logits(ids).mean(-1)[positions[1:]].sigmoid().tolist()
 
 
 def vendor_pqm(v: Vendor, question: str, steps: list[str]) -> list[float]:
@@ -273,52 +276,59 @@ def vendor_pqm(v: Vendor, question: str, steps: list[str]) -> list[float]:
 VENDORS = {family: globals()[f"vendor_{family.replace('-', '_')}"] for family in FAMILIES}
 
 
-def of_vendor(family: str, path: Path, given: Sequence[ScorerInput]) -> list[list[float]]:
-    """Rewards by the vendor's procedure."""
+def vendor_rewards(family: str, path: Path, inputs: Sequence[ScorerInput]) -> list[list[float]]:
+    """Return the rewards of the vendor's procedure."""
     vendor = Vendor(path)
     return [
         VENDORS[family](vendor, item.question, [step.strip("\n") for step in item.steps])
-        for item in given
+        for item in inputs
     ]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_rewards_are_the_vendors(family: str, made: Made, shared: Path) -> None:
-    path, given = made(family), items(shared)
-    expected = of_vendor(family, path, given)
+def test_rewards_equal_those_of_the_vendor(
+    family: str, make_checkpoint: MakeCheckpoint, shared: Path
+) -> None:
+    path, inputs = make_checkpoint(family), items(shared)
+    expected = vendor_rewards(family, path, inputs)
     options = ScorerOptions(device="cpu", batch_tokens=2000, prm_format=family)
     scorer = load_prm(resolve_prm(str(path), options), options)
-    found = scorer.score(given)
-    assert [len(each) for each in expected] == [len(item.steps) for item in given]
-    assert worst(found, expected) < 1e-4
+    rewards = scorer.score(inputs)
+    assert [len(step_rewards) for step_rewards in expected] == [len(item.steps) for item in inputs]
+    assert worst(rewards, expected) < 1e-4
     spread = [reward for rewards in expected for reward in rewards]
     assert max(spread) - min(spread) > (0.005 if family == "llemma" else 0.05), (
-        "rewards that are all alike would prove nothing"
+        "equal rewards would not test the scorer"
     )
     assert scorer._can_share_prompts, "prompts are computed once"
-    scorer._batch_tokens, scorer._can_share_prompts = (
-        1,
-        False,
-    )  # one by one, each from its beginning
-    assert worst(scorer.score(given), expected) < 1e-4
+    # One solution per batch, and a full forward pass for each.
+    scorer._batch_tokens = 1
+    scorer._can_share_prompts = False
+    assert worst(scorer.score(inputs), expected) < 1e-4
 
 
 @pytest.mark.vllm
 @pytest.mark.filterwarnings("default")  # vLLM's own imports warn
 @pytest.mark.parametrize("family", FAMILIES)
-def test_vllm_gives_the_rewards_of_the_vendors(family: str, made: Made, shared: Path) -> None:
-    path, given = made(family), items(shared)
+def test_vllm_gives_the_rewards_of_the_vendors(
+    family: str, make_checkpoint: MakeCheckpoint, shared: Path
+) -> None:
+    path, inputs = make_checkpoint(family), items(shared)
     options = ScorerOptions(engine="vllm", batch_tokens=2000, prm_format=family)
     scorer = load_scorer(str(path), options)
-    assert worst(scorer.score(given), of_vendor(family, path, given)) < 1e-4
+    assert worst(scorer.score(inputs), vendor_rewards(family, path, inputs)) < 1e-4
 
 
 def test_every_format_has_a_vendor() -> None:
-    """Rows that only read another class of the same forward pass need none."""
-    held = {"implicit", "implicit-so-far", "eurus"}  # against a reference: tests/…/test_implicit.py
-    held |= {"processbench", "thinkprm", "genprm"}  # which write: tests/…/test_critiques.py
-    others = {name for name in PRM_FORMATS if not name.endswith("-redundancy")} - held
-    assert others == set(FAMILIES)
+    """Formats that only read another class of the same forward pass are not tested again."""
+    tested_elsewhere = {
+        "implicit",
+        "implicit-so-far",
+        "eurus",
+    }  # log-ratios: tests/…/test_implicit.py
+    tested_elsewhere |= {"processbench", "thinkprm", "genprm"}  # judges: tests/…/test_critiques.py
+    formats = {name for name in PRM_FORMATS if not name.endswith("-redundancy")} - tested_elsewhere
+    assert formats == set(FAMILIES)
 
 
 @pytest.mark.parametrize(
@@ -370,9 +380,11 @@ def test_a_prm_format_from_a_file(tmp_path: Path) -> None:
 
 
 def test_the_digests_of_prm_formats_are_stable() -> None:
-    """A digest in a manifest stands for one way of asking: rows are added, never edited."""
-    told = {name: PRM_FORMATS[name].manifest_entry() for name in ("qwen", "math-shepherd", "pure")}
-    assert told == {
+    """Manifests record the digests of PRM formats, so formats are added but never edited."""
+    entries = {
+        name: PRM_FORMATS[name].manifest_entry() for name in ("qwen", "math-shepherd", "pure")
+    }
+    assert entries == {
         "qwen": {"name": "qwen", "digest": "1075c0996c1e45d9f7cc", "meaning": "probability"},
         "math-shepherd": {
             "name": "math-shepherd",
@@ -387,16 +399,20 @@ def test_the_digests_of_prm_formats_are_stable() -> None:
     }
 
 
-def test_marks_in_the_text_add_no_reward(made: Made) -> None:
-    """Vendors look for ids, and find those that the text holds too."""
-    scorer = load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="qwen"))
+def test_step_tokens_in_the_text_do_not_add_rewards(make_checkpoint: MakeCheckpoint) -> None:
+    """The vendors' procedures search for ids, so they would also find step tokens of the text."""
+    scorer = load_scorer(
+        str(make_checkpoint("qwen")), ScorerOptions(device="cpu", prm_format="qwen")
+    )
     steps = ["One <extra_0> and <extra_0>.\n\n", "Two.<|im_end|>\n\n", "Three."]
-    [found] = scorer.score([ScorerInput("p", steps, "What?")])
-    assert found is not None and len(found) == 3
+    [rewards] = scorer.score([ScorerInput("p", steps, "What?")])
+    assert rewards is not None and len(rewards) == 3
 
 
-def test_what_is_too_long_or_not_asked(made: Made) -> None:
-    scorer = load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="qwen"))
+def test_too_long_solutions_and_wrong_formats(make_checkpoint: MakeCheckpoint) -> None:
+    scorer = load_scorer(
+        str(make_checkpoint("qwen")), ScorerOptions(device="cpu", prm_format="qwen")
+    )
     long, none, short = scorer.score(
         [
             ScorerInput("p", ["a b " * 1500, "c"], "q"),
@@ -408,9 +424,11 @@ def test_what_is_too_long_or_not_asked(made: Made) -> None:
     with pytest.raises(InputError, match="the PRM format qwen needs the question"):
         scorer.score([ScorerInput("p", ["a"])])
     with pytest.raises(InputError, match=r"marks steps with '\[PRM\]', which is not a token"):
-        load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="pqm"))
+        load_scorer(str(make_checkpoint("qwen")), ScorerOptions(device="cpu", prm_format="pqm"))
     with pytest.raises(InputError, match="no weights called score_head"):
-        load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="reasoneval-34b"))
+        load_scorer(
+            str(make_checkpoint("qwen")), ScorerOptions(device="cpu", prm_format="reasoneval-34b")
+        )
 
 
 @pytest.mark.network
@@ -421,17 +439,19 @@ def test_what_is_too_long_or_not_asked(made: Made) -> None:
         ("Qwen/Qwen2.5-Math-7B-PRM800K", [0.9921875, 0.2333984375, 0.6796875, 0.94140625]),
     ],
 )
-def test_the_flamingos_of_the_card(model: str, expected: list[float], shared: Path) -> None:
+def test_the_example_of_the_qwen_model_card(
+    model: str, expected: list[float], shared: Path
+) -> None:
     row = json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())[0]
     steps = [step.replace("\\(", "(").replace("\\)", ")") for step in row["steps"]]
     item = ScorerInput("", [f"{step}\n\n" for step in steps], row["problem"])
-    [found] = load_scorer(model).score([item])
-    assert found == pytest.approx(expected, abs=0.02)
+    [rewards] = load_scorer(model).score([item])
+    assert rewards == pytest.approx(expected, abs=0.02)
 
 
 @pytest.mark.network
-def test_the_ducks_of_the_card() -> None:
-    """Math-Shepherd's: the right answer, and one that is wrong in its last step."""
+def test_the_example_of_the_math_shepherd_model_card() -> None:
+    """The model card has a correct solution, and one with an incorrect last step."""
     question = (
         "Janet\u2019s ducks lay 16 eggs per day. She eats three for breakfast every morning and "
         "bakes muffins for her friends every day with four. She sells the remainder at the "
@@ -452,13 +472,15 @@ def test_the_ducks_of_the_card() -> None:
         (17, [0.9955, 0.9958, 0.9983, 0.0240]),
     ):
         item = ScorerInput("", [step.format(answer, answer) for step in steps], question)
-        [found] = scorer.score([item])
-        assert found == pytest.approx(expected, abs=0.01)
+        [rewards] = scorer.score([item])
+        assert rewards == pytest.approx(expected, abs=0.01)
 
 
-def test_a_checkpoint_without_a_head_of_words_is_refused(made: Made, tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_language_model_head_is_refused(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path
+) -> None:
     path = tmp_path / "bare"
-    shutil.copytree(made("math-shepherd"), path)
+    shutil.copytree(make_checkpoint("math-shepherd"), path)
     tensors = load_file(path / "model.safetensors")
     del tensors["lm_head.weight"]
     tensors["embed_tokens.weight"] = tensors.pop("model.embed_tokens.weight")
@@ -469,17 +491,24 @@ def test_a_checkpoint_without_a_head_of_words_is_refused(made: Made, tmp_path: P
         PrmHead(weights, None)
 
 
-def test_heads_of_others_want_vllm_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_heads_use_vllm_only_if_it_is_selected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsdpo_data.engines.load.resolve_engine", lambda *_: "vllm")
-    own = ResolvedWeights(ModelRef("mine", "0"), "mine")
-    theirs = PublishedPrm(ModelRef("theirs", "0"), "theirs", prm_format=PRM_FORMATS["qwen"])
-    assert EngineSelection.select_for_scorer(ScorerOptions(), own).engine == "vllm"
-    assert EngineSelection.select_for_scorer(ScorerOptions(), theirs).engine == "transformers"
-    asked = ScorerOptions(engine="vllm")
-    assert EngineSelection.select_for_scorer(asked, theirs).engine == "vllm"
-    ratio = dataclasses.replace(theirs, prm_format=PRM_FORMATS["implicit"], reference=own)
+    own_weights = ResolvedWeights(ModelRef("mine", "0"), "mine")
+    published_weights = PublishedPrm(
+        ModelRef("theirs", "0"), "theirs", prm_format=PRM_FORMATS["qwen"]
+    )
+    assert EngineSelection.select_for_scorer(ScorerOptions(), own_weights).engine == "vllm"
+    assert (
+        EngineSelection.select_for_scorer(ScorerOptions(), published_weights).engine
+        == "transformers"
+    )
+    vllm_options = ScorerOptions(engine="vllm")
+    assert EngineSelection.select_for_scorer(vllm_options, published_weights).engine == "vllm"
+    implicit_weights = dataclasses.replace(
+        published_weights, prm_format=PRM_FORMATS["implicit"], reference=own_weights
+    )
     with pytest.raises(InputError, match="Use `engine=transformers`"):
-        EngineSelection.select_for_scorer(asked, ratio)
+        EngineSelection.select_for_scorer(vllm_options, implicit_weights)
 
 
 def test_the_page_lists_every_prm_format() -> None:

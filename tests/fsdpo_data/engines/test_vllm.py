@@ -1,4 +1,4 @@
-"""The vLLM engine, for real: what it promises, and agreement with the transformers engine."""
+"""The vLLM sampler with a real vLLM: its guarantees and its agreement with transformers."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def prompts(tiny: ResolvedModel) -> list[str]:
     return [tiny.template.render(problem.question) for problem in problems]
 
 
-def texts(results: list[list[Completion]]) -> list[list[str]]:
-    return [[each.text for each in completions] for completions in results]
+def completion_texts(results: list[list[Completion]]) -> list[list[str]]:
+    return [[completion.text for completion in completions] for completions in results]
 
 
-def test_greedy_agrees_with_transformers_or_was_a_tie(
+def test_greedy_completions_equal_those_of_transformers_except_at_ties(
     engine: Any, tiny: ResolvedModel, prompts: list[str]
 ) -> None:
     from fsdpo_data.engines.samplers.transformers import TransformersSampler
@@ -53,36 +53,50 @@ def test_greedy_agrees_with_transformers_or_was_a_tie(
     theirs = engine.sample(prompts, spec)
     pairs = [(a, b) for (a,), (b,) in zip(ours, theirs, strict=True)]
     differing = [i for i, (a, b) in enumerate(pairs) if a.text != b.text]
-    gaps = [gap(tiny.path, prompts[i], *(each.text for each in pairs[i])) for i in differing]
+    gaps = [
+        gap(tiny.path, prompts[i], *(completion.text for completion in pairs[i])) for i in differing
+    ]
     print(f"{len(differing)} of {len(prompts)} greedy completions differ; logit gaps {gaps}")
-    assert all(each < TIE for each in gaps)
-    same = [pair for i, pair in enumerate(pairs) if i not in differing]
-    assert all(a.n_tokens == b.n_tokens and a.finish_reason == b.finish_reason for a, b in same)
+    assert all(logit_gap < TIE for logit_gap in gaps)
+    equal_pairs = [pair for i, pair in enumerate(pairs) if i not in differing]
+    assert all(
+        a.n_tokens == b.n_tokens and a.finish_reason == b.finish_reason for a, b in equal_pairs
+    )
 
 
 def test_a_sample_depends_on_seed_prompt_and_index(engine: Any, prompts: list[str]) -> None:
-    many = texts(engine.sample(prompts[:20], SamplingSpec(n=8, max_tokens=64)))
-    few = texts(engine.sample(prompts[:20][::-1], SamplingSpec(n=3, max_tokens=64)))[::-1]
-    same = sum(a[:3] == b for a, b in zip(many, few, strict=True))
-    assert same >= 19  # another batch may round a draw on a boundary the other way
-    other = texts(engine.sample(prompts[:20], SamplingSpec(n=8, max_tokens=64, seed=1)))
+    many = completion_texts(engine.sample(prompts[:20], SamplingSpec(n=8, max_tokens=64)))
+    few = completion_texts(engine.sample(prompts[:20][::-1], SamplingSpec(n=3, max_tokens=64)))[
+        ::-1
+    ]
+    n_equal = sum(a[:3] == b for a, b in zip(many, few, strict=True))
+    assert n_equal >= 19  # rounding in another batch may change a sample
+    other = completion_texts(engine.sample(prompts[:20], SamplingSpec(n=8, max_tokens=64, seed=1)))
     assert many != other
-    assert all(len(set(each)) > 1 for each in many)
+    assert all(len(set(prompt_texts)) > 1 for prompt_texts in many)
 
 
-def test_thinking_has_its_tokens_and_no_stop_strings(engine: Any, prompts: list[str]) -> None:
+def test_thinking_is_limited_and_ignores_stop_strings(engine: Any, prompts: list[str]) -> None:
     spec = SamplingSpec(n=3, max_tokens=64, max_think_tokens=24, stop=("\n",))
-    asked = [f"{prompt}<think>\n" for prompt in prompts[:4]]
-    found = [each for _, completions in stream(engine, asked, spec) for each in completions]
-    assert len(found) == 12 and all((each.n_tokens or 0) <= 64 for each in found)
-    short = [each for each in found if "\n</think>\n\n" in each.text]
-    assert short and {each.thinking_tokens for each in short} == {24}
-    for each in short:
-        thought, _, answer = each.text.partition("\n</think>\n\n")
-        assert "\n" not in answer and thought
-    for each in (each for each in found if each not in short):  # ended by itself
-        assert each.thinking_tokens == each.n_tokens <= 24
-    assert any("\n" in each.text.partition("\n</think>")[0] for each in found)
+    thinking_prompts = [f"{prompt}<think>\n" for prompt in prompts[:4]]
+    completions = [
+        completion
+        for _, prompt_completions in stream(engine, thinking_prompts, spec)
+        for completion in prompt_completions
+    ]
+    assert len(completions) == 12 and all(
+        (completion.n_tokens or 0) <= 64 for completion in completions
+    )
+    short = [completion for completion in completions if "\n</think>\n\n" in completion.text]
+    assert short and {completion.thinking_tokens for completion in short} == {24}
+    for completion in short:
+        thinking, _, answer = completion.text.partition("\n</think>\n\n")
+        assert "\n" not in answer and thinking
+    for completion in (
+        completion for completion in completions if completion not in short
+    ):  # the thinking ended before the limit
+        assert completion.thinking_tokens == completion.n_tokens <= 24
+    assert any("\n" in completion.text.partition("\n</think>")[0] for completion in completions)
 
 
 def test_stop_strings_length_and_context(engine: Any, prompts: list[str]) -> None:
@@ -96,7 +110,7 @@ def test_stop_strings_length_and_context(engine: Any, prompts: list[str]) -> Non
     assert (short.n_tokens, short.finish_reason) == (3, "length")
     full, fits = engine.sample(["9" * 5000, prompts[0]], SamplingSpec(n=2, max_tokens=4))
     assert full == [Completion("", "length", 0)] * 2
-    assert all(each.n_tokens for each in fits)
+    assert all(completion.n_tokens for completion in fits)
 
 
 def build(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -120,19 +134,21 @@ def test_build_on_embedded_problems(tmp_path: Path) -> None:
     check_dataset(tmp_path / "run", 200)
 
 
-def test_two_copies_of_the_model_draw_what_one_draws(engine: Any, tmp_path: Path) -> None:
+def test_two_replicas_sample_the_completions_of_one(engine: Any, tmp_path: Path) -> None:
     limit = ("--limit", "20", "--samples", "4", "--max-tokens", "64")
     ran = build(tmp_path / "run", *limit, "--data-parallel-size", "2")
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr
     lines = (tmp_path / "run" / "completions.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
-    two = [[each["text"] for each in record["completions"]] for record in records]
+    replica_texts = [
+        [completion["text"] for completion in record["completions"]] for record in records
+    ]
     spec = SamplingSpec(n=4, max_tokens=64)
-    one = texts(engine.sample([record["prompt"] for record in records], spec))
-    assert len(two) == 20
-    same = sum(a == b for a, b in zip(one, two, strict=True))
-    assert same >= 18  # another batch may round a draw on a boundary the other way
+    single_texts = completion_texts(engine.sample([record["prompt"] for record in records], spec))
+    assert len(replica_texts) == 20
+    n_equal = sum(a == b for a, b in zip(single_texts, replica_texts, strict=True))
+    assert n_equal >= 18  # rounding in another batch may change a sample
 
 
 def check_dataset(root: Path, rows: int) -> None:
@@ -148,7 +164,7 @@ def check_dataset(root: Path, rows: int) -> None:
     )
 
 
-def test_an_engine_that_cannot_start_says_why(tiny: ResolvedModel, tmp_path: Path) -> None:
+def test_the_error_of_a_failed_start_gives_the_reason(tiny: ResolvedModel, tmp_path: Path) -> None:
     ran = build(tmp_path / "run", "--engine-arg", "max_model_len=10000000", "--limit", "2")
     assert ran.returncode == 1
     assert "error: --engine vllm: vLLM could not load" in ran.stderr

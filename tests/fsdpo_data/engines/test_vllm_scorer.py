@@ -1,4 +1,4 @@
-"""Scoring with vLLM, for real: the rewards of the transformers backend."""
+"""Scoring with a real vLLM: the rewards equal those of the transformers engine."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def test_vllm_gives_the_rewards_of_transformers(tmp_path: Path) -> None:
     ours = PrmScorer(weights, ScorerOptions(device="cpu")).score(items)
     theirs = VllmPrmScorer(weights, ScorerOptions()).score(items)
     assert theirs[-2:] == ours[-2:] == [[], None]
-    assert worst(theirs[:-2], [each or [] for each in ours[:-2]]) < 1e-5
+    assert worst(theirs[:-2], [rewards or [] for rewards in ours[:-2]]) < 1e-5
 
 
 def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) -> None:
-    """On a GPU either takes nearly all memory: one has to end before the other begins."""
+    """Each engine takes nearly all GPU memory, so the first must end before the second starts."""
     from fsdpo_data.core.progress import LineProgress
     from fsdpo_data.engines.load import resolve_prm
     from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
@@ -46,18 +46,18 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
     from fsdpo_data.stages.sample import BuildJob, build
     from fsdpo_data.stages.score import ScoreStage
 
-    before = engines()
+    old_engines = engines()
     alive: list[int] = []
     tiny = resolve_weights("tiny")
     prm = resolve_prm(str(save_random_prm(tmp_path / "prm", Path(tiny.path))))
 
     def sampler() -> Sampler:
-        made = VllmSampler(tiny, SamplerOptions())
-        alive.append(len(engines() - before))
-        return made
+        vllm_sampler = VllmSampler(tiny, SamplerOptions())
+        alive.append(len(engines() - old_engines))
+        return vllm_sampler
 
     def scorer() -> Scorer:
-        alive.append(len(engines() - before))
+        alive.append(len(engines() - old_engines))
         return VllmPrmScorer(prm, ScorerOptions())
 
     source = load_problems(["embedded"], limit=8)
@@ -69,7 +69,7 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
 
 
 def test_a_judge_runs_on_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The embedded model says nothing of indices, so nothing is labelled and nothing rewarded."""
+    """The embedded model writes no readable critique, so there are no labels and no rewards."""
     from command_line import run
     from helpers import problem_set, small_build
 
@@ -81,8 +81,8 @@ def test_a_judge_runs_on_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     line = ["label", str(tmp_path / "run"), "--judge", "tiny", "--judge-format", str(form)]
     code, _, err = run(capsys, *line, *run_on, str(tmp_path / "judged"))
     assert code == 0, err
-    told = validate(tmp_path / "judged").judge
-    assert told is not None and told.without_vote == told.solutions == 3
+    statistics = validate(tmp_path / "judged").judge
+    assert statistics is not None and statistics.without_vote == statistics.solutions == 3
     line = ["score", str(tmp_path / "run"), "--prm", "tiny", "--prm-format", str(form)]
     code, _, err = run(capsys, *line, *run_on, str(tmp_path / "scored"))
     assert code == 0, err
@@ -94,5 +94,5 @@ def engines() -> set[int]:
     import psutil
 
     children = psutil.Process().children(recursive=True)
-    running = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
-    return {each.pid for each in running if each.name().startswith("VLLM")}
+    running = [process for process in children if process.status() != psutil.STATUS_ZOMBIE]
+    return {process.pid for process in running if process.name().startswith("VLLM")}

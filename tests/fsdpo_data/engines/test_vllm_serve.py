@@ -1,4 +1,4 @@
-"""The engine openai in front of a real `vllm serve` of the embedded model."""
+"""The openai engine with a real ``vllm serve`` of the embedded model."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from fsdpo_data.stages.pipeline import BuildOptions, run_build
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
-#: Seconds that a busy machine may need to start it.
-START = 400
+#: Seconds that the server may need to start on a busy machine.
+START_TIMEOUT_SECONDS = 400
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as free_socket:
+        port = free_socket.getsockname()[1]
     line = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--port", str(port)]
     line += ["--model", resolve("tiny").path, "--served-model-name", "tiny", "--dtype", "float32"]
-    # As the engine vllm runs on a CPU: it says why.
+    # The vllm sampler has the same settings on CPUs; its comments give the reasons.
     line += ["--enforce-eager", "--no-enable-chunked-prefill"]
     log = tmp_path_factory.mktemp("serve") / "log"
     settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
     with log.open("wb") as file:
         server = subprocess.Popen(line, stdout=file, stderr=file, env=os.environ | settings)
-    address, deadline = f"http://127.0.0.1:{port}", time.monotonic() + START
+    address, deadline = f"http://127.0.0.1:{port}", time.monotonic() + START_TIMEOUT_SECONDS
     try:
         while True:
             assert server.poll() is None and time.monotonic() < deadline, log.read_text()[-4000:]
@@ -55,26 +55,37 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.wait(60)
 
 
-def test_it_gives_what_transformers_gives(url: str) -> None:
+def test_greedy_completions_equal_those_of_transformers(url: str) -> None:
     from fsdpo_data.engines.samplers.transformers import TransformersSampler
 
     tiny = resolve("tiny")
-    prompts = [tiny.template.render(each.question) for each in make_problems("test", 12)]
+    prompts = [tiny.template.render(problem.question) for problem in make_problems("test", 12)]
     spec = SamplingSpec(n=1, temperature=0, max_tokens=64)
-    here = TransformersSampler(tiny, SamplerOptions(device="cpu")).sample(prompts, spec)
+    transformers_completions = TransformersSampler(tiny, SamplerOptions(device="cpu")).sample(
+        prompts, spec
+    )
     sampler = OpenAiSampler(served_weights("tiny"), SamplerOptions(engine="openai", base_url=url))
-    there = sampler.sample(prompts, spec)
-    told = [(each.text, each.finish_reason, each.n_tokens) for (each,) in here]
-    assert [(each.text, each.finish_reason, each.n_tokens) for (each,) in there] == told
-    drawn = SamplingSpec(n=4, max_tokens=64)
-    first, second = sampler.sample(prompts[:4], drawn), sampler.sample(prompts[:4][::-1], drawn)
-    assert [[each.text for each in some] for some in first] == [
-        [each.text for each in some] for some in second[::-1]
+    server_completions = sampler.sample(prompts, spec)
+    expected = [
+        (completion.text, completion.finish_reason, completion.n_tokens)
+        for (completion,) in transformers_completions
+    ]
+    assert [
+        (completion.text, completion.finish_reason, completion.n_tokens)
+        for (completion,) in server_completions
+    ] == expected
+    spec_of_four = SamplingSpec(n=4, max_tokens=64)
+    first, second = (
+        sampler.sample(prompts[:4], spec_of_four),
+        sampler.sample(prompts[:4][::-1], spec_of_four),
+    )
+    assert [[completion.text for completion in completions] for completions in first] == [
+        [completion.text for completion in completions] for completions in second[::-1]
     ]
 
 
-def test_a_build_of_it_is_valid(url: str, tmp_path: Path) -> None:
-    how = {"engine": "openai", "base_url": url, "max_tokens": 128}
-    options = BuildOptions(**how, limit=20, samples=4, out=tmp_path / "run")
+def test_a_build_with_a_vllm_server_is_valid(url: str, tmp_path: Path) -> None:
+    engine_options = {"engine": "openai", "base_url": url, "max_tokens": 128}
+    options = BuildOptions(**engine_options, limit=20, samples=4, out=tmp_path / "run")
     out, manifest = run_build(options, NO_PROGRESS)
     assert validate(out).rows.solutions == 80 and manifest.outcomes["correct"] > 20
