@@ -277,7 +277,7 @@ class _Lexer:
         if " " in integer_part and "," not in integer_part:
             is_script = bool(self.tokens) and self.tokens[-1].text in "_^"
             if is_script:
-                return integer_part.split(" ", 1)[0]
+                return _SEPARATORS.split(integer_part, maxsplit=1)[0]
         return ""
 
 

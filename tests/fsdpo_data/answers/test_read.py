@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.parsing.answer import read_answer
 from fsdpo_data.answers.parsing.clean import clean
 from fsdpo_data.answers.parsing.cursor import MAX_DEPTH
@@ -142,6 +143,19 @@ def test_a_prefix_is_never_taken_for_the_answer():
 )
 def test_what_can_be_meant_in_two_ways_is_read_in_both(text, kinds):
     assert tuple(type(value) for value in alternatives(text, read(text))) == kinds
+
+
+@pytest.mark.parametrize("separator", [" ", "\\ ", "\\; ", "\\ \n"])
+def test_digits_after_a_subscript_or_exponent_are_another_number(separator):
+    assert [token.text for token in tokenize(f"\\log_2{separator}256")] == ["log", "_", "2", "256"]
+    for answer in (f"\\log_2{separator}256", f"\\log_{{2}}{separator}256"):
+        assert MathGrader().grade([("8", f"\\boxed{{{answer}}}")])[0].status == "correct"
+    for answer in (f"\\log_10{separator}000", f"x^10{separator}000", f"x_1{separator}000 000"):
+        statuses = [
+            verdict.status
+            for verdict in MathGrader().grade([("5", f"\\boxed{{{answer}}}"), (answer, "#### 5")])
+        ]
+        assert statuses == ["incorrect", "incorrect"]
 
 
 def test_letters_are_units_only_where_they_cannot_be_variables():
