@@ -1,8 +1,8 @@
-"""Our labelled set: every pair and every response is graded as a careful human marker would.
+"""Our labelled cases: every pair and every response gets the verdict of a careful human grader.
 
-`data/grader_cases.jsonl` holds one case a line: its kind, the gold, a bare answer or a whole
-response, whether it is correct, and where the case comes from (`from`: written by hand, or the
-template or rewrite that made it from cases written by hand).
+Each line of ``data/grader_cases.jsonl`` is one case: its kind, the gold, an answer or a response,
+whether it is correct, and its origin. The origin ``from`` says that the case was written by hand,
+or names the template or rewrite that made it from such a case.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def cases() -> list[Case]:
 
 
 def failures(cases: list[Case], verdicts: list[Verdict]) -> str:
-    """Group the cases whose verdict is not their label by kind; "" if there are none."""
+    """Format the cases with a wrong verdict by kind; return "" if there are none."""
     wrong = [
         (case, verdict)
         for case, verdict in zip(cases, verdicts, strict=True)
@@ -49,13 +49,13 @@ def failures(cases: list[Case], verdicts: list[Verdict]) -> str:
 def test_every_answer_pair_gets_its_label(cases):
     pairs = [case for case in cases if "answer" in case]
     verdicts = [compare_answers(case["gold"], case["answer"]) for case in pairs]
-    assert not (found := failures(pairs, verdicts)), found
+    assert not (report := failures(pairs, verdicts)), report
 
 
 def test_every_response_gets_its_label(cases):
     responses = [case for case in cases if "response" in case]
     verdicts = MathGrader().grade([(case["gold"], case["response"]) for case in responses])
-    assert not (found := failures(responses, verdicts)), found
+    assert not (report := failures(responses, verdicts)), report
 
 
 def test_an_answer_in_a_box_gets_the_label_of_the_bare_answer(cases):
@@ -67,7 +67,7 @@ def test_an_answer_in_a_box_gets_the_label_of_the_bare_answer(cases):
     responses = [f"Step 1: 2 + 2 = 4.\nSo it is $\\boxed{{{case['answer']}}}$." for case in pairs]
     golds = [case["gold"] for case in pairs]
     verdicts = MathGrader().grade(list(zip(golds, responses, strict=True)))
-    assert not (found := failures(pairs, verdicts)), found
+    assert not (report := failures(pairs, verdicts)), report
 
 
 def test_every_gold_of_the_set_equals_itself(cases):
@@ -76,7 +76,7 @@ def test_every_gold_of_the_set_equals_itself(cases):
 
 
 def test_verdicts_do_not_depend_on_which_side_is_the_gold(cases):
-    """Except in kinds where the gold decides how much the answer must say."""
+    """In other kinds the gold decides the required detail of the answer."""
     symmetric = {
         "number", "fraction", "mixed", "repeating", "scientific", "words", "tuple", "vector",
         "set", "list", "pm", "interval", "union", "set-builder", "matrix", "complex",
@@ -84,10 +84,10 @@ def test_verdicts_do_not_depend_on_which_side_is_the_gold(cases):
     }  # fmt: skip
     pairs = [case for case in cases if case["kind"] in symmetric and "answer" in case]
     verdicts = [compare_answers(case["answer"], case["gold"]) for case in pairs]
-    assert not (found := failures(pairs, verdicts)), found
+    assert not (report := failures(pairs, verdicts)), report
 
 
-def test_the_set_is_as_large_and_as_broad_as_it_should_be(cases):
+def test_the_set_has_enough_cases_and_kinds(cases):
     pairs = [case for case in cases if "answer" in case]
     responses = [case for case in cases if "response" in case]
     assert len(pairs) >= 7_400

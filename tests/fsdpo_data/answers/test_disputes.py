@@ -1,4 +1,4 @@
-"""Where our verdicts are not those of others: the publishers of real outputs, and sympy."""
+"""Differences between our verdicts and those of publishers of real outputs and of sympy."""
 
 from __future__ import annotations
 
@@ -22,68 +22,77 @@ from fsdpo_data.core.errors import InputError
 
 pytestmark = pytest.mark.proof
 
-SECONDS = 5  #: That sympy may take for one pair.
+SYMPY_TIMEOUT_SECONDS = 5  #: Time limit of sympy for one pair.
 CASES = Path(__file__).parents[2] / "data/grader_cases.jsonl"
-#: Golds of responses that we call right and their publishers wrong: those compare texts, take the
-#: last box of several questions, or miss a box.
-KNOWN = {"220", "1320", "81", "675", "0", "958", "10{,}000"}
+#: Golds of responses that are right for us and wrong for their publishers, who compare texts, use
+#: the last box of several questions, or miss a box.
+DISPUTED_GOLDS = {"220", "1320", "81", "675", "0", "958", "10{,}000"}
 
 
 @pytest.fixture(scope="module")
-def recorded() -> dict[tuple[str, str], bool | None]:
-    """Different (gold, response) pairs with the verdict of their publisher, if any."""
+def publisher_verdicts() -> dict[tuple[str, str], bool | None]:
+    """Return all different (gold, response) pairs with the publisher's verdict, if any."""
     shared = Path(__file__).parents[4] / "shared/data"
     if not shared.exists():
         pytest.skip("needs ../shared (public data beside the checkout)")
-    found: dict[tuple[str, str], bool | None] = {}
+    verdicts: dict[tuple[str, str], bool | None] = {}
     for file in sorted(shared.rglob("*.jsonl")):
-        with suppress(InputError):  # of another kind
-            found |= {(each.gold, each.response): each.correct for each in read_outputs(file)}
-    return found
+        with suppress(InputError):  # a file of another format
+            verdicts |= {
+                (response.gold, response.response): response.correct
+                for response in read_outputs(file)
+            }
+    return verdicts
 
 
-def test_every_dispute_with_a_publisher_is_known(
-    recorded: dict[tuple[str, str], bool | None],
+def test_all_disputes_with_publishers_are_listed(
+    publisher_verdicts: dict[tuple[str, str], bool | None],
 ) -> None:
-    verdicts = MathGrader().grade(list(recorded))
-    told = sum(other is not None for other in recorded.values())
+    verdicts = MathGrader().grade(list(publisher_verdicts))
+    n_published = sum(other is not None for other in publisher_verdicts.values())
     disputed = [
         (gold, verdict.status)
-        for (gold, _), other, verdict in zip(recorded, recorded.values(), verdicts, strict=True)
+        for (gold, _), other, verdict in zip(
+            publisher_verdicts, publisher_verdicts.values(), verdicts, strict=True
+        )
         if other is not None and other != (verdict.status == "correct")
     ]
-    assert told > 6_000
+    assert n_published > 6_000
     assert {status for _, status in disputed} == {"correct"}
-    assert {gold for gold, _ in disputed} <= KNOWN and len(disputed) <= 7
+    assert {gold for gold, _ in disputed} <= DISPUTED_GOLDS and len(disputed) <= 7
 
 
-def test_sympy_contradicts_no_answer_that_models_gave(
-    recorded: dict[tuple[str, str], bool | None],
+def test_sympy_agrees_on_answers_of_models(
+    publisher_verdicts: dict[tuple[str, str], bool | None],
 ) -> None:
-    pairs = list(recorded)
+    pairs = list(publisher_verdicts)
     verdicts = MathGrader().grade(pairs)
-    asked = {(gold, v.answer) for (gold, _), v in zip(pairs, verdicts, strict=True) if v.answer}
-    decided, against = by_sympy((gold, answer, None) for gold, answer in sorted(asked))
+    extracted_pairs = {
+        (gold, v.answer) for (gold, _), v in zip(pairs, verdicts, strict=True) if v.answer
+    }
+    decided, against = compare_with_sympy(
+        (gold, answer, None) for gold, answer in sorted(extracted_pairs)
+    )
     assert decided > 2_500 and not against
 
 
-def test_sympy_is_right_nowhere_that_we_are_wrong() -> None:
-    typed = [(each.gold, each.text, each.is_equal) for each in typed_pairs(8, seed=5)]
+def test_our_verdict_is_right_if_sympy_disagrees() -> None:
+    typed = [(pair.gold, pair.text, pair.is_equal) for pair in typed_pairs(8, seed=5)]
     cases = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
     labelled = [(c["gold"], c["answer"], c["correct"]) for c in cases if "answer" in c]
-    decided, against = by_sympy([*typed, *labelled])
+    decided, against = compare_with_sympy([*typed, *labelled])
     assert decided > 3_500
     assert [(gold, text) for gold, text, ours, truth in against if ours != truth] == []
 
 
-def by_sympy(
+def compare_with_sympy(
     pairs: Iterable[tuple[str, str, bool | None]],
 ) -> tuple[int, list[tuple[str, str, bool, bool | None]]]:
-    """Count the pairs that sympy decides; return those of which it says otherwise than we do."""
+    """Return the number of pairs that sympy decides, and those that it decides differently."""
     decided, against = 0, []
     for gold, answer, truth in pairs:
         sides = read_answer(gold).value, read_answer(answer).value
-        theirs = same(*sides) if all(map(is_node, sides)) else None
+        theirs = are_equal_by_sympy(*sides) if all(map(is_node, sides)) else None
         ours = compare_answers(gold, answer).status == "correct"
         decided += theirs is not None
         if theirs not in (None, ours):
@@ -91,14 +100,14 @@ def by_sympy(
     return decided, against
 
 
-def same(left: Any, right: Any) -> bool | None:
-    """Whether sympy finds two expressions equal; None if it does not know or takes too long."""
+def are_equal_by_sympy(left: Any, right: Any) -> bool | None:
+    """Return whether two expressions are equal by sympy; None if undecided or too slow."""
 
-    def late(*_: object) -> None:
+    def raise_timeout(*_: object) -> None:
         raise TimeoutError
 
-    signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.signal(signal.SIGALRM, raise_timeout)
+    signal.setitimer(signal.ITIMER_REAL, SYMPY_TIMEOUT_SECONDS)
     try:
         if worker.are_equal(symbolic.encode_tree(left), symbolic.encode_tree(right)):
             return True
@@ -106,7 +115,7 @@ def same(left: Any, right: Any) -> bool | None:
             symbolic.encode_tree(right)
         )
         return difference.equals(0)
-    except Exception:  # whatever sympy trips over, it does not know
+    except Exception:  # sympy raises many kinds of errors; such a pair is undecided
         return None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

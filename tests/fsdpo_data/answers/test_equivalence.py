@@ -1,4 +1,4 @@
-r"""Comparing answers: the conventions, one table a kind, and properties over random values."""
+r"""Equivalence of answers: examples of every kind, and properties of random values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.parsing.answer import read_answer
 from fsdpo_data.core.entities import OUTCOMES
 
-#: Kind -> (gold, answers that are right, answers that are wrong).
+#: For each kind: golds with equivalent answers and with different ones.
 TABLE = {
     "decimals to the precision they show": (
         ("\\frac13", ["0.3333333333", "0.\\overline{3}"], ["0.33", "0.3334", "0.34"]),
@@ -101,30 +101,30 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "gold", "answer", "right"), CASES)
-def test_conventions(kind, gold, answer, right):
+def test_examples_of_every_kind(kind, gold, answer, right):
     verdict = compare_answers(gold, answer)
     assert (verdict.status == "correct") is right, verdict
 
 
-#: Pairs whose order matters: the convention is about the gold.
-ONE_WAY = {"\\frac{37}{4} m", "\\text{(D)}", "25_6", "Rug B", "5", "They are equal"}
+#: Golds whose verdicts change if the sides are exchanged.
+ASYMMETRIC_GOLDS = {"\\frac{37}{4} m", "\\text{(D)}", "25_6", "Rug B", "5", "They are equal"}
 
 
 @pytest.mark.parametrize(
     ("gold", "answer", "right"),
-    [(gold, answer, right) for _, gold, answer, right in CASES if gold not in ONE_WAY],
+    [(gold, answer, right) for _, gold, answer, right in CASES if gold not in ASYMMETRIC_GOLDS],
 )
-def test_the_verdict_is_the_same_the_other_way_round(gold, answer, right):
+def test_verdicts_are_symmetric(gold, answer, right):
     assert (compare_answers(answer, gold).status == "correct") is right
 
 
-def test_a_verdict_says_its_rule_and_both_normal_forms():
+def test_a_verdict_has_its_rule_and_both_normal_forms():
     verdict = compare_answers("[2,\\infty)", "x > 2")
     assert (verdict.status, verdict.rule) == ("incorrect", "tuple")
     assert (verdict.gold_form, verdict.answer_form) == ("[2, inf)", "x > 2")
 
 
-def test_blank_golds_and_answers_have_statuses_of_their_own():
+def test_blank_golds_and_answers_have_other_statuses():
     assert compare_answers(" ", "5").status == "gold_unparsed"
     assert compare_answers("5", " ").status == "no_answer"
 
@@ -150,13 +150,13 @@ def test_the_tolerant_rule_rounds_to_the_gold_or_allows_a_relative_error():
         ("\\sin(10^{300})", "\\sin(10^{300})+1"),
     ],
 )
-def test_what_is_too_large_on_both_sides_is_given_up_not_judged(left, right):
+def test_too_large_values_on_both_sides_are_timed_out(left, right):
     assert compare_answers(left, right).status == "timed_out"
     assert compare_answers(left, left).status == "correct"
     assert compare_answers("5", left).status == "incorrect"
 
 
-def test_a_comparison_stops_when_its_operations_are_spent():
+def test_the_number_of_operations_of_a_comparison_is_limited():
     terms = "+".join(f"\\sqrt{{x+{k}}}" for k in range(150))
     other = "+".join(f"\\sqrt{{x+{k}}}" for k in reversed(range(150)))
     assert compare_answers(terms, other).status in ("correct", "timed_out")
@@ -229,16 +229,16 @@ EXPRESSIONS = st.recursive(
 
 @settings(deadline=None, max_examples=60)
 @given(EXPRESSIONS, EXPRESSIONS)
-def test_an_expression_equals_its_rearrangements_and_not_what_differs_by_one(left, right):
-    whole = f"{left} + {right}"
+def test_an_expression_equals_its_rearrangements_only(left, right):
+    total = f"{left} + {right}"
     for text in (
         f"{right} + {left}",
-        f"2({whole}) - {left} - {right}",
-        f"\\frac{{3({whole})}}{{3}}",
+        f"2({total}) - {left} - {right}",
+        f"\\frac{{3({total})}}{{3}}",
     ):
-        assert compare_answers(whole, text).status == "correct", text
-    assert compare_answers(whole, f"{whole} + 1").status != "correct"
-    assert compare_answers(f"z = {whole}", f"2z - 2({whole}) = 0").status == "correct"
+        assert compare_answers(total, text).status == "correct", text
+    assert compare_answers(total, f"{total} + 1").status != "correct"
+    assert compare_answers(f"z = {total}", f"2z - 2({total}) = 0").status == "correct"
 
 
 @given(st.integers(-50, 50), st.integers(1, 50), st.sampled_from("(["), st.sampled_from(")]"))
@@ -285,7 +285,7 @@ def test_a_gold_in_words_may_be_stated_by_the_last_sentence(gold, response, righ
     assert (verdict.status == "correct") is right, verdict
 
 
-def test_a_box_is_never_searched_for_words():
+def test_boxes_are_not_searched_for_words():
     response = "Brand A is cheaper. $\\boxed{\\text{Brand B}}$"
     assert MathGrader().grade([("Brand A", response)])[0].status == "incorrect"
 
@@ -303,12 +303,12 @@ def test_odd_calls_and_powers_have_a_verdict(gold: str, answer: str, status: str
     assert compare_answers(gold, answer).status == status
 
 
-def test_a_list_of_points_is_no_union_of_intervals() -> None:
+def test_a_list_of_points_is_not_a_union_of_intervals() -> None:
     assert compare_answers("(1,3),(2,4)", "(1,4),(2,3)").status == "incorrect"
     assert compare_answers("(3,3),(4,4)", "(5,5),(6,6)").status == "incorrect"
 
 
-def test_otherwise_stands_only_for_what_its_own_side_leaves() -> None:
+def test_otherwise_covers_the_remaining_values_of_its_own_side() -> None:
     cases = r"f(x) = \begin{{cases}} {} & x > 1 \\ {} & \text{{otherwise}} \end{{cases}}"
     gold = cases.format("x + 1", "2")
     assert compare_answers(gold, cases.format("x + 1", "2")).status == "correct"
@@ -326,6 +326,6 @@ def test_otherwise_stands_only_for_what_its_own_side_leaves() -> None:
         ("145", "145.3", False),
     ],
 )
-def test_without_an_error_the_tolerant_rule_is_that_of_the_digits_shown(gold, answer, right):
+def test_the_tolerant_rule_without_an_error_compares_the_given_digits(gold, answer, right):
     assert compare_answers(gold, answer).status == "incorrect"
     assert (compare_answers(gold, answer, 0.0).status == "correct") == right

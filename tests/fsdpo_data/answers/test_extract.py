@@ -1,4 +1,4 @@
-"""Extraction: which part of a response is its answer, and by which rule."""
+"""Extraction of answers from responses, and the rules that extract them."""
 
 import random
 import time
@@ -93,11 +93,11 @@ MARKED = [
 
 
 @pytest.mark.parametrize(("text", "answer", "rule"), MARKED)
-def test_an_announced_answer_is_taken_without_what_explains_it(
+def test_an_announced_answer_is_extracted_without_its_explanation(
     text: str, answer: str, rule: str
 ) -> None:
-    found = extract_answer(text)
-    assert (found.answer, found.rule, found.marked_answer) == (answer, rule, answer)
+    extracted = extract_answer(text)
+    assert (extracted.answer, extracted.rule, extracted.marked_answer) == (answer, rule, answer)
 
 
 UNMARKED = [
@@ -130,17 +130,17 @@ UNMARKED = [
 
 
 @pytest.mark.parametrize(("text", "answer", "rule"), UNMARKED)
-def test_without_a_mark_the_last_value_is_taken_and_not_strictly(
+def test_without_a_mark_the_last_value_is_a_lenient_answer(
     text: str, answer: str, rule: str
 ) -> None:
-    found = extract_answer(text)
-    assert (found.answer, found.rule, found.marked_answer) == (answer, rule, None)
+    extracted = extract_answer(text)
+    assert (extracted.answer, extracted.rule, extracted.marked_answer) == (answer, rule, None)
 
 
 @pytest.mark.parametrize(
     "text", ["", " \n ", "...", "####", "Answer:", "The answer is", "$\\boxed{}$", "\\boxed"]
 )
-def test_a_response_without_an_answer_has_none(text: str) -> None:
+def test_responses_without_an_answer(text: str) -> None:
     assert (extract_answer(text).answer, extract_answer(text).rule) == (None, "none")
 
 
@@ -161,11 +161,9 @@ SEVERAL_BOXES = [
 
 
 @pytest.mark.parametrize(("text", "answer", "rule"), SEVERAL_BOXES)
-def test_several_boxes_are_one_list_or_the_last_one_counts(
-    text: str, answer: str, rule: str
-) -> None:
-    found = extract_answer(text)
-    assert (found.answer, found.rule) == (answer, rule)
+def test_several_boxes_are_a_list_or_the_last_box_counts(text: str, answer: str, rule: str) -> None:
+    extracted = extract_answer(text)
+    assert (extracted.answer, extracted.rule) == (answer, rule)
 
 
 @pytest.mark.parametrize(
@@ -177,12 +175,16 @@ def test_several_boxes_are_one_list_or_the_last_one_counts(
         ("We get $\\boxed{12$, which was to be shown.", "12"),
     ],
 )
-def test_a_box_that_is_never_closed_is_lenient_only(text: str, answer: str) -> None:
-    found = extract_answer(text)
-    assert (found.answer, found.rule, found.marked_answer) == (answer, "boxed-truncated", None)
+def test_an_unclosed_box_is_a_lenient_answer(text: str, answer: str) -> None:
+    extracted = extract_answer(text)
+    assert (extracted.answer, extracted.rule, extracted.marked_answer) == (
+        answer,
+        "boxed-truncated",
+        None,
+    )
 
 
-MADE_UP = [
+INVENTED_PROBLEMS = [
     ("The answer is 18.</s><s>[INST] And 5+5? [/INST] The answer is 10.</s>", "18"),
     ("The answer is 5.\n\nQuestion: and then?\nThe answer is 9.", "5"),
     ("So \\boxed{0}.\n\nQuestion:\nCompute 2.\n\nMy solution: \\boxed{-1}", "0"),
@@ -194,12 +196,12 @@ MADE_UP = [
 ]
 
 
-@pytest.mark.parametrize(("text", "answer"), MADE_UP)
-def test_a_made_up_next_problem_is_cut_off(text: str, answer: str) -> None:
+@pytest.mark.parametrize(("text", "answer"), INVENTED_PROBLEMS)
+def test_text_after_an_invented_problem_is_ignored(text: str, answer: str) -> None:
     assert extract_answer(text).answer == answer
 
 
-def test_parts_of_the_same_problem_are_not_cut_off() -> None:
+def test_parts_of_the_same_problem_are_not_ignored() -> None:
     parts = "Question 1: How many?\nAnswer: 5\nQuestion 2: And in all?\nAnswer: 8\n"
     assert extract_answer(parts).answer == "8"
     restated = "Hm.\nQuestion: restated\nThe answer is 5."
@@ -210,17 +212,17 @@ def test_parts_of_the_same_problem_are_not_cut_off() -> None:
 @pytest.mark.parametrize(
     "ending", ["<|im_end|>", "</s>", "<|endoftext|>\n", "<|eot_id|>", "\r\n", "\u200b", "\u202c"]
 )
-def test_ends_of_texts_and_unseen_characters_are_no_part_of_an_answer(ending: str) -> None:
+def test_end_tokens_and_invisible_characters_are_not_part_of_an_answer(ending: str) -> None:
     assert extract_answer("The answer is: 5" + ending).answer == "5"
 
 
-def test_carriage_returns_end_lines_and_other_separators_do_not_hide_an_answer() -> None:
+def test_unusual_line_separators_do_not_hide_an_answer() -> None:
     assert extract_answer("Step\r\nThe answer is: 5\r\nHope this helps!").answer == "5"
     assert extract_answer("a\u2028The answer is 5.\u2028").answer == "5"
     assert extract_answer("The answer is\xa05").answer == "5"
 
 
-SETTLED = [
+STATEMENTS_WITH_VALUE = [
     ("The answer is 5 apples left over.", "5"),
     ("The answer is 12 - 5 = 7 apples.", "7"),
     ("That is 300 minutes, or 5 hours.", "5"),
@@ -239,13 +241,13 @@ SETTLED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "value"), SETTLED)
-def test_words_settle_on_their_last_value(text: str, value: str) -> None:
-    found = extract_answer(text)
-    assert value in (found.statement_value, found.answer)
+@pytest.mark.parametrize(("text", "value"), STATEMENTS_WITH_VALUE)
+def test_statements_have_a_value(text: str, value: str) -> None:
+    extracted = extract_answer(text)
+    assert value in (extracted.statement_value, extracted.answer)
 
 
-UNSETTLED = [
+STATEMENTS_WITHOUT_VALUE = [
     "The answer is 3, 4 or 5.",
     "The answer is either 4 or 5.",
     "The answer is 4 apples or 5 apples.",
@@ -267,19 +269,19 @@ UNSETTLED = [
 ]
 
 
-@pytest.mark.parametrize("text", UNSETTLED)
-def test_candidates_and_bounds_settle_nothing(text: str) -> None:
-    found = extract_answer(text)
-    assert found.statement_value is None
-    assert found.answer not in {"3", "4", "5", "6", "7", "12", "18", "26"}
+@pytest.mark.parametrize("text", STATEMENTS_WITHOUT_VALUE)
+def test_candidates_and_bounds_have_no_value(text: str) -> None:
+    extracted = extract_answer(text)
+    assert extracted.statement_value is None
+    assert extracted.answer not in {"3", "4", "5", "6", "7", "12", "18", "26"}
 
 
-def test_a_denied_answer_is_no_announcement() -> None:
+def test_a_negated_answer_is_not_announced() -> None:
     assert extract_answer("The answer is not 12.").marked_answer is None
     assert extract_answer("The answer is 5. Surely the answer is not 12.").answer == "5"
 
 
-def test_the_last_sentence_is_kept_for_golds_in_words() -> None:
+def test_the_last_sentence_is_extracted_for_golds_in_words() -> None:
     assert extract_answer("We see it.\nSo Brand B is cheaper. I hope this helps!").sentence == (
         "So Brand B is cheaper."
     )
@@ -296,9 +298,9 @@ def test_the_last_sentence_is_kept_for_golds_in_words() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [SEARCH_WINDOW_CHARS - 1, 1_000_000])
-def test_a_megabyte_of_anything_costs_a_page(unit: str, size: int) -> None:
+def test_extraction_from_a_megabyte_is_fast(unit: str, size: int) -> None:
     text = unit * (size // len(unit))
-    seconds = []  # of this process: other jobs may share the cores
+    seconds = []  # processor time, because other jobs may share the cores
     for _ in range(3):
         started = time.process_time()
         extract_answer(text)
@@ -310,26 +312,28 @@ def test_a_box_far_from_the_end_is_found() -> None:
     assert extract_answer("\\boxed{5}" + " and so on" * 100_000).answer == "5"
 
 
-def test_a_number_longer_than_what_is_read_is_no_answer() -> None:
+def test_too_long_numbers_are_not_answers() -> None:
     assert extract_answer("9" * 1_000_000).answer is None
     assert extract_answer("The answer is " + "9" * 1_000_000).answer is None
 
 
-def test_boxes_nested_thousands_deep_are_read_in_one_pass() -> None:
+def test_thousands_of_nested_boxes_are_read_in_linear_time() -> None:
     started = time.process_time()
     extract_answer("\\boxed{" * 2_500 + "1" + "}" * 2_500)
     assert time.process_time() - started < 0.1
 
 
-def test_nothing_raises_on_random_pieces() -> None:
+def test_random_pieces_never_raise() -> None:
     pieces = ["\\boxed", "{", "}", "\\", "$", "\n", "answer", " is ", "5", ":", "####", "A:", "or"]
     pieces += ["\\[", "\\]", "$$", "\x00", "\ud83d", "\u2028", "Question", "<answer>", "**", "."]
     source = random.Random(0)
     for _ in range(5_000):
         text = "".join(source.choices(pieces, k=source.randrange(40)))
-        found = extract_answer(text)
-        assert found.marked_answer == (found.answer if is_marked_rule(found.rule) else None)
-        assert (found.answer is None) == (found.rule == "none")
+        extracted = extract_answer(text)
+        assert extracted.marked_answer == (
+            extracted.answer if is_marked_rule(extracted.rule) else None
+        )
+        assert (extracted.answer is None) == (extracted.rule == "none")
 
 
 @pytest.mark.parametrize(
@@ -343,11 +347,11 @@ def test_nothing_raises_on_random_pieces() -> None:
         "The log of run-5",
     ],
 )
-def test_a_number_in_a_path_or_an_identifier_answers_nothing(response):
+def test_numbers_in_paths_and_identifiers_are_not_answers(response):
     assert MathGrader().grade([("5", response)])[0].status != "correct"
 
 
-def test_a_gold_is_read_once_and_graded_against_often(monkeypatch):
+def test_a_gold_is_parsed_once_for_many_responses(monkeypatch):
     seen: list[str] = []
     real = answer.read_cleaned
     monkeypatch.setattr(answer, "read_cleaned", lambda *text: seen.append(text[0]) or real(*text))
@@ -369,14 +373,14 @@ def test_a_gold_is_read_once_and_graded_against_often(monkeypatch):
         ("#### 7\n\nQuestion: What is 3 + 4? 3 + 4", "correct", "hash/number"),
     ],
 )
-def test_a_response_cut_off_states_no_more_than_it_marks(
+def test_truncated_responses_have_only_marked_answers(
     response: str, status: str, rule: str
 ) -> None:
     [cut_off] = MathGrader().grade([("7", response, "length")])
     assert (cut_off.status, cut_off.rule) == (status, rule)
-    [whole] = MathGrader().grade([("7", response, "stop")])
-    assert whole == MathGrader().grade([("7", response)])[0]
+    [finished] = MathGrader().grade([("7", response, "stop")])
+    assert finished == MathGrader().grade([("7", response)])[0]
 
 
-def test_a_text_that_ends_may_state_its_answer_without_a_mark() -> None:
+def test_finished_responses_may_have_an_unmarked_answer() -> None:
     assert MathGrader().grade([("7", "So the sum is $7$.", "stop")])[0].status == "correct"

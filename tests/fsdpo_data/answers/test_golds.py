@@ -1,7 +1,7 @@
-"""The real golds of every benchmark: each equals itself, and every rewrite of it is judged right.
+"""The golds of all benchmarks: each equals itself, and its rewrites get the right verdicts.
 
-Derived when the tests run: `gold_keeps` writes each gold again in ways that keep its meaning (must
-stay correct), `gold_breaks` in ways that change it (must become incorrect).
+``gold_keeps`` rewrites golds without a change of meaning, so the rewrites must stay correct.
+``gold_breaks`` changes the meaning, so the rewrites must be incorrect.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ COUNTS = {
 }  # fmt: skip
 
 
-def rewritten(golds: list[str], rewrites: list[Rewrite]) -> Iterator[tuple[str, str, str]]:
-    """Yield (name of the rewrite, gold, its other text) for every text that differs."""
+def rewrite_golds(golds: list[str], rewrites: list[Rewrite]) -> Iterator[tuple[str, str, str]]:
+    """Yield (name of the rewrite, gold, new text) for every new text that differs."""
     for rewrite in rewrites:
         for gold in golds:
             for text in rewrite(gold):
@@ -35,12 +35,12 @@ def rewritten(golds: list[str], rewrites: list[Rewrite]) -> Iterator[tuple[str, 
 
 
 def report(failures: list[tuple[str, str, str, str]], total: int) -> str:
-    """Group failures by rewrite; show a few of each."""
+    """Format the failures by rewrite, with a few examples of each."""
     lines = [f"{len(failures)} of {total:,} fail"]
     for name, count in Counter(name for name, *_ in failures).most_common():
         lines.append(f"{name}: {count}")
-        few = [each for each in failures if each[0] == name][:12]
-        lines += [f"    {gold!r} ~ {text!r}: {why}" for _, gold, text, why in few]
+        few = [failure for failure in failures if failure[0] == name][:12]
+        lines += [f"    {gold!r} ~ {text!r}: {reason}" for _, gold, text, reason in few]
     return "\n".join(lines)
 
 
@@ -58,7 +58,7 @@ def golds(shared: Path) -> list[str]:
     return unique_golds(shared)
 
 
-def test_every_gold_of_every_benchmark_equals_itself(shared):
+def test_golds_of_all_benchmarks_equal_themselves(shared):
     groups = all_golds(shared)
     assert {name: len(golds) for name, golds in groups.items()} == COUNTS
     empty = [(name, i) for name, golds in groups.items() for i, g in enumerate(golds) if not g]
@@ -72,7 +72,7 @@ def test_every_gold_of_every_benchmark_equals_itself(shared):
     assert unequal == []
 
 
-def test_a_response_that_states_the_gold_word_for_word_is_right(shared):
+def test_responses_with_the_literal_gold_are_correct(shared):
     golds = unique_golds(shared)
     for template in (
         "Step 1: 3 + 4 = 7.\nStep 2: So the answer is $\\boxed{%s}$.",
@@ -86,19 +86,19 @@ def test_a_response_that_states_the_gold_word_for_word_is_right(shared):
 
 
 def test_rewrites_that_keep_the_meaning_stay_correct(golds):
-    pairs = list(rewritten(golds, KEEPS))
+    pairs = list(rewrite_golds(golds, KEEPS))
     assert not (failed := judge(pairs, True)), failed
 
 
 def test_rewrites_that_change_the_meaning_become_incorrect(golds):
-    pairs = list(rewritten(golds, BREAKS))
+    pairs = list(rewrite_golds(golds, BREAKS))
     assert not (failed := judge(pairs, False)), failed
 
 
-def test_the_rewrites_cover_what_they_are_for(golds):
-    kept = Counter(name for name, *_ in rewritten(golds, KEEPS))
-    broken = Counter(name for name, *_ in rewritten(golds, BREAKS))
-    assert set(kept) == {rewrite.__name__ for rewrite in KEEPS}
-    assert set(broken) == {rewrite.__name__ for rewrite in BREAKS}
-    assert kept.total() > 71_000 and min(kept.values()) >= 30
-    assert broken.total() > 44_000 and min(broken.values()) >= 8
+def test_every_rewrite_applies_to_enough_golds(golds):
+    unchanged_meanings = Counter(name for name, *_ in rewrite_golds(golds, KEEPS))
+    changed_meanings = Counter(name for name, *_ in rewrite_golds(golds, BREAKS))
+    assert set(unchanged_meanings) == {rewrite.__name__ for rewrite in KEEPS}
+    assert set(changed_meanings) == {rewrite.__name__ for rewrite in BREAKS}
+    assert unchanged_meanings.total() > 71_000 and min(unchanged_meanings.values()) >= 30
+    assert changed_meanings.total() > 44_000 and min(changed_meanings.values()) >= 8

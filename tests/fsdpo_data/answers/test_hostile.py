@@ -1,4 +1,4 @@
-"""Hostile text: bounded in time and memory, never run, never an exception."""
+"""Hostile texts: limits of time and memory, no execution of text, no exceptions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.entities import OUTCOMES
 
-#: Processor seconds for one grading here: twice the budget that benchmarks/perf/grade.py measures
-#: against, because a test may share its processor.
-LIMIT = 0.1
+#: Maximum processor time of one grading: twice the budget in benchmarks/perf/grade.py, because a
+#: test may share its processor.
+MAX_SECONDS = 0.1
 GOLDS = ["5", "\\frac{1}{2}", "x^2+1", "[0,1)", "3, 5", "(1,2)", "y=2x+3", "\\text{even}", "B"]
-#: Calls that would turn text into code, wherever they are imported from.
+#: Names of functions that can turn text into code.
 FORBIDDEN_CALLS = {
     "eval", "exec", "compile", "__import__", "literal_eval", "parse_expr", "sympify", "parse_latex",
     "latex2sympy", "lambdify", "import_module", "getattr", "setattr", "open", "system", "popen",
@@ -36,48 +36,48 @@ FORBIDDEN_MODULES = {
 }  # fmt: skip
 
 
-def shown(text: str) -> str:
+def shorten(text: str) -> str:
     return ascii(text[:60])
 
 
-def seconds(gold: str, response: str) -> float:
+def grading_seconds(gold: str, response: str) -> float:
     started = time.process_time()
     (verdict,) = MathGrader().grade([(gold, response)])
-    spent = time.process_time() - started
+    elapsed = time.process_time() - started
     assert verdict.status in OUTCOMES
-    return spent
+    return elapsed
 
 
 def best_of_three(gold: str, response: str) -> float:
-    return min(seconds(gold, response) for _ in range(3))
+    return min(grading_seconds(gold, response) for _ in range(3))
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda text: ascii(text[:24]))
-def test_a_hostile_answer_is_judged_in_time_on_either_side(answer):
+def test_hostile_answers_and_golds_are_graded_in_time(answer):
     slow = [
-        (gold, spent)
+        (gold, elapsed)
         for gold in GOLDS
         for pair in ((gold, f"So it is $\\boxed{{{answer}}}$."), (answer, f"\\boxed{{{gold}}}"))
-        if seconds(*pair) > LIMIT and (spent := best_of_three(*pair)) > LIMIT
+        if grading_seconds(*pair) > MAX_SECONDS and (elapsed := best_of_three(*pair)) > MAX_SECONDS
     ]
     assert slow == []
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda text: ascii(text[:24]))
-def test_a_hostile_answer_is_compared_with_itself_and_a_neighbour_in_time(answer):
+def test_hostile_answers_are_compared_with_similar_texts_in_time(answer):
     for other in (answer, answer + "1", "2" + answer):
-        assert best_of_three(answer, f"\\boxed{{{other}}}") < LIMIT
+        assert best_of_three(answer, f"\\boxed{{{other}}}") < MAX_SECONDS
 
 
 @pytest.mark.parametrize("response", RESPONSES, ids=lambda text: ascii(text[:16]))
-def test_a_megabyte_long_response_is_judged_in_time(response):
+def test_responses_of_a_megabyte_are_graded_in_time(response):
     for gold in ("5", "x^2+1", "\\text{even}"):
-        assert best_of_three(gold, response) < LIMIT
+        assert best_of_three(gold, response) < MAX_SECONDS
 
 
 def test_hostile_answers_are_never_correct_for_a_plain_gold():
     fooled = [
-        (gold, shown(answer))
+        (gold, shorten(answer))
         for gold in GOLDS
         for answer in ANSWERS
         if compare_answers(gold, answer).status == "correct"
@@ -85,7 +85,7 @@ def test_hostile_answers_are_never_correct_for_a_plain_gold():
     assert fooled == []
 
 
-def test_a_pair_over_the_budget_leaves_the_rest_of_its_batch_untouched():
+def test_a_pair_over_the_budget_does_not_change_other_verdicts():
     plain = [("5", "\\boxed{5}"), ("7", "The answer is 8."), ("", "5"), ("5", "")]
     expected = [verdict.status for verdict in MathGrader().grade(plain)]
     assert expected == ["correct", "incorrect", "gold_unparsed", "no_answer"]
@@ -95,7 +95,7 @@ def test_a_pair_over_the_budget_leaves_the_rest_of_its_batch_untouched():
         assert [statuses[0], *statuses[2:5]] == expected
 
 
-def test_no_payload_is_run_or_right(tmp_path):
+def test_payloads_are_not_executed_and_not_correct(tmp_path):
     marker = tmp_path / "marker"
     for payload in payloads(str(marker)):
         for gold in (*GOLDS, payload):
@@ -109,23 +109,23 @@ def test_no_payload_is_run_or_right(tmp_path):
         assert not marker.exists()
 
 
-def test_no_source_file_can_turn_text_into_code():
+def test_source_files_do_not_use_functions_that_run_text():
     (folder,) = fsdpo_data.answers.__path__
-    # These start processes, or are one: texts are handed on, or never get there.
-    apart = {"pool.py", "symbolic.py", "worker.py"}
-    files = sorted(each for each in Path(folder).rglob("*.py") if each.name not in apart)
+    # These files start processes or run in one; they only pass texts on, or never receive any.
+    process_files = {"pool.py", "symbolic.py", "worker.py"}
+    files = sorted(path for path in Path(folder).rglob("*.py") if path.name not in process_files)
     assert len(files) >= 5
-    found = [
+    findings = [
         f"{path.name}:{node.lineno} {name}"
         for path in files
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        for name in dangerous(node)
+        for name in forbidden_names(node)
     ]
-    assert found == []
+    assert findings == []
 
 
-def dangerous(node: ast.AST) -> list[str]:
-    """Name what a syntax node reaches for that text must never reach."""
+def forbidden_names(node: ast.AST) -> list[str]:
+    """Return the forbidden names that a syntax node uses."""
     if isinstance(node, ast.Import):
         return [a.name for a in node.names if a.name.split(".")[0] in FORBIDDEN_MODULES]
     if isinstance(node, ast.ImportFrom):
@@ -169,7 +169,7 @@ print(json.dumps({"seen": sorted(seen), "graded": len(verdicts)}))
 """
 
 
-def test_the_interpreter_itself_sees_no_code_no_import_and_no_file_while_grading(tmp_path):
+def test_grading_compiles_imports_and_opens_nothing(tmp_path):
     marker = tmp_path / "marker"
     tests, root = Path(__file__).parents[2] / "support", Path(__file__).parents[3]
     child = subprocess.run(
@@ -196,12 +196,12 @@ def test_grammar_fuzz_gets_verdicts_in_time():
 
 
 @pytest.mark.proof
-def test_a_hundred_thousand_inputs_crash_hang_and_leak_nothing():
+def test_a_hundred_thousand_inputs_do_not_crash_hang_or_leak():
     check_fuzz(seed=11, count=10_000)
-    before = psutil.Process().memory_info().rss
+    old_bytes = psutil.Process().memory_info().rss
     for seed in range(20, 29):
         check_fuzz(seed, count=10_000)
-    grown = psutil.Process().memory_info().rss - before
+    grown = psutil.Process().memory_info().rss - old_bytes
     assert grown < 64 * 2**20, f"{grown / 2**20:.0f} MB more after 90,000 inputs"
 
 
@@ -215,11 +215,11 @@ def test_hypothesis_finds_no_combination_that_breaks_the_grader(parts, noise):
 
 
 def check_fuzz(seed: int, count: int) -> None:
-    """Grade each text against the one before it, both as answer and as gold."""
+    """Grade each text against the previous one, as answer and as gold."""
     previous = "5"
     for text in fuzz(seed, count):
         pair = (previous, f"Thus $\\boxed{{{text}}}$")
-        if seconds(*pair) > LIMIT:
-            assert best_of_three(*pair) < LIMIT, pair
+        if grading_seconds(*pair) > MAX_SECONDS:
+            assert best_of_three(*pair) < MAX_SECONDS, pair
         assert compare_answers(text, previous).status in OUTCOMES
         previous = text

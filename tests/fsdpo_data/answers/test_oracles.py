@@ -1,6 +1,6 @@
-"""The grader against verdicts that others published with their models' responses.
+"""The grader against verdicts that were published with models' responses.
 
-Every difference is listed with the reason; a new one, or one that goes away, fails the test.
+The tests list every difference with its reason, and fail if a difference is new or disappears.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ QWEN: Differences = {
 
 
 @cache
-def judged(file: Path) -> tuple[list[RecordedResponse], list[Verdict]]:
+def grade_file(file: Path) -> tuple[list[RecordedResponse], list[Verdict]]:
     recorded = read_outputs(file)
-    return recorded, MathGrader().grade([(each.gold, each.response) for each in recorded])
+    return recorded, MathGrader().grade(
+        [(response.gold, response.response) for response in recorded]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +41,20 @@ def outputs(shared: Path) -> Path:
     return shared / "data" / "outputs"
 
 
-def differences(file: Path) -> dict[tuple[int, str], tuple[str, str]]:
-    recorded, verdicts = judged(file)
+def differing_verdicts(file: Path) -> dict[tuple[int, str], tuple[str, str]]:
+    recorded, verdicts = grade_file(file)
     words = {True: "correct", False: "wrong"}
     return {
-        (each.row, each.series): (words[_right(verdict)], words[each.correct])
-        for each, verdict in zip(recorded, verdicts, strict=True)
-        if each.correct is not None and each.correct != _right(verdict)
+        (response.row, response.series): (words[_right(verdict)], words[response.correct])
+        for response, verdict in zip(recorded, verdicts, strict=True)
+        if response.correct is not None and response.correct != _right(verdict)
     }
 
 
-def correct(file: Path) -> Counter[str]:
-    """Count what is correct, by series."""
-    recorded, verdicts = judged(file)
-    right = (each.series for each, v in zip(recorded, verdicts, strict=True) if _right(v))
+def count_correct(file: Path) -> Counter[str]:
+    """Count the correct responses by series."""
+    recorded, verdicts = grade_file(file)
+    right = (response.series for response, v in zip(recorded, verdicts, strict=True) if _right(v))
     return Counter(right)
 
 
@@ -60,65 +62,65 @@ def _right(verdict: Verdict) -> bool:
     return verdict.status == "correct"
 
 
-def without_reasons(known: Differences) -> dict[tuple[int, str], tuple[str, str]]:
-    return {key: (ours, theirs) for key, (ours, theirs, _) in known.items()}
+def without_reasons(differences: Differences) -> dict[tuple[int, str], tuple[str, str]]:
+    return {key: (ours, theirs) for key, (ours, theirs, _) in differences.items()}
 
 
 def test_openai_gsm8k_solutions(outputs: Path) -> None:
     file = outputs / "openai_gsm8k" / "example_model_solutions.jsonl"
-    assert len(judged(file)[0]) == 4 * 1319
-    assert correct(file) == {
+    assert len(grade_file(file)[0]) == 4 * 1319
+    assert count_correct(file) == {
         "6b_finetuning": 286,
         "6b_verification": 515,
         "175b_finetuning": 458,
         "175b_verification": 742,
     }
-    assert differences(file) == {}
+    assert differing_verdicts(file) == {}
 
 
 def test_abel(outputs: Path) -> None:
     file = outputs / "abel_gsm8k" / "7b_first300.jsonl"
-    assert correct(file) == {"": 193}
-    assert differences(file) == {}
+    assert count_correct(file) == {"": 193}
+    assert differing_verdicts(file) == {}
 
 
 @pytest.mark.parametrize(
-    ("name", "marked", "known"), [("output-rs0", 31, NEMO_0), ("output-rs1", 37, NEMO_1)]
+    ("name", "marked", "expected"), [("output-rs0", 31, NEMO_0), ("output-rs1", 37, NEMO_1)]
 )
-def test_nemo_skills(outputs: Path, name: str, marked: int, known: Differences) -> None:
+def test_nemo_skills(outputs: Path, name: str, marked: int, expected: Differences) -> None:
     file = outputs / "nemo_skills" / f"{name}.jsonl"
-    assert sum(bool(each.correct) for each in judged(file)[0]) == marked
-    assert differences(file) == without_reasons(known)
-    assert correct(file) == {"": marked + len(known)}
+    assert sum(bool(response.correct) for response in grade_file(file)[0]) == marked
+    assert differing_verdicts(file) == without_reasons(expected)
+    assert count_correct(file) == {"": marked + len(expected)}
 
 
 def test_qwen(outputs: Path) -> None:
     file = outputs / "qwen_math_cot" / "math_cot_100.jsonl"
-    recorded, _ = judged(file)
-    assert (len(recorded), sum(bool(each.correct) for each in recorded)) == (800, 728)
-    assert differences(file) == without_reasons(QWEN)
-    assert correct(file).total() == 728 + len(QWEN)
-    assert correct(file)["sample 0"] == 90
+    recorded, _ = grade_file(file)
+    assert (len(recorded), sum(bool(response.correct) for response in recorded)) == (800, 728)
+    assert differing_verdicts(file) == without_reasons(QWEN)
+    assert count_correct(file).total() == 728 + len(QWEN)
+    assert count_correct(file)["sample 0"] == 90
 
 
 def test_qwen_any_of_eight_and_best_by_reward_model(outputs: Path) -> None:
     file = outputs / "qwen_math_cot" / "math_cot_100.jsonl"
-    recorded, verdicts = judged(file)
+    recorded, verdicts = grade_file(file)
     right = {(r.row, r.series): _right(v) for r, v in zip(recorded, verdicts, strict=True)}
     rows = [json.loads(line) for line in file.read_bytes().splitlines()]
     best = [max(range(8), key=lambda i: row["pred_score"][i][0]) for row in rows]
     chosen = [(row, f"sample {i}") for row, i in enumerate(best, start=1)]
-    theirs = {(each.row, each.series): each.correct for each in recorded}
-    assert sum(bool(theirs[each]) for each in chosen) == 94
-    # The best of row 73 is the one sample that theirs misreads, and its only right one.
-    assert sum(right[each] for each in chosen) == 95 and (73, "sample 7") in chosen
+    theirs = {(response.row, response.series): response.correct for response in recorded}
+    assert sum(bool(theirs[sample]) for sample in chosen) == 94
+    # The chosen sample of row 73 is its only right one, and the published grader misreads it.
+    assert sum(right[sample] for sample in chosen) == 95 and (73, "sample 7") in chosen
     assert len({row for (row, _), is_right in theirs.items() if is_right}) == 96
     assert len({row for (row, _), is_right in right.items() if is_right}) == 97
 
 
 def test_qwen_majority_over_classes_of_equal_answers(outputs: Path) -> None:
-    """93 by the file's flags; plain string equality with the gold would give 90."""
-    recorded, verdicts = judged(outputs / "qwen_math_cot" / "math_cot_100.jsonl")
+    """The file's flags give 93; string equality with the gold would give 90."""
+    recorded, verdicts = grade_file(outputs / "qwen_math_cot" / "math_cot_100.jsonl")
     solved = 0
     for start in range(0, 800, 8):
         answers = [verdict.answer or "" for verdict in verdicts[start : start + 8]]
@@ -134,26 +136,26 @@ def _equal(left: str, right: str) -> bool:
 
 @pytest.mark.parametrize("model", TORA)
 def test_tora(outputs: Path, model: str) -> None:
-    """What its programs printed is graded as its authors did; the text after one of them not.
+    """Outputs of programs get the authors' verdicts; some texts after the programs do not.
 
-    Nothing in that text marks the answer, and another number comes last.
+    Such texts do not mark the answer, and they end with another number.
     """
     file = outputs / "tora_gsm8k" / f"{model}_first300.jsonl"
     count, differing = TORA[model]
     rows = [json.loads(line) for line in file.read_bytes().splitlines()]
     printed = MathGrader().grade([(row["gt"], str(row["pred"][0])) for row in rows])
     assert sum(map(_right, printed)) == sum(map(float_equal, rows)) == count
-    _, texts = judged(file)
+    _, texts = grade_file(file)
     unlike = [i for i, pair in enumerate(zip(texts, printed, strict=True), 1) if _differ(*pair)]
     assert unlike == list(differing)
     assert not any(_right(texts[row - 1]) for row in differing)
 
 
-def _differ(one: Verdict, other: Verdict) -> bool:
-    return _right(one) != _right(other)
+def _differ(left: Verdict, right: Verdict) -> bool:
+    return _right(left) != _right(right)
 
 
-#: Rows of ProcessBench where its flag on the final answer and our verdict differ.
+#: Rows of ProcessBench whose flag on the final answer differs from our verdict.
 PROCESSBENCH = {
     "gsm8k": {
         "gsm8k-70": ("correct", "wrong", "59 is boxed and is the gold"),
@@ -176,7 +178,7 @@ PROCESSBENCH = {
 
 @pytest.mark.parametrize("name", PROCESSBENCH)
 def test_processbench(shared: Path, name: str) -> None:
-    """Solutions by a dozen models to problems of the test splits, which have the golds."""
+    """The solutions are by a dozen models, and the golds come from the test splits."""
     benchmarks = shared / "data" / "benchmarks"
     problems = {_key(p.question): p for p in load_task(builtin_tasks()[name], benchmarks).problems}
     file = shared / "data" / "stepwise" / "processbench" / f"{name}.json"
@@ -184,24 +186,24 @@ def test_processbench(shared: Path, name: str) -> None:
     items = [
         TaskResponse(problems[_key(row["problem"])], "\n\n".join(row["steps"])) for row in rows
     ]
-    judged = [
-        each.verdict for each in grade_task_responses(builtin_tasks()[name], items, workers=1)
+    verdicts = [
+        graded.verdict for graded in grade_task_responses(builtin_tasks()[name], items, workers=1)
     ]
     words = {True: "correct", False: "wrong"}
-    found = {
+    differences = {
         row["id"]: (words[_right(verdict)], words[row["final_answer_correct"]])
-        for row, verdict in zip(rows, judged, strict=True)
+        for row, verdict in zip(rows, verdicts, strict=True)
         if _right(verdict) != row["final_answer_correct"]
     }
     assert len(rows) == {"gsm8k": 400, "math": 1000}[name]
-    assert found == {key: known[:2] for key, known in PROCESSBENCH[name].items()}
+    assert differences == {key: difference[:2] for key, difference in PROCESSBENCH[name].items()}
 
 
 def _key(question: str) -> str:
     return "".join(question.split())
 
 
-#: Rows whose reference solution does not state the whole gold, or states more: all are noted golds.
+#: Rows whose reference solution states only a part of the gold, or more; all have notes.
 REFERENCES = {
     "gsm8k": ("answer", []),
     "math": ("solution", [2152, 2656, 2716, 2912, 4562]),
@@ -214,12 +216,14 @@ def test_reference_solutions_are_right(shared: Path, name: str) -> None:
     column, partial = REFERENCES[name]
     loaded = load_task(builtin_tasks()[name], shared / "data" / "benchmarks")
     items = [TaskResponse(problem, problem.metadata[column]) for problem in loaded.problems]
-    judged = [each.strict for each in grade_task_responses(builtin_tasks()[name], items, workers=1)]
-    assert [row for row, verdict in enumerate(judged) if not _right(verdict)] == partial
+    verdicts = [
+        graded.strict for graded in grade_task_responses(builtin_tasks()[name], items, workers=1)
+    ]
+    assert [row for row, verdict in enumerate(verdicts) if not _right(verdict)] == partial
     assert {loaded.ids[row] for row in partial} <= builtin_tasks()[name].notes.keys()
 
 
-def test_rows_of_no_known_form_are_named(tmp_path: Path) -> None:
+def test_rows_of_an_unknown_format_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     for content, message in (
         ('{"a": 1}\n', "row 1: fields a. Expected one of: OpenAI"),

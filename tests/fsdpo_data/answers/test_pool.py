@@ -1,4 +1,4 @@
-"""Grading in worker processes: order, and what is lost when a pair kills or holds up its worker."""
+"""Grading in worker processes: the order of verdicts, and pairs that kill or block a worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fsdpo_data.answers.pool import CHUNK_PAIRS, TIMED_OUT_VERDICT, GraderPool, 
 from fsdpo_data.core.errors import UnavailableError
 
 
-class Fragile:
+class FragileGrader:
     """A grader that some responses kill, hang or fill with memory."""
 
     version = "fragile@1"
@@ -36,7 +36,7 @@ class Fragile:
 
 
 def pairs(count: int, **special: int) -> list[tuple[str, str]]:
-    harm = {at: name for name, at in special.items()}
+    harm = {position: name for name, position in special.items()}
     return [("5", harm.get(i, str(i))) for i in range(count)]
 
 
@@ -51,11 +51,11 @@ def test_many_workers_give_the_verdicts_of_one_in_order() -> None:
 
 
 @pytest.mark.parametrize("harm", ["kill", "fill"])
-def test_a_pair_that_kills_its_worker_is_the_only_one_lost(harm: str) -> None:
+def test_only_the_pair_that_kills_its_worker_has_no_verdict(harm: str) -> None:
     items = pairs(2 * CHUNK_PAIRS + 5, **{harm: CHUNK_PAIRS + 3})
-    with GraderPool(Fragile, workers=2) as pool:
+    with GraderPool(FragileGrader, workers=2) as pool:
         verdicts = pool.grade(items)
-        # Once with its chunk, once alone.
+        # The pair kills a worker twice: with its chunk, and when it is graded alone.
         assert pool.replaced_workers == 2
     assert [i for i, verdict in enumerate(verdicts) if verdict == TIMED_OUT_VERDICT] == [
         CHUNK_PAIRS + 3
@@ -64,8 +64,8 @@ def test_a_pair_that_kills_its_worker_is_the_only_one_lost(harm: str) -> None:
     assert [verdict.answer for verdict in verdicts[:3]] == ["0", "1", "2"]
 
 
-def test_a_pair_that_hangs_is_given_up() -> None:
-    with GraderPool(Fragile, workers=1, timeout_seconds=3.0) as pool:
+def test_a_pair_that_blocks_its_worker_is_timed_out() -> None:
+    with GraderPool(FragileGrader, workers=1, timeout_seconds=3.0) as pool:
         verdicts = pool.grade(pairs(6, hang=2))
         assert pool.replaced_workers == 2
     assert [verdict.status for verdict in verdicts] == ["correct"] * 2 + ["timed_out"] + [
@@ -73,8 +73,8 @@ def test_a_pair_that_hangs_is_given_up() -> None:
     ] * 3
 
 
-class Stillborn(Fragile):
-    """A grader that can be made here, but in no worker."""
+class UnstartableGrader(FragileGrader):
+    """A grader that can be created in the main process, but not in a worker."""
 
     def __init__(self) -> None:
         if current_process().name != "MainProcess":
@@ -83,25 +83,25 @@ class Stillborn(Fragile):
 
 def test_workers_that_cannot_start_are_an_error() -> None:
     with (
-        GraderPool(Stillborn, workers=2) as pool,
+        GraderPool(UnstartableGrader, workers=2) as pool,
         pytest.raises(UnavailableError, match="`workers=1`"),
     ):
         pool.grade(pairs(3))
 
 
 def test_leaving_the_pool_ends_its_processes() -> None:
-    with GraderPool(Fragile, workers=2) as pool:
+    with GraderPool(FragileGrader, workers=2) as pool:
         processes = [worker.process for worker in pool._workers]
         assert all(process.is_alive() for process in processes)
     assert not any(process.is_alive() for process in processes)
 
 
-def test_few_pairs_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_pairs_are_graded_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     items = pairs(5)
-    with open_grader(Fragile, len(items), workers=2) as grader:
-        assert isinstance(grader, Fragile)
+    with open_grader(FragileGrader, len(items), workers=2) as grader:
+        assert isinstance(grader, FragileGrader)
     monkeypatch.setattr("fsdpo_data.answers.pool.MIN_PAIRS_FOR_POOL", 0)
-    with open_grader(Fragile, len(items), workers=2) as grader:
+    with open_grader(FragileGrader, len(items), workers=2) as grader:
         assert grader.grade([*items, ("5", "kill")])[-1] == TIMED_OUT_VERDICT
 
 
@@ -110,14 +110,14 @@ def test_one_large_shard_is_graded_by_all_workers(
 ) -> None:
     used: list[int] = []
 
-    class Watched(GraderPool):
+    class RecordingPool(GraderPool):
         def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
             used.append(self._n_workers)
             return super().grade(items)
 
     small_build(tmp_path / "one", problem_set(7))
     monkeypatch.setattr("fsdpo_data.stages.annotate.MIN_BYTES_FOR_POOL", 0)
-    monkeypatch.setattr("fsdpo_data.stages.annotate.GraderPool", Watched)
+    monkeypatch.setattr("fsdpo_data.stages.annotate.GraderPool", RecordingPool)
     manifest = small_build(tmp_path / "two", problem_set(7), workers=2)
     assert used == [2]
     assert manifest["outcomes"] == {"correct": 7, "incorrect": 14, "no_answer": 7}

@@ -1,4 +1,4 @@
-r"""Reading answers: every kind has one normal form, and what makes no sense is words."""
+r"""Parsing of answers: normal forms, and texts that are not mathematics."""
 
 from __future__ import annotations
 
@@ -122,14 +122,14 @@ def test_an_answer_has_its_normal_form(text, form):
         "\\begin{pmatrix} 1 & 2 \\\\ 3 \\end{pmatrix}",
     ],
 )
-def test_what_no_grammar_fits_as_a_whole_is_words(text):
+def test_texts_outside_the_grammar_are_words(text):
     assert isinstance(read(text), Words)
 
 
-def test_a_prefix_is_never_taken_for_the_answer():
-    for rest in ("?!", " = = 3", " \\foo", ")(", " }", " 4.5.6"):
-        value = read("5" + rest)
-        assert value != Num(read("5").value), rest
+def test_a_number_with_a_meaningless_suffix_is_not_that_number():
+    for suffix in ("?!", " = = 3", " \\foo", ")(", " }", " 4.5.6"):
+        value = read("5" + suffix)
+        assert value != Num(read("5").value), suffix
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_prefix_is_never_taken_for_the_answer():
         ("2 hours, 30 minutes", (ValueList, Quantity)),
     ],
 )
-def test_what_can_be_meant_in_two_ways_is_read_in_both(text, kinds):
+def test_ambiguous_answers_have_several_readings(text, kinds):
     assert tuple(type(value) for value in alternatives(text, read(text))) == kinds
 
 
@@ -158,7 +158,7 @@ def test_digits_after_a_subscript_or_exponent_are_another_number(separator):
         assert statuses == ["incorrect", "incorrect"]
 
 
-def test_letters_are_units_only_where_they_cannot_be_variables():
+def test_letters_are_units_only_if_they_cannot_be_variables():
     assert format_value(read("5m")) == "5*m"
     assert format_value(read_answer("5m").with_letter_units) == "5 [m]"
     assert format_value(read("5\\,\\mathrm{m}")) == "5 [m]"
@@ -180,20 +180,20 @@ def test_letters_are_units_only_where_they_cannot_be_variables():
         ("5\x00", "5"),
     ],
 )
-def test_marks_that_mean_nothing_are_dropped(text, cleaned):
+def test_cleaning_removes_meaningless_marks(text, cleaned):
     assert clean(text) == cleaned
 
 
 @pytest.mark.parametrize("brackets", ["()", "{}", "[]"])
-def test_nesting_beyond_the_cap_is_not_read(brackets):
-    def nested(depth):
+def test_too_deeply_nested_answers_are_words(brackets):
+    def nest(depth):
         return brackets[0] * depth + "x" + brackets[1] * depth
 
-    assert format_value(read(nested(MAX_DEPTH - 2))) == "x"
-    assert isinstance(read(nested(MAX_DEPTH + 1)), Words)
+    assert format_value(read(nest(MAX_DEPTH - 2))) == "x"
+    assert isinstance(read(nest(MAX_DEPTH + 1)), Words)
 
 
-def test_longer_answers_than_the_cap_are_not_read():
+def test_too_long_answers_are_words():
     assert isinstance(read("1+" * (MAX_READ // 2) + "1"), Words)
     with pytest.raises(UnparsableAnswerError, match="too long"):
         tokenize("x " * MAX_READ)

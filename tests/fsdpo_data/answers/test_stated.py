@@ -1,4 +1,4 @@
-"""Every response that states its gold is right, in whatever words, and is right for no other."""
+"""Responses that state a gold in many wordings are correct for this gold and for no other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fsdpo_data.answers.grader import MathGrader
 WORK = "Step 1: We have 12 + 7 = 19 things, of which $x=4$ are used.\nStep 2: Then $a^2 = 25$.\n"
 
 #: Responses around GOLD, or around the gold as a FORMULA.
-STATED = {
+MARKED = {
     "boxed": "So we get $\\boxed{GOLD}$.",
     "boxed in a display": "Therefore the answer is \\[\\boxed{GOLD}\\] as required.",
     "boxed twice": "Thus \\boxed{GOLD}.\n\n**Final Answer**\n\n\\boxed{GOLD}",
@@ -37,10 +37,10 @@ STATED = {
     "carriage returns": "\r\nThe answer is: GOLD\r\n",
     "a line of its own": "The answer is\nFORMULA",
 }
-#: Nothing marks the answer here.
+#: Responses that state the gold without a mark.
 UNMARKED = {"the solution is": "The solution is FORMULA.", "therefore": "Therefore, FORMULA."}
-#: Golds that such a sentence does not give back, with the reason.
-LOST = {
+#: Golds that cannot be extracted from such a sentence, with the reason.
+NOT_EXTRACTED = {
     "90\\text{ square\nunits}": "a line break inside \\text ends the line",
     "x_{0} \\cos (\\omega t)+$ $\\dot{x}_{0} \\sin (\\omega t) / \\omega": "it is in two formulas",
 }
@@ -57,34 +57,36 @@ def responses(template: str, golds: list[str]) -> Iterator[tuple[str, str]]:
         yield gold, WORK + template.replace("GOLD", gold).replace("FORMULA", formula)
 
 
-def wrong(pairs: list[tuple[str, str]]) -> list[tuple[str, str | None]]:
+def wrong_pairs(pairs: list[tuple[str, str]]) -> list[tuple[str, str | None]]:
     verdicts = MathGrader().grade(pairs)
-    both = zip(pairs, verdicts, strict=True)
-    return [(gold, verdict.answer) for (gold, _), verdict in both if verdict.status != "correct"]
+    graded_pairs = zip(pairs, verdicts, strict=True)
+    return [
+        (gold, verdict.answer) for (gold, _), verdict in graded_pairs if verdict.status != "correct"
+    ]
 
 
-@pytest.mark.parametrize("name", STATED)
+@pytest.mark.parametrize("name", MARKED)
 def test_a_marked_gold_is_right(golds: list[str], name: str) -> None:
-    pairs = list(responses(STATED[name], golds))
+    pairs = list(responses(MARKED[name], golds))
     assert len(pairs) > 4_500
-    assert wrong(pairs) == []
+    assert wrong_pairs(pairs) == []
     assert all(extract_answer(response).marked_answer is not None for _, response in pairs[:200])
 
 
 @pytest.mark.parametrize("name", UNMARKED)
 def test_an_unmarked_gold_is_right(golds: list[str], name: str) -> None:
-    lost = [gold for gold, _ in wrong(list(responses(UNMARKED[name], golds)))]
-    assert set(lost) <= LOST.keys()
+    lost = [gold for gold, _ in wrong_pairs(list(responses(UNMARKED[name], golds)))]
+    assert set(lost) <= NOT_EXTRACTED.keys()
 
 
 def test_the_gold_of_another_problem_is_wrong(golds: list[str]) -> None:
-    """Each gold against the next: only those of one value agree, whatever they count."""
-    others = [*golds[1:], golds[0]]
-    pairs = [(g, f"So it is \\boxed{{{o}}}.") for g, o in zip(golds, others, strict=True)]
+    """Each gold is compared with the next one; only golds with equal values agree."""
+    next_golds = [*golds[1:], golds[0]]
+    pairs = [(g, f"So it is \\boxed{{{o}}}.") for g, o in zip(golds, next_golds, strict=True)]
     verdicts = MathGrader().grade(pairs)
     right = [
         (gold, other)
-        for gold, other, verdict in zip(golds, others, verdicts, strict=True)
+        for gold, other, verdict in zip(golds, next_golds, verdicts, strict=True)
         if verdict.status == "correct"
     ]
     unlike = [pair for pair in right if digits(pair[0]) != digits(pair[1])]

@@ -1,4 +1,4 @@
-"""The last tier: what sympy decides, that no text reaches it, and what it may cost."""
+"""Symbolic comparison: pairs that need sympy, the safety of the process, and its time limits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("gold", "answer"), EQUAL)
-def test_what_only_sympy_can_decide_is_right_and_says_so(gold: str, answer: str) -> None:
+def test_equal_pairs_that_need_sympy_have_a_symbolic_rule(gold: str, answer: str) -> None:
     for pair in ((gold, answer), (answer, gold)):
         verdict = compare_answers(*pair)
         assert verdict.status == "correct"
@@ -46,14 +46,14 @@ def test_what_only_sympy_can_decide_is_right_and_says_so(gold: str, answer: str)
 
 
 @pytest.mark.parametrize(("gold", "answer"), DIFFERENT)
-def test_what_differs_stays_wrong(gold: str, answer: str) -> None:
+def test_different_pairs_are_incorrect(gold: str, answer: str) -> None:
     assert (
         compare_answers(gold, answer).status == compare_answers(answer, gold).status == "incorrect"
     )
 
 
 def test_only_trees_reach_sympy() -> None:
-    """Names and integers come out of a tree, and the process builds only names that it knows."""
+    """Encoded trees have only names and integers, and the process refuses unknown names."""
     tree = read("\\int_0^1 \\sin(x) \\cdot x^2 dx")
     assert symbolic.encode_tree(tree)[0] == "int"  # type: ignore[arg-type]
     for question in (["__import__('os')"], ["Sym", "x"], ["getattr", ["Num", 1, 1]]):
@@ -76,7 +76,9 @@ def test_the_process_parses_no_text() -> None:
     assert not forbidden & (names | called)
 
 
-def test_it_is_asked_only_where_rough_values_do_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sympy_is_used_only_if_numeric_values_do_not_decide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(symbolic, "_ask", lambda question: pytest.fail(f"asked {question}"))
     for gold, answer in (
         ("5", "\\int_0^1 x dx"),
@@ -88,7 +90,7 @@ def test_it_is_asked_only_where_rough_values_do_not_tell(monkeypatch: pytest.Mon
         compare_answers(gold, answer)
 
 
-def test_a_question_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_question_is_timed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compare_answers(*EQUAL[2]).status == "correct"  # the process has started
     monkeypatch.setattr(symbolic, "QUESTION_TIMEOUT_SECONDS", 0.0)
     started = time.monotonic()
@@ -98,7 +100,7 @@ def test_a_question_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPa
     assert compare_answers("\\int_0^1 x^2 e^{x} dx", "e - 2").status == "correct"
 
 
-def test_the_process_ends_where_a_question_takes_too_many_processor_seconds() -> None:
+def test_a_question_with_too_much_processor_time_ends_the_process() -> None:
     code = (
         "from fsdpo_data.answers.comparison import worker; worker.MAX_CPU_SECONDS = 0.05;"
         "worker.are_equal = lambda *_: sum(iter(int, 1)); worker.main()"
@@ -117,7 +119,7 @@ def test_a_dead_process_is_started_again() -> None:
     assert compare_answers(*EQUAL[2]).status == "correct"
 
 
-def test_the_process_ends_with_its_questions() -> None:
+def test_the_process_ends_after_its_last_question() -> None:
     line = json.dumps([["Num", 1, 2], ["Num", 2, 4]])
     child = subprocess.run(
         [sys.executable, "-m", "fsdpo_data.answers.comparison.worker"],
@@ -126,14 +128,15 @@ def test_the_process_ends_with_its_questions() -> None:
     assert child.stdout == "010"
 
 
-def test_no_answer_in_time_is_out_of_budget() -> None:
+def test_a_missing_answer_exceeds_the_budget() -> None:
     process = symbolic._SympyProcess()
     x = ["Sym", "x"]
     slow = ["int", x, ["Num", 0, 1], ["Num", 1, 1], ["sin", ["Pow", ["Const", "e"], x]]]
     with pytest.raises(BudgetExceededError):
-        symbolic.QUESTION_TIMEOUT_SECONDS, kept = 0.0, symbolic.QUESTION_TIMEOUT_SECONDS
+        timeout_seconds = symbolic.QUESTION_TIMEOUT_SECONDS
+        symbolic.QUESTION_TIMEOUT_SECONDS = 0.0
         try:
             process.ask([slow, ["Num", 1, 1]])
         finally:
-            symbolic.QUESTION_TIMEOUT_SECONDS = kept
+            symbolic.QUESTION_TIMEOUT_SECONDS = timeout_seconds
             process.stop()

@@ -1,4 +1,4 @@
-"""Sympy as an oracle: it rewrites and prints expressions, the grader must see what stays equal."""
+"""Sympy as an oracle: it rewrites random expressions, and the grader must find them equal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LEAVES = (X, Y, sympy.Integer(2), sympy.Integer(3), sympy.Rational(1, 2), sympy
 _FUNCTIONS = (sympy.sin, sympy.cos, sympy.exp, sympy.log, sympy.sqrt)
 
 
-def expression(rng: random.Random, depth: int, functions: tuple[Any, ...]) -> Any:
+def random_expression(rng: random.Random, depth: int, functions: tuple[Any, ...]) -> Any:
     """Return a random expression in x and y."""
     if depth == 0:
         return rng.choice(_LEAVES)
-    left, right = (expression(rng, depth - 1, functions) for _ in range(2))
+    left, right = (random_expression(rng, depth - 1, functions) for _ in range(2))
     kinds = ["+", "-", "*", "/", "^"] + ["f"] * bool(functions)
     match rng.choice(kinds):
         case "+":
@@ -38,31 +38,31 @@ def expression(rng: random.Random, depth: int, functions: tuple[Any, ...]) -> An
             return rng.choice(functions)(left)
 
 
-def usable(found: Any) -> bool:
-    """Whether the expression has values, and is no longer than what people write."""
-    if found.has(sympy.zoo, sympy.nan, sympy.oo) or len(sympy.latex(found)) > 200:
+def is_usable(candidate: Any) -> bool:
+    """Return whether an expression has values and is as short as typical answers."""
+    if candidate.has(sympy.zoo, sympy.nan, sympy.oo) or len(sympy.latex(candidate)) > 200:
         return False
-    return bool(found.free_symbols)
+    return bool(candidate.free_symbols)
 
 
-def some(count: int, functions: tuple[Any, ...], seed: int) -> list[Any]:
+def random_expressions(count: int, functions: tuple[Any, ...], seed: int) -> list[Any]:
     """Return different random expressions."""
     rng = random.Random(seed)
-    found: dict[str, Any] = {}
-    while len(found) < count:
-        each = expression(rng, rng.choice((2, 3)), functions)
-        if usable(each):
-            found[sympy.latex(each)] = each
-    return list(found.values())
+    expressions: dict[str, Any] = {}
+    while len(expressions) < count:
+        candidate = random_expression(rng, rng.choice((2, 3)), functions)
+        if is_usable(candidate):
+            expressions[sympy.latex(candidate)] = candidate
+    return list(expressions.values())
 
 
-RATIONAL = some(150, (), 0)
-ELEMENTARY = some(60, _FUNCTIONS, 1)
+RATIONAL = random_expressions(150, (), 0)
+ELEMENTARY = random_expressions(60, _FUNCTIONS, 1)
 
 
 @pytest.mark.parametrize("rewrite", [sympy.expand, sympy.factor, sympy.together, sympy.cancel])
 def test_rewritten_rational_functions_are_equal(rewrite: Callable[[Any], Any]) -> None:
-    pairs = [(sympy.latex(each), sympy.latex(rewrite(each))) for each in RATIONAL]
+    pairs = [(sympy.latex(function), sympy.latex(rewrite(function))) for function in RATIONAL]
     different = sum(gold != answer for gold, answer in pairs)
     wrong = [pair for pair in pairs if compare_answers(*pair).status != "correct"]
     assert wrong == [] and different > 30
@@ -70,7 +70,7 @@ def test_rewritten_rational_functions_are_equal(rewrite: Callable[[Any], Any]) -
 
 @pytest.mark.parametrize("rewrite", [sympy.expand, sympy.factor, sympy.powsimp])
 def test_rewritten_functions_are_equal(rewrite: Callable[[Any], Any]) -> None:
-    pairs = [(sympy.latex(each), sympy.latex(rewrite(each))) for each in ELEMENTARY]
+    pairs = [(sympy.latex(function), sympy.latex(rewrite(function))) for function in ELEMENTARY]
     assert [pair for pair in pairs if compare_answers(*pair).status != "correct"] == []
 
 
@@ -84,22 +84,25 @@ def test_different_rational_functions_are_different() -> None:
     assert wrong == []
 
 
-def test_a_changed_number_is_seen() -> None:
+def test_a_changed_number_makes_an_expression_different() -> None:
     wrong = []
-    for each in RATIONAL + ELEMENTARY:
-        numbers = sorted(each.atoms(sympy.Integer) - {sympy.Integer(-1)}, key=str)
+    for function in RATIONAL + ELEMENTARY:
+        numbers = sorted(function.atoms(sympy.Integer) - {sympy.Integer(-1)}, key=str)
         if not numbers:
             continue
-        changed = each.xreplace({numbers[0]: numbers[0] + 5})
-        if not usable(changed) or abs((changed - each).evalf(subs={X: 0.37, Y: 1.21})) < 1e-9:
+        changed = function.xreplace({numbers[0]: numbers[0] + 5})
+        if (
+            not is_usable(changed)
+            or abs((changed - function).evalf(subs={X: 0.37, Y: 1.21})) < 1e-9
+        ):
             continue
-        if compare_answers(sympy.latex(each), sympy.latex(changed)).status != "incorrect":
-            wrong.append((sympy.latex(each), sympy.latex(changed)))
+        if compare_answers(sympy.latex(function), sympy.latex(changed)).status != "incorrect":
+            wrong.append((sympy.latex(function), sympy.latex(changed)))
     assert wrong == []
 
 
 def test_plain_text_is_read_like_latex() -> None:
-    pairs = [(sympy.latex(each), str(each)) for each in RATIONAL]
+    pairs = [(sympy.latex(function), str(function)) for function in RATIONAL]
     assert [pair for pair in pairs if compare_answers(*pair).status != "correct"] == []
 
 
@@ -110,9 +113,12 @@ def test_matrices_and_solution_sets() -> None:
         assert compare_answers(sympy.latex(matrix), sympy.latex(4 * matrix / 4)).status == "correct"
         assert compare_answers(sympy.latex(matrix), sympy.latex(matrix.T)).status == "incorrect"
         roots = [rng.randint(-6, 6) for _ in range(3)]
-        solved = sympy.solveset(sympy.prod(X - root for root in roots), X)
-        listed = ", ".join(str(root) for root in roots)
-        assert compare_answers(sympy.latex(solved), listed).status == "correct", (solved, listed)
+        solution_set = sympy.solveset(sympy.prod(X - root for root in roots), X)
+        root_list = ", ".join(str(root) for root in roots)
+        assert compare_answers(sympy.latex(solution_set), root_list).status == "correct", (
+            solution_set,
+            root_list,
+        )
         low, high = sorted((roots[0], roots[0] + rng.randint(1, 9)))
         interval = sympy.Interval(low, high, rng.random() < 0.5, rng.random() < 0.5)
         relation = sympy.latex(interval.as_relational(X))

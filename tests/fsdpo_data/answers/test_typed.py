@@ -1,4 +1,4 @@
-"""Typed answers, made from data: what keeps a meaning is right, what breaks it is wrong."""
+"""Generated answers of many kinds: equal meanings are correct, other meanings are incorrect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typed_pairs import KINDS, WRAPPERS, TypedPair, typed_pairs
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 
-#: Kinds in which every right text says as much as the gold, so that any two of them agree.
+#: Kinds whose right texts have the full detail of the gold, so any two of them agree.
 COMPLETE = (
     "fraction", "interval", "union", "punctured", "set", "polynomial", "logarithm", "periodic",
     "sum", "general solution", "connective", "implication", "segments", "parallels", "subset",
@@ -24,7 +24,7 @@ COMPLETE = (
 
 
 def failures(pairs: Iterable[TypedPair]) -> list[str]:
-    """List pairs that are judged against the truth, a few of each kind."""
+    """List the pairs with a wrong verdict."""
     wrong = []
     for pair in pairs:
         verdict = compare_answers(pair.gold, pair.text)
@@ -33,18 +33,18 @@ def failures(pairs: Iterable[TypedPair]) -> list[str]:
     return wrong
 
 
-def test_a_few_answers_of_every_kind_are_judged_by_their_meaning() -> None:
+def test_some_answers_of_every_kind_are_graded_by_their_meaning() -> None:
     pairs = list(typed_pairs(2, seed=1))
     assert {pair.kind for pair in pairs} == set(KINDS)
     assert failures(pairs) == []
 
 
-def test_every_wrapper_leaves_a_right_answer_right() -> None:
-    assert wrapped(1) == []
+def test_right_answers_are_right_in_every_wrapper() -> None:
+    assert wrong_wrapped_answers(1) == []
 
 
 @pytest.mark.proof
-def test_fifty_thousand_pairs_are_judged_by_their_meaning() -> None:
+def test_fifty_thousand_pairs_are_graded_by_their_meaning() -> None:
     pairs = list(typed_pairs(200))
     counts = Counter(pair.is_equal for pair in pairs)
     assert counts.total() >= 50_000 and counts[False] >= 20_000
@@ -52,18 +52,20 @@ def test_fifty_thousand_pairs_are_judged_by_their_meaning() -> None:
 
 
 @pytest.mark.proof
-def test_every_wrapper_leaves_ten_thousand_right_answers_right() -> None:
-    assert wrapped(40) == []
+def test_ten_thousand_right_answers_are_right_in_every_wrapper() -> None:
+    assert wrong_wrapped_answers(40) == []
 
 
-def wrapped(count: int) -> list[str]:
-    """List the wrapped right answers that are not judged right; signs of money stay outside."""
+def wrong_wrapped_answers(count: int) -> list[str]:
+    """List the wrapped right answers with a wrong verdict; answers with "$" are skipped."""
     pairs = [pair for pair in typed_pairs(count, seed=2) if pair.is_equal]
     pairs = [pair for pair in pairs if "$" not in pair.text and "**" not in pair.text]
     items = [(pair.gold, wrapper.format(pair.text)) for pair in pairs for wrapper in WRAPPERS]
     verdicts = MathGrader().grade(items)
-    both = zip(items, verdicts, strict=True)
-    return [f"{item} is {v.status} by {v.rule}" for item, v in both if v.status != "correct"]
+    graded_items = zip(items, verdicts, strict=True)
+    return [
+        f"{item} is {v.status} by {v.rule}" for item, v in graded_items if v.status != "correct"
+    ]
 
 
 @pytest.mark.parametrize("kind", COMPLETE)
@@ -73,18 +75,18 @@ def test_right_answers_of_a_kind_agree_with_each_other(kind: str) -> None:
     for pair in typed_pairs(2, seed=3):
         if pair.kind == kind and pair.is_equal:
             groups[pair.gold].append(pair.text)
-    apart = [
-        (one, other)
+    disagreements = [
+        (left, right)
         for gold, texts in groups.items()
-        for one, other in combinations([gold, *texts], 2)
-        for pair in ((one, other), (other, one))
+        for left, right in combinations([gold, *texts], 2)
+        for pair in ((left, right), (right, left))
         if compare_answers(*pair).status != "correct"
     ]
-    assert groups and apart == []
+    assert groups and disagreements == []
 
 
-def test_wrong_answers_are_wrong_the_other_way_round() -> None:
-    """Except where the gold's sign of percent is what forgives the answer its own."""
+def test_wrong_answers_are_wrong_with_sides_exchanged() -> None:
+    """Percentages are skipped, because the gold decides whether the sign matters."""
     pairs = [pair for pair in typed_pairs(1, seed=4) if not pair.is_equal and pair.kind in COMPLETE]
     pairs = [pair for pair in pairs if "%" not in pair.text]
     fooled = [pair for pair in pairs if compare_answers(pair.text, pair.gold).status == "correct"]

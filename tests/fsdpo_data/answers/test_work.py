@@ -1,4 +1,4 @@
-"""What grading costs, in calls of Python functions: a number that no busy machine changes."""
+"""The cost of grading in Python function calls, which does not depend on the machine's load."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import pytest
 
 from fsdpo_data.answers.grader import MathGrader
 
-STEPS = "\n".join(f"Step {at}: There are {at} * 7 = {at * 7} apples." for at in range(1, 9))
+STEPS = "\n".join(
+    f"Step {number}: There are {number} * 7 = {number * 7} apples." for number in range(1, 9)
+)
 FRACTION = "$\\boxed{\\frac{x^2-40811}{x-40813} + \\sqrt{2}}$"
-#: Loads what is loaded on first use.
+#: A gold and a response whose grading loads everything that is loaded at the first use.
 WARM_UP = ("z^2 - \\sqrt{5}", "$\\boxed{\\frac{z^3}{z} + \\sqrt{5}}$")
-#: A gold and a response that no other test has, so that neither is kept from one; and the most
-#: calls that the grading may make, about a quarter above what it made when this was written. Where
-#: a change goes over it, find what it asks of every text that only few texts need.
+#: For each case: a gold, a response and the maximum number of calls. The texts occur in no other
+#: test, so they are not cached. The maximum is about 25 % above the number at the time of writing.
+#: If a change exceeds it, look for new work on every text that only few texts need.
 COSTS = {
     "announced": ("40851", f"{STEPS}\nThe answer is: 40851", 58),
     "announced, wrong": ("40853", f"{STEPS}\nThe answer is: 40855", 82),
@@ -26,12 +28,12 @@ COSTS = {
 
 @pytest.mark.parametrize("case", COSTS)
 def test_grading_makes_few_calls(case: str) -> None:
-    gold, response, most = COSTS[case]
-    assert counted(gold, response) <= most
+    gold, response, max_calls = COSTS[case]
+    assert count_calls(gold, response) <= max_calls
 
 
-def counted(gold: str, response: str) -> int:
-    """Count the calls of Python functions that one grading makes."""
+def count_calls(gold: str, response: str) -> int:
+    """Count the Python function calls of one grading."""
     grader = MathGrader()
     grader.grade([WARM_UP])
     calls = 0
@@ -40,10 +42,10 @@ def counted(gold: str, response: str) -> int:
         nonlocal calls
         calls += event == "call"
 
-    before = sys.getprofile()
+    old_profile = sys.getprofile()
     sys.setprofile(count)
     try:
         grader.grade([(gold, response)])
     finally:
-        sys.setprofile(before)
+        sys.setprofile(old_profile)
     return calls
