@@ -26,7 +26,7 @@ os.environ["FSDPO_GITHUB"] = "http://127.0.0.1:9"
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Return the folder of public data beside the checkout; tests that need it skip without it."""
+    """Return the folder of public data next to the checkout; skip the test if it is missing."""
     path = Path(__file__).parents[2] / "shared"
     if not path.exists():
         pytest.skip("needs ../shared (public data beside the checkout)")

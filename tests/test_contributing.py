@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md says is done to a copy of the source, and works."""
+"""The instructions of CONTRIBUTING.md work on a copy of the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebook runs as it stands, on the embedded model."""
+"""The notebook runs unchanged, on the embedded model."""
 
 from __future__ import annotations
 

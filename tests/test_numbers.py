@@ -1,4 +1,4 @@
-"""Measured numbers on pages are those of result files, which commands of the pages print."""
+"""Measured numbers on pages agree with the result files, which the pages' commands print."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: A paragraph, list or table, and before it the result files it rests on, or why none is kept.
 BLOCK = re.compile(r"<!-- (measured|not kept): ([^>]+) -->\n(.+?)(?=\n\s*\n|\Z)", re.S)
 NUMBER = re.compile(r"(?<![\w.,^-])\d[\d,]*(?:\.\d+)?(?![\w^])")
-#: What only a measurement looks like: "2.1 ×", "0.86 [0.81, 0.90]".
+#: Text that only measurements contain: "2.1 ×", "0.86 [0.81, 0.90]".
 LOOKS_MEASURED = re.compile(r"\d ×(?! \d)|\d \[-?\d[\d.]*, ")
 
 
 def result(name: str) -> tuple[str, str]:
-    """Return the command of a result file, and what it printed."""
+    """Return the command of a result file, and its output."""
     command, _, printed = (MEASURED / f"{name}.txt").read_text(encoding="utf-8").partition("\n")
     return command.removeprefix("$ "), printed
 
@@ -29,7 +29,7 @@ BY_COMMAND = {command: name for name, (command, _) in RESULTS.items()}
 
 
 def list_statements() -> Iterator[tuple[Path, str, list[str]]]:
-    """Yield pages with what they state, and the result files that it rests on."""
+    """Yield each page with a statement and the names of its result files."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for kind, names, block in BLOCK.findall(text):
@@ -51,9 +51,10 @@ def numbers(text: str) -> list[str]:
 
 
 def is_of(number: str, values: set[float]) -> bool:
-    """Whether a value rounds to the number, as it is, as a share, the other way round, or in GB."""
+    """Return whether a value rounds to the number, also as a percentage, an inverse or in GB."""
     digits = len(number.partition(".")[2])
-    value, tolerance = float(number.replace(",", "")), 0.5001 * 10.0**-digits
+    value = float(number.replace(",", ""))
+    tolerance = 0.5001 * 10.0**-digits
     forms = (form for v in values for form in (v, 100 * v, v / 1000, 1 / v if v else v))
     return any(abs(form - value) <= tolerance for form in forms)
 
@@ -64,7 +65,7 @@ def is_of(number: str, values: set[float]) -> bool:
 def test_a_page_states_what_was_printed(page: Path, block: str, names: list[str]) -> None:
     text = "\n".join(RESULTS[name][1] for name in names)
     values = {float(number.replace(",", "")) for number in numbers(text)}
-    for name in names:  # what was set, besides what was measured
+    for name in names:  # settings of the script, in addition to its output
         for script in re.findall(r"benchmarks/[\w/]+\.py", RESULTS[name][0]):
             source = (ROOT / script).read_text(encoding="utf-8")
             values |= {float(number.replace(",", "")) for number in numbers(source)}

@@ -1,4 +1,4 @@
-"""What stands around the package: the changelog, the citation, the forge's files."""
+"""Files around the package: the changelog, the citation, and the forge's files."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.proof
 
 
 def ran(*line: object, cwd: Path, code: int = 0) -> str:
-    """Run a program as a stranger would, the environment not activated; return what it said."""
+    """Run a program outside the activated environment, and return its output."""
     inherited_names = ("PATH", "HOME", "LANG")
     environment = {name: os.environ[name] for name in inherited_names if name in os.environ}
     done = subprocess.run(
@@ -33,7 +33,7 @@ def ran(*line: object, cwd: Path, code: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment that holds the wheel, and borrows what it needs from this one."""
+    """Return an environment with the wheel that uses the other packages of this one."""
     folder = tmp_path_factory.mktemp("wheel")
     ran(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
     (wheel,) = folder.glob("*.whl")

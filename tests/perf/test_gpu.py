@@ -1,4 +1,4 @@
-"""What is measured on GPUs runs at toy size without one."""
+"""The GPU benchmark runs at toy size without a GPU."""
 
 from __future__ import annotations
 

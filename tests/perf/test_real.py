@@ -1,4 +1,4 @@
-"""A pretrained model through every stage: the weights that a package of Python's index holds."""
+"""A pretrained model, whose weights are in a Python package, goes through every stage."""
 
 from __future__ import annotations
 

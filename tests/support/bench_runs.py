@@ -1,4 +1,4 @@
-"""Run directories of the harness, made without a model: invented ones, and one of real outputs."""
+"""Run directories of the benchmark without a model: synthetic ones, and one of real outputs."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Browser:
         self._call("POST", "url", {"url": page.resolve().as_uri()})
 
     def run(self, script: str, *args: Any) -> Any:
-        """Return what ``script``, the body of a function, returns."""
+        """Run ``script``, the body of a function, and return its result."""
         return self._call("POST", "execute/sync", {"script": script, "args": list(args)})
 
     def find(self, selector: str) -> str:
@@ -67,11 +67,11 @@ class Browser:
         return int(self.run("return document.querySelectorAll(arguments[0]).length", selector))
 
     def scheme(self, name: str) -> None:
-        """Show pages as to people who prefer ``light`` or ``dark``."""
+        """Set the preferred color scheme, ``light`` or ``dark``."""
         self._media(features=[{"name": "prefers-color-scheme", "value": name}])
 
     def media(self, name: str) -> None:
-        """Show pages as on ``screen`` or in ``print``."""
+        """Set the medium, ``screen`` or ``print``."""
         self._media(media=name)
 
     def _media(self, **settings: Any) -> None:
@@ -87,7 +87,7 @@ class Browser:
         file.write_bytes(base64.b64decode(self._call("GET", "screenshot")))
 
     def busy(self) -> float:
-        """Return the processor seconds that pages have taken, whatever else the machine does."""
+        """Return the processor seconds of the pages, which do not depend on other processes."""
         self._cdp("Performance.enable", timeDomain="threadTicks")
         metrics = self._cdp("Performance.getMetrics")["metrics"]
         return next(
@@ -95,7 +95,7 @@ class Browser:
         )
 
     def errors(self) -> list[str]:
-        """Return what the page's console complained of since the last call."""
+        """Return the messages of the page's console since the last call."""
         logged = self._call("POST", "se/log", {"type": "browser"})
         return [entry["message"] for entry in logged]
 
@@ -141,7 +141,7 @@ def _wait(base: str) -> None:
 def _request(method: str, url: str, body: dict[str, Any] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
-    # No proxy of the environment stands between a test and its own driver.
+    # The driver runs on this machine, so a proxy of the environment is not used.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=60) as answer:

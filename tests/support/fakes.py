@@ -49,13 +49,13 @@ class TableScorer:
 
 
 class Writer:
-    """Continues any prompt with random lines: sample i of a prompt is a function of both.
+    """Sampler of random lines; sample i of a prompt depends only on the prompt, i and the seed.
 
     Args:
-        seed: Another seed is another model.
-        separator: What it writes between steps.
-        mark: What it writes at the start of a step, with ``{}`` for a number.
-        limit: Words a completion may have.
+        seed: Selects the random texts, as a different model would.
+        separator: Text between steps.
+        mark: Text at the start of a step, with ``{}`` for its number.
+        limit: Maximal number of words of a completion.
     """
 
     model = ModelRef("writer", "0")
@@ -86,7 +86,7 @@ class Writer:
 
 
 class Judge:
-    """Rewards steps by what stands up to them; few values, so that there are ties."""
+    """Scorer of random rewards that depend on the steps; few values, so that there are ties."""
 
     model = ModelRef("judge", "0")
 

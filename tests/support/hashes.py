@@ -1,4 +1,4 @@
-"""Digests of what a run wrote."""
+"""Digests of the files of a run."""
 
 from __future__ import annotations
 

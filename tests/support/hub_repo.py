@@ -1,4 +1,4 @@
-"""What a repository on the loopback Hub holds: commits, refs, and listings of files."""
+"""A repository on the loopback Hub: commits, refs, and file listings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Repo:
         return sha
 
     def resolve(self, revision: str) -> str | None:
-        """Return the commit that a branch, tag or commit stands for."""
+        """Return the commit of a branch, tag or commit id."""
         return revision if revision in self.commits else self.refs.get(revision)
 
     def at(self, revision: str = "main") -> dict[str, bytes]:
@@ -59,7 +59,7 @@ def sha256(data: bytes) -> str:
 
 
 def etag(path: str, data: bytes) -> str:
-    """Return what a download of the file says it is."""
+    """Return the ETag of a file."""
     return sha256(data) if is_lfs(path, len(data)) else git_blob(data)
 
 

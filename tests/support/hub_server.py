@@ -29,7 +29,7 @@ from hub_xet import XetStore
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "hf_loopbacktesttoken"
-#: A token of somebody who may read everything and write nothing.
+#: A token that may read everything and write nothing.
 READ_TOKEN = "hf_loopbackreadtoken"
 
 _API = re.compile(
@@ -46,12 +46,12 @@ _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 
 @dataclass
 class Fault:
-    """What to do instead of answering.
+    """A fault instead of an answer.
 
     Attributes:
-        status: Answered; 0 to say nothing and cut the connection.
-        headers: Sent with it.
-        times: Requests it befalls; after them all is well again.
+        status: Status code of the answer; 0 cuts the connection without an answer.
+        headers: Headers of the answer.
+        times: Number of requests with the fault; later requests succeed.
         after: Bytes of the request's body read before the connection is cut.
     """
 
@@ -65,11 +65,11 @@ class HubServer:
     """The server: add repositories and faults, then point clients at ``url``.
 
     Attributes:
-        repos: By (kind, name).
-        faults: By the part of a request, ``METHOD path``, that they befall.
-        hooks: Called before a request that holds the key is answered.
-        large_files: What was uploaded, by SHA-256, whether a commit names it or not.
-        xet: What was uploaded by Xet.
+        repos: Repositories by (kind, name).
+        faults: Faults by a part of the request, ``METHOD path``.
+        hooks: Functions that run before a request that contains the key.
+        large_files: Uploaded files by SHA-256, also those that no commit names.
+        xet: Files uploaded by Xet.
         messages: Commit messages by commit.
         requests: Every request, as ``METHOD path``.
         writing: Held while a repository changes.
@@ -83,7 +83,8 @@ class HubServer:
         self.xet = XetStore()
         self.messages: dict[str, str] = {}
         self.requests: list[str] = []
-        self.writing, self.counting = threading.Lock(), threading.Lock()
+        self.writing = threading.Lock()
+        self.counting = threading.Lock()
         handler = type("Handler", (_Handler,), {"hub": self})
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}"
@@ -114,7 +115,7 @@ class HubServer:
         self.faults[part] = Fault(0, times=times, body_bytes=body_bytes)
 
     def fault(self, request: str) -> Fault | None:
-        """Return what is to befall a request, and count it."""
+        """Return the fault for a request, if there is one, and count it."""
         with self.counting:
             for part, fault in self.faults.items():
                 if part in request and fault.times > 0:
@@ -144,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_PUT = do_GET
 
     def log_message(self, *args: object) -> None:
-        """Say nothing; ``HubServer.requests`` has it."""
+        """Print nothing, because ``HubServer.requests`` lists the requests."""
 
     def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
@@ -173,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(404, b"Not Found")
 
     def _write(self, path: str, body: bytes) -> Answer | None:
-        """Answer a request that writes; None if it is none."""
+        """Answer a request that writes; return None for other requests."""
         if match := _LFS_PUT.fullmatch(path):
             return hub_writes.lfs_put(self.hub, match[1], body)  # signed URLs need no token
         calls = {

@@ -16,14 +16,16 @@ Trick = Callable[["Handler"], bool]
 
 @dataclass
 class Script:
-    """What the server does.
+    """The behaviour of the server, and the requests that it received.
 
     Attributes:
-        tricks: Each plays on one request, in turn; after them all is well.
+        tricks: Faults, one for each of the first requests.
         requests: The bodies received.
         keys: The Authorization headers received.
         reply: Text of sample i of a request.
-        reasoning: Where it is a chat: what the model thought.
+        reasoning: Thinking text of chat completions.
+        max_choices: Maximal number of samples per request.
+        lock: Protects the other fields.
     """
 
     tricks: list[Trick] = field(default_factory=list)

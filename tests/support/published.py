@@ -88,7 +88,7 @@ def save_published(path: Path, family: str, shared: Path, *, context: int = 2048
 
 @cache
 def tokenizer_of(name: str, added: tuple[str, ...], shared: Path) -> Any:
-    """Load a tokenizer anew, with tokens added: others use the loaded one."""
+    """Load a tokenizer again, with tokens added, because other tests share the loaded one."""
     import transformers
 
     folder = shared / "tokenizers" / name

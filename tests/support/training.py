@@ -16,11 +16,11 @@ import pytest
 
 
 class Killed(Exception):
-    """Stands for whatever ends a run between two steps."""
+    """Ends a run between two optimizer steps, as a kill would."""
 
 
 def kill_at_step(step: int, stage: ModuleType, run: Any) -> None:
-    """Call ``run``, which trains by ``stage``, and end it after so many optimizer steps."""
+    """Call ``run``, a training by the module ``stage``, and end it after ``step`` steps."""
     import transformers
 
     class Kill(transformers.TrainerCallback):
@@ -28,24 +28,24 @@ def kill_at_step(step: int, stage: ModuleType, run: Any) -> None:
             if state.global_step == step:
                 raise Killed
 
-    real = stage.run_trainer
+    run_trainer = stage.run_trainer
 
-    def doomed(trainer: Any, *args: Any) -> None:
+    def run_until_killed(trainer: Any, *args: Any) -> None:
         trainer.add_callback(Kill)
-        real(trainer, *args)
+        run_trainer(trainer, *args)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(stage, "run_trainer", doomed)
+        patch.setattr(stage, "run_trainer", run_until_killed)
         run()
 
 
 def environment() -> dict[str, str]:
-    """Return that of a training process on this machine's processors."""
+    """Return the environment of a training process on the CPU."""
     return {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
 
 
 def python(*arguments: str) -> str:
-    """Run a Python of its own to its end; return what it printed."""
+    """Run a Python process to its end, and return its output."""
     line = [sys.executable, *arguments]
     ran = subprocess.run(line, capture_output=True, text=True, env=environment(), timeout=900)
     assert ran.returncode == 0, ran.stderr[-3000:]
@@ -53,7 +53,7 @@ def python(*arguments: str) -> str:
 
 
 def kill_once(arguments: Sequence[str], marker: Path) -> None:
-    """Start a Python of its own and kill it as soon as ``there`` exists."""
+    """Start a Python process, and kill it as soon as ``marker`` exists."""
     process = subprocess.Popen(
         [sys.executable, *arguments],
         env=environment(),

@@ -237,7 +237,7 @@ _NAME = re.compile(r"@(\w+)@")
 
 @dataclass(frozen=True)
 class TypedPair:
-    """A gold and another text with the truth about them."""
+    """A gold, another text, and whether the text is equal to the gold."""
 
     kind: str
     gold: str
@@ -256,7 +256,7 @@ def _lines(block: str) -> tuple[str, list[tuple[bool, str]]]:
 
 
 def _values(rng: random.Random) -> dict[str, str]:
-    """Draw what the names stand for."""
+    """Draw the values of the names."""
     a, b = rng.sample(_NUMBERS, 2)
     m, n = sorted(rng.sample([*range(-40, 0), *range(1, 40)], 2))
     chosen, other = rng.sample("ABCDE", 2)
@@ -290,7 +290,7 @@ def typed_pairs(count: int, seed: int = 0) -> Iterator[TypedPair]:
                     yield TypedPair(kind, filled, text, is_equal)
 
 
-#: What may stand around any answer.
+#: Text around an answer.
 WRAPPERS = (
     "So the answer is ${}$.",
     "**Answer:** ${}$",
