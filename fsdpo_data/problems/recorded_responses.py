@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from fsdpo_data.core.row_files import SourceRow
@@ -69,8 +70,10 @@ class ResponseFormat:
 
     def matches(self, fields: Fields) -> bool:
         """Return whether a row has all fields that the format needs."""
-        told = all(any(name in fields for name in each.split("|")) for each in self.needs)
-        return told and (not self.by_model or any(self._columns(fields)))
+        for alternatives in self.needs:
+            if not any(name in fields for name in alternatives.split("|")):
+                return False
+        return not self.by_model or any(self._columns(fields))
 
     def document_key(self, fields: Fields) -> str:
         """Return the id of a row's document; empty if rows do not repeat.
@@ -79,8 +82,9 @@ class ResponseFormat:
         """
         if not self.repeats or self.repeats[0] not in fields:
             return ""
-        told = json.dumps([fields.get(name) for name in self.repeats], sort_keys=True, default=str)
-        return hashlib.sha256(told.encode()).hexdigest()
+        values = [fields.get(name) for name in self.repeats]
+        text = json.dumps(values, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def read_responses(self, record: SourceRow) -> list[RecordedResponse]:
         """Return the responses of a row.
@@ -89,16 +93,21 @@ class ResponseFormat:
             UnusableRowError: if the row has no responses, with the reason.
         """
         try:
-            found = [replace(each, row=record.row_number) for each in self._read(record.fields)]
+            responses = [
+                replace(response, row=record.row_number)
+                for response in self._read_row(record.fields)
+            ]
         except UnusableRowError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
-            raise UnusableRowError(f"not the form of {self.publisher} ({error!r})") from None
-        if not found:
             raise UnusableRowError(
-                f"no response in it, expected one in the form of {self.publisher}"
+                f"the row does not have the format of {self.publisher} ({error!r})"
+            ) from None
+        if not responses:
+            raise UnusableRowError(
+                f"the row has no response; expected one in the format of {self.publisher}"
             )
-        return found
+        return responses
 
     def _columns(self, row: Fields) -> Iterator[tuple[str, Fields]]:
         """Yield the model name and the fields of each column with a response."""
@@ -106,115 +115,134 @@ class ResponseFormat:
             if isinstance(value, Mapping) and self.responses[0] in value:
                 yield name, value
 
-    def _read(self, row: Fields) -> Iterator[RecordedResponse]:
-        asked = self._text("question", _first(row, self.question) or "")
+    def _read_row(self, row: Fields) -> Iterator[RecordedResponse]:
+        """Yield the responses of a row, of all models in it."""
+        question = self._require_text("question", _first(row, self.question) or "")
         if self.question_in:
-            inner = re.search(self.question_in, asked, re.S)
-            asked = inner[1] if inner else ""
+            match = re.search(self.question_in, question, re.S)
+            question = match[1] if match else ""
         prompt = _first(row, self.prompt)
-        about = RecordedResponse(
-            self._text("gold", self._gold(row)),
+        base = RecordedResponse(
+            self._require_text("gold", self._gold(row)),
             response="",
             correct=None,
-            question=asked,
+            question=question,
             # The template that rendered a conversation for the model is unknown.
             prompt=prompt if isinstance(prompt, str) else "",
             request=str(_first(row, self.request) or ""),
             model=str(_first(row, self.model) or ""),
         )
         if not self.by_model:
-            yield from self._responses(row, about)
+            yield from self._read_completions(row, base)
             return
-        for name, part in self._columns(row):
-            yield from self._responses(part, replace(about, model=name, series=name))
+        for name, fields in self._columns(row):
+            yield from self._read_completions(fields, replace(base, model=name, series=name))
 
     def _gold(self, row: Fields) -> Any:
-        found = _first(row, self.gold)
+        """Return the gold answer of a row, as text if the row is well formed."""
+        gold = _first(row, self.gold)
         if self.gold_index:
             index = _first(row, self.gold_index)
-            found = found[index[0] if isinstance(index, list) else index]
-        return _GOLDS[self.gold_is](found) if self.gold else ""
+            gold = gold[index[0] if isinstance(index, list) else index]
+        return _GOLDS[self.gold_is](gold) if self.gold else ""
 
-    def _responses(self, part: Fields, about: RecordedResponse) -> Iterator[RecordedResponse]:
-        listed = _first(part, self.responses)
-        if self.is_list and not isinstance(listed, list):
-            raise TypeError(f"{listed!r} is no list")
-        found = _flat(listed) if isinstance(listed, list) else [listed]
-        corrects, logits, tokens = (
-            _each(_first(part, fields), len(found))
-            for fields in (self.correct, self.logit, self.n_tokens)
-        )
-        ended = _first(part, _ENDED)
-        for index, (response, right) in enumerate(zip(found, corrects, strict=True)):
-            own = response if isinstance(response, Mapping) else {}
-            n_tokens = _first(own, self.n_tokens) if tokens[index] is None else tokens[index]
-            n_tokens = len(n_tokens) if isinstance(n_tokens, list) else n_tokens
-            text, reasoning = _first(own, self.text) if own else response, _first(own, _REASONING)
-            # A response that was truncated during its thinking has no text, as in a build.
-            text = "" if text is None and reasoning else text
+    def _read_completions(
+        self, fields: Fields, base: RecordedResponse
+    ) -> Iterator[RecordedResponse]:
+        """Yield the responses of one model; ``base`` has the values that they share."""
+        value = _first(fields, self.responses)
+        if self.is_list and not isinstance(value, list):
+            raise TypeError(f"{value!r} is not a list")
+        responses = _flatten(value) if isinstance(value, list) else [value]
+        verdicts = _per_response(_first(fields, self.correct), len(responses))
+        logits = _per_response(_first(fields, self.logit), len(responses))
+        token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
+        shared_finish_reason = _first(fields, _FINISH_REASON_FIELDS)
+        for index, response in enumerate(responses):
+            response_fields = response if isinstance(response, Mapping) else {}
+            text = _first(response_fields, self.text) if response_fields else response
+            reasoning = _first(response_fields, _REASONING_FIELDS)
+            if text is None and reasoning:
+                # A response that was truncated during its thinking has no text, as in a build.
+                text = ""
+            n_tokens = token_counts[index]
+            if n_tokens is None:
+                n_tokens = _first(response_fields, self.n_tokens)
+            verdict = verdicts[index]
+            logit = logits[index]
+            finish_reason = _first(response_fields, _FINISH_REASON_FIELDS) or shared_finish_reason
+            is_truncated = finish_reason in LENGTH_FINISH_REASONS
             yield replace(
-                about,
-                response=self._text("response", text),
-                correct=None if right in (None, "") else str(right).lower() in _RIGHT,
-                series=f"sample {index}" if isinstance(listed, list) else about.series,
-                reward=None if logits[index] is None else 1 / (1 + math.exp(-logits[index][0])),
-                finish_reason="length"
-                if (_first(own, _ENDED) or ended) in LENGTH_FINISH_REASONS
-                else "stop",
-                n_tokens=n_tokens if type(n_tokens) is int and 0 <= n_tokens < 2**31 else None,
+                base,
+                response=self._require_text("response", text),
+                correct=None if verdict in (None, "") else str(verdict).lower() in _TRUE_SPELLINGS,
+                series=f"sample {index}" if isinstance(value, list) else base.series,
+                reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
+                finish_reason="length" if is_truncated else "stop",
+                n_tokens=_token_count(n_tokens),
                 reasoning=reasoning or "",
             )
 
-    def _text(self, name: str, value: Any) -> str:
-        if not isinstance(value, str):
-            told = self.not_text if isinstance(value, list) else ""
-            raise UnusableRowError(told or f"the {name} is {value!r}, expected text")
-        return value
+    def _require_text(self, name: str, value: Any) -> str:
+        """Return a value that is text, or raise an UnusableRowError."""
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list) and self.not_text:
+            raise UnusableRowError(self.not_text)
+        raise UnusableRowError(f"the {name} is {value!r}; expected text")
 
 
-_ENDED = ("finish_reason.type", "finish_reason", "stop_reason")
-_RIGHT = ("true", "1", "1.0")  #: Spellings of true; in CSV files all values are text.
-_REASONING = ("message.reasoning_content", "message.reasoning", "reasoning")
+_FINISH_REASON_FIELDS = ("finish_reason.type", "finish_reason", "stop_reason")
+_REASONING_FIELDS = ("message.reasoning_content", "message.reasoning", "reasoning")
+_TRUE_SPELLINGS = ("true", "1", "1.0")  #: In CSV files all values are text.
 
 
-def _of_solution(value: Any) -> str:
+def _token_count(value: Any) -> int | None:
+    """Return a number of tokens, or the length of a list of tokens; None for other values."""
+    count = len(value) if isinstance(value, list) else value
+    return count if type(count) is int and 0 <= count < 2**31 else None
+
+
+def _solution_gold(value: Any) -> str:
+    """Return the gold answer of a reference solution: its box, or its answer after ``####``."""
     return parse_boxed_gold(value) if "\\boxed" in value else parse_gsm8k_gold(value)
 
 
+#: Parsers of gold answers, by the name in ``gold_is``.
 _GOLDS: Mapping[str, Callable[[Any], Any]] = {
     "": lambda value: value,
-    "text": lambda value: (
-        gold_text(value) if value != "" else ""
-    ),  # an empty gold answer is never graded
+    # An empty gold answer is never graded.
+    "text": lambda value: gold_text(value) if value != "" else "",
     # A solution may contain "at Job A: …" before the final "A: 8400".
     "last line": lambda value: str(value).rpartition("\nA:")[2].strip(),
-    "solution": _of_solution,
-    "first solution": lambda value: _of_solution(value[0]),
+    "solution": _solution_gold,
+    "first solution": lambda value: _solution_gold(value[0]),
 }
 
 
 def _first(fields: Fields, names: Sequence[str]) -> Any:
     """Return the value of the first field that is present and not null, else None."""
     for name in names:
-        values = [_within(fields, part) for part in name.split(" + ")]
+        values = [_nested_value(fields, path) for path in name.split(" + ")]
         if None not in values:
             return values[0] if len(values) == 1 else " ".join(map(str, values))
     return None
 
 
-def _within(value: Any, path: str) -> Any:
+def _nested_value(value: Any, path: str) -> Any:
+    """Return the value at a path such as ``doc.question``, or None."""
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
-def _flat(values: list[Any]) -> list[Any]:
+def _flatten(values: list[Any]) -> list[Any]:
     """Flatten lists of lists by one level, because the requests of a document belong together."""
     lists = [value if isinstance(value, list) else [value] for value in values]
-    return [each for some in lists for each in some]
+    return list(chain.from_iterable(lists))
 
 
-def _each(value: Any, count: int) -> list[Any]:
+def _per_response(value: Any, count: int) -> list[Any]:
     """Return one value per response; a single value does not apply to several responses."""
     if isinstance(value, list) and len(value) == count:
         return value
@@ -224,20 +252,34 @@ def _each(value: Any, count: int) -> list[Any]:
 
 
 #: Formats of recorded responses by name; the first match counts.
-RESPONSE_FORMATS = TomlTable(__file__, lambda _, **told: ResponseFormat(**told))
+RESPONSE_FORMATS = TomlTable(__file__, lambda _, **fields: ResponseFormat(**fields))
 
 
 def find_response_format(fields: Fields, requires_gold: bool = False) -> ResponseFormat | None:
-    """Return the format of a row, or None if no format matches."""
-    known = (form for form in RESPONSE_FORMATS.values() if form.gold or not requires_gold)
-    return next((form for form in known if form.matches(fields)), None)
+    """Return the format of a row, or None if no format matches.
+
+    Args:
+        fields: The fields of the row.
+        requires_gold: Consider only formats with a gold answer.
+    """
+    formats = _response_formats(requires_gold=requires_gold)
+    return next((candidate for candidate in formats if candidate.matches(fields)), None)
 
 
 def unknown_format_message(fields: Fields, requires_gold: bool = False) -> str:
-    """Say what fields a row has of which :func:`find_format` knows no form, and what it knows."""
-    known = (form for form in RESPONSE_FORMATS.values() if form.gold or not requires_gold)
-    needs = "; ".join(f"{form.publisher} ({', '.join(form.needs)})" for form in known)
-    return f"fields {', '.join(sorted(map(str, fields)))}. Expected one of: {needs}"
+    """Return an error message with the fields of a row and the fields of the known formats."""
+    formats = _response_formats(requires_gold=requires_gold)
+    expected = "; ".join(
+        f"{candidate.publisher} ({', '.join(candidate.needs)})" for candidate in formats
+    )
+    return f"fields {', '.join(sorted(map(str, fields)))}. Expected one of: {expected}"
+
+
+def _response_formats(*, requires_gold: bool) -> list[ResponseFormat]:
+    """Return the formats, or only those with a gold answer."""
+    return [
+        candidate for candidate in RESPONSE_FORMATS.values() if candidate.gold or not requires_gold
+    ]
 
 
 def question_key(question: str) -> str:

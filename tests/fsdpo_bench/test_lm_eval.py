@@ -135,10 +135,10 @@ def test_samples_can_be_replayed_as_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("resps", "message"),
     [
-        ([], "row 1: no response in it, expected one in the form of lm-eval"),
-        ([[]], "row 1: no response in it, expected one in the form of lm-eval"),
+        ([], "row 1: the row has no response; expected one in the format of lm-eval"),
+        ([[]], "row 1: the row has no response; expected one in the format of lm-eval"),
         ([[["-3.25", "False"]], [["-1.5", "True"]]], "row 1: resps holds log-likelihoods"),
-        (None, "row 1: not the form of lm-evaluation-harness samples"),
+        (None, "row 1: the row does not have the format of lm-evaluation-harness samples"),
     ],
 )
 def test_rows_without_responses_are_named(tmp_path: Path, resps: Any, message: str) -> None:

@@ -172,7 +172,7 @@ def plain(texts: list[str], **fields: Any) -> list[dict[str, Any]]:
         ),
         (plain(["4"]), ["--series", "gpt"], "--series gpt: .* contains no model names"),
         ([{"answer": "4", "response": "4"}], [], "row 1: the question is missing"),
-        ([{"gt": "4", "code": ["4"], "question": ["?"]}], [], "the question is .*, expected text"),
+        ([{"gt": "4", "code": ["4"], "question": ["?"]}], [], "the question is .*; expected text"),
     ],
 )
 def test_requests_that_a_recording_cannot_answer_are_refused(

@@ -246,7 +246,11 @@ def test_batch_responses_are_joined_with_requests_and_golds(tmp_path: Path) -> N
     aside = lines(tmp_path / "run/quarantine.jsonl")
     assert [(row["row"], row["reason"]) for row in aside] == [
         (4, "the question matches no problem, or several"),
-        (5, "not the form of OpenAI and vLLM batches (TypeError('None is no list'))"),
+        (
+            5,
+            "the row does not have the format of OpenAI and vLLM batches "
+            "(TypeError('None is not a list'))",
+        ),
         (6, "no request 'z': give the file of requests with `requests`"),
     ]
     run = lines(tmp_path / "run/completions.jsonl")
@@ -370,7 +374,7 @@ def test_unusable_rows_are_quarantined(tmp_path: Path) -> None:
         "another problem has the same prompt",
         "the question is missing: give the problems with `problems`",
         "the answer is empty",
-        "the response is 5, expected text",
+        "the response is 5; expected text",
         "the text holds half a surrogate pair, which is no character",
         "the gold is missing: give the problems with `problems`",
         unknown_format_message({"a": 1}),
@@ -391,7 +395,7 @@ def test_one_series_of_a_file_with_several_models_is_imported(shared: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "correct"),
+    ("name", "n_rows", "correct"),
     [
         ("qwen_math_cot/math_cot_100", 800, 729),
         ("abel_gsm8k/7b_first300", 300, 193),
@@ -400,11 +404,11 @@ def test_one_series_of_a_file_with_several_models_is_imported(shared: Path, tmp_
     ],
 )
 def test_published_outputs(
-    shared: Path, tmp_path: Path, name: str, rows: int, correct: int | None
+    shared: Path, tmp_path: Path, name: str, n_rows: int, correct: int | None
 ) -> None:
     """The verdicts equal the benchmark's verdicts on these files."""
     manifest, rows = import_file(shared / f"data/outputs/{name}.jsonl", tmp_path / "out")
-    assert (len(rows), manifest.quarantined) == (rows, {})
+    assert (len(rows), manifest.quarantined) == (n_rows, {})
     assert correct in (None, manifest.outcomes["correct"])
 
 
@@ -427,7 +431,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "Theirs" in done.output and f"next: fsdpo-data inspect {out}" in done.output
     for flag, value in (("--temperature", "0.5"), ("--problems", "gsm8k"), ("--series", "x")):
-        with pytest.raises(InputError, match=f"{flag} .*goes with --from outputs"):
+        with pytest.raises(InputError, match=f"{flag} .*needs --from outputs"):
             CliRunner().invoke(app, [*line, "prm800k", flag, value], catch_exceptions=False)
     message = r"contains no outputs\. First problem: fields a\. Expected .*; plain \(answer"
     with pytest.raises(InputError, match=message):
