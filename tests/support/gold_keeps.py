@@ -356,7 +356,8 @@ def stated_money(gold: str) -> Iterator[str]:
 
 KEEPS: list[Rewrite] = [
     add_spaces, delimiters, full_stop, box_gold, bold, fractions_restyled, fraction_forms,
-    left_right, thousands, zeros, name_value, unicode_minus, with_unit, with_money, in_words, reorder,
+    left_right, thousands, zeros, name_value, unicode_minus, with_unit, with_money, in_words,
+    reorder,
     unions_reordered, as_inequality, matrices, letters_case, choices, times_ten, degrees, percent,
     counted_things, ratios, expanded_by_one, punctured_line, plain_maths, in_unicode, wide_digits,
     terms_reordered, larger_words, recurring_decimals, array_matrices, as_function, mixed_numbers,
