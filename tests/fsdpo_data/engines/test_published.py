@@ -68,7 +68,7 @@ def items(shared: Path) -> list[ScorerInput]:
     return inputs
 
 
-class Vendor:
+class VendorCheckpoint:
     """A checkpoint as the vendors' scripts load it: tokenizer, decoder and tensors of the head."""
 
     def __init__(self, path: Path) -> None:
@@ -93,7 +93,9 @@ class Vendor:
         return (inner @ t["score.2.weight"].T + t["score.2.bias"]).softmax(-1)
 
 
-def vendor_qwen(v: Vendor, question: str, steps: list[str], system: bool = True) -> list[float]:
+def vendor_qwen(
+    v: VendorCheckpoint, question: str, steps: list[str], system: bool = True
+) -> list[float]:
     system_prompt = "Please reason step by step, and put your final answer within \\boxed{}."
     messages = [{"role": "system", "content": system_prompt}] if system else []
     messages += [
@@ -106,12 +108,12 @@ def vendor_qwen(v: Vendor, question: str, steps: list[str], system: bool = True)
     return [p[1].item() for p, token in zip(v.mlp(ids), ids, strict=True) if token == mark]
 
 
-def vendor_reasonflux(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_reasonflux(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     return vendor_qwen(v, question, steps, system=False)
 
 
 def vendor_math_shepherd(
-    v: Vendor, question: str, steps: list[str], number: bool = True
+    v: VendorCheckpoint, question: str, steps: list[str], number: bool = True
 ) -> list[float]:
     good, bad = v.tokenizer.encode("+ -")[1:]
     mark = v.tokenizer.encode("ки")[-1]
@@ -124,11 +126,11 @@ def vendor_math_shepherd(
     return [scores[i].item() for i, token in enumerate(ids) if token == mark]
 
 
-def vendor_math_shepherd_bare(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_math_shepherd_bare(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     return vendor_math_shepherd(v, question, steps, number=False)
 
 
-def vendor_rlhflow(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_rlhflow(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     """Follow prm_evaluate.py: one forward pass per step, read two tokens before the turn's end."""
     plus, minus = v.tokenizer.encode("+")[-1], v.tokenizer.encode("-")[-1]
     assert (plus, minus) == (10, 12)
@@ -144,7 +146,7 @@ def vendor_rlhflow(v: Vendor, question: str, steps: list[str]) -> list[float]:
     return scores
 
 
-def vendor_skywork(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_skywork(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     """Follow prepare_input: tokenize each line, flag every line end, use the last flag of a step."""
     response = "\n\n".join(steps)
     ids = v.tokenizer.encode((v.tokenizer.bos_token or "") + question + "\n")
@@ -163,7 +165,7 @@ def vendor_skywork(v: Vendor, question: str, steps: list[str]) -> list[float]:
     return value[positions, 0].sigmoid().tolist()
 
 
-def vendor_pure(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_pure(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     separator = v.tokenizer("\n", add_special_tokens=False)["input_ids"]
     ids, positions = v.tokenizer(question, add_special_tokens=False)["input_ids"], []
     for step in steps:
@@ -173,7 +175,7 @@ def vendor_pure(v: Vendor, question: str, steps: list[str]) -> list[float]:
     return (p[:, 1] - p[:, 0]).tolist()
 
 
-def vendor_trl(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_trl(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     """Follow PRMTrainer.tokenize_row, which made the training rows."""
     bos = [] if v.tokenizer.bos_token_id is None else [v.tokenizer.bos_token_id]
     ids = bos + v.tokenizer(question, add_special_tokens=False)["input_ids"]
@@ -185,17 +187,17 @@ def vendor_trl(v: Vendor, question: str, steps: list[str]) -> list[float]:
     return logits.softmax(-1)[positions, 1].tolist()
 
 
-def vendor_reasoneval_7b(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_reasoneval_7b(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     """Follow codes/examples.py: the pad token is BOS, which is removed and added again."""
     return _reasoneval_rewards(v, question, steps, v.tokenizer.bos_token, is_7b=True)
 
 
-def vendor_reasoneval_34b(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_reasoneval_34b(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     return _reasoneval_rewards(v, question, steps, v.tokenizer.eos_token, is_7b=False)
 
 
 def _reasoneval_rewards(
-    v: Vendor, question: str, steps: list[str], pad: str, *, is_7b: bool
+    v: VendorCheckpoint, question: str, steps: list[str], pad: str, *, is_7b: bool
 ) -> list[float]:
     prompt = f"Question:\n{question}\nAnswer:\nLet's think step by step.\n"
     tokens = v.tokenizer(prompt + pad + "".join(step + pad for step in steps))["input_ids"]
@@ -212,7 +214,7 @@ def _reasoneval_rewards(
     return (p[:, 1] + p[:, 2]).tolist()
 
 
-def vendor_actprm(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_actprm(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     system_prompt = "Please reason step by step, and put your final answer within \\boxed{}."
     messages = [
         {"role": "system", "content": system_prompt},
@@ -231,7 +233,7 @@ def vendor_actprm(v: Vendor, question: str, steps: list[str]) -> list[float]:
     return [mean[i].item() for i, token in enumerate(ids) if token == mark]
 
 
-def vendor_versaprm(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_versaprm(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     steps = [step.strip().replace(" \n\n\n\n", "") for step in steps]
     text = f"{question.strip()} \n\n" + "".join(f"{step} \n\n\n\n" for step in steps)
     ids = v.tokenizer.encode(text)
@@ -239,7 +241,7 @@ def vendor_versaprm(v: Vendor, question: str, steps: list[str]) -> list[float]:
     return [scores[i].item() for i, token in enumerate(ids) if token == 23535]
 
 
-def vendor_er_prm(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_er_prm(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     good, bad = (v.tokenizer.encode(word)[-1] for word in (" +", " -"))
     steps = [s.strip() for s in steps]
     steps = [s if s.startswith("Step ") else f"Step {k}: {s}" for k, s in enumerate(steps, 1)]
@@ -249,7 +251,7 @@ def vendor_er_prm(v: Vendor, question: str, steps: list[str]) -> list[float]:
     return [scores[i].item() for i, token in enumerate(ids) if token == mark]
 
 
-def vendor_llemma(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_llemma(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     """Find line ends after ``# Solution`` by their ids; the first match belongs to the heading."""
     text = f"# Question\n\n{question}\n\n# Solution\n\n" + "".join(f"{s}\n\n" for s in steps)
     ids = v.tokenizer.encode(text)
@@ -263,7 +265,7 @@ def vendor_llemma(v: Vendor, question: str, steps: list[str]) -> list[float]:
     return v.logits(ids).mean(-1)[positions[1:]].sigmoid().tolist()
 
 
-def vendor_pqm(v: Vendor, question: str, steps: list[str]) -> list[float]:
+def vendor_pqm(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
     steps = [re.sub(r"^Step \d+:", "", step.strip()) for step in steps]
     steps = [f"Step {k}: " + step.strip() for k, step in enumerate(steps, 1)]
     text = f"[INST] {question} [/INST]\n" + " [PRM]\n".join(steps) + " [PRM]"
@@ -278,7 +280,7 @@ VENDORS = {family: globals()[f"vendor_{family.replace('-', '_')}"] for family in
 
 def vendor_rewards(family: str, path: Path, inputs: Sequence[ScorerInput]) -> list[list[float]]:
     """Return the rewards of the vendor's procedure."""
-    vendor = Vendor(path)
+    vendor = VendorCheckpoint(path)
     return [
         VENDORS[family](vendor, item.question, [step.strip("\n") for step in item.steps])
         for item in inputs

@@ -127,7 +127,7 @@ def test_the_error_without_ray_says_how_to_install_it(monkeypatch: pytest.Monkey
         EngineSelection.select(SamplerOptions(engine="ray"))
 
 
-class Squares:
+class SquaresScorer:
     """A scorer whose first replica dies once in a call; every replica writes a log of its items."""
 
     def __init__(self, folder: str, slow: int = -9) -> None:
@@ -191,7 +191,7 @@ class TestReplicas:
 
     def test_a_dead_replica_is_replaced(self, tmp_path: Path) -> None:
         replicas = ReplicaPool(
-            REF, partial(Squares, str(tmp_path)), Placement(actors=2), batch_size=32
+            REF, partial(SquaresScorer, str(tmp_path)), Placement(actors=2), batch_size=32
         )
         assert replicas.score(range(7)) == [0, 1, 4, 9, 16, 25, 36]
         assert (tmp_path / "died").exists()
@@ -209,7 +209,7 @@ class TestReplicas:
 
     def test_fast_replicas_take_the_items_of_a_slow_one(self, tmp_path: Path) -> None:
         (tmp_path / "died").touch()
-        load = partial(Squares, str(tmp_path), slow=0)
+        load = partial(SquaresScorer, str(tmp_path), slow=0)
         replicas = ReplicaPool(REF, load, Placement(actors=2, gpu_fraction=0.5), batch_size=32)
         assert replicas.score(range(100)) == [number**2 for number in range(100)]
         counts = sorted(len(file.read_text().split()) for file in tmp_path.glob("by-*"))

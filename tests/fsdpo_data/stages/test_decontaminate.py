@@ -201,8 +201,8 @@ def test_unused_rows_are_reported_and_inputs_are_not_overwritten(
         (train.parent, "--write-clean", train),
         (train, "--report", bench),
     ):
-        for report_overlaps in (f"b={bench}", bench):
-            assert command(monkeypatch, source, "--against", report_overlaps, flag, file) == 1
+        for benchmark in (f"b={bench}", bench):
+            assert command(monkeypatch, source, "--against", benchmark, flag, file) == 1
             assert f"{flag} {file}: the file is also an input" in capsys.readouterr().err
     assert train.read_bytes() == old_bytes
     assert (

@@ -153,8 +153,8 @@ def test_a_resumed_grading_equals_an_uninterrupted_one(
     assert hashes(tmp_path / "new") == hashes(tmp_path / "whole")
 
 
-class Scores:
-    """A stage that gives every step a reward, or Monte-Carlo counts."""
+class ColumnStage:
+    """A stage that fills a column with one value per step."""
 
     spec_key = "score"
 
@@ -185,7 +185,7 @@ def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
     from fsdpo_data.stages.pair import PairStage
 
     grade(built, tmp_path / "graded")
-    stages = [Scores("step_rewards", 0.5), PairStage(PairSpec(top=1))]
+    stages = [ColumnStage("step_rewards", 0.5), PairStage(PairSpec(top=1))]
     paired = derive_dataset(
         tmp_path / "graded", tmp_path / "paired", stages, progress=LineProgress()
     )
@@ -199,7 +199,7 @@ def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
 
 
 def test_monte_carlo_labels_are_refused(built: Path, tmp_path: Path) -> None:
-    stage = Scores("rollouts", {"n": 2, "n_correct": 1})
+    stage = ColumnStage("rollouts", {"n": 2, "n_correct": 1})
     derive_dataset(built, tmp_path / "rolled", [stage], progress=LineProgress())
     with pytest.raises(InputError, match=r"Monte-Carlo labels, which math@0 graded"):
         grade(tmp_path / "rolled", tmp_path / "new")
@@ -342,7 +342,7 @@ def test_thinking_opened_by_the_prompt_and_never_closed(
 
 
 def test_thinking_reported_separately_by_a_server(tmp_path: Path) -> None:
-    class Served:
+    class ReasoningSampler:
         model = ModelRef("served", "0")
 
         def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
@@ -352,7 +352,7 @@ def test_thinking_reported_separately_by_a_server(tmp_path: Path) -> None:
             ]
             return [completions for _ in prompts]
 
-    manifest = small_build(tmp_path / "a", spec=build_spec(2), make_sampler=Served)
+    manifest = small_build(tmp_path / "a", spec=build_spec(2), make_sampler=ReasoningSampler)
     rows = pl.read_parquet(tmp_path / "a" / FILE)
     assert rows["thinking_closed"].to_list() == [True, False] * 3
     assert rows["thinking_tokens"].to_list() == [4, 9] * 3

@@ -42,7 +42,7 @@ REWARDS: dict[str, Sequence[float] | None] = {
 NEW = "Step 1: Add: 42.\nStep 2: The answer is: 42"
 
 
-class Table:
+class TableSampler:
     """A sampler that looks up completions by the longest matching end of the prompt."""
 
     model = ModelRef("table", "0")
@@ -85,7 +85,7 @@ def make_scored_dataset(tmp_path: Path) -> Callable[..., Path]:
             tmp_path / "built",
             source,
             spec=build_spec(n=len(completions)),
-            make_sampler=lambda: Table(ends),
+            make_sampler=lambda: TableSampler(ends),
         )
         derive_dataset(
             tmp_path / "built", tmp_path / "scored", [Rewards(REWARDS)], progress=LineProgress()
@@ -115,7 +115,7 @@ TEXTS = {
 def make_step_pairs(
     source: Path, out: str = "steps", *, sampler: Any = None, resume: bool = False, **spec: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    chosen = sampler or Table(TEXTS)
+    chosen = sampler or TableSampler(TEXTS)
     manifest = read_manifest(source)
     sampling = continuation_sampling(manifest, 4, seed=2)
     engine = {"name": "replay", "dtype": "auto"}
@@ -188,18 +188,18 @@ def test_an_error_without_a_correct_continuation_is_counted(
 ) -> None:
     source = make_scored_dataset()
     wrong = {**TEXTS, "": [finished_completion(EARLY)] * 4}
-    manifest, rows = make_step_pairs(source, sampler=Table(wrong))
+    manifest, rows = make_step_pairs(source, sampler=TableSampler(wrong))
     assert [row["rejected"] for row in rows] == [LATE]
     assert manifest["pairs"]["solutions"]["not_corrected"] == 1
     nothing = {end: [finished_completion("Step 2: The answer is: 7")] * 4 for end in TEXTS}
     with pytest.raises(InputError, match="none of 8 continuations of 2 prefixes is correct"):
-        make_step_pairs(source, "none", sampler=Table(nothing))
+        make_step_pairs(source, "none", sampler=TableSampler(nothing))
 
 
-class DyingTable:
-    """A ``Table`` that raises ``UnavailableError`` after a number of prompts."""
+class DyingSampler:
+    """A ``TableSampler`` that raises ``UnavailableError`` after a number of prompts."""
 
-    model = Table.model
+    model = TableSampler.model
 
     def __init__(self, calls: int) -> None:
         self.max_prompts = calls
@@ -209,7 +209,7 @@ class DyingTable:
         if self.n_prompts == self.max_prompts:
             raise UnavailableError("the engine died")
         self.n_prompts += len(prompts)
-        return Table(TEXTS).sample(prompts, spec)
+        return TableSampler(TEXTS).sample(prompts, spec)
 
 
 def test_a_resumed_run_samples_only_the_missing_continuations(
@@ -218,8 +218,8 @@ def test_a_resumed_run_samples_only_the_missing_continuations(
     source = make_scored_dataset(2)
     expected_manifest, _ = make_step_pairs(source)
     with pytest.raises(UnavailableError):
-        make_step_pairs(source, "part", sampler=DyingTable(3))
-    again = DyingTable(9)
+        make_step_pairs(source, "part", sampler=DyingSampler(3))
+    again = DyingSampler(9)
     manifest, _ = make_step_pairs(source, "part", sampler=again, resume=True)
     assert again.n_prompts == 1 and manifest == expected_manifest
 
@@ -294,7 +294,7 @@ def test_the_command_line_with_the_embedded_model(
     engine = ["--engine", "transformers", "--device", "cpu"]
     few = ["--limit", "4", "--samples", "4", "--max-tokens", "128"]
     assert run(capsys, "build", *few, *engine, "--out", str(base))[0] == 0
-    derive_dataset(base, marked, [Doubts()], progress=LineProgress())
+    derive_dataset(base, marked, [LowSecondRewards()], progress=LineProgress())
     command = ["pair", str(marked), "--out", str(steps), "--style", "step-dpo"]
     code, out, err = run(capsys, *command, *engine)
     assert code == 0, err
@@ -311,13 +311,13 @@ def test_the_command_line_with_the_embedded_model(
         train_dpo(DpoConfig(data=steps, out=tmp_path / "other"))
 
 
-class Doubts(Rewards):
+class LowSecondRewards(Rewards):
     """A stage that gives every second step of a solution a low reward."""
 
     def __init__(self) -> None:
         super().__init__({})
 
-    def _rewarded(self, table: pa.Table) -> pa.Table:
+    def _add_rewards(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()
         for row in rows:
             row["step_rewards"] = [
