@@ -8,8 +8,11 @@ The data are 32 solutions of 4 prompts. The cases are:
 - DPO, SFT and PRM training, also with one optimization switched off, and TRL with FlashAttention
   and Liger for comparison;
 - scoring with transformers and vLLM;
-- attention over groups of 8 solutions, compared with flash and sdpa attention;
-- sampling through `build`, compared with vLLM alone.
+- attention over a shared prompt with 8 solutions (FlexAttention and segment by segment), compared
+  with flash and sdpa attention;
+- sampling through `fsdpo-data build`; `ratio` is its rate divided by the rate of vLLM alone.
+
+Cases that do not fit in `--minutes` are skipped.
 
 Libraries to compare with are measured if they are installed. Model FLOPs utilization (MFU) counts
 the minimum work: every solution and every prompt once, without attention scores. Without a GPU the

@@ -1,15 +1,16 @@
-"""Compare vLLM's tokens per second through `build` with a bare `LLM.generate`.
+"""Compare vLLM's tokens per second through `fsdpo-data build` with a bare `LLM.generate`.
 
     .venv-vllm/bin/python benchmarks/perf/sampler.py [--problems 256] [--samples 32] [--rounds 3]
         [--base-url URL]
 
 The script loads one engine. Each round measures two things, in alternating order:
 
-- the sampling half of a build: render, tokenize, sample, detokenize, and append to disk with fsync,
-  one durable batch at a time;
+- the sampling of a build, without its grading: render, tokenize, sample, detokenize, and append to
+  disk with fsync, one durable batch at a time;
 - a bare `LLM.generate` of all prompts at once, with the same sampling parameters.
 
-Prefix caches are cleared before each measurement. The result is the ratio of the two rates.
+Prefix caches are cleared before each measurement. The result is the rate of
+the build divided by the rate of the bare engine.
 
 With `--base-url` the engine is openai. The other side is then a client that posts the same requests
 with the same concurrency, and reads only the token counts. The server must not have a prefix cache,
@@ -61,7 +62,7 @@ def main(
         sources=tuple(source.source_refs),
         template=model.template,
         sampling=SamplingSpec(n=samples, max_tokens=256),
-        engine={"name": "vllm", "dtype": "auto"},
+        engine={"name": "openai" if base_url else "vllm", "dtype": "auto"},
         segmenter="auto@1",
         grader=get_grader().version,
     )
@@ -109,7 +110,7 @@ async def post_requests(options: SamplerOptions, bodies: Sequence[dict[str, Any]
 def measure_bare_client(
     options: SamplerOptions, sampler: OpenAiSampler, spec: BuildSpec, source: ProblemSet
 ) -> float:
-    """Return the tokens per second of the same requests, without reading the responses."""
+    """Return the tokens per second of the same requests, reading only the token counts."""
     prompts = [spec.template.render(problem.question) for problem in source.problems]
     bodies = [
         sampler._request_body(prompt, spec.sampling, first_sample=0, sample_count=spec.sampling.n)

@@ -2,9 +2,10 @@
 
     python benchmarks/recipes/equations.py ASDIV MAWPS MODEL [--out DIR]
 
-The script writes ``rows.jsonl`` for ``fsdpo-train sft``; each operation of a formula is one step. It
-splits MAWPS into ``test.jsonl`` (a random sample) and ``train.jsonl``. Problems that overlap with a
-test problem are removed from the training problems, and SFT rows that overlap with MAWPS are too.
+The script writes ``rows.jsonl`` for ``fsdpo-train sft``; each operation of a formula is one step.
+It splits MAWPS into ``test.jsonl`` (a random sample) and ``train.jsonl``. Problems that overlap
+with a test problem are removed from the training problems, and SFT rows that overlap with MAWPS are
+too.
 """
 
 import ast

@@ -1,4 +1,9 @@
-"""The tables of the study: means with intervals, and paired comparisons of arms."""
+"""The tables of the study: means with intervals, and paired comparisons of arms.
+
+The kind of problems ``solve`` is the one that policies learn on. Its metric ``sampled`` is avg@k,
+the fraction of correct samples of each problem. ``chosen`` has the learning rate and β of each arm
+that validation selected.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +31,9 @@ class MeanEstimate:
 def estimate(value_SP: np.ndarray, seed: int = 0) -> MeanEstimate:
     """Return the mean over training seeds and problems with a bootstrap interval.
 
-    The bootstrap draws seeds, and then problems within each seed. The interval is rather too wide
-    than too narrow, because the problems explain a part of the variance between seeds.
+    The bootstrap draws seeds, and then problems within each seed. Each seed has test problems of
+    its own, so the variance between seeds contains that of the problems. The interval is therefore
+    rather too wide than too narrow.
 
     Args:
         value_SP: One value per seed and problem.

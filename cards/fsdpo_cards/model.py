@@ -15,12 +15,14 @@ class TrainingRun:
 
     stage: str  #: ``sft``, ``prm`` or ``dpo``.
     name: str  #: Name of the trained model.
-    model: str  #: The initial model: a name, or ``org/name@commit`` on the Hub; empty for none.
+    #: The initial model: a name, or ``org/name@commit`` on the Hub; empty for random weights.
+    model: str
     data: str  #: The training data: a name, or ``org/name@commit`` on the Hub.
     report: Mapping[str, Any]  #: The report of the run, such as steps, loss and metrics.
     options: Mapping[str, str]  #: All options and versions, as text.
-    overrides: Mapping[str, Any]  #: Options of the command line that differ from the defaults.
-    manifest: Mapping[str, Any] | None = None  #: Manifest of the training data, if they are sealed.
+    #: Options that affect the weights and differ from their defaults, without model and data.
+    overrides: Mapping[str, Any]
+    manifest: Mapping[str, Any] | None = None  #: Manifest of the training data, if it is a dataset.
     processes: tuple[int, int] = (1, 1)  #: Training processes in total, and per machine.
 
 

@@ -57,8 +57,8 @@ class InspectOptions(DatasetOptions):
         samples: Number of solutions, and of pairs, per problem.
         problem: Only the problem whose id starts with this text.
         outcome: Only solutions with this outcome.
-        gamma: Inverse temperature γ of the step weights α. Correct solutions get the weights of
-            chosen ones, the others the weights of rejected ones.
+        gamma: Inverse temperature γ of the step weights α that the step-wise loss would use.
+            Correct solutions get the weights of chosen ones, others those of rejected ones.
         seed: Seed of the random choice of problems.
     """
 
@@ -121,7 +121,7 @@ class DiffOptions(DatasetOptions):
 
 
 def diff(options: DiffOptions) -> None:
-    """Print the differences, one line per config."""
+    """Print the options that differ, then one line per config (problems, solutions, pairs)."""
     differences = api.open_dataset(options.data).diff(api.open_dataset(options.other))
     specs = spec_changes(options.data, options.other)
     if options.json:

@@ -1,6 +1,7 @@
 """Readers of rows from JSON lines, JSON, parquet and CSV files.
 
-A broken row becomes a :class:`SourceRow` with an error; it never stops the reader.
+A broken row becomes a :class:`SourceRow` with an error. A file that does not have its format
+raises an InputError.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ class SourceRow:
 def data_files(name: str, split: str) -> list[Path]:
     """Return the data files of a path, a directory or a glob pattern in a fixed order.
 
+    Args:
+        name: The path, directory or pattern.
+        split: Selects the files of a directory whose names state a split. Single files and
+            patterns are returned completely.
+
     Raises:
         InputError: if no file matches, or a file is given with an unknown split.
     """
@@ -52,7 +58,7 @@ def data_files(name: str, split: str) -> list[Path]:
     if path.is_dir():
         return _directory_files(path, split)
     if path.is_file():
-        if split not in SPLITS:  # a single file does not list its splits
+        if split not in SPLITS:  # catches typing errors, although the file is read completely
             raise InputError(f"expected one of {', '.join(SPLITS)}.", field="split", value=split)
         return [path]
     if glob.has_magic(name):

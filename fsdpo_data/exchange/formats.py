@@ -104,6 +104,7 @@ def compute_prm800k_values(row: Row) -> Row:
         for step, label in _labelled_steps(row)
     ]
     finish_reason = "solution" if all(row["labels"]) else "found_error"
+    # ``unknown`` fills the null fields of the row in ``formats.toml``.
     return {"rated_steps": rated_steps, "rating_finish_reason": finish_reason, "unknown": None}
 
 
@@ -167,5 +168,5 @@ def _make_format(name: str, **fields: Any) -> ExportFormat:
     return ExportFormat(converter=_CONVERTERS.get(name), **fields)
 
 
-#: Export formats, by the name that ``export --to`` takes.
+#: The rows of ``formats.toml``: export formats, by the name that ``export --to`` takes.
 FORMATS = TomlTable(__file__, _make_format)

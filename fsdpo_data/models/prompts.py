@@ -31,7 +31,7 @@ class Template:
     #: Text for questions of several lines, with ``{first_line}`` and ``{rest}``; empty for
     #: templates that use ``text`` for all questions.
     multiline: str = ""
-    stop: tuple[str, ...] = ()  #: Strings that end an answer, for samplers that need them.
+    stop: tuple[str, ...] = ()  #: Strings that end an answer, if the model may not stop.
     #: Chat format of the tokenizer, which wraps the text; None for plain text.
     chat: ChatFormat | None = None
 
@@ -87,7 +87,7 @@ class ChatFormat:
         return text
 
 
-#: Prompt templates by name and number.
+#: The rows of ``prompts.toml``: prompt templates by name and number.
 TEMPLATES = TomlTable(
     __file__, lambda name, stop=(), **fields: Template(name, stop=tuple(stop), **fields)
 )
@@ -109,6 +109,7 @@ def get_template(
 
     Raises:
         InputError: if there is no such template, or a chat template has no usable tokenizer.
+        UnavailableError: if the tokenizer cannot be loaded.
     """
     template = TEMPLATES[versioned_name(name)]
     if template.name not in CHAT_TEMPLATES:

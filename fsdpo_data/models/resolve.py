@@ -38,7 +38,7 @@ class ModelEntry:
 
     template: str  #: Name of the prompt template from the model's training.
     repo: str = ""  #: Hub repository; empty for an unpublished model.
-    note: str = ""  #: Alternative for a model without a repository.
+    note: str = ""  #: Error text for a model without a repository: the reason and an alternative.
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ class HubDataset:
     rows: Mapping[str, int] = field(default_factory=dict)  #: Rows of each split, over all configs.
     #: ``problems_digest`` of each split, if it has been computed.
     digests: Mapping[str, str] = field(default_factory=dict)
-    #: Whether only one row per question counts, as in preference pairs.
+    #: Whether rows repeat questions, as in preference pairs; then one problem per question is
+    #: loaded.
     one_per_question: bool = False
 
 
@@ -28,7 +29,8 @@ def _build_dataset(_name: str, **fields: Any) -> HubDataset:
     return HubDataset(**fields)
 
 
-DATASETS = TomlTable(__file__, _build_dataset)  #: Datasets by short name.
+#: The rows of ``hub_datasets.toml``: datasets by short name.
+DATASETS = TomlTable(__file__, _build_dataset)
 
 
 class HubConfigRows(NamedTuple):
@@ -44,8 +46,8 @@ class HubSource:
 
     short_name: str  #: Short name; empty if the user named the repository.
     repo: HubRepo  #: Repository and revision.
-    configs: Sequence[str | None]  #: Configs to read; (None,) for the default config.
-    expected: HubDataset  #: The expected content.
+    configs: Sequence[str | None]  #: Configs to read; ``[None]`` for the default config.
+    expected: HubDataset  #: The expected content; empty without a short name.
 
     @classmethod
     def parse(cls, text: str, datasets: Mapping[str, HubDataset]) -> Self | None:

@@ -46,7 +46,7 @@ _JUDGE_PANEL = "Judge"
 
 @dataclass(frozen=True)
 class LabelStage(Stage):
-    """Writes ``rollouts``: counts (n, n_correct) for every step of every labelled solution."""
+    """Writes the column ``rollouts``: counts (n, n_correct) for each step of graded solutions."""
 
     spec_key = "label"
 
@@ -66,7 +66,7 @@ class LabelStage(Stage):
         solutions = solutions.filter(pl.col("labels").is_not_null() & (n_steps > 1))
         if not solutions.select(pl.len()).collect().item():
             raise InputError(
-                f"{source} has no labelled solution of two steps or more, so there is nothing to "
+                f"{source} has no graded solution of two steps or more, so there is nothing to "
                 "continue. This dataset can only have outcome labels."
             )
 
@@ -74,7 +74,7 @@ class LabelStage(Stage):
         """Sample the continuations of one shard of the prefixes."""
         list_prefixes = partial(_prefixes_to_continue, draft.current_files("solutions"))
         with self.continuation_sampler.sample_continuations(draft, FOLDER, list_prefixes, shard):
-            pass
+            pass  # entering the context samples
 
     def run(self, draft: DatasetDraft) -> None:
         """Sample the missing continuations, then write the counts and their statistics."""
@@ -88,7 +88,7 @@ class LabelStage(Stage):
             sampling_tokens = manifest.cost.tokens
             continuation_stats = sampler.record_cost(run, manifest).to_dict()
             label_stats = _label_stats(draft.current_files("solutions"))
-            manifest.judge = None
+            manifest.judge = None  # these labels replace those of a judge
             manifest.rollouts = RolloutStats.model_validate(
                 continuation_stats | label_stats | {"sampling_tokens": sampling_tokens}
             )
@@ -188,9 +188,10 @@ class LabelOptions(ContinuationOptions):
         judge_format: Prompt of the judge and the way its critiques are read: `processbench`,
             `thinkprm`, or your own TOML file. Critiques that cannot be read are counted.
         votes: Critiques per solution. A step label is the fraction of critiques without an error
-            up to that step. The majority decides; in a tie, the first of the tied votes.
-        consensus: Keep labels only where the majority and the dataset's Monte-Carlo labels name the
-            same first wrong step. The labels are then right or wrong.
+            up to that step.
+        consensus: Keep labels only where the majority of the votes (in a tie, the first of the
+            tied votes) and the dataset's Monte-Carlo labels name the same first wrong step. The
+            labels are then right or wrong.
         shard: Label one of N parts of the dataset; `fsdpo-data merge` joins the parts.
     """
 

@@ -1,4 +1,9 @@
-"""Preference training on prompt groups: the paper's step-wise DPO, DPO and related losses."""
+"""Preference training on prompt groups: step-wise DPO, DPO and related losses.
+
+A prompt group has the solutions of one prompt and the pairs between them. Suffixes give shapes:
+``_N`` completion tokens of all solutions, ``_S`` solutions, ``_T`` tokens, ``_K`` steps, ``_P``
+pairs.
+"""
 
 import logging
 from collections import Counter
@@ -60,8 +65,9 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     """Train a policy on preference pairs, and write model, tokenizer and card to ``config.out``.
 
     Raises:
-        FsdpoError: as :func:`~fsdpo_train.sft.train.train_sft`, and if the reference cache cannot
-            be used.
+        InputError: if options or data cannot be used.
+        RunMismatchError: if ``config.out`` or the reference cache belongs to another run.
+        UnavailableError: if a model or a package is missing.
     """
     source = open_pairs(config.data)
     with start_run(config, source) as identity:
@@ -72,7 +78,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
         prompts = group_by_prompt(source.rows(), config.loss)
         data = prepare_pairs(prompts, tokenizer, context_length(config, model), fingerprint)
-        with gathered_weights(model):
+        with gathered_weights(model):  # the check runs the model
             share_prompt = config.share_prompt and supports_prefix_sharing(
                 model, data.max_sequence_length
             )
@@ -86,6 +92,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
             share_prompt,
             model=add_lora_adapters(model, config.lora, "CAUSAL_LM"),
             args=arguments,
+            # Padding rows have no pairs, and so no loss.
             train_dataset=pad_to_world_size(rows, arguments, pairs=[]),
             processing_class=tokenizer,
             data_collator=PreferenceCollator(

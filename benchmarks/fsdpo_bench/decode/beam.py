@@ -1,4 +1,4 @@
-"""Step-wise beam search: Algorithm 1 of the paper, for many problems at once.
+"""Step-wise beam search: Algorithm 1 of Full-Step-DPO (Xu et al. 2025), for many problems at once.
 
 The comments name the lines of the algorithm. It leaves three points open:
 
@@ -42,7 +42,8 @@ class BeamSpec(Options):
     Attributes:
         b1: Next steps to sample for each solution in the beam.
         b2: Solutions to keep after each step (the beam size).
-        max_steps: Maximum number of steps per solution (C in the algorithm).
+        max_steps: Maximum number of rounds (C in the algorithm); a step longer than
+            ``step_tokens`` takes several rounds.
         step_tokens: Maximum number of tokens per step; the next round continues a longer step.
         first_keep: Solutions to keep after the first step: ``b1`` as in the algorithm, or ``b2`` as
             in the text of the paper.
@@ -64,7 +65,8 @@ class PartialSolution:
 
     text: str = ""  #: All steps joined.
     steps: tuple[str, ...] = ()  #: The steps so far.
-    n_tokens: int | None = 0  #: Number of generated tokens; None if unknown.
+    #: Number of generated tokens, including those of dropped steps; None if unknown.
+    n_tokens: int | None = 0
     is_finished: bool = False  #: Whether the model ended the solution.
     is_stuck: bool = False  #: Whether no tokens are left for another step.
     reward: float = -math.inf  #: The aggregated reward r^(1:t); -inf without step rewards.
@@ -131,6 +133,7 @@ def beam_search(
         sampler: Samples the next steps.
         scorer: Rewards the steps.
         sampling: Temperature, nucleus, seed and maximum tokens per solution; ``n`` has no effect.
+            The last step may exceed the maximum by fewer than ``step_tokens`` tokens.
         segmenter: Full name of the segmenter.
         spec: Settings of the search.
         on_finished: Called when searches finish.
@@ -244,9 +247,9 @@ class _BeamSearcher:
             text += line_ends_of_stop(stop)
         steps = split_solution(prompt, text, self.segmenter)
         is_finished = completion.finish_reason == "stop" and not is_step_end
-        max_steps = len(partial.steps) + 1
-        if len(steps) > max_steps:  # the completion contains later steps; drop them
-            steps = steps[:max_steps]
+        n_allowed_steps = len(partial.steps) + 1
+        if len(steps) > n_allowed_steps:  # the completion contains later steps; drop them
+            steps = steps[:n_allowed_steps]
             is_finished = False
             text = "".join(steps)
         n_tokens = add_tokens(partial.n_tokens, completion.n_tokens)

@@ -1,10 +1,10 @@
-"""Detection of all wrong steps: PRMBench, by the alteration of a correct solution.
+"""Scores of a reward model on PRMBench, by kind of alteration of a correct solution.
 
 PRMBench (Song et al. 2025) counts a step as right if its reward is above a threshold. Its PRMScore
 is the mean of two F1 scores over steps: F1 of the right steps, and negative F1 of the wrong steps.
-Solutions that the model cannot read are excluded. The numbers equal those of the ``mr_eval`` code
-of PRMBench, with one exception: if a number is undefined (a zero denominator), ``mr_eval`` gives
--1. Here, it is None, or 0 for an F1 whose precision and recall are 0.
+Solutions that are too long for the model are excluded. The numbers equal those of the ``mr_eval``
+code of PRMBench, with one exception: if a number is undefined (a zero denominator), ``mr_eval``
+gives -1. Here, it is None, or 0 for an F1 whose precision and recall are 0.
 """
 
 from collections import Counter
@@ -61,7 +61,7 @@ class StepPredictions(NamedTuple):
 class StepErrorScores:
     """Scores of the predictions for steps; pairs are (hits, total), None is undefined."""
 
-    solutions: int  #: Number of solutions.
+    solutions: int  #: Number of scored solutions.
     unscored: int  #: Number of solutions too long for the model; all scores exclude them.
     passed: tuple[int, int]  #: Right steps that are predicted to be right.
     caught: tuple[int, int]  #: Wrong steps that are predicted to be wrong.
@@ -79,7 +79,9 @@ class PrmBenchScores:
     """Scores of a reward model on PRMBench."""
 
     threshold: float  #: Steps with a reward above the threshold count as right.
-    ways: Mapping[str, StepErrorScores]  #: Scores by alteration; ``all`` covers all of them.
+    ways: Mapping[
+        str, StepErrorScores
+    ]  #: Scores by alteration; ``all``: all altered solutions; ``original``: the unaltered ones.
     dimensions: Mapping[str, float]  #: Mean PRMScore over the alterations of each dimension.
 
 

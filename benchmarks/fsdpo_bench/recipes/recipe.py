@@ -48,9 +48,9 @@ class Gpu:
         """The assumptions of the estimates for this GPU, in words."""
         scaling = "" if self.decode_tokens_per_second else ", scaled from the A100 by bandwidth"
         return (
-            f"GPU-hours are of one {self.title}. Generation: tokens / ({self.tokens_per_second:,.0f} "
-            f"per second{scaling}, x 7 / billions of parameters). Training: 8 x parameters x tokens "
-            "FLOP (forward, backward, and forward again for gradient checkpointing). Scoring and "
+            f"GPU-hours are of one {self.title}. Generation: tokens / "
+            f"({self.tokens_per_second:,.0f} per second{scaling}, x 7 / billions of parameters). "
+            "Training: 8 x parameters x tokens FLOP (forward, backward, and forward again for gradient checkpointing). Scoring and "
             f"reference log-probabilities: 2 x. Both run at {100 * UTILISATION:.0f} % of "
             f"{self.peak:,.0f} TFLOP/s ({self.source}). Token counts per text are estimates; the "
             "numbers of sequences are upper bounds. The measured cost comes from the files of the "
@@ -65,9 +65,9 @@ GPUS = TomlTable(str(Path(__file__).with_name("gpus")), lambda _, **fields: Gpu(
 class Workload:
     """The amount of computation of a stage."""
 
-    #: ``generate`` samples completions. ``score`` runs one forward pass over prompts and completions.
-    #: ``train`` trains on both. ``pairs`` trains on pairs with a reference model, where completions of
-    #: a prompt share its computation. ``none`` needs no GPU.
+    #: ``generate`` samples completions. ``score`` runs one forward pass over prompts and
+    #: completions. ``train`` trains on both. ``pairs`` trains on pairs with a reference model,
+    #: where completions of a prompt share its computation. ``none`` needs no GPU.
     kind: WorkKind
     sequences: int = 0  #: Number of completions.
     prompts: int = 0  #: Number of different prompts, for ``pairs``.

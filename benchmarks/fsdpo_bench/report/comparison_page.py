@@ -23,7 +23,7 @@ _MARKS: Marks = {
 
 
 def render_comparison(run_a: Path, run_b: Path, comparison: RunComparison) -> str:
-    """Render the page; if not all problems fit, problems with changed verdicts come first."""
+    """Render the page; if not all problems fit, it prefers those with changed verdicts."""
     decoder_pairs = defaultdict(list)
     for delta in comparison.deltas:
         decoder_pairs[delta.task].append((delta.decoder_a, delta.decoder_b))
@@ -34,6 +34,7 @@ def render_comparison(run_a: Path, run_b: Path, comparison: RunComparison) -> st
         for key, _ in key_records(read_records(run_a))
         if key in records_b and key[0] in decoder_pairs
     ]
+    # A key is the task, the problem id, and the number of earlier records with this id.
     common_keys.sort(key=lambda key: key[:2] not in changed)
     problem_list = ProblemList(_MARKS, len(common_keys))
     capacity = problem_list.budget_bytes // problem_list.bytes_per_problem
@@ -76,6 +77,7 @@ def _add_problem(
 
 
 def _pair_verdict(correct_a: bool | None, correct_b: bool | None) -> str:
+    """Return the status of a pair; a verdict is None if the gold answer cannot be parsed."""
     if correct_a is None or correct_b is None:
         return "gold_unparsed"
     if correct_a == correct_b:

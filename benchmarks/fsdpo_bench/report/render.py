@@ -125,7 +125,11 @@ def _sample_rows(results: Results) -> Iterator[tuple[str, str, AccuracyResult]]:
 
 
 def published_rows(results: Results) -> list[dict[str, Any]]:
-    """Return the paper's greedy results for the benchmarks of a run, its own backbone first."""
+    """Return the greedy results of Full-Step-DPO for the benchmarks of a run.
+
+    Rows with the base model of the run come first. The PRM table and the results of other
+    publishers are left out.
+    """
     values_by_label: dict[str, dict[str, float]] = {}
     for task in results["tasks"]:
         for published in published_results_for(task):

@@ -23,13 +23,14 @@ from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
 
-ProblemResults = Mapping[tuple[str, int], ProblemResult]  #: Problem results by key.
+#: Results by problem id and number of earlier records with this id.
+ProblemResults = Mapping[tuple[str, int], ProblemResult]
 ResultPairs = Sequence[tuple[ProblemResult, ProblemResult]]  #: Results of a problem in both runs.
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedProblem:
-    """A problem that only one of the two systems solves."""
+    """A problem that only one of two systems solves; a system is a decoder of a run."""
 
     task: str  #: Name of the benchmark.
     problem_id: str  #: Content id of the problem.
@@ -42,12 +43,12 @@ class ChangedProblem:
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """The difference of two systems on a benchmark; a system is a decoder of a run."""
+    """The difference of two systems on a benchmark."""
 
     task: str  #: Name of the benchmark.
     decoder_a: str  #: The first system's decoder.
     decoder_b: str  #: The second system's decoder.
-    n: int  #: Problems that count in both runs.
+    n: int  #: Problems with a verdict in both runs; unreadable gold answers give none.
     correct_a: int  #: Problems that the first system solves.
     correct_b: int  #: Problems that the second system solves.
     only_a: int  #: Problems that only the first system solves.
@@ -75,8 +76,9 @@ class ComparisonOptions:
 
     Attributes:
         task: Compare only this benchmark.
-        decoder_a: Decoder of the first run. By default, all decoders of both runs are compared.
-        decoder_b: Decoder of the second run.
+        decoder_a: Decoder of the first run. By default, each decoder that both runs have is
+            compared with itself.
+        decoder_b: Decoder of the second run. Given alone, it applies to both runs.
         common: Compare the common problems if the runs have different problems.
     """
 

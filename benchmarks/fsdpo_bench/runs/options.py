@@ -21,8 +21,8 @@ _COUNT = Option(min=1)
 class RunOptions(ReplayOptions):
     """Decode benchmarks with a model, grade the answers, and report accuracy, intervals and cost.
 
-    All decoders that choose from samples share one set of samples, at every K. To continue an
-    interrupted run, repeat the command with `--resume`.
+    Decoders that choose from samples share one set: for each K they use its first K samples. To
+    continue an interrupted run, repeat the command with `--resume`.
 
     Attributes:
         model: The model: a short name (`tiny`, or as in `fsdpo-data models`),
@@ -39,8 +39,8 @@ class RunOptions(ReplayOptions):
             repeated.
         prm: Process reward model for `weighted`, `bon` and `sbs`: a directory, or `org/name` on the
             Hub.
-        prm_format: Name of the PRM format of a published reward model, or a TOML file that defines
-            one.
+        prm_format: Prompt and score position of a published reward model: a name, or a TOML file.
+            By default they are detected from the model.
         out: Run directory.
         as_json: Print JSON instead of a table.
         template: Prompt template.
@@ -53,13 +53,13 @@ class RunOptions(ReplayOptions):
         b1: Next steps to sample for each solution in the beam.
         b2: Solutions to keep after each step (the beam size); may be repeated, for one search
             each.
-        first_keep: Solutions to keep after the first step: `b1` as in Algorithm 1 of the paper, or
-            `b2` as in its text.
+        first_keep: Solutions to keep after the first step: `b1` as in Algorithm 1 of
+            Full-Step-DPO, or `b2` as in its text.
         beam_aggregate: Function from step rewards to the reward that ranks partial solutions;
             `last` takes the reward of the newest step.
         max_steps: Maximum number of steps per solution (C in Algorithm 1).
         step_tokens: Maximum number of tokens per step.
-        series: For `replay`: name of the model to read, if the file contains the responses of
+        series: With `--replay`: name of the model to read, if the file contains the responses of
             several models.
 
     Raises:

@@ -43,7 +43,10 @@ RUN_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """Everything that decides the content of a run; its digest is the identity of the run."""
+    """Everything except the benchmarks that decides the content of a run.
+
+    :meth:`config` adds the benchmarks; its digest identifies the run.
+    """
 
     model: ModelRef  #: The model that writes the solutions.
     template: Template  #: The prompt template.
@@ -53,7 +56,7 @@ class RunSpec:
     plan: DecodingPlan  #: The decoders.
     #: The reward model with its engine; None without a reward model.
     prm: Mapping[str, Any] | None = None
-    #: For a replay: the names of sampling settings that are unknown.
+    #: For recorded responses of another program: the names of unknown sampling settings.
     unknown_fields: tuple[str, ...] = ()
 
     def config(self, tasks: Sequence[LoadedTask]) -> dict[str, Any]:

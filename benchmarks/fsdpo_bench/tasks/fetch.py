@@ -39,12 +39,12 @@ def fetch_file(name: str, file: PublicFile, folder: Path | None = None) -> Path:
     Args:
         name: Name of the benchmark.
         file: The file.
-        folder: A data directory; the cache folder by default.
+        folder: Folder with one subfolder per benchmark; the cache folder by default.
 
     Raises:
-        InputError: if another file has the path.
+        InputError: if the file at the path has another SHA-256.
         StoreError: if the file cannot be written.
-        UnavailableError: if the download fails, or returns another file.
+        UnavailableError: if the download fails, or has another SHA-256.
     """
     target = (folder or cache_folder()) / name / PurePosixPath(file.path).name
     if not target.is_file():
@@ -69,7 +69,7 @@ def _download(name: str, file: PublicFile) -> bytes:
             response = httpx2.get(url, timeout=_TIMEOUT_SECONDS, follow_redirects=True)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             reason = f"{type(error).__name__}: {error}"
-            break
+            break  # without a network, further attempts only delay the message
         status = response.status_code
         reason = f"the server answered {status}"
         if status == 200:

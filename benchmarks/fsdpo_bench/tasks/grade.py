@@ -27,7 +27,7 @@ class TaskResponse(NamedTuple):
 class TaskVerdict:
     """The verdicts on a response to a problem of a benchmark."""
 
-    verdict: Verdict  #: The verdict that counts, with the benchmark's tolerance if it has one.
+    verdict: Verdict  #: The verdict that counts, with the tolerance of the problem or benchmark.
     strict: Verdict  #: The verdict without any tolerance.
 
 
@@ -37,7 +37,7 @@ def grade_task_responses(
     """Grade responses, in order.
 
     Args:
-        task: The benchmark of the responses; a problem may have a tolerance of its own.
+        task: The benchmark of the responses; a problem may have a (relative) tolerance of its own.
         responses: The responses.
         workers: Number of grading processes; small inputs are graded in this process.
     """

@@ -1,6 +1,7 @@
-"""Numeric evaluation of expressions with mpmath, in 60 digits and at fixed points.
+"""Numeric evaluation of expressions with mpmath, in 60 digits and at fixed sample points.
 
-Unlike residues, these values also decide roots, powers, logarithms and trigonometric functions.
+Unlike values modulo a prime (:mod:`.modular`), these values also decide roots, powers, logarithms
+and trigonometric functions.
 """
 
 from collections.abc import Callable
@@ -60,10 +61,10 @@ def ten_to_minus(digits: int) -> MpNumber:
 
 
 class Evaluator:
-    """Evaluator of expressions at one fixed point, which gives every symbol a value.
+    """Evaluator of expressions at one sample point, which gives every symbol a value.
 
     Args:
-        point: Index of the fixed point.
+        point: Index of the sample point.
         budget: Budget that every operation is charged to.
         allow_complex: Whether roots and logarithms of negative numbers have (complex) values.
         integer_symbols: Symbols that get small integers, such as the last index of a sum.
@@ -186,6 +187,7 @@ class Evaluator:
 
     def _operator_value(self, node: Call) -> MpNumber | None:
         """Return the value of a sum, product, limit or integral; None if this cannot compute it."""
+        # The arguments are the bound variable, its bounds (the target of a limit), and the operand.
         bounds = node.args[1:-1]
         is_limit = node.name == "lim"
         if len(bounds) != (1 if is_limit else 2) or not isinstance(node.args[0], Sym):
@@ -328,7 +330,7 @@ _FUNCTIONS: dict[str, Callable[..., MpNumber]] = {
     "lg": lambda e, x: e.log(x, e.mp.mpf(10)),
     "abs": lambda e, x: abs(x),
     "deg": lambda e, x: x * e.mp.pi / 180,
-    "ordinal": lambda e, x: x,
+    "ordinal": lambda e, x: x,  # "3rd" is 3
     "binom": _binomial,
     "perm": lambda e, n, k: _binomial(e, n, k) * e.mp.factorial(k),
     "max": _choose_real(max),
@@ -338,7 +340,7 @@ _FUNCTIONS: dict[str, Callable[..., MpNumber]] = {
 
 
 def is_unknown_function(name: str) -> bool:
-    """Whether no function with this name can be evaluated."""
+    """Whether a name has no function; operators such as ``sum`` count as unknown."""
     return name not in _FUNCTIONS and name not in _mpmath_functions()
 
 
@@ -349,7 +351,7 @@ def _rational(value: Fraction) -> MpNumber:
 
 #: Points at which symbols may be negative; at all other points they are positive.
 _SIGNED_POINTS = frozenset((1, 3, 6))
-#: The point at which symbols are positive and grow in alphabetic order.
+#: The point at which symbols are positive, and single letters grow in alphabetic order.
 ALPHABETIC_POINT = -1
 #: Lower bound and width of the range of absolute symbol values, by point; the others use
 #: ``_DEFAULT_RANGE``.

@@ -38,7 +38,7 @@ class Endpoint:
     """Position on the real line where a set begins or ends: just before or after a number."""
 
     number: Node  #: The number.
-    value: MpNumber  #: Value of the number; symbols have their values at ``ALPHABETIC_POINT``.
+    value: MpNumber  #: Value of the number; symbols have fixed positive values.
     is_after_number: bool  #: Whether the endpoint is to the right of the number itself.
 
 
@@ -52,7 +52,7 @@ class RealSet:
 
 
 def are_equal_sets(left: RealSet, right: RealSet, budget: Budget) -> bool:
-    """Whether two sets have the same intervals with the same endpoints, in any unit."""
+    """Whether two sets have equal intervals; units are converted if both sides state one."""
     unit_factor = unit_ratio(right.unit, left.unit) if left.unit and right.unit else Fraction(1)
     if unit_factor is None or len(left.endpoints) != len(right.endpoints):
         return False

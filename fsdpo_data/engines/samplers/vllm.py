@@ -90,6 +90,7 @@ class VllmSampler(StreamingSampler):
             stop=list(spec.stop) or None,
             seed=None if spec.temperature == 0 else spec.prompt_seed(prompt),
             output_kind=self._final_only,
+            # Thinking markers that are special tokens must stay in the text.
             skip_special_tokens=not self._decoder.hidden_ids,
         )
 
@@ -143,7 +144,7 @@ def vllm_errors(action: str) -> Iterator[None]:
 
 
 def start_engine(weights: ResolvedWeights, options: EngineOptions, **arguments: Any) -> Any:
-    """Start ``vllm.LLM`` with ``arguments``; the user's ``engine_arg`` overrides all of them.
+    """Start ``vllm.LLM`` with ``arguments``, which ``options.engine_args`` may override.
 
     Raises:
         UnavailableError: if vLLM is missing or cannot start.
@@ -169,7 +170,8 @@ def start_engine(weights: ResolvedWeights, options: EngineOptions, **arguments: 
         raise engine_error(
             "vllm",
             f"vLLM could not load {weights.path} with {llm_arguments}: "
-            f"{describe_load_error(error)} Check the GPUs and the options, or use the engine transformers.",
+            f"{describe_load_error(error)} Check the GPUs and the options, or use the engine "
+            "transformers.",
         ) from error
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from fsdpo_data.core.toml_tables import read_toml
 
-#: The version changes if the same seed gives other questions, gold answers or verdicts.
+#: The version changes if the same seed gives other questions, gold answers or step labels.
 EMBEDDED_VERSION = "embedded@1"
 
 #: Largest number in a story. A model with a million weights learns sums of two-digit numbers.
@@ -18,7 +18,7 @@ Operand = int | str  #: A number of the question, or ``"#i"`` for the value of n
 
 #: One step of the program: relation, operation, two operands, and the person. The type is a list,
 #: because nodes are stored as JSON.
-Node = list[Operand]
+Node = list[int | str]
 
 
 @cache
@@ -35,7 +35,10 @@ class RejectedStoryError(Exception):
 
 
 def apply(op: str, a: int, b: int) -> int:
-    """Compute one step. Division rounds down, because only wrong values leave a remainder."""
+    """Compute one step.
+
+    The divisions of a story are exact. Only a wrong solution has a remainder or a zero divisor.
+    """
     if op == "/":
         return a // b if b else 0
     return {"+": a + b, "-": a - b, "*": a * b}[op]

@@ -112,7 +112,7 @@ def test_a_terminal_shows_pairs_side_by_side_with_their_weights(pairs: Path) -> 
 
 
 def test_a_terminal_shows_the_weights_that_a_solution_would_have(pairs: Path) -> None:
-    """A correct solution gets the step weights of a chosen one, an incorrect one those of a rejected one."""
+    """Correct solutions get the step weights of chosen ones, others those of rejected ones."""
     line = ["inspect", str(pairs), "--count", "1", "--samples", "4", "--gamma", "2"]
     output = CliRunner().invoke(app, line, env={"COLUMNS": "160"}).output
     [row] = fd.open_dataset(pairs).examples(1, problem=None, outcome=None, seed=0)

@@ -178,7 +178,7 @@ def test_files_that_are_gone_or_changed(dataset: Path) -> None:
     ],
 )
 def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) -> None:
-    """Without this check, a stage could copy a parent's file to any path that the manifest names."""
+    """Without this check, a stage could copy a file to any path that the manifest names."""
     source = dataset / "problems/train-00000-of-00001.parquet"
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["files"][0]["path"] = path

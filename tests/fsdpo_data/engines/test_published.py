@@ -147,7 +147,7 @@ def vendor_rlhflow(v: VendorCheckpoint, question: str, steps: list[str]) -> list
 
 
 def vendor_skywork(v: VendorCheckpoint, question: str, steps: list[str]) -> list[float]:
-    """Follow prepare_input: tokenize each line, flag every line end, use the last flag of a step."""
+    """Follow prepare_input: tokenize each line, flag line ends, use the last flag of a step."""
     response = "\n\n".join(steps)
     ids = v.tokenizer.encode((v.tokenizer.bos_token or "") + question + "\n")
     mark, flags = v.tokenizer.encode("\n")[-1], []

@@ -1,4 +1,4 @@
-"""Tests of imports: published step labels become training rows, or are quarantined with a reason."""
+"""Tests of imports: step labels become training rows, or are quarantined with a reason."""
 
 from __future__ import annotations
 
