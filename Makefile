@@ -37,6 +37,7 @@ docs: $(VENV)/.docs  ## the site, in runs/site; a warning or a broken link is an
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
+	$(BIN)/python tests/support/check_words.py
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy

@@ -75,7 +75,7 @@ def test_every_example_is_a_command_that_parses() -> None:
         spans = re.findall(r"`([^`]*\bfsdpo-\w+ [^`]*)`", text)  # of the trainer, blocks
         for line in [*spans, *re.findall(r"(?:^    .*\n)+", text, flags=re.M)]:
             words = re.sub(r".*?\bfsdpo[-_](data|train|bench)\b", "", line, count=1, flags=re.S)
-            called, *arguments = shlex.split(words.replace("\\\n", " "))
+            called, *arguments = shlex.split(words.replace("\\\n", " "), comments=True)
             if f"{package.replace('_', '-')} {name}" in line or package == "fsdpo_train":
                 group.commands[called].make_context(called, arguments)
                 seen += 1

@@ -180,7 +180,7 @@ def prepare_rows(
             "tokens in their first step. Check the labels, or raise max_length.",
         )
     problems = {row["problem"] for row in encoded_rows}
-    held_out_problems = _draw_held_out_problems(problems, config.held_out, config.seed)
+    held_out_problems = _draw_heldout_problems(problems, config.held_out, config.seed)
     counts.update(problems=len(problems), held_out_problems=len(held_out_problems))
     train_rows = [row for row in encoded_rows if row["problem"] not in held_out_problems]
     held_out_rows = [row for row in encoded_rows if row["problem"] in held_out_problems]
@@ -237,7 +237,7 @@ def _encode_rows(
     return encoded_rows, counts
 
 
-def _draw_held_out_problems(problems: set[str], fraction: float, seed: int) -> set[str]:
+def _draw_heldout_problems(problems: set[str], fraction: float, seed: int) -> set[str]:
     """Draw a fraction of the problems by a hash of their ids: at least one, but never all."""
     if not fraction or len(problems) < 2:
         return set()

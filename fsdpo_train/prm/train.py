@@ -106,7 +106,7 @@ def train_prm(config: PrmConfig) -> PrmReport:
             eval_dataset=data.held_out or None,
             processing_class=tokenizer,
             data_collator=lambda batch: collate_solutions(batch, tokenizer.pad_token_id),
-            compute_metrics=lambda prediction: _held_out_metrics(prediction, data.held_out),
+            compute_metrics=lambda prediction: _heldout_metrics(prediction, data.held_out),
         )
         run_trainer(trainer, config, identity)
         metrics = _evaluate(trainer) if data.held_out else {}
@@ -246,7 +246,7 @@ class ImplicitTrainer(PrmTrainer):
         return super().loss(logit_BK, label_BK, mask_BK & (n_remaining_BK == 1))
 
 
-def _held_out_metrics(prediction: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _heldout_metrics(prediction: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the metrics on held-out problems; a step counts as right if its label is at least 0.5.
 
     Args:

@@ -50,7 +50,8 @@ class Gpu:
         return (
             f"GPU-hours are of one {self.title}. Generation: tokens / "
             f"({self.tokens_per_second:,.0f} per second{scaling}, x 7 / billions of parameters). "
-            "Training: 8 x parameters x tokens FLOP (forward, backward, and forward again for gradient checkpointing). Scoring and "
+            "Training: 8 x parameters x tokens FLOP (forward, backward, and forward again for "
+            "gradient checkpointing). Scoring and "
             f"reference log-probabilities: 2 x. Both run at {100 * UTILISATION:.0f} % of "
             f"{self.peak:,.0f} TFLOP/s ({self.source}). Token counts per text are estimates; the "
             "numbers of sequences are upper bounds. The measured cost comes from the files of the "

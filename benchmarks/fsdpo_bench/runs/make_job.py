@@ -65,7 +65,7 @@ def run_job(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
     return out
 
 
-class _PreparedScorer(NamedTuple):
+class _ScorerEntry(NamedTuple):
     """A reward model that is checked, but not loaded."""
 
     load: Callable[[], Scorer]  #: Loads the reward model.
@@ -94,7 +94,7 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
         memory_limit = f"gpu_memory_utilization={POLICY_GPU_FRACTION}"
         options = replace(options, engine_arg=(memory_limit, *options.engine_arg))
     selection = EngineSelection.select(options, model_count=2 if plan.needs_prm else 1)
-    scorer = _PreparedScorer(_load_no_scorer, None)
+    scorer = _ScorerEntry(_load_no_scorer, None)
     if plan.needs_prm:
         scorer = _prepare_scorer(options, plan.decoders, model, warn)
     spec = _make_spec(
@@ -123,7 +123,7 @@ def _load_no_scorer() -> Scorer:
 
 def _prepare_scorer(
     options: RunOptions, decoders: Sequence[str], model: ResolvedModel | None, warn: Warn
-) -> _PreparedScorer:
+) -> _ScorerEntry:
     """Resolve and check the process reward model.
 
     Args:
@@ -150,7 +150,7 @@ def _prepare_scorer(
     entry = {**asdict(prm.ref), "engine": selection.spec_entry, **format_entry(prm)}
     load: Callable[[], Scorer] = partial(selection.load, "scorer", prm)
     if model is not None or (prm_format is not None and prm_format.has_own_prompt):
-        return _PreparedScorer(load, entry)
+        return _ScorerEntry(load, entry)
     if options.template is None:
         raise InputError(
             "missing: the recorded responses have no prompts. Give the prompt template of the "
@@ -159,7 +159,7 @@ def _prepare_scorer(
         )
     template = get_template(options.template, prm.path, revision=prm.commit)
     entry["template"] = {"name": template.name, "digest": template.digest}
-    return _PreparedScorer(lambda: TemplatedScorer(load(), template), entry)
+    return _ScorerEntry(lambda: TemplatedScorer(load(), template), entry)
 
 
 def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) -> BenchJob:
@@ -192,7 +192,7 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
         scorer = _prepare_scorer(options, plan.decoders, None, warn)
     else:
         entry = {**asdict(response_file.model), "engine": {"name": "replay"}}
-        scorer = _PreparedScorer(lambda: response_file, entry)
+        scorer = _ScorerEntry(lambda: response_file, entry)
     spec = _make_spec(
         options,
         author=options.author(model, is_model_named=is_model_named),

@@ -190,7 +190,7 @@ def test_only_warnings_get_the_prefix(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == "3 rows\nwarning: odd\n"
 
 
-def test_progress_bars_do_not_overwrite_later_output(dataset: Path) -> None:
+def test_progress_bars_do_not_overwrite_output_after_them(dataset: Path) -> None:
     """On a terminal, progress bars move the cursor only over their own lines."""
     ours, terminal = os.openpty()
     line = [sys.executable, "-m", "fsdpo_data", "grade", str(dataset), "--workers", "1"]
@@ -203,7 +203,7 @@ def test_progress_bars_do_not_overwrite_later_output(dataset: Path) -> None:
     )
     os.close(terminal)
     output = b""
-    with contextlib.suppress(OSError):  # what Linux says of a terminal that nobody holds
+    with contextlib.suppress(OSError):  # Linux raises this for a closed terminal
         while read := os.read(ours, 1 << 16):
             output += read
     os.close(ours)

@@ -19,10 +19,10 @@ def test_a_slow_batch_has_an_eta(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    shown = LineProgress()
-    shown.phase("sample", 4)
+    line_progress = LineProgress()
+    line_progress.phase("sample", 4)
     clock[0] = 3600.0
-    shown.advance(1, 720)
+    line_progress.advance(1, 720)
     assert "sample: 1/4, 0 tokens/s, 3:00:00 left" in capsys.readouterr().err
 
 

@@ -52,7 +52,9 @@ def test_the_hubs_own_checks_pass(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_the_card_lists_the_columns_for_the_viewer(dataset: Path) -> None:
-    configs = {each["config_name"]: each for each in dataset_info(dataset, read_manifest(dataset))}
+    configs = {
+        entry["config_name"]: entry for entry in dataset_info(dataset, read_manifest(dataset))
+    }
     assert set(configs) == set(CONFIGS)
     for config in CONFIGS:
         assert (

@@ -216,7 +216,7 @@ def test_an_incomplete_manifest_is_named_not_traced(
         read_manifest(dataset)
 
 
-def test_unknown_fields_of_later_releases_are_preserved(dataset: Path, tmp_path: Path) -> None:
+def test_unknown_fields_of_newer_releases_are_preserved(dataset: Path, tmp_path: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["spec"]["sampling"]["min_p"] = 0
     text = seal_json(manifest | {"later": {"x": [1, 1.0, None]}})

@@ -86,8 +86,8 @@ def test_a_dataset_from_before_a_column_is_gone_on_from(tmp_path: Path) -> None:
         assert rows.columns == [*columns, *OPTIONAL_COLUMNS]
         assert rows.select(OPTIONAL_COLUMNS).null_count().row(0) == (8, 8)
     derive_dataset(old, tmp_path / "paired", [PairStage(PairSpec(top=1))], progress=LineProgress())
-    found = pl.read_parquet(tmp_path / "paired/solutions" / file.name)
-    assert found.columns == columns
+    solutions = pl.read_parquet(tmp_path / "paired/solutions" / file.name)
+    assert solutions.columns == columns
     assert not diff_datasets(old, tmp_path / "paired")["solutions"]
 
 

@@ -146,9 +146,9 @@ def test_step_dpo_texts_as_published(shared: Path, tmp_path: Path) -> None:
     rows = lines(shared / "data/train/math_step_dpo_10k/sample_10_rows_3_fields.jsonl")
     initial = {"initial_reason_steps": "Let's think step by step. \nStep 1:", "answer": "?"}
     source = write(tmp_path / "source.jsonl", *({**row, **initial} for row in rows))
-    result, made = run_import(source, "step-dpo-10k", tmp_path / "rows.jsonl")
+    result, imported_rows = run_import(source, "step-dpo-10k", tmp_path / "rows.jsonl")
     assert result.rows == 20 and result.steps == {True: 10, False: 10}
-    for row, right, wrong in zip(rows, made[::2], made[1::2], strict=True):
+    for row, right, wrong in zip(rows, imported_rows[::2], imported_rows[1::2], strict=True):
         for side, solution in (("chosen", right), ("rejected", wrong)):
             assert solution["completions"] == [
                 (initial["initial_reason_steps"] + row[side]).strip()
@@ -362,7 +362,7 @@ MADE_UP: list[tuple[str, dict[str, Any], list[tuple[str, list[str], list[Any]]]]
         dialogue("Question: 2\n\n+2?\n\na", YES, "b", NO, "c", "", name="messages"),
         [("2\n\n+2?", ["a", "b"], [True, False])],
     ),
-    # What comes after the first wrong step has labels of its own, and nobody's verification.
+    # What comes after the first wrong step has labels of its own, which are not verified.
     (
         "thinkprm",
         {"problem": "2+2?", "prefix": "a\nb\n\nc", "traj_gt_labels": ["+", "-", "+"]},

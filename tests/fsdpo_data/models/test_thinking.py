@@ -30,8 +30,8 @@ def test_thinking_that_the_prompt_opens(name: str) -> None:
     prompt, cut = f"2+2?{marks.start}\n", "Hm, 2 + 2 is"
     text = f"{cut} 4.{marks.end}It is 4."
     for prompt_text in (prompt, "2+2?"):  # the closing mark is enough
-        thought = find_thinking(prompt_text, text)
-        assert (thought.closed, text[thought.end :], thought.start) == (True, "It is 4.", 0)
+        span = find_thinking(prompt_text, text)
+        assert (span.closed, text[span.end :], span.start) == (True, "It is 4.", 0)
     assert find_thinking(prompt, cut).closed is False
     assert find_thinking("2+2?", f"{marks.start}{cut}").closed is False
     assert find_thinking(prompt, cut).end == len(cut)

@@ -136,7 +136,7 @@ def test_what_is_mistaken_goes_wrong_as_often_as_it_says():
         assert first_wrong_step(p, right) is None
 
 
-def test_a_later_step_carries_on_from_the_wrong_value():
+def test_the_next_step_continues_from_the_wrong_value():
     for seed in range(50):
         solution = write_solution(EXAMPLE, random.Random(seed), error_rate=0.3)
         results = [re.search(r"= (-?\d+)", step)[1] for step in solution]
