@@ -43,7 +43,7 @@ def label(options: LabelOptions) -> None:
     data = _run_stage(options)
     if data.manifest.rollouts:
         typer.echo(f"\n{format_rollout_cost(data.manifest.rollouts)}")
-    print_next_command("fsdpo-train", "prm", data.path, "--labels", "rollouts", "--out", "NEW")
+    print_next_command(["fsdpo-train", "prm", data.path, "--labels", "rollouts", "--out", "NEW"])
 
 
 def score(options: ScoreOptions) -> None:
@@ -100,7 +100,7 @@ def create_dataset(create: Callable[[Progress], tuple[Path, Manifest]]) -> api.D
 def print_inspect_command(data: api.Dataset) -> None:
     """Print the command that inspects a new dataset."""
     typer.echo()
-    print_next_command("fsdpo-data", "inspect", data.path)
+    print_next_command(["fsdpo-data", "inspect", data.path])
 
 
 def decontaminate(options: DecontaminateOptions) -> None:
@@ -121,10 +121,10 @@ def decontaminate(options: DecontaminateOptions) -> None:
         f"{n_clean:,} are clean"
     )
     if options.write_clean:
-        print_next_command("fsdpo-data", "build", "--problems", options.write_clean)
+        print_next_command(["fsdpo-data", "build", "--problems", options.write_clean])
     if options.out:
         typer.echo(f"sealed {options.out}")
-        print_next_command("fsdpo-data", "push", options.out, "ORG/NAME")
+        print_next_command(["fsdpo-data", "push", options.out, "ORG/NAME"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,4 +154,4 @@ def demo(options: DemoOptions) -> None:
     if exit_code:
         raise typer.Exit(exit_code)
     if not options.dry_run:
-        print_next_command("open", "runs/fsdpo-demo/after/report.html")
+        print_next_command(["open", "runs/fsdpo-demo/after/report.html"])

@@ -4,7 +4,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn
 
 import typer
@@ -47,7 +47,7 @@ def _print_version(is_requested: bool) -> None:
         raise typer.Exit
 
 
-def print_next_command(*words: object) -> None:
+def print_next_command(words: Sequence[object]) -> None:
     """Print the command that usually comes next, quoted for a shell."""
     typer.echo(f"next: {shlex.join(map(str, words))}")
 

@@ -57,7 +57,7 @@ def push(options: PushOptions) -> None:
     with progress() as progress_bar:
         commit = push_dataset(plan, public=options.public, progress=progress_bar)
     typer.echo(f"\npushed {plan.repo.url} {plan.tag} at {commit}, downloaded and compared")
-    print_next_command("fsdpo-data", "pull", f"{options.name}@{plan.tag}")
+    print_next_command(["fsdpo-data", "pull", f"{options.name}@{plan.tag}"])
 
 
 def _plan_push(options: PushOptions) -> PushPlan:
@@ -208,7 +208,7 @@ def import_(options: ImportOptions) -> None:
     typer.echo(f"dropped: {reader.drops}")
     if result.quarantined:
         typer.echo(f"quarantined: {len(result.quarantined):,} rows, in {quarantine_path(out)}")
-    print_next_command("fsdpo-train", "prm", out, "--out", "runs/prm")
+    print_next_command(["fsdpo-train", "prm", out, "--out", "runs/prm"])
 
 
 def _list_formats(descriptions: Mapping[str, str]) -> str:

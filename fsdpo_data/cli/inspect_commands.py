@@ -104,7 +104,7 @@ def view(options: ViewOptions) -> None:
     out = options.out or options.data.parent / f"{options.data.absolute().name}.html"
     data = api.open_dataset(options.data)
     write_text(out, data.page(megabytes=options.megabytes, gamma=options.gamma))
-    print_next_command("open", out)
+    print_next_command(["open", out])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ class _SortedScores(NamedTuple):
 def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
     """Return the probability that a right item scores above a wrong one; ties count half.
 
-    This is the Mann-Whitney statistic, equal to the area under the ROC curve. The result is None if
+    This is the Mann-Whitney statistic, equal to the result under the ROC curve. The result is None if
     all labels are equal.
 
     Args:
@@ -71,8 +71,8 @@ def auc_interval(
     effective sample size, as in :func:`mean_interval`. It is None below two problems, or if all
     labels are equal.
     """
-    area = auc(scores, labels)
-    if area is None or len(set(problems)) < 2:
+    result = auc(scores, labels)
+    if result is None or len(set(problems)) < 2:
         return None
     right_scores, wrong_scores = _split_scores(scores, labels)
     deviations: dict[Hashable, float] = defaultdict(float)
@@ -82,10 +82,10 @@ def auc_interval(
         fraction_below = rank / (2 * len(opposite_scores))
         placement = fraction_below if is_right else 1 - fraction_below
         side_size = len(right_scores) if is_right else len(wrong_scores)
-        deviations[problem] += (placement - area) / side_size
-    groups = [(area + len(deviations) * deviation, 1.0) for deviation in deviations.values()]
-    size = effective_sample_size(groups, variance=area * (1 - area), max_size=len(labels))
-    low, high = wilson_interval(size * area, size) or (0.0, 1.0)
+        deviations[problem] += (placement - result) / side_size
+    groups = [(result + len(deviations) * deviation, 1.0) for deviation in deviations.values()]
+    size = effective_sample_size(groups, variance=result * (1 - result), max_size=len(labels))
+    low, high = wilson_interval(size * result, size) or (0.0, 1.0)
     return low, high
 
 
@@ -106,25 +106,25 @@ def problem_aucs(
     indices_by_problem: dict[Hashable, list[int]] = defaultdict(list)
     for index, problem in enumerate(problems):
         indices_by_problem[problem].append(index)
-    areas = []
+    aucs = []
     for indices in indices_by_problem.values():
-        area = auc([scores[i] for i in indices], [labels[i] for i in indices])
-        if area is not None:
-            areas.append(ProblemAuc(auc=area, items=len(indices)))
-    return areas
+        result = auc([scores[i] for i in indices], [labels[i] for i in indices])
+        if result is not None:
+            aucs.append(ProblemAuc(auc=result, items=len(indices)))
+    return aucs
 
 
-def mean_auc(areas: Sequence[ProblemAuc]) -> RankingAuc:
+def mean_auc(aucs: Sequence[ProblemAuc]) -> RankingAuc:
     """Return the mean of the results of one or several calls of :func:`problem_aucs`."""
-    if not areas:
+    if not aucs:
         return RankingAuc(value=None, problems=0, ci95=None)
     # The AUC of a problem has at most the information of the items of the problem.
-    items_per_problem = sum(area.items for area in areas) / len(areas)
+    items_per_problem = sum(result.items for result in aucs) / len(aucs)
     interval = None
-    if len(areas) > 1:
-        interval = mean_interval([(area.auc, 1) for area in areas], items_per_problem)
-    mean = math.fsum(area.auc for area in areas) / len(areas)
-    return RankingAuc(value=mean, problems=len(areas), ci95=interval)
+    if len(aucs) > 1:
+        interval = mean_interval([(result.auc, 1) for result in aucs], items_per_problem)
+    mean = math.fsum(result.auc for result in aucs) / len(aucs)
+    return RankingAuc(value=mean, problems=len(aucs), ci95=interval)
 
 
 def mean_interval(

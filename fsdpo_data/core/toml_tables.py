@@ -18,11 +18,11 @@ def read_toml(module: str | Path) -> dict[str, Any]:
 
 def compile_patterns(patterns: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
     """Compile regular expressions by name; the lines of a pattern are stripped and joined."""
-    compiled = {}
+    patterns_by_name = {}
     for name, text in patterns.items():
         pattern = "".join(line.strip() for line in text.splitlines())
-        compiled[name] = re.compile(pattern)
-    return compiled
+        patterns_by_name[name] = re.compile(pattern)
+    return patterns_by_name
 
 
 def fill_placeholders(template: Any, values: Mapping[str, Any]) -> Any:

@@ -140,9 +140,11 @@ def versioned_name(name: str) -> str:
     """
     if name in TEMPLATES:
         return name
-    versions = [full_name for full_name in TEMPLATES if full_name.partition("@")[0] == name]
+    versions = [
+        template_name for template_name in TEMPLATES if template_name.partition("@")[0] == name
+    ]
     if versions:
-        return max(versions, key=lambda full_name: int(full_name.partition("@")[2]))
+        return max(versions, key=lambda template_name: int(template_name.partition("@")[2]))
     raise unknown_name_error("template", name, TEMPLATES)
 
 

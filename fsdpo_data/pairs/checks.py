@@ -33,22 +33,22 @@ def find_violations(
     """
     has_step_pairs = spec.get("style") == "step-dpo"
     violations = _step_pair_violations() if has_step_pairs else _solution_pair_violations(spec)
-    broken_pairs: dict[str, list[str]] = {violation: [] for violation in violations}
+    violating_pairs: dict[str, list[str]] = {violation: [] for violation in violations}
     # The chosen side of a step pair is a continuation, not a solution of the dataset.
     sides = ("rejected",) if has_step_pairs else SIDES
     for frame in statistics.join_solutions(pairs, solutions, _COLUMNS, sides):
         for violation, is_broken in violations.items():
             rows = frame.filter(is_broken).select("chosen_id", "rejected_id").iter_rows()
-            broken_pairs[violation] += [" > ".join(row) for row in rows]
+            violating_pairs[violation] += [" > ".join(row) for row in rows]
     key = ("prompt", "chosen", "rejected") if has_step_pairs else ("chosen_id", "rejected_id")
     duplicates = find_duplicates(scan_parquet(pairs), key, "rejected_id")
-    broken_pairs["occur more than once"] = duplicates
-    for violation, ids in broken_pairs.items():
+    violating_pairs["occur more than once"] = duplicates
+    for violation, ids in violating_pairs.items():
         if ids:
             yield f"{len(ids)} pairs {violation}: {summarize_list(ids)}"
     if has_step_pairs:
         yield from _find_misplaced_errors(pairs, spec.get("threshold", 0))
-    if not any(broken_pairs.values()):
+    if not any(violating_pairs.values()):
         yield from _compare_statistics(pairs, solutions, spec, dict(pair_stats))
 
 

@@ -188,7 +188,7 @@ def regrade_table(
             [verdict for _, verdict in problem_solutions],
             [len(solution.completions) for solution, _ in problem_solutions],
         )
-    regraded = [
+    new_solutions = [
         replace(
             solution,
             answer=verdict.answer,
@@ -197,7 +197,7 @@ def regrade_table(
         )
         for solution, verdict in graded_solutions
     ]
-    return to_table("solutions", regraded)
+    return to_table("solutions", new_solutions)
 
 
 def _stored_response(solution: Solution, golds: Mapping[str, str]) -> GradingInput:

@@ -66,8 +66,8 @@ def _report(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
         return
     printing.print_results(results)
     typer.echo()
-    print_next_command("open", out / "report.html")
-    print_next_command("fsdpo-bench", "inspect", out, "--outcome", "incorrect")
+    print_next_command(["open", out / "report.html"])
+    print_next_command(["fsdpo-bench", "inspect", out, "--outcome", "incorrect"])
 
 
 def _print_json(value: Any) -> None:
@@ -99,7 +99,7 @@ def diff(options: cli_options.RunDiffOptions) -> None:
         printing.print_comparison(comparison, options.show)
         if options.html is not None:
             typer.echo()
-            print_next_command("open", options.html)
+            print_next_command(["open", options.html])
 
 
 @command(app, cli_options.ResponseGradeOptions, examples=_EXAMPLES["grade"])
@@ -195,7 +195,7 @@ def index(options: cli_options.IndexOptions) -> None:
 
     out = options.out or options.data / "index.html"
     is_complete = write_index(options.data, out, options.watch)
-    print_next_command("open", out)
+    print_next_command(["open", out])
     while options.watch is not None and not is_complete:
         time.sleep(options.watch)
         is_complete = write_index(options.data, out, options.watch)

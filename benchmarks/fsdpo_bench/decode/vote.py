@@ -25,22 +25,22 @@ VERDICT_FIELDS = ("answer", "correct", "status", "rule", "strict")
 
 
 def agreeing_answers(answers: Sequence[str | None]) -> Agreements:
-    """Compare all pairs of different answers, and return the agreements of each answer."""
+    """Compare all pairs of different answers, and return the agreeing answers of each."""
     texts = list(dict.fromkeys(answer for answer in answers if answer and answer.strip()))
-    agreements = {text: {text} for text in texts}
+    agreeing_texts = {text: {text} for text in texts}
     for first, second in itertools.combinations(texts, 2):
         # The comparison treats its first argument as the gold answer, so try both orders.
         if _is_agreement(first, second) or _is_agreement(second, first):
-            agreements[first].add(second)
-            agreements[second].add(first)
-    return {text: frozenset(agreeing) for text, agreeing in agreements.items()}
+            agreeing_texts[first].add(second)
+            agreeing_texts[second].add(first)
+    return {text: frozenset(agreeing) for text, agreeing in agreeing_texts.items()}
 
 
 def _is_agreement(gold: str, answer: str) -> bool:
     return compare_answers(gold, answer).status == "correct"
 
 
-def answer_classes(answers: Sequence[str | None], agreements: Agreements) -> list[int | None]:
+def answer_classes(answers: Sequence[str | None], agreeing_texts: Agreements) -> list[int | None]:
     r"""Group equivalent answers: ``1/2``, ``\frac12`` and ``0.5`` are in one class.
 
     Agreement is not transitive: ``5`` agrees with ``5 m`` and with ``5 cm``. Two answers are in one
@@ -49,19 +49,19 @@ def answer_classes(answers: Sequence[str | None], agreements: Agreements) -> lis
 
     Args:
         answers: One answer per sample; None or blank without an answer.
-        agreements: Result of :func:`agreeing_answers` for these answers, or for a longer list.
+        agreeing_texts: Result of :func:`agreeing_answers` for these answers, or for a longer list.
 
     Returns:
         The class of each answer: the index of its first member. None for samples without an answer.
     """
-    present_answers = {answer for answer in answers if answer in agreements}
+    present_answers = {answer for answer in answers if answer in agreeing_texts}
     first_members: dict[frozenset[str], int] = {}
     classes: list[int | None] = []
     for index, answer in enumerate(answers):
-        if answer is None or answer not in agreements:
+        if answer is None or answer not in agreeing_texts:
             classes.append(None)
             continue
-        agreeing = agreements[answer] & present_answers
+        agreeing = agreeing_texts[answer] & present_answers
         classes.append(first_members.setdefault(agreeing, index))
     return classes
 
@@ -177,11 +177,13 @@ def _verdict_entry(solution: JsonObject) -> JsonObject:
 def _choose_samples(plan: DecodingPlan, samples: Sequence[JsonObject]) -> _NamedResults:
     """Apply every decoder of the plan that chooses from samples, at every K."""
     answers = [sample["answer"] for sample in samples]
-    agreements = agreeing_answers(answers)
+    agreeing_texts = agreeing_answers(answers)
     values = [aggregate_rewards(sample["rewards"], plan.aggregate) for sample in samples]
     choose_sample: Mapping[str, Callable[[int], int]] = {
-        "sc": lambda k: self_consistency(answer_classes(answers[:k], agreements)),
-        "weighted": lambda k: weighted_vote(answer_classes(answers[:k], agreements), values[:k]),
+        "sc": lambda k: self_consistency(answer_classes(answers[:k], agreeing_texts)),
+        "weighted": lambda k: weighted_vote(
+            answer_classes(answers[:k], agreeing_texts), values[:k]
+        ),
         "bon": lambda k: best_of_n(values[:k]),
     }
     results = _NamedResults({}, {})

@@ -73,7 +73,7 @@ class ResponseFile(BaseReplaySampler):
             digest=problems_digest(ids),
         )
 
-    def restrict_to_task(self, loaded: LoadedTask) -> LoadedTask:
+    def restrict_to_task(self, loaded_task: LoadedTask) -> LoadedTask:
         """Return the problems of a benchmark that have responses in the file.
 
         The golds come from the benchmark.
@@ -83,22 +83,22 @@ class ResponseFile(BaseReplaySampler):
         """
         indices = [
             index
-            for index, problem in enumerate(loaded.problems)
+            for index, problem in enumerate(loaded_task.problems)
             if question_key(problem.question) in self.responses
         ]
         if not indices:
             raise InputError(
-                f"{self.file} has no response to any problem of {loaded.task.title}. Remove "
+                f"{self.file} has no response to any problem of {loaded_task.task.title}. Remove "
                 "`task` to grade the responses with the golds in the file."
             )
-        warnings = [*loaded.warnings]
-        if len(indices) < len(loaded.problems):
+        warnings = [*loaded_task.warnings]
+        if len(indices) < len(loaded_task.problems):
             warnings.append(
                 f"{self.file.name} has responses to {len(indices):,} of the "
-                f"{len(loaded.problems):,} problems of {loaded.task.title}; the run excludes the "
+                f"{len(loaded_task.problems):,} problems of {loaded_task.task.title}; the run excludes the "
                 "other problems"
             )
-        return replace(loaded.subset(indices), warnings=warnings)
+        return replace(loaded_task.subset(indices), warnings=warnings)
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Return the recorded reward of each response, once per step."""

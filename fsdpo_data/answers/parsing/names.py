@@ -218,8 +218,8 @@ class NameParser(Cursor):
             self.position = start
         stem = symbol.name.rstrip("'")
         primes = symbol.name[len(stem) :]
-        subscripted = tree.Sym(f"{stem}_{name}{primes}")
-        return self.parse_application(subscripted) if self.peek_sign() == "(" else subscripted
+        symbol = tree.Sym(f"{stem}_{name}{primes}")
+        return self.parse_application(symbol) if self.peek_sign() == "(" else symbol
 
     def parse_word(self, token: Token) -> Value:
         """Parse an expression that starts with a word; the word is already taken."""

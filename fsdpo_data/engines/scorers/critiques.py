@@ -180,4 +180,4 @@ class CritiqueScorer:
         votes = read_votes(self._prm_format, texts, n_steps)
         if not votes:
             return None
-        return [approvals / len(votes) for approvals in count_approvals(votes, n_steps)]
+        return [count / len(votes) for count in count_approvals(votes, n_steps)]
