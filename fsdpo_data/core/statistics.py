@@ -36,8 +36,8 @@ class _SortedScores(NamedTuple):
 def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
     """Return the probability that a right item scores above a wrong one; ties count half.
 
-    This is the Mann-Whitney statistic, equal to the result under the ROC curve. The result is None if
-    all labels are equal.
+    This is the Mann-Whitney statistic, equal to the area under the ROC curve. The result is None
+    if all labels are equal.
 
     Args:
         scores: One score per item.

@@ -95,8 +95,8 @@ class ResponseFile(BaseReplaySampler):
         if len(indices) < len(loaded_task.problems):
             warnings.append(
                 f"{self.file.name} has responses to {len(indices):,} of the "
-                f"{len(loaded_task.problems):,} problems of {loaded_task.task.title}; the run excludes the "
-                "other problems"
+                f"{len(loaded_task.problems):,} problems of {loaded_task.task.title}; the run "
+                "excludes the other problems"
             )
         return replace(loaded_task.subset(indices), warnings=warnings)
 
