@@ -57,7 +57,7 @@ VARIANTS = (
     "no cached reference",
     "trl",
 )
-#: Not a variant: computes the reference log-probabilities that all variants but two read.
+#: Not a variant: computes the reference log-probabilities for the variants with a cached reference.
 REFERENCE = "reference"
 
 
@@ -139,8 +139,9 @@ def dpo_options(options: argparse.Namespace) -> dict[str, Any]:
 
     variant = options.run
     if variant == "no chunked head":
-        logprobs.token_logprobs.__defaults__ = (2**31,)
+        logprobs.token_logprobs.__defaults__ = (2**31,)  # chunk_tokens: one chunk for all tokens
     if variant == "no unique solutions":
+        # The trainer calls this function before training, so it can also split the groups.
         reference_logprobs = train.reference_logprobs
         train.reference_logprobs = lambda data, *args, **kwargs: separate_pairs(
             data, reference_logprobs(data, *args, **kwargs)

@@ -15,7 +15,7 @@ class Arm:
     name: str  #: Name in tables and figures.
     loss: str  #: Name of the loss, as in ``fsdpo-train dpo --loss``.
     gamma: float = 0.0  #: Inverse temperature of the step weights.
-    rewards: str = "prm"  #: Source of the step rewards; see :mod:`data`.
+    rewards: str = "prm"  #: Source of the step rewards; the docstring of data.py lists them.
 
 
 #: The arm without preference training: the policy that all other arms start from.
@@ -52,7 +52,7 @@ class StudyQuestion:
 class Size:
     """The size of a study: problems, samples, training steps and seeds."""
 
-    demonstrations: Mapping[str, int]  #: Number of solutions for SFT training, by stage.
+    demonstrations: Mapping[str, int]  #: Number of solutions for SFT, by name in ``STAGES``.
     problems: int  #: Number of problems with preference pairs.
     samples: int  #: Number of solutions sampled per problem.
     prm_epochs: float  #: Epochs of the PRM training.
@@ -65,9 +65,8 @@ class Size:
     test: Mapping[str, Sequence[int]]
     seeds: Sequence[int]  #: Training seeds; each has test problems of its own.
     arms: Sequence[str] = ()  #: Names of the arms; empty for all.
-    layer_copies: int = (
-        1  #: Number of times that the policy repeats each layer of the embedded model.
-    )
+    #: Copies of each layer of the embedded model; the output projections of added copies are zero.
+    layer_copies: int = 1
     policy: str = ""  #: The size whose SFT policy this size uses; empty to train its own.
     based_on: str = ""  #: The size that provides the fields that this size leaves out.
 
@@ -87,8 +86,11 @@ def _read_size(row: Mapping[str, Any]) -> Size:
 
 KINDS = {name: _read_kind(row) for name, row in _TABLE["kinds"].items()}
 ARMS = [Arm(**row) for row in _TABLE["arms"]]
+#: The two stages of SFT, with the error rates of their solutions.
 STAGES: Mapping[str, Any] = _TABLE["stages"]
+#: Command lines by name; ``{out}``, ``{sft}`` and fields of ``Size`` are placeholders.
 COMMANDS: Mapping[str, str] = _TABLE["commands"]
+#: Options of preference training that all arms share.
 TRAINING: Mapping[str, Any] = _TABLE["training"]
 QUESTIONS = [StudyQuestion(**row) for row in _TABLE["questions"]]
 SIZES = {name: _read_size(row) for name, row in _TABLE["sizes"].items()}

@@ -73,9 +73,9 @@ def run_app(app: Callable[[], object]) -> NoReturn:
 
 
 class _LevelPrefixFormatter(logging.Formatter):
-    """Formatter that puts ``warning:`` in front of warnings, and nothing in front of the others."""
+    """Formatter that puts ``warning:`` in front of warnings and errors."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the message, with a prefix for warnings and errors."""
+        """Return the message with its prefix, if it has one."""
         message = super().format(record)
         return f"warning: {message}" if record.levelno >= logging.WARNING else message

@@ -45,7 +45,10 @@ class DatasetDraft:
         self.paths = [entry.path for entry in self.manifest.files]
 
     def current_files(self, config: str) -> list[Path]:
-        """Return the files of a config: the rewritten file if it exists, else the parent's."""
+        """Return the files of a config (problems, solutions or pairs).
+
+        A file that a stage has rewritten replaces the file of the parent.
+        """
         paths = [path for path in self.paths if path.startswith(f"{config}/")]
         return [self._rewritten_file(path) or self.parent_root / path for path in paths]
 
@@ -137,7 +140,7 @@ class ShardedStage(Stage, Protocol):
     """A stage whose expensive part several jobs can share."""
 
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
-        """Do the part of one job; :meth:`run` then uses its results."""
+        """Do the part of one job, whose files ``merge`` copies to where :meth:`run` finds them."""
         ...
 
 

@@ -55,7 +55,7 @@ def token_logprobs(
 
     The head processes one chunk of positions at a time, so only one chunk of logits is in memory.
     The backward pass recomputes every chunk except the last, where the gradients start. A head that
-    is more than one weight runs as a module call, because DeepSpeed gathers shards around such
+    is not a plain linear layer runs as a module call, because DeepSpeed gathers shards around such
     calls.
 
     Args:
@@ -275,4 +275,5 @@ def _forward_to_logprobs_of_logits(
 ) -> Tensor:
     model_inputs = tree_inputs(self, **inputs)
     logits_RLV = type(self).forward(self, **model_inputs, use_cache=False).logits
+    # The clone stands in for a head: the backward pass overwrites the logits of a chunk.
     return token_logprobs(logits_RLV.flatten(0, 1)[source_N], target_N, Tensor.clone)

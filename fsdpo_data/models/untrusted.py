@@ -41,8 +41,9 @@ def read_tokenizer(path: str, revision: str | None = None) -> Any:
 def limit_execution(name: str, max_events: int = MAX_TRACED_EVENTS) -> Iterator[None]:
     """Stop Python functions inside the block after a number of trace events.
 
-    Events are executed lines, calls and returns. A thread cannot be killed, and a process per
-    prompt would cost more than the prompt. The limit does not cover memory and single C calls.
+    Events are executed lines, calls and returns. Tracing is used because a thread cannot be killed,
+    and a process per prompt would cost more than the prompt. The limit does not cover memory and
+    single C calls.
 
     Args:
         name: Name of the executed code, for the error.

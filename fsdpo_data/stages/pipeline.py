@@ -58,7 +58,8 @@ class BuildOptions(ReplayOptions):
             closed, and the model continues with the answer.
         segmenter: Rule that splits the answer into steps: at step markers (`step-marker`), lines
             (`newline`) or blank lines (`blank-line`); `auto` selects one of them. Thinking is one
-            step. `both` splits thinking and answer into paragraphs, `thinking` only the thinking.
+            step. `both` splits thinking and answer into paragraphs. `thinking` splits only
+            the thinking; the answer is one step.
         grade_thinking: If a solution has no text after its thinking, grade the answer that the
             thinking marks, for example in a box. By default such a solution has no answer.
         tensor_parallel_size: GPUs per replica of the model (vLLM).
@@ -181,6 +182,8 @@ def _make_job(options: BuildOptions) -> BuildJob:
     selection = EngineSelection.select(options)
     is_named = options.model is not None
     spec = BuildSpec(
+        # In a recording, another model than ``model`` may have written the solutions, and some
+        # sampling settings may be unknown.
         model=options.author(model.ref, is_model_named=is_named),
         sources=tuple(source.source_refs),
         template=model.template,

@@ -23,7 +23,8 @@ class RowSource:
 
     identity: str  #: Digest of the content, or name and commit on the Hub.
     rows: Callable[[], Iterator[LocatedRow]]  #: Reads all rows. It may be called several times.
-    is_dataset: bool = True  #: Whether the rows have all columns of a config of the schema.
+    #: Whether the rows have all columns of a dataset config, and not only those of the data format.
+    is_dataset: bool = True
     #: Origin of the rows for the model card: the ``dataset``, and the ``prm`` that scored it.
     provenance: Mapping[str, str] = field(default_factory=dict)
 

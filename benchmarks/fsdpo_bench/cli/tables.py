@@ -59,5 +59,5 @@ def print_text(text: str, style: str = "", *, wrap: bool = False) -> None:
 
 
 def plain_text(text: str, style: str = "") -> Text:
-    """Return text of a model or a benchmark without markup and terminal escapes."""
+    """Return text of a model or a benchmark as it is, without control characters."""
     return Text(strip_control_characters(text), style=style)

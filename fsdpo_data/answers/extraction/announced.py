@@ -22,8 +22,9 @@ _CHOICE_VERDICTS = (
     " is the right",
     " is the answer",
 )
-#: Possible last characters of a text that ends with a choice.
-_CHOICE_END_CHARS = frozenset("ABCDEFGHIJK项项确的意求件")
+#: Possible last characters of a text that ends with a choice: a letter, or the last character of
+#: a Chinese phrase such as "是正确的".
+_CHOICE_END_CHARS = frozenset("ABCDEFGHIJK项确的意求件")
 #: Substrings of all English markers. Searching them is fast; patterns then check each occurrence.
 _ENGLISH_TRIGGERS = ("A:", "####", "nswer", "NSWER")
 _CHOICE_TRIGGERS = ("ption is", "hoice is", *_CHOICE_VERDICTS)
@@ -42,7 +43,8 @@ class AnnouncedAnswer(NamedTuple):
 
     answer: str  #: The text of the answer.
     rule: str  #: The extraction rule of the marker, e.g. ``answer-is``.
-    end: int = 0  #: The offset in the text at which the marker ends.
+    #: The offset in the text after which a retraction of the answer is searched.
+    end: int = 0
 
 
 def last_announced(text: str) -> AnnouncedAnswer | None:
@@ -141,6 +143,8 @@ def _parse_answer_marker(text: str, position: int, text_before: str) -> tuple[st
     if is_hypothetical(clause, marker.group()):
         return None
     text_before = text_before[:-1]  # without the "a" of "answer"
+    # ``line`` is a heading such as "Final Answer", ``tag`` an XML tag such as ``<answer>``; other
+    # markers are "The answer is" (None) and labels such as "Answer:".
     kind = marker.lastgroup
     end = marker.end()
     if kind == "line":

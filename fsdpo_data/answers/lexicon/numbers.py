@@ -1,4 +1,4 @@
-r"""Plain numbers: their notation, and the decimals that count as another value.
+r"""Plain numbers: their notation, and the decimals that are accepted for the value they round.
 
 ``read_number`` is the fast path before the parser. One regular expression recognises a plain
 number: ``1,000``, ``-3.50``, ``7/9``, ``\frac{3}{4}`` or ``25\%``.

@@ -36,13 +36,13 @@ KEYWORDS = word_set(
     _TABLE["keywords"]
 )  #: Words that join or compare. They are never products of letters.
 NON_NOUNS = word_set(_TABLE["non_nouns"])  #: Words that never name counted things.
-SUBSCRIPT_WORDS = word_set(_TABLE["subscripts"])  #: Words that form one subscript.
+SUBSCRIPT_WORDS = word_set(_TABLE["subscripts"])  #: Words that form one subscript, such as "max".
 ORDINAL_MARKS = word_set("st nd rd th")
 PART_WORDS = word_set("half third quarter fourth fifth sixth eighth tenth")
 #: Words before the letters of a figure: "triangle ABC".
 FIGURE_WORDS = word_set("segment line point angle triangle ray")
 _SHORT_WORDS = word_set("yes no odd all not the are sq cu")
-#: Short words that name counted things after a number.
+#: Short words that may follow a number and are not products of letters.
 SHORT_NOUNS = _SHORT_WORDS | word_set(_TABLE["nouns"])
 
 
@@ -53,7 +53,7 @@ def is_known_name(word: str) -> bool:
         lower in FUNCTIONS
         or lower in CONSTANTS
         or lower in GREEK_LETTERS
-        or word in ("sqrt", "np")
+        or word in ("sqrt", "np")  # as in Python code
         or is_number_word(word)
     )
 

@@ -41,7 +41,10 @@ class PrmScorer(TransformersScorer):
     def _compute_step_logits(
         self, score_positions: Sequence[Sequence[int]], **inputs: Any
     ) -> Tensor:
-        """Run the model; return the logits of the steps, [B, K], or [B, K, C] for C classes."""
+        """Run the model; return the logits of the steps, [B, K].
+
+        Subclasses for published PRMs return [B, K, C] for C classes.
+        """
         return gather_steps(self._net(**inputs).logits, score_positions)[..., 0].float()
 
     def _activate(self, logits: Tensor) -> Tensor:

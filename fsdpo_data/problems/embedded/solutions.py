@@ -37,11 +37,13 @@ def write_solution(
         problem: The problem.
         rng: Random generator of the errors and the sentences.
         error_rate: Probability of an error in a step.
-        relation_error_rates: Probability of an error by relation, in place of ``error_rate``.
+        relation_error_rates: Probability of an error by relation (``node[0]``, such as "half"), in
+            place of ``error_rate``.
 
     Returns:
         The steps; joined, they give the text.
     """
+    # A node is [relation, operation, operand, operand, person]; see story.py.
     nodes: list[Node] = problem.metadata["nodes"]
     steps: list[str] = []
     values: list[int] = []
@@ -62,7 +64,7 @@ def write_solution(
 def first_wrong_step(problem: Problem, steps: Sequence[str]) -> int | None:
     """Return the 0-based index of the first wrong step, None if every step is right.
 
-    Every text has a verdict. A step is right under these conditions:
+    No text is undecided. A step is right under these conditions:
 
     - Its number continues the order.
     - It computes exactly one node of the problem from values that earlier steps computed. The order

@@ -11,7 +11,7 @@ from fsdpo_data.core.row_files import SourceRow, read_records
 def row(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Replace runs of white space by one space, because copies differ in white space.
 
-    The benchmark excludes the 90 rows with several answers.
+    The 90 rows with several answers are not part of the benchmark; for them it returns None.
     """
     if ";" in str(fields.get("answer", "")):
         return None
