@@ -107,8 +107,8 @@ class SamplerOptions(EngineOptions):
     """Options of a sampler.
 
     Attributes:
-        replay: For `replay`: JSONL file with recorded completions, such as the completions.jsonl
-            of an earlier run. No model runs.
+        replay: With `engine=replay`: JSONL file with recorded completions, such as the
+            completions.jsonl of an earlier run. No model runs.
         base_url: For `openai`: address of the server, e.g. http://localhost:8000/v1. The API key,
             if the server needs one, is in `OPENAI_API_KEY`.
         api: For `openai`: endpoint of the server. `completions` sends the rendered prompt; `chat`
@@ -196,7 +196,7 @@ class ReplayOptions(DeclaredSampling, SamplerOptions):
     """Options of a sampler that can replay the completions of another model.
 
     Attributes:
-        model_name: For `replay`: name to record for the model that wrote the completions, if you
+        model_name: With `engine=replay`: name to record for the model that wrote the completions, if you
             give no `--model`.
     """
 
