@@ -196,8 +196,8 @@ class ReplayOptions(DeclaredSampling, SamplerOptions):
     """Options of a sampler that can replay the completions of another model.
 
     Attributes:
-        model_name: With `engine=replay`: name to record for the model that wrote the completions, if you
-            give no `--model`.
+        model_name: With `engine=replay`: name to record for the model that wrote the completions,
+            if you give no `--model`.
     """
 
     model_name: Annotated[str | None, Option(panel=_ENGINE_PANEL, default_text="unknown")] = None

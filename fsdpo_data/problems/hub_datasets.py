@@ -107,7 +107,7 @@ class HubSource:
         if digest != expected_digest:
             return [
                 f"{location}: the problems are not those of the original files (digest {digest}, "
-                f"expected {expected_digest}); texts or golds differ somewhere."
+                f"expected {expected_digest}); some questions or golds differ."
             ]
         return []
 

@@ -49,7 +49,7 @@ def test_public_mirrors_have_the_same_golds(newer: Path, name: str, file: str) -
         sorted(problem.answer for problem in loaded_task.problems) for loaded_task in (ours, theirs)
     ]
     assert golds[0] == golds[1] and not any(gold.startswith("0") for gold in golds[0])
-    assert "texts or golds differ" in theirs.warnings[0]
+    assert "questions or golds differ" in theirs.warnings[0]
 
 
 def test_golds_that_public_mirrors_get_wrong_are_correct_here(newer: Path) -> None:

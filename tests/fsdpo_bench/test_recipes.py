@@ -309,7 +309,7 @@ def script(name: str) -> ModuleType:
 def test_sft_rows_use_the_alpaca_prompt() -> None:
     module = script("sft_rows")
     source = [{"query": "1+1?", "response": "The answer is: 2"}, {"query": "x", "response": None}]
-    [line] = module.rows(source, *module.METAMATH[1:])
+    [line] = module.format_rows(source, module.METAMATH)
     assert json.loads(line) == {
         "prompt": get_template("alpaca").render("1+1?"),
         "completion": "The answer is: 2",

@@ -144,7 +144,7 @@ def test_repeated_pairs_are_counted(policy: Path, tmp_path: Path, caplog: Any) -
     report = train_dpo(config)
     assert report.counts["pairs"] == len(rows) and report.counts["repeated_pairs"] == 3
     assert "left out 3 duplicate pairs" in caplog.text
-    assert "3 pairs came up again and count once" in (tmp_path / "out/README.md").read_text()
+    assert "3 pairs were duplicates and count only once" in (tmp_path / "out/README.md").read_text()
 
 
 def test_padding_rows_fill_the_last_batch() -> None:

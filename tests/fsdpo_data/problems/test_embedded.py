@@ -124,7 +124,7 @@ def test_wrong_demonstrations_are_wrong_where_they_say():
     assert lucky < 0.05 * len(PROBLEMS)
 
 
-def test_what_is_mistaken_goes_wrong_as_often_as_it_says():
+def test_relations_go_wrong_at_their_error_rate():
     rng = random.Random(0)
     for p in PROBLEMS:
         error_index = first_wrong_step(

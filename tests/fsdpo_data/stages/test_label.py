@@ -159,7 +159,7 @@ def test_a_resumed_run_samples_only_the_missing_continuations(tmp_path: Path) ->
 
 def test_an_unreadable_gold_gives_no_counts(tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(answer=" "))
-    with pytest.raises(InputError, match="has no labelled solution of two steps or more"):
+    with pytest.raises(InputError, match="has no graded solution of two steps or more"):
         label_with_rollouts(tmp_path / "run", tmp_path / "mc")
     assert not (tmp_path / "mc").exists()
 
