@@ -264,7 +264,7 @@ def comparison_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     a = write_run(folder / "a", config(TASKS), make_records(TASKS))
     b = write_run(folder / "b", config(TASKS, "other"), make_records(TASKS, chance=0.8, seed=3))
-    line = ["compare", str(a), str(b), "--html", str(folder / "page.html"), "--show", "0"]
+    line = ["diff", str(a), str(b), "--html", str(folder / "page.html"), "--show", "0"]
     assert CliRunner().invoke(app, line).exit_code == 0
     return folder / "page.html"
 
