@@ -73,7 +73,8 @@ def main() -> None:
         # A process keeps the memory that it frees, so the reference has a process of its own.
         run_in_process(REFERENCE, options.threads, folder)
         metrics = (
-            (variant, run_in_process(variant, options.threads, folder)) for variant in options.ways
+            (variant, run_in_process(variant, options.threads, folder))
+            for variant in options.variants
         )
         print_metrics(metrics)
 
@@ -87,7 +88,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=2, help="timed steps, after an untimed one")
     parser.add_argument("--batch", type=int, default=1, help="prompts per micro-batch of ours")
     parser.add_argument("--trl-batch", type=int, default=16, help="pairs per micro-batch of TRL")
-    parser.add_argument("--ways", nargs="*", default=VARIANTS, choices=VARIANTS)
+    parser.add_argument("--variants", nargs="*", default=VARIANTS, choices=VARIANTS)
     parser.add_argument("--run", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()

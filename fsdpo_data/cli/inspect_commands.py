@@ -133,7 +133,7 @@ def diff(options: DiffOptions) -> None:
     for key, old, new in specs:
         typer.echo(f"spec {key}: {json.dumps(old)} → {json.dumps(new)}")
     for config, difference in differences.items():
-        in_both = f"{difference.kept:,} in both"
+        in_both = f"{difference.common:,} in both"
         if not difference:
             typer.echo(f"{config}: {in_both}")
             continue

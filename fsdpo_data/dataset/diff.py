@@ -21,7 +21,7 @@ class ConfigDiff:
 
     added: int  #: Rows that only the second dataset has.
     removed: int  #: Rows that only the first dataset has.
-    kept: int  #: Rows that both datasets have, changed or not.
+    common: int  #: Rows that both datasets have, changed or not.
     #: Rows in both datasets with a changed value, by group of columns (see ``diff.toml``).
     changed: Mapping[str, int]
 
@@ -64,7 +64,7 @@ def _diff_config(config: str, first: Sequence[Path], second: Sequence[Path]) -> 
     return ConfigDiff(
         added=new_rows.height - common_rows.height,
         removed=old_rows.height - common_rows.height,
-        kept=common_rows.height,
+        common=common_rows.height,
         changed=changed,
     )
 

@@ -294,7 +294,7 @@ class JudgeStats(ContinuationStats):
     ties: int = 0  #: Solutions with a tied vote; the step that was named first counts.
     correct_with_error: int = 0  #: Correct answers whose solution contains an error.
     #: Solutions that consensus filtering kept; None without consensus filtering.
-    kept: int | None = None
+    kept_solutions: int | None = pydantic.Field(default=None, alias="kept")
     #: Solutions that consensus filtering dropped; None without consensus filtering.
     dropped: int | None = None
 

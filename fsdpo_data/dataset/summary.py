@@ -61,7 +61,7 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
         "truncated": statistics.truncated / n_solutions,
         "unique": statistics.unique_solutions / n_solutions,
         "tokens": format_amount(manifest.cost.tokens),
-        "consensus": manifest.judge and manifest.judge.kept is not None,
+        "consensus": manifest.judge and manifest.judge.kept_solutions is not None,
         "rate": f"  ({token_rate:,.0f} tokens/s)" if token_rate else "",
         "step_pairs": pairs and pairs.resampled,
         "solution_pairs": pairs and not pairs.resampled,

@@ -40,7 +40,7 @@ from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
 log = logging.getLogger(__name__)
 
 #: Prefix of the metrics on held-out problems in logs.
-HELD_OUT_PREFIX = "held_out"
+METRIC_PREFIX = "held_out"
 #: Metrics on held-out problems.
 METRICS = ("loss", "accuracy", "auc", "ranking_auc")
 
@@ -141,8 +141,8 @@ def _set_reward_head(model_config: Any) -> None:
 
 def _evaluate(trainer: Any) -> dict[str, float]:
     """Return the metrics of the trained model on the held-out problems."""
-    metrics = trainer.evaluate(metric_key_prefix=HELD_OUT_PREFIX)
-    return {name.removeprefix(f"{HELD_OUT_PREFIX}_"): value for name, value in metrics.items()}
+    metrics = trainer.evaluate(metric_key_prefix=METRIC_PREFIX)
+    return {name.removeprefix(f"{METRIC_PREFIX}_"): value for name, value in metrics.items()}
 
 
 class PrmTrainer(StageTrainer):

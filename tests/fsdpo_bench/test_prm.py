@@ -58,7 +58,7 @@ def test_f1_is_the_harmonic_mean_of_both_accuracies() -> None:
     rewards = [[0.9, 0.1], [0.9, 0.1], [0.2, 0.9], [0.9, 0.9], None]
     labels = [1, 0, 0, -1, -1]
     counts = count_first_errors(rewards, labels, 0.5)
-    assert (counts.found, counts.with_error, counts.passed, counts.without_error) == (2, 3, 1, 2)
+    assert (counts.detected, counts.with_error, counts.passed, counts.without_error) == (2, 3, 1, 2)
     assert counts.f1 == pytest.approx(2 * (2 / 3) * (1 / 2) / (2 / 3 + 1 / 2))
     assert count_first_errors(rewards, labels, 0.0).f1 == 0
 

@@ -101,7 +101,7 @@ def test_all_numbers_equal_the_scoring_code_of_prmbench(shared: Path, seed: int)
     expected = reference_scores(rows, scores)
     report = measure_step_errors(altered, rewards, THRESHOLD)
     for kind, expected_values in expected.items():
-        ours = report.ways[ORIGINAL if kind == "correct" else kind]
+        ours = report.alterations[ORIGINAL if kind == "correct" else kind]
         assert is_equal(ours.f1, expected_values["f1"]) and is_equal(
             ours.negative_f1, expected_values["negative_f1"]
         ), kind
@@ -121,9 +121,9 @@ def test_all_numbers_equal_the_scoring_code_of_prmbench(shared: Path, seed: int)
     soundness = [
         name for name, alteration in ALTERATIONS.items() if alteration.dimension == "soundness"
     ]
-    scores_of = [report.ways[name].score or 0.0 for name in soundness]
+    scores_of = [report.alterations[name].score or 0.0 for name in soundness]
     assert report.dimensions["soundness"] == pytest.approx(sum(scores_of) / 4)
-    assert report.ways["all"].unscored + report.ways["all"].solutions == 45
+    assert report.alterations["all"].unscored + report.alterations["all"].solutions == 45
 
 
 def test_a_perfect_scorer_and_one_that_accepts_all_steps(shared: Path) -> None:
@@ -132,8 +132,8 @@ def test_a_perfect_scorer_and_one_that_accepts_all_steps(shared: Path) -> None:
         [float(index not in row.wrong_steps) for index in range(len(row.steps))] for row in rows
     ]
     report = measure_step_errors(rows, perfect)
-    assert {stats.score for stats in report.ways.values()} == {1}
-    blind = measure_step_errors(rows, [[1.0] * len(row.steps) for row in rows]).ways["all"]
+    assert {stats.score for stats in report.alterations.values()} == {1}
+    blind = measure_step_errors(rows, [[1.0] * len(row.steps) for row in rows]).alterations["all"]
     # Their code returns -1 for an undefined precision and a recall of 0.
     assert blind.negative_f1 == 0 and blind.caught[0] == 0 and len(set(blind.passed)) == 1
 
@@ -172,7 +172,7 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
         CliRunner().invoke(app, [*line, "--json", "--threshold", "0.6"]).stdout
     )
     assert json_report["prmbench"]["threshold"] == 0.6
-    overall = json_report["prmbench"]["ways"]["all"]
+    overall = json_report["prmbench"]["alterations"]["all"]
     assert overall["solutions"] + overall["unscored"] == 45 and overall["unscored"] < 10
     assert "prmbench` needs a model" in str(
         CliRunner().invoke(app, ["prm", "--prmbench", "x.json"]).exception

@@ -267,7 +267,7 @@ def _print_prmbench(scores: PrmBenchScores) -> None:
     labels = {name: alteration.title for name, alteration in ALTERATIONS.items()}
     rows = [
         (labels.get(name, name), *_step_error_cells(alteration_scores))
-        for name, alteration_scores in scores.ways.items()
+        for name, alteration_scores in scores.alterations.items()
         if alteration_scores.solutions + alteration_scores.unscored
     ]
     print_table(columns, rows)

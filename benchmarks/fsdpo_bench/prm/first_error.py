@@ -39,7 +39,7 @@ class FirstErrorScores:
     """The accuracy of the detection of first wrong steps."""
 
     f1: float  #: Harmonic mean of the accuracies on solutions with and without an error.
-    found: int  #: Number of solutions with an error whose first wrong step is predicted.
+    detected: int  #: Number of solutions with an error whose first wrong step is predicted.
     with_error: int  #: Number of solutions with an error.
     passed: int  #: Number of solutions without an error for which no error is predicted.
     without_error: int  #: Number of solutions without an error.
@@ -51,7 +51,7 @@ class FirstErrorScores:
         """Return (name, value) rows for printing, with intervals and denominators."""
         return [
             ("F1 of finding the first error", f"{100 * self.f1:.1f}"),
-            ("error found", _format_fraction(self.found, self.with_error)),
+            ("error detected", _format_fraction(self.detected, self.with_error)),
             ("correct passed", _format_fraction(self.passed, self.without_error)),
             ("threshold", f"{self.threshold:.3f}, chosen on {self.tuned_on} other rows"),
             ("too long", f"{self.unscored}"),
@@ -188,7 +188,7 @@ def count_first_errors(
         f1 = 2 * accuracy_with_error * accuracy_without_error / total_accuracy
     return FirstErrorScores(
         f1=f1,
-        found=sum(hits_with_error),
+        detected=sum(hits_with_error),
         with_error=len(hits_with_error),
         passed=sum(hits_without_error),
         without_error=len(hits_without_error),

@@ -79,9 +79,8 @@ class PrmBenchScores:
     """Scores of a reward model on PRMBench."""
 
     threshold: float  #: Steps with a reward above the threshold count as right.
-    ways: Mapping[
-        str, StepErrorScores
-    ]  #: Scores by alteration; ``all``: all altered solutions; ``original``: the unaltered ones.
+    #: Scores by alteration; ``all``: all altered solutions; ``original``: the unaltered ones.
+    alterations: Mapping[str, StepErrorScores]
     dimensions: Mapping[str, float]  #: Mean PRMScore over the alterations of each dimension.
 
 
@@ -174,7 +173,7 @@ def measure_step_errors(
             dimension_scores.setdefault(alteration.dimension, []).append(score)
     return PrmBenchScores(
         threshold=threshold,
-        ways=scores_by_name,
+        alterations=scores_by_name,
         dimensions={name: fmean(scores) for name, scores in dimension_scores.items()},
     )
 
