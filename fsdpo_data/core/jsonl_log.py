@@ -112,10 +112,10 @@ def encode_line(record: Mapping[str, Any]) -> bytes:
         return orjson.dumps(orjson.loads(text), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def read_spans(path: Path, spans: Iterable[LineSpan]) -> Iterator[dict[str, Any]]:
-    """Yield the records of a file at ``spans``, in that order."""
+def read_spans(path: Path, line_spans: Iterable[LineSpan]) -> Iterator[dict[str, Any]]:
+    """Yield the records of a file at ``line_spans``, in that order."""
     with path.open("rb") as file:
-        for start, length in spans:
+        for start, length in line_spans:
             file.seek(start)
             yield orjson.loads(file.read(length))
 

@@ -107,8 +107,8 @@ def _check_value(field: str, declaration: DeclaredField, value: Any) -> None:
     if choices and value is not None and value not in choices:
         raise unknown_name_error(field, value, choices)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and (expected := declaration.option.describe_violation(value)):
-        raise InputError(f"expected {expected}.", field=field, value=value)
+    if is_number and (requirement := declaration.option.describe_violation(value)):
+        raise InputError(f"expected {requirement}.", field=field, value=value)
 
 
 def literal_choices(field_type: Any) -> tuple[Any, ...]:

@@ -72,9 +72,9 @@ class DatasetDraft:
             advance: Report the rows of each finished file; off if ``transform`` reports them.
             shard: The part of the files to rewrite.
         """
-        files = shard.select(self.current_files(config))
-        rows = {file: pq.read_metadata(file).num_rows for file in files}
-        missing_files = [file for file in files if file.is_relative_to(self.parent_root)]
+        config_files = shard.select(self.current_files(config))
+        rows = {file: pq.read_metadata(file).num_rows for file in config_files}
+        missing_files = [file for file in config_files if file.is_relative_to(self.parent_root)]
         total_rows = sum(rows.values())
         missing_rows = sum(rows[file] for file in missing_files)
         self.progress.phase(phase, total_rows, done=total_rows - missing_rows)
@@ -93,11 +93,11 @@ class DatasetDraft:
 
     def add_pairs(self, make_pairs: Callable[[Path], pa.Table]) -> None:
         """Replace the parent's pairs by the pairs that ``make_pairs`` selects from each file."""
-        files = self.current_files("solutions")
+        solution_files = self.current_files("solutions")
         self.drop_pairs()
-        self.progress.phase("pair", len(files))
-        for i, file in enumerate(files):
-            path = f"pairs/train-{i:05d}-of-{len(files):05d}.parquet"
+        self.progress.phase("pair", len(solution_files))
+        for i, file in enumerate(solution_files):
+            path = f"pairs/train-{i:05d}-of-{len(solution_files):05d}.parquet"
             self.paths.append(path)
             if self._rewritten_file(path) is None:
                 write_parquet(make_pairs(file), self.root / path)

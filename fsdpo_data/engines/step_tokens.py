@@ -54,7 +54,7 @@ class EncodedSolution:
 class _StepTokens(NamedTuple):
     """Token ids of the steps of a solution, without the prompt."""
 
-    ids: list[int]  #: Token ids.
+    token_ids: list[int]  #: Token ids.
     step_ids: list[int]  #: Index of the step in which each token starts, in ascending order.
 
 
@@ -92,19 +92,19 @@ class StepTokenizer:
             InputError: if a step has no token in this tokenizer.
         """
         prompt_ids = self._encode_prompt(prompt)
-        ids, step_ids = self._encode_steps(steps)
+        token_ids, step_ids = self._encode_steps(steps)
         # The step ids ascend, so the last token of a step is before the first of the next step.
         score_positions = [bisect_right(step_ids, step) - 1 for step in range(len(steps))]
         lengths = [position + 1 for position in score_positions]
         if add_eos and steps:
-            ids = [*ids, self._eos_id]
+            token_ids = [*token_ids, self._eos_id]
             step_ids = [*step_ids, len(steps) - 1]
             lengths[-1] += 1
-        max_step_tokens = len(ids) if max_length is None else max_length - len(prompt_ids)
+        max_step_tokens = len(token_ids) if max_length is None else max_length - len(prompt_ids)
         n_steps_kept = sum(length <= max_step_tokens for length in lengths)
         n_tokens = lengths[n_steps_kept - 1] if n_steps_kept else 0
         return EncodedSolution(
-            input_ids=[*prompt_ids, *ids[:n_tokens]],
+            input_ids=[*prompt_ids, *token_ids[:n_tokens]],
             step_ids=[PROMPT_STEP_ID] * len(prompt_ids) + step_ids[:n_tokens],
             score_positions=[
                 len(prompt_ids) + position for position in score_positions[:n_steps_kept]
@@ -119,7 +119,7 @@ class StepTokenizer:
             return tokens
         # A token covers a full step ("he" + "llo"). This happens with imported steps only, because
         # our segmenters split at line ends.
-        ids_by_step = [self._encode_joined([step]).ids for step in steps]
+        ids_by_step = [self._encode_joined([step]).token_ids for step in steps]
         if not all(ids_by_step):
             index = ids_by_step.index([])
             raise InputError(
@@ -128,8 +128,8 @@ class StepTokenizer:
                 "that wrote it."
             )
         return _StepTokens(
-            ids=[token for ids in ids_by_step for token in ids],
-            step_ids=[step for step, ids in enumerate(ids_by_step) for _ in ids],
+            token_ids=[token for step_tokens in ids_by_step for token in step_tokens],
+            step_ids=[step for step, step_tokens in enumerate(ids_by_step) for _ in step_tokens],
         )
 
     def _encode_joined(self, steps: Sequence[str]) -> _StepTokens:

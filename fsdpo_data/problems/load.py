@@ -55,7 +55,7 @@ class ProblemSet:
 
     problems: list[Problem] = field(default_factory=list)  #: In source order, with unique ids.
     source_refs: list[SourceRef] = field(default_factory=list)  #: One reference per source.
-    quarantined: list[QuarantinedRow] = field(default_factory=list)  #: The quarantined rows.
+    quarantined_rows: list[QuarantinedRow] = field(default_factory=list)  #: The quarantined rows.
     warnings: list[str] = field(default_factory=list)  #: Warnings about the sources.
 
 
@@ -181,8 +181,8 @@ class _ProblemLoader:
         self, name: str, all_rows: Iterable[SourceRows], *, one_per_question: bool = False
     ) -> list[str]:
         """Add new problems, quarantine all other rows, and return the ids of all problems."""
-        quarantined = self.problem_set.quarantined
-        first_quarantined = len(quarantined)
+        quarantined_rows = self.problem_set.quarantined_rows
+        first_quarantined = len(quarantined_rows)
         ids = []
         n_rows = 0
         field_names: set[str] = set()
@@ -194,7 +194,7 @@ class _ProblemLoader:
                 try:
                     problem = read_problem(row, source, self.split, gsm8k=gsm8k)
                 except UnusableRowError as reason:
-                    quarantined.append(quarantine_row(location, row, str(reason)))
+                    quarantined_rows.append(quarantine_row(location, row, str(reason)))
                     continue
                 ids.append(problem.id)
                 key = digest("question", problem.question) if one_per_question else problem.id
@@ -204,7 +204,7 @@ class _ProblemLoader:
                 f"{name}: split {self.split} is empty. Expected {_format_descriptions()}."
             )
         if not ids:
-            first_row = quarantined[first_quarantined]
+            first_row = quarantined_rows[first_quarantined]
             raise InputError(
                 f"{name}: none of its {n_rows} rows is a problem. Fields found: "
                 f"{', '.join(sorted(field_names)[:20]) or 'none'}. "
@@ -217,7 +217,7 @@ class _ProblemLoader:
         """Add a problem, or quarantine its row if ``key`` is not new."""
         if key in self._first_location:
             reason = f"duplicate: {self._first_location[key]}"
-            self.problem_set.quarantined.append(quarantine_row(location, row, reason))
+            self.problem_set.quarantined_rows.append(quarantine_row(location, row, reason))
         else:
             self._first_location[key] = f"{location} row {row.row_number}"
             self.problem_set.problems.append(problem)

@@ -91,12 +91,12 @@ def parse_boxed_gold(value: Any) -> str:
     Raises:
         UnusableRowError: if the solution has no box, or its last box is empty.
     """
-    gold = last_box_content(str(value))
-    if gold is None:
+    content = last_box_content(str(value))
+    if content is None:
         raise UnusableRowError("the solution has no \\boxed answer")
-    if not gold.strip():
+    if not content.strip():
         raise UnusableRowError("the solution's \\boxed is empty")
-    return gold
+    return content
 
 
 _GSM8K = ProblemFormat(

@@ -365,7 +365,7 @@ def _training_problems(options: DecontaminateOptions) -> Sequence[Problem]:
     source = load_problems(options.problems, split=options.split)
     for warning in source.warnings:
         log.warning(warning)
-    if source.quarantined:
-        first_reason = source.quarantined[0].reason
-        log.warning(f"{len(source.quarantined):,} rows are not used; first, {first_reason}")
+    if source.quarantined_rows:
+        first_reason = source.quarantined_rows[0].reason
+        log.warning(f"{len(source.quarantined_rows):,} rows are not used; first, {first_reason}")
     return source.problems

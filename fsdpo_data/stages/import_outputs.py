@@ -206,7 +206,7 @@ class _OutputReader:
         if options.problems:
             self.gold_problems = load_problems(options.problems, split=options.split)
         self.problems: list[Problem] = []
-        self.quarantined = [*self.gold_problems.quarantined]
+        self.quarantined = [*self.gold_problems.quarantined_rows]
         self._problem_of_question = _unambiguous_problems(self.gold_problems.problems)
         self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
         self._prompt_of_problem: dict[str, _SpooledPrompt] = {}  # by problem id

@@ -134,8 +134,8 @@ def _build(job: BuildJob, out: Path, *, resume: bool, progress: Progress) -> Man
     """Sample and seal a dataset without further stages."""
     if not job.source.problems:
         raise InputError(
-            f"There are no problems to solve: none of {len(job.source.quarantined)} rows can be "
-            "used. Check the file, its split and its answers."
+            f"There are no problems to solve: none of {len(job.source.quarantined_rows)} rows can "
+            "be used. Check the file, its split and its answers."
         )
     with RunDir.open(out, job.config, resume=resume) as run:
         if not (out / MANIFEST_FILE).exists():
@@ -231,7 +231,7 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
         for name in ("problems", "solutions"):
             shutil.rmtree(root / name, ignore_errors=True)
             (root / name).mkdir()
-        rows = "".join(json.dumps(asdict(row)) + "\n" for row in source.quarantined)
+        rows = "".join(json.dumps(asdict(row)) + "\n" for row in source.quarantined_rows)
         write_atomic(root / QUARANTINE_FILE, rows.encode())
     problems_path = "problems/train-00000-of-00001.parquet"
     write_parquet(problems_table(source.problems), root / problems_path)
@@ -243,7 +243,7 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
         files.append(file)
         tally.add(counts)
         progress.advance(1)
-    quarantine_reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined)
+    quarantine_reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined_rows)
     manifest = make_manifest(job.config, files, tally, quarantine_reasons)
     progress.phase("validate", 1)
     seal_dataset(root, manifest, saved_problems=len(run.line_spans))

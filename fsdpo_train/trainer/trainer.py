@@ -184,19 +184,21 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> torch.Tensor:
         """Return the number of items of one optimizer step, over all processes."""
-        items = torch.tensor(sum(self.count_items(batch) for batch in batch_samples))
-        return self.accelerator.gather(items.to(device)).sum()
+        batch_items = torch.tensor(sum(self.count_items(batch) for batch in batch_samples))
+        return self.accelerator.gather(batch_items.to(device)).sum()
 
-    def scale_loss(self, loss: torch.Tensor, items: int, all_items: torch.Tensor) -> torch.Tensor:
+    def scale_loss(
+        self, loss: torch.Tensor, batch_items: int, all_items: torch.Tensor
+    ) -> torch.Tensor:
         """Return the contribution of a batch to the mean over the optimizer step.
 
         Args:
             loss: The mean over the items of the batch.
-            items: Number of items in the batch.
+            batch_items: Number of items in the batch.
             all_items: Number of items in the optimizer step, over all processes.
         """
         # Gradients are averaged over processes, which divides by the number of processes.
-        return loss * items * self.accelerator.num_processes / all_items
+        return loss * batch_items * self.accelerator.num_processes / all_items
 
 
 def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) -> None:

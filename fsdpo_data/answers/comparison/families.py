@@ -219,15 +219,19 @@ def parse_congruence(value: Value) -> Congruence | None:
         modulus = Fraction(right.unit.label.removeprefix("mod "))
         residue = rational_value(right.node)
         return None if residue is None else Congruence(value.parts[0], residue % modulus, modulus)
-    family = parse_family(value)
-    if family is None or family.domain not in _SHIFTABLE_DOMAINS or len(family.bodies) > 1:
+    value_family = parse_family(value)
+    if (
+        value_family is None
+        or value_family.domain not in _SHIFTABLE_DOMAINS
+        or len(value_family.bodies) > 1
+    ):
         return None
-    body = family.bodies[0]
-    coefficients = linear_coefficients(body, family.parameter) if tree.is_node(body) else None
+    body = value_family.bodies[0]
+    coefficients = linear_coefficients(body, value_family.parameter) if tree.is_node(body) else None
     if coefficients is None:
         return None
     intercept, slope = coefficients
-    return Congruence(family.head, intercept % abs(slope), abs(slope))
+    return Congruence(value_family.head, intercept % abs(slope), abs(slope))
 
 
 def are_equal_congruences(gold: Value, answer: Value, is_equal: ValueComparison) -> bool:

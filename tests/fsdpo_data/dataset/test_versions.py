@@ -222,7 +222,7 @@ def test_the_command(
     assert "problems: 3 in both" in out
     assert 'spec pair: null → {"aggregate": "mean"' in out
     counts = json.loads(run("diff", tmp_path / "run", pairs, "--json"))
-    assert counts["solutions"]["kept"] == 12
+    assert counts["solutions"]["common"] == 12
     assert counts["solutions"]["changed"]["rewritten"] == 12
 
 

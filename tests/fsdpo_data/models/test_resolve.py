@@ -31,11 +31,13 @@ hub.HUB_TIMEOUT_SECONDS = {timeout}
 for name in {names!r}:
     start = time.monotonic()
     try:
-        found = resolve(name)
-        said = [found.ref.name, found.ref.revision, found.path, found.template.name, found.commit]
+        model = resolve(name)
+        answer = [
+            model.ref.name, model.ref.revision, model.path, model.template.name, model.commit
+        ]
     except FsdpoError as error:
-        said = [type(error).__name__, str(error)]
-    print(json.dumps([time.monotonic() - start, *said]))
+        answer = [type(error).__name__, str(error)]
+    print(json.dumps([time.monotonic() - start, *answer]))
 """
 
 

@@ -44,12 +44,12 @@ from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.problems.hub_datasets import DATASETS
 from fsdpo_data.problems.load import load_problems
 DATASETS = dict(DATASETS)
-for name, known in {known!r}.items():
-    DATASETS[name] = dataclasses.replace(DATASETS[name], **known)
-for name, split in {asked!r}:
+for name, changes in {changes!r}.items():
+    DATASETS[name] = dataclasses.replace(DATASETS[name], **changes)
+for name, split in {requests!r}:
     try:
-        found = load_problems([name], split=split, datasets=DATASETS)
-        print(json.dumps(dataclasses.asdict(found)))
+        problem_set = load_problems([name], split=split, datasets=DATASETS)
+        print(json.dumps(dataclasses.asdict(problem_set)))
     except FsdpoError as error:
         print(json.dumps([type(error).__name__, str(error)]))
 """
@@ -76,7 +76,7 @@ def ask(
     **env: str,
 ) -> list[Any]:
     """Load sources in a new process that can only reach ``hub``."""
-    code = CLIENT.format(asked=list(requests), known=known_datasets or {})
+    code = CLIENT.format(requests=list(requests), changes=known_datasets or {})
     ran = run_client(code, client_env(hub.url, home, **env))
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr
@@ -100,7 +100,7 @@ def test_gsm8k_from_the_hub(hub: HubServer, tmp_path: Path) -> None:
     assert [row["answer"] for row in pinned["problems"]] == golds
     assert pinned["problems"][0]["source"] == "openai/gsm8k"
     assert pinned["source_refs"] == [{"name": "openai/gsm8k", "revision": first, "split": "train"}]
-    assert pinned["warnings"] == pinned["quarantined"] == []
+    assert pinned["warnings"] == pinned["quarantined_rows"] == []
     assert short == [
         "InputError",
         f"openai/gsm8k at {second[:12]}, split train: 3 rows, expected 5. It is not the dataset "
@@ -154,7 +154,7 @@ def test_math_is_seven_configs_and_step_dpo_one_row_a_question(
     assert [ref["name"] for ref in full_set["source_refs"]] == ["EleutherAI/hendrycks_math"]
     assert [row["metadata"]["type"] for row in part["problems"]] == ["geometry"]
     assert [row["answer"] for row in step_dpo["problems"]] == ["1"]
-    assert [row["row"] for row in step_dpo["quarantined"]] == [2, 3]
+    assert [row["row"] for row in step_dpo["quarantined_rows"]] == [2, 3]
 
 
 def test_what_the_hub_can_answer(hub: HubServer, tmp_path: Path) -> None:

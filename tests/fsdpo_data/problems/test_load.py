@@ -40,7 +40,7 @@ def pairs(problem_set: ProblemSet) -> list[tuple[str, str]]:
 
 
 def aside(problem_set: ProblemSet) -> list[tuple[int, str]]:
-    return [(row.row, row.reason) for row in problem_set.quarantined]
+    return [(row.row, row.reason) for row in problem_set.quarantined_rows]
 
 
 # --- the forms -----------------------------------------------------------------------------------
@@ -127,8 +127,8 @@ def test_a_row_that_is_no_problem_is_set_aside(tmp_path: Path, row: object, reas
     problem_set = load(tmp_path / "a.jsonl", lines([PLAIN[1], row, PLAIN[2]]))
     assert pairs(problem_set) == [("1+1?", "2"), ("2+2?", "4")]
     assert aside(problem_set) == [(2, reason)]
-    assert problem_set.quarantined[0].source.endswith("a.jsonl")
-    problem_set.quarantined[0].raw.encode()  # whatever was in it, a report can hold it
+    assert problem_set.quarantined_rows[0].source.endswith("a.jsonl")
+    problem_set.quarantined_rows[0].raw.encode()  # whatever was in it, a report can hold it
 
 
 def test_duplicates_are_set_aside_and_name_the_first(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_duplicates_are_set_aside_and_name_the_first(tmp_path: Path) -> None:
     problem_set = load_problems([first, second, first])
     assert pairs(problem_set)[5:] == [("3+3?", "six")]  # another gold is another problem
     assert aside(problem_set)[0] == (1, f"duplicate: {first} row 4")
-    assert len(problem_set.quarantined) == 1 + 5
+    assert len(problem_set.quarantined_rows) == 1 + 5
     assert len({problem.id for problem in problem_set.problems}) == len(problem_set.problems) == 6
 
 
@@ -184,12 +184,12 @@ def test_broken_lines_are_set_aside_with_their_number(tmp_path: Path) -> None:
     text = b"\n".join([good, b"\xff\xfe", deep, digits, b"", good[:-5]])
     problem_set = load(tmp_path / "a.jsonl", text)
     assert pairs(problem_set) == [("1+1?", "2")]
-    assert [row.row for row in problem_set.quarantined] == [2, 3, 4, 6]
-    reasons = [row.reason for row in problem_set.quarantined]
+    assert [row.row for row in problem_set.quarantined_rows] == [2, 3, 4, 6]
+    reasons = [row.reason for row in problem_set.quarantined_rows]
     assert reasons[0] == "not UTF-8 at byte 1"
     assert all(reason.startswith("not JSON (") for reason in reasons[1:])
-    assert problem_set.quarantined[3].raw == good[:-5].decode()
-    assert max(len(row.raw) for row in problem_set.quarantined) <= 2000
+    assert problem_set.quarantined_rows[3].raw == good[:-5].decode()
+    assert max(len(row.raw) for row in problem_set.quarantined_rows) <= 2000
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -197,7 +197,7 @@ def test_broken_lines_are_set_aside_with_their_number(tmp_path: Path) -> None:
 def test_any_bytes_are_a_row_set_aside_or_a_message(tmp_path: Path, data: bytes) -> None:
     problem_set = load(tmp_path / "a.jsonl", lines(PLAIN[:1]).encode() + data)
     rows = [line for line in data.split(b"\n") if line.strip()]
-    assert len(problem_set.problems) + len(problem_set.quarantined) == 1 + len(rows)
+    assert len(problem_set.problems) + len(problem_set.quarantined_rows) == 1 + len(rows)
 
 
 @pytest.mark.parametrize(

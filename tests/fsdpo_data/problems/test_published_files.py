@@ -17,7 +17,7 @@ def test_gsm8k_as_published(shared: Path) -> None:
     path = shared / "data/train/gsm8k/train.jsonl"
     problem_set = load_problems([str(path)])
     assert len(problem_set.problems) == 7473
-    assert problem_set.quarantined == problem_set.warnings == []
+    assert problem_set.quarantined_rows == problem_set.warnings == []
     assert problem_set.source_refs[0].revision == f"sha256:{file_sha256(path)}"
     golds = [problem.answer for problem in problem_set.problems]
     assert sum("," in gold for gold in golds) == 79
@@ -32,7 +32,9 @@ def test_gsm8k_as_published(shared: Path) -> None:
 def test_math_as_published(shared: Path) -> None:
     problem_set = load_problems([str(shared / "data/train/math")])
     assert len(problem_set.problems) == 7498
-    assert [(Path(row.source).name, row.row, row.reason) for row in problem_set.quarantined] == [
+    assert [
+        (Path(row.source).name, row.row, row.reason) for row in problem_set.quarantined_rows
+    ] == [
         ("number_theory.jsonl", 850, "the solution's \\boxed is empty"),
         ("number_theory.jsonl", 852, "the solution's \\boxed is empty"),
     ]
@@ -66,7 +68,7 @@ def test_benchmarks_of_these_forms(
 ) -> None:
     problem_set = load_problems([str(shared / "data/benchmarks" / file)], split="test")
     assert len(problem_set.problems) == problems
-    assert [row.row for row in problem_set.quarantined] == aside_rows
+    assert [row.row for row in problem_set.quarantined_rows] == aside_rows
 
 
 def test_three_writers_of_gsm8k_agree(shared: Path) -> None:
