@@ -124,7 +124,7 @@ class TrainConfig(Options):
 
     @property
     def keeps_prompt_groups(self) -> bool:
-        """Whether all rows of a prompt come in the same batch."""
+        """Whether the rows of a prompt follow each other in the order of training."""
         return getattr(self, "shuffle", None) == "groups"
 
     @property

@@ -1,4 +1,7 @@
-"""Launch scripts of ``--print-launch``, which run the same command on several machines."""
+"""Launch scripts of ``--print-launch``, which run the same command on several machines.
+
+The scripts are templates in ``launch.toml``.
+"""
 
 import shlex
 from argparse import ArgumentParser
@@ -38,19 +41,20 @@ def launch_script(
         _, command = _remove_flag(command, "--engine")
         command += ["--engine", "ray"]
     out, command_without_out = _remove_flag(command, "--out")
-    if scripts is DATA_SCRIPTS and launcher == "sbatch":
+    if scripts is DATA_SCRIPTS and launcher == "sbatch":  # the script adds --out and --shard
         if not out:
             raise InputError(
                 "the script needs --out, because it writes the shards next to that directory. "
                 "Add --out."
             )
         _, command = _remove_flag(command_without_out, "--shard")
-    module = program.replace("-", "_") if scripts is TRAIN_SCRIPTS else program
+    # torchrun -m takes the name of the package instead of the program.
+    executable = program.replace("-", "_") if scripts is TRAIN_SCRIPTS else program
     return scripts[launcher].format(
-        command=shlex.join([module, *command]),
+        command=shlex.join([executable, *command]),
         job=f"{program}-{command[0]}",
         nodes=NODES,
-        head=_SCRIPTS["head"],
+        head=_SCRIPTS["head"],  # sets $HEAD to the first machine
         out=shlex.quote(out),
         shards=shlex.quote(f"{out}-shards"),
     )

@@ -25,11 +25,12 @@ _REASONS = {
 
 @contextlib.contextmanager
 def store_errors(path: Path, *, saved_problems: int = 0) -> Iterator[None]:
-    """Turn an OSError under ``path`` into a StoreError with the reason and the next step.
+    """Turn any OSError into a StoreError with the reason and the next step.
 
     Args:
         path: The path to report if the error has no file name.
-        saved_problems: Number of problems that are already on disk, for the message.
+        saved_problems: Number of math problems whose solutions are already on disk, for the
+            message.
 
     Raises:
         StoreError: for any OSError inside the block.
@@ -57,7 +58,7 @@ def lock_directory(
     Args:
         folder: The folder to lock.
         purpose: The work of the lock owner; other processes see it in their error.
-        exclusive: False for helper processes of the lock owner, which take no lock.
+        exclusive: Whether to take the lock. Helper processes of the owner only create the folder.
 
     Raises:
         StoreError: if the folder is not writable, or another process has the lock.

@@ -13,7 +13,8 @@ from fsdpo_data.dataset.schema import CONFIGS
 
 Number = int | float  #: An integer stays an integer, because 1 and 1.0 have different digests.
 Interval = list[Number] | None  #: Lower and upper bound of a 95 % interval; None if undefined.
-Unknown = Literal["unknown"]  #: The value of a field that recorded completions do not state.
+#: The value of a field that is unknown, because the completions were imported from other software.
+Unknown = Literal["unknown"]
 
 
 class ManifestSection(pydantic.BaseModel):
@@ -100,7 +101,8 @@ class ScoreSection(ManifestSection):
 
     engine: EngineRef  #: The engine that ran the reward model.
     prm: ArtifactRef  #: The reward model.
-    prm_format: PrmFormatRef | None = None  #: The format of a published PRM; None for our own.
+    #: The format of a published PRM; None for a reward model of ``fsdpo-train prm``.
+    prm_format: PrmFormatRef | None = None
     reference: ArtifactRef | None = None  #: The reference model of implicit rewards.
 
 
@@ -111,7 +113,10 @@ class PairSection(ManifestSection):
 
 
 class SparseSection(ManifestSection):
-    """A section whose file leaves out fields that are None; stages add and remove such fields."""
+    """A section that is written without fields that are None.
+
+    Stages set such a field to add it to the manifest, and to None to remove it.
+    """
 
     @pydantic.model_serializer(mode="wrap")
     def _omit_missing_fields(
@@ -123,33 +128,33 @@ class SparseSection(ManifestSection):
 
 
 class SpecSection(SparseSection):
-    """The options that determine the content: of sampling, then of each later stage."""
+    """The options that determine the rows: those of sampling, and a section per later stage."""
 
     digest: str  #: Digest of the other fields.
     engine: EngineRef  #: The engine that sampled the solutions.
     grader: str  #: Full name of the grader.
-    labels: str  #: Name of the rule that sets step labels from outcomes.
+    labels: str  #: Name of the rule that sets the column ``labels`` from outcomes.
     model: ArtifactRef  #: The policy that wrote the solutions.
-    problems: dict[str, int | str]  #: Number and digest of the problems.
+    problems: dict[str, int | str]  #: ``count`` and ``digest`` of the problems.
     sampling: SamplingSection  #: Sampling parameters.
     segmenter: str  #: Full name of the segmenter.
-    thinking: str | None = None  #: Set if the grader also reads unfinished thinking.
+    thinking: str | None = None  #: ``graded`` if the grader also reads unfinished thinking.
     sources: list[ArtifactRef]  #: Files and datasets that the problems come from.
     template: TemplateRef  #: The prompt template.
     score: ScoreSection | None = None  #: Set by the score stage.
-    label: ManifestSection | None = None  #: Set by the label stage.
+    label: ManifestSection | None = None  #: Set by the label stage, which writes ``rollouts``.
     pair: PairSection | None = None  #: Set by the pair stage.
     grade: ManifestSection | None = None  #: Set by the grade stage.
     decontaminate: ManifestSection | None = None  #: Set by the decontaminate stage.
 
     @property
     def rewards_are_probabilities(self) -> bool:
-        """Whether step rewards are probabilities, as from our own reward models."""
+        """Whether step rewards are probabilities, as from models of ``fsdpo-train prm``."""
         return self.reward_meaning == "probability"
 
     @property
     def reward_meaning(self) -> str:
-        """The meaning of a step reward, such as ``probability``."""
+        """The meaning of a step reward; ``probability`` without a PRM format or without scores."""
         prm_format = self.score.prm_format if self.score else None
         return prm_format.meaning if prm_format else "probability"
 
@@ -159,7 +164,7 @@ class SpecSection(SparseSection):
 
 
 class RowCounts(ManifestSection):
-    """The number of rows in each config."""
+    """The number of rows in each config of the dataset, as Hugging Face calls its tables."""
 
     problems: int  #: Rows of ``problems``.
     solutions: int  #: Rows of ``solutions``.
@@ -206,11 +211,11 @@ class ThinkingStats(ManifestSection):
 
 
 class CostStats(ManifestSection):
-    """The cost of the dataset, summed over its stages."""
+    """The cost of sampling and scoring, summed over the stages of the dataset."""
 
     tokens: int | Unknown  #: Sampled tokens.
     prm_calls: int  #: Solutions that a reward model scored.
-    seconds: Number  #: Time of sampling, in seconds.
+    seconds: Number  #: Time of sampling, in seconds, without scoring and grading.
 
 
 class FileEntry(ManifestSection):
@@ -279,11 +284,14 @@ class RolloutStats(ContinuationStats):
     steps: int  #: Steps with a Monte-Carlo label.
     mean: Number | None  #: Mean label.
     label_disagreements: int  #: Steps whose rounded label differs from the outcome label.
-    sampling_tokens: int | Unknown  #: Tokens of the solutions themselves.
+    sampling_tokens: int | Unknown  #: Tokens that earlier stages sampled.
 
 
 class JudgeStats(ContinuationStats):
-    """Statistics of the judge's majority votes; see :mod:`fsdpo_data.stages.judge`."""
+    """Statistics of the judge's majority votes; see :mod:`fsdpo_data.stages.judge`.
+
+    The inherited fields count prompts of the judge as prefixes, and critiques as continuations.
+    """
 
     RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("beginnings", "lucky", "unjudged")
 
@@ -291,8 +299,8 @@ class JudgeStats(ContinuationStats):
     unreadable: int  #: Critiques without a readable vote.
     without_vote: int = 0  #: Solutions without a vote, which get no step labels.
     no_error: int = 0  #: Solutions in which the majority finds no error.
-    ties: int = 0  #: Solutions with a tied vote; the step that was named first counts.
-    correct_with_error: int = 0  #: Correct answers whose solution contains an error.
+    ties: int = 0  #: Solutions with a tied vote; the vote of the earlier critique counts.
+    correct_with_error: int = 0  #: Correct solutions in which the majority finds an error.
     #: Solutions that consensus filtering kept; None without consensus filtering.
     kept_solutions: int | None = pydantic.Field(default=None, alias="kept")
     #: Solutions that consensus filtering dropped; None without consensus filtering.
@@ -304,9 +312,10 @@ class PairStats(ManifestSection):
 
     pairs: int  #: Number of pairs.
     problems: dict[str, int]  #: Problems by use, such as ``used`` or ``too_easy``.
-    solutions: dict[str, int]  #: Solutions by use.
-    margin: dict[str, Number | None] | None = None  #: Statistics of the reward margins.
-    first_error: Number | None = None  #: Mean index of the first wrong step (Step-DPO).
+    solutions: dict[str, int]  #: Solutions by use, such as ``chosen`` or ``truncated``.
+    #: Statistics of the reward margins, such as ``mean``; None for Step-DPO.
+    margin: dict[str, Number | None] | None = None
+    first_error: Number | None = None  #: Mean number of the first wrong step, from 1.
     length: dict[str, Number | None]  #: Lengths of the chosen and the rejected side.
     resampled: ContinuationStats | None = None  #: Cost of new steps (Step-DPO).
 
@@ -317,10 +326,12 @@ class ContaminationStats(ManifestSection):
     RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("n", "share")
 
     ngram: int  #: Length of the compared n-grams, in words.
-    overlap: Number  #: Least fraction of common n-grams that counts as an overlap.
+    #: Minimum overlap of a contaminated problem; see :mod:`fsdpo_data.problems.overlap`.
+    overlap: Number
     problems: int  #: Problems that were compared.
     contaminated: int  #: Problems that overlap with a benchmark.
-    benchmarks: list[ArtifactRef]  #: The benchmarks, with their numbers of matches.
+    #: The benchmarks. Further fields, such as ``matched_questions``, count the matches.
+    benchmarks: list[ArtifactRef]
 
 
 class RegradeStats(ManifestSection):

@@ -12,10 +12,11 @@ from fsdpo_data.steps.segment import split_steps
 class ThinkingSpan:
     """The thinking at the start of a solution."""
 
-    #: Length in characters, including markers and the white space after them; 0 for no thinking.
+    #: Length in characters, including markers and the white space after them. 0 if the text
+    #: contains no thinking, also if the server returned the thinking in a separate field.
     end: int
     closed: bool | None  #: Whether the thinking ended; None without thinking.
-    start: int = 0  #: Length of the start marker and the text before it, in characters.
+    start: int = 0  #: Position after the start marker, in characters; 0 without one in the text.
     markers: ThinkingMarkers | None = None  #: Markers of the text; None if it has no markers.
 
 
@@ -27,7 +28,8 @@ class ThinkingMarkers:
     start: str  #: Start marker, from the model or at the end of a prompt by the chat template.
     end: str  #: End marker, between the thinking and the answer.
     answer_prefix: str = ""  #: Optional text after the end marker, before the answer.
-    closing_text: str = ""  #: Text that closes truncated thinking; empty for ``end`` on a line.
+    #: Text that closes truncated thinking; if empty, ``end`` on a line of its own closes it.
+    closing_text: str = ""
     tokens: tuple[str, ...] = ()  #: Special tokens of the tokenizer that form the markers.
     requires_both: bool = False  #: Whether a single marker has no meaning.
 
@@ -54,10 +56,11 @@ class ThinkingMarkers:
         )
 
     def _find_answer(self, text: str) -> str | None:
-        """Return the text after the thinking; None if the last thinking is not closed.
+        """Return the text after the thinking; None if a later start marker begins thinking again.
 
-        The last end marker with text after it counts, so a marker that the thinking quotes has no
-        effect. ``text`` contains at least one end marker.
+        The last end marker with text after it counts, or the last one if no text follows. A marker
+        that the thinking quotes therefore has no effect. A marker in the answer would count as the
+        end. ``text`` contains at least one end marker.
         """
         marker = text.rfind(self.end)
         answer_end = len(text)
@@ -80,7 +83,7 @@ _MAX_MARKER_CHARS = 40  #: Upper bound of the length of a marker.
 
 
 def find_thinking(prompt: str, text: str, *, has_separate_reasoning: bool = False) -> ThinkingSpan:
-    """Find the thinking of a solution; thinking without an end is the complete text.
+    """Find the thinking of a solution; thinking without an end covers the complete text.
 
     Args:
         prompt: The prompt, which may end with a start marker.
@@ -97,7 +100,7 @@ def find_thinking(prompt: str, text: str, *, has_separate_reasoning: bool = Fals
 
 
 def split_solution(prompt: str, text: str, segmenter: str) -> list[str]:
-    """Split a solution, which may start with thinking, into steps.
+    """Split a solution into steps; thinking at the start becomes the first steps.
 
     Args:
         prompt: The prompt of the solution.

@@ -1,4 +1,9 @@
-"""Recorded model responses in the formats of their publishers."""
+"""Recorded model responses in the formats of their publishers.
+
+A publisher is the project or library that wrote the file. :class:`ResponseFormat` lists the names
+of fields; the first field that is present and not null counts. ``doc.question`` is a nested field,
+and ``body + question`` joins two texts.
+"""
 
 import hashlib
 import json
@@ -24,12 +29,14 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
-    """One recorded response with its gold answer and the data of its publisher."""
+    """One recorded response with its gold answer, and the verdict and reward of its publisher."""
 
     gold: str  #: Gold answer; empty if the format has none.
     response: str  #: Text of the response.
     correct: bool | None  #: The publisher's verdict; None if there is none.
-    series: str = ""  #: Model or sample within the row; empty for a single response.
+    #: Model or sample index within the row; empty for a single response. The responses of all rows
+    #: with the same series are evaluated together.
+    series: str = ""
     question: str = ""  #: Question; empty if unknown.
     model: str = ""  #: Model of the response; empty if unknown.
     reward: float | None = None  #: Reward of a reward model, in [0, 1]; None without one.
@@ -37,19 +44,22 @@ class RecordedResponse:
     #: ``length`` if the row marks the response as truncated.
     finish_reason: FinishReason = "stop"
     prompt: str = ""  #: Prompt of the model; empty if unknown.
-    request: str = ""  #: Id of the request, if requests are in another file.
+    request: str = ""  #: Id of the request, if the prompts are in another file (batch APIs).
     n_tokens: int | None = None  #: Number of generated tokens; None if unknown.
     reasoning: str = ""  #: Thinking before the response, if recorded separately.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseFormat:
-    """The fields of a recorded response; the keys of ``recorded_responses.toml``."""
+    """The names of the fields in which one publisher stores a response and its data.
+
+    The attributes are the keys of ``recorded_responses.toml``.
+    """
 
     publisher: str  #: Publisher of the format, for messages.
     needs: Sequence[str]  #: Fields that identify the format; ``a|b`` for either.
     responses: Sequence[str]  #: Fields with the responses.
-    is_list: bool = False  #: Whether the responses are always a list.
+    is_list: bool = False  #: Whether the responses must be a list.
     #: Fields with the text of a response.
     text: Sequence[str] = ("text", "response", "content", "message.content")
     question: Sequence[str] = ("question", "problem")  #: Fields with the question.
@@ -58,27 +68,32 @@ class ResponseFormat:
     request: Sequence[str] = ()  #: Fields with the id of the request.
     gold: Sequence[str] = ()  #: Fields with the gold answer.
     gold_index: Sequence[str] = ()  #: Fields with the index of the gold answer in a list.
-    gold_is: str = ""  #: Name of the parser of the gold answer, in ``_GOLDS``.
+    gold_is: str = ""  #: Kind of the text in ``gold``, which selects its parser in ``_GOLDS``.
     model: Sequence[str] = ()  #: Fields with the name of the model.
     by_model: bool = False  #: Whether the row has one column per model.
     correct: Sequence[str] = ()  #: Fields with the publisher's verdict.
-    logit: Sequence[str] = ()  #: Fields with the reward before the sigmoid.
+    logit: Sequence[str] = ()  #: Fields with the reward before the sigmoid, a list of one number.
     #: Fields with the number of generated tokens.
     n_tokens: Sequence[str] = ("n_tokens", "num_generated_tokens")
-    not_text: str = ""  #: Error message for a response that is a list.
-    repeats: Sequence[str] = ()  #: Fields that identify a document with several equal rows.
+    not_text: str = ""  #: Error message for a list in the place of a text.
+    #: Fields that identify a document (a problem of lm-evaluation-harness) whose responses several
+    #: rows repeat; empty if rows do not repeat.
+    repeats: Sequence[str] = ()
 
     def matches(self, fields: Fields) -> bool:
-        """Return whether a row has all fields that the format needs."""
+        """Return whether a row has all fields that the format needs.
+
+        With ``by_model``, the row also needs at least one column with a response.
+        """
         for alternatives in self.needs:
             if not any(name in fields for name in alternatives.split("|")):
                 return False
         return not self.by_model or any(self._columns(fields))
 
     def document_key(self, fields: Fields) -> str:
-        """Return the id of a row's document; empty if rows do not repeat.
+        """Return a hash that identifies a row's document; empty if rows do not repeat.
 
-        The id covers all fields, because joined files repeat document numbers.
+        It covers the text too, because concatenated files use the same document numbers again.
         """
         if not self.repeats or self.repeats[0] not in fields:
             return ""
@@ -127,7 +142,7 @@ class ResponseFormat:
             response="",
             correct=None,
             question=question,
-            # The template that rendered a conversation for the model is unknown.
+            # A prompt that is a list of messages is left out, because its chat template is unknown.
             prompt=prompt if isinstance(prompt, str) else "",
             request=str(_first(row, self.request) or ""),
             model=str(_first(row, self.model) or ""),
@@ -163,7 +178,8 @@ class ResponseFormat:
             text = _first(response_fields, self.text) if response_fields else response
             reasoning = _first(response_fields, _REASONING_FIELDS)
             if text is None and reasoning:
-                # A response that was truncated during its thinking has no text, as in a build.
+                # A response that was truncated during its thinking has no text, as when
+                # ``fsdpo-data build`` samples from a server.
                 text = ""
             n_tokens = token_counts[index]
             if n_tokens is None:
@@ -211,7 +227,7 @@ def _solution_gold(value: Any) -> str:
 #: Parsers of gold answers, by the name in ``gold_is``.
 _GOLDS: Mapping[str, Callable[[Any], Any]] = {
     "": lambda value: value,
-    # An empty gold answer is never graded.
+    # gold_text refuses an empty gold answer. Here it stays empty, and is never graded.
     "text": lambda value: gold_text(value) if value != "" else "",
     # A solution may contain "at Job A: …" before the final "A: 8400".
     "last line": lambda value: str(value).rpartition("\nA:")[2].strip(),
@@ -237,7 +253,7 @@ def _nested_value(value: Any, path: str) -> Any:
 
 
 def _flatten(values: list[Any]) -> list[Any]:
-    """Flatten lists of lists by one level, because the requests of a document belong together."""
+    """Flatten lists of lists by one level: a document may have a list of responses per request."""
     lists = [value if isinstance(value, list) else [value] for value in values]
     return list(chain.from_iterable(lists))
 

@@ -1,4 +1,9 @@
-"""Training of process reward models: one logit per step, on top of the weights of a policy."""
+"""Training of process reward models: one logit per step, on top of the weights of a policy.
+
+Name suffixes give the shapes: ``_B`` solutions, ``_T`` tokens, ``_K`` label positions of a
+solution, ``_N`` completion tokens of a batch. A label position is the last token of a step. With
+the option ``label_positions=token``, every token of a step is a label position.
+"""
 
 import logging
 from collections import Counter
@@ -26,7 +31,7 @@ from fsdpo_train.prm.data import (
 from fsdpo_train.prm.loss import pqm_loss, prm_loss
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import (
-    can_pack_prompts,
+    can_share_prompts,
     completion_inputs,
     model_inputs,
     pack_rows,
@@ -54,7 +59,8 @@ class PrmReport(TrainingReport):
         held_out: ``loss``, ``accuracy`` and ``auc`` over steps, and ``ranking_auc`` of correct over
             wrong solutions of a problem. Empty without held-out problems.
         auc_ci95: 95 % interval of ``auc`` over problems. None if it cannot be computed.
-        no_better_than_chance: Whether the lower bound of ``auc_ci95`` is at most 0.5.
+        no_better_than_chance: Whether the lower bound of ``auc_ci95`` is at most 0.5. False without
+            an interval.
     """
 
     counts: Counter[str]
@@ -67,7 +73,10 @@ def train_prm(config: PrmConfig) -> PrmReport:
     """Train a process reward model, and write model, tokenizer and card to ``config.out``.
 
     Raises:
-        FsdpoError: as :func:`~fsdpo_train.sft.train.train_sft`.
+        InputError: if the data or an option cannot be used.
+        RunMismatchError: if ``config.out`` belongs to another run.
+        StoreError: if ``config.out`` cannot be written, or another process trains there.
+        UnavailableError: if a model, tracker or package is not available.
     """
     source = open_solutions(config.data)
     with start_run(config, source) as identity:
@@ -84,10 +93,10 @@ def train_prm(config: PrmConfig) -> PrmReport:
             read_labelled_rows(source, config), tokenizer, context_length(config, model), config
         )
         _log_counts(data.counts)
-        share_prompt = can_pack_prompts(model, arguments, [*data.train, *data.held_out])
+        share_prompt = can_share_prompts(model, arguments, [*data.train, *data.held_out])
         if is_implicit:
             check_plain_head(model)
-            patch_to_return_logprobs(model, attention="auto")
+            patch_to_return_logprobs(model, attention="auto")  # also accepts shared prompts
         elif share_prompt:
             accept_prefix_trees(model)
         trainer_class = ImplicitTrainer if is_implicit else PrmTrainer
@@ -166,7 +175,7 @@ class PrmTrainer(StageTrainer):
         self.class_weights = weights
 
     def count_items(self, batch: Mapping[str, Any]) -> int:
-        """Return the number of solutions with a label."""
+        """Return the number of solutions with a label; padding rows have none."""
         return int((batch["labels"] != IGNORE_LABEL).any(-1).sum())
 
     def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:
@@ -176,7 +185,7 @@ class PrmTrainer(StageTrainer):
         return gather_at_positions(logits_BT, inputs["label_positions"])
 
     def loss(self, logit_BK: Tensor, label_BK: Tensor, mask_BK: Tensor) -> Tensor:
-        """Return the mean loss over solutions."""
+        """Return the mean loss over solutions; ``loss_reduction`` applies within a solution."""
         config = self.stage_config
         if config.loss == "pqm":
             return pqm_loss(logit_BK, label_BK, mask_BK, zeta=config.zeta)
@@ -199,17 +208,18 @@ class PrmTrainer(StageTrainer):
         label_BK = inputs["labels"]
         mask_BK = label_BK != IGNORE_LABEL
         logit_BK = self.logits(model, inputs)
-        loss = self.loss(logit_BK, label_BK, mask_BK)
+        loss = self.loss(logit_BK, label_BK, mask_BK)  # a padding row adds 0 and counts in the mean
         if not return_outputs:
             return self.scale_loss(loss, len(label_BK), num_items_in_batch)
+        # transformers expects the loss as the first output, and drops it.
         return loss, (None, logit_BK.float().masked_fill(~mask_BK, IGNORE_LABEL))
 
 
 class ImplicitTrainer(PrmTrainer):
     """A trainer for implicit PRMs, whose reward is β times the log-ratio to the start model.
 
-    The logit of a step is β·log(π/π_ref) over all tokens up to the end of the step. The loss is the
-    cross-entropy between the logit of the last step and the outcome (Yuan et al. 2024).
+    The logit of a label position is β·log(π/π_ref) over all tokens up to this position. The loss is
+    the cross-entropy between the last logit and the last label, the outcome (Yuan et al. 2024).
     """
 
     def __init__(
@@ -224,11 +234,11 @@ class ImplicitTrainer(PrmTrainer):
         patch_to_return_logprobs(reference, attention="auto").eval()
         reference.requires_grad_(requires_grad=False)
         if self.uses_bfloat16:
-            Bfloat16Weights(reference).install()
+            Bfloat16Weights(reference).install()  # the reference computes with bfloat16 copies
         self.reference = reference.to(self.args.device)
 
     def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        """Return β·log(π/π_ref) up to the end of every step, shape [B, K]."""
+        """Return β·log(π/π_ref) up to every label position, shape [B, K]."""
         inputs_of_model = completion_inputs(inputs, self.share_prompt)
         completion_BT = inputs["completion_mask"]
         with torch.no_grad():
@@ -241,8 +251,8 @@ class ImplicitTrainer(PrmTrainer):
         )
 
     def loss(self, logit_BK: Tensor, label_BK: Tensor, mask_BK: Tensor) -> Tensor:
-        """Return the cross-entropy of the outcomes."""
-        n_remaining_BK = mask_BK.flip(-1).cumsum(-1).flip(-1)  # steps from this one to the last
+        """Return the cross-entropy of the outcomes, which are the last labels of the solutions."""
+        n_remaining_BK = mask_BK.flip(-1).cumsum(-1).flip(-1)  # labels from this one to the last
         return super().loss(logit_BK, label_BK, mask_BK & (n_remaining_BK == 1))
 
 

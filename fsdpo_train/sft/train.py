@@ -15,7 +15,7 @@ from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.data import COLUMNS, SftData, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import (
-    can_pack_prompts,
+    can_share_prompts,
     completion_inputs,
     pack_rows,
     pad_to_world_size,
@@ -67,7 +67,7 @@ def train_sft(config: SftConfig) -> SftReport:
         _check_rows_left(data, config)
         with gathered_weights(model):
             has_plain_head = not head_error(model)
-        share_prompt = can_pack_prompts(model, arguments, data.rows)
+        share_prompt = can_share_prompts(model, arguments, data.rows)
         model = patch_to_return_logprobs(
             model, attention="auto" if share_prompt else None, has_plain_head=has_plain_head
         )

@@ -61,7 +61,8 @@ def grouped_order(
 def group_rows(rows: Sequence[Mapping[str, Any]], *, keep_groups: bool = True) -> list[list[int]]:
     """Return the row indices of each ``group``, in the order of the first rows.
 
-    Without ``keep_groups``, and for rows without a ``group``, every row is a group of its own.
+    The ``group`` of a row identifies its prompt. Without ``keep_groups``, and for rows without a
+    ``group``, every row is a group of its own.
     """
     groups: dict[Any, list[int]] = {}
     for index, row in enumerate(rows):
@@ -75,12 +76,15 @@ def pack_rows(
 ) -> Sequence[Mapping[str, Any]]:
     """Pack rows up to ``config.batch_tokens`` tokens; a longer row is a pack of its own.
 
-    The packs are the same in all epochs, so that all epochs have the same number of batches. With
-    ``config.group_by_length``, a pack contains rows of similar length.
+    A pack is its first row, with the other rows in ``packed`` and the sum of tokens in ``length``.
+    With ``config.keeps_prompt_groups``, the rows of a prompt follow each other, but may continue in
+    the next pack. With ``config.group_by_length``, a pack contains rows of similar length. The
+    packs are the same in all epochs, so that all epochs have the same number of batches.
     """
     if not config.batch_tokens:
         return rows
     groups = group_rows(rows, keep_groups=config.keeps_prompt_groups)
+    # A shuffle that depends only on the seed.
     group_order = list(
         grouped_order([0] * len(groups), 1, seed=config.seed, epoch=-1, group_by_length=False)
     )
@@ -134,7 +138,7 @@ def pad_rows(rows: Sequence[Any], fill: float) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
-def can_pack_prompts(model: Any, arguments: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
+def can_share_prompts(model: Any, arguments: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the model can compute the rows of a batch as one row with shared prompts."""
     # Attention dropout would be the same for all solutions. DataParallel would split the one row.
     if getattr(model.config, "attention_dropout", 0) or arguments.n_gpu > 1:
@@ -188,7 +192,7 @@ def completion_inputs(batch: TensorBatch, share_prompt: bool) -> TensorBatch:
 
     These are the :func:`model_inputs`, and two tensors over all completion tokens of the batch.
     ``target_N`` contains the token ids. ``source_N`` contains the positions whose hidden states
-    predict these tokens.
+    predict these tokens. Every prompt has at least one token, which predicts the first of them.
     """
     inputs, position_BT = model_inputs(batch, share_prompt)
     completion_BT = batch["completion_mask"]

@@ -6,8 +6,8 @@ to its final path, and only then are older checkpoints removed. The disk therefo
 one checkpoint more than ``save_limit``.
 
 A run resumes from the newest checkpoint whose files all match their digests. Changed or incomplete
-checkpoints are skipped. Computing the digests costs about as much as writing the files, without
-more memory; several files are hashed in parallel.
+checkpoints are skipped. Computing the digests takes about as long as writing the files, and
+needs no additional memory. Several files are hashed in parallel.
 """
 
 import errno
@@ -30,7 +30,10 @@ _MIN_FREE_BYTES = 2**20
 
 @contextmanager
 def staging_directory(folder: Path) -> Iterator[Path]:
-    """Yield the staging folder in ``folder``, and remove it at the end.
+    """Yield the path of the staging folder in ``folder``, and remove the folder at the end.
+
+    The block creates the folder and only writes files, because its RuntimeErrors count as failed
+    writes.
 
     Raises:
         StoreError: if the disk is full or not available. Files outside the staging folder stay.
@@ -64,7 +67,8 @@ def commit_checkpoint(folder: Path, name: str, limit: int) -> None:
     names = [file.relative_to(staged).as_posix() for file in files]
     digests = dict(zip(names, _digests(files), strict=True))
     write_atomic(staged / DIGESTS_FILE, json.dumps(digests, indent=1).encode())
-    # A checkpoint of this name is incomplete. Otherwise, the run would have resumed from it.
+    # A checkpoint that already has this name is incomplete: otherwise, the run would have resumed
+    # from it.
     _remove_checkpoint(folder / name)
     rename_durably(staged, folder / name)
     for old_checkpoint in _newest_first(folder)[limit:]:

@@ -240,7 +240,7 @@ def test_sft_computes_no_padding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     results = []
     for name in ("one row", "padded"):
         if name == "padded":
-            monkeypatch.setattr(sft, "can_pack_prompts", lambda *_: False)
+            monkeypatch.setattr(sft, "can_share_prompts", lambda *_: False)
         config = SftConfig(
             data=data, out=tmp_path / name, model=str(policy), batch_size=8, grad_accum=1,
             max_steps=2, save_every=0, lr=1e-3,
@@ -274,7 +274,7 @@ def test_prm_training_computes_prompts_once(
     tokens = []
     for name in ("shared", "alone"):
         if name == "alone":
-            monkeypatch.setattr(prm, "can_pack_prompts", lambda *_: False)
+            monkeypatch.setattr(prm, "can_share_prompts", lambda *_: False)
         sizes.clear()
         config = PrmConfig(
             data=data, out=tmp_path / name, model=str(policy), lr=1e-3, batch_size=8, grad_accum=2,

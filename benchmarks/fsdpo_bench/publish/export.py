@@ -1,6 +1,8 @@
 """Export the responses of a run in the formats of other evaluation libraries.
 
-These formats have no fields for steps and rewards.
+These formats have no fields for steps and rewards. A decoder is the procedure that produces one
+answer per problem, such as ``greedy`` or ``bon@16:min``. The config of a run lists its benchmarks
+as ``tasks``.
 """
 
 import json
@@ -15,8 +17,8 @@ from fsdpo_data.core.files import write_file
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.toml_tables import fill_placeholders, read_toml
 
-#: A record with three more fields: the ``texts`` of a decoder, their ``ending``, and whether the
-#: decoder's answer ``is_correct`` (1.0 or 0.0).
+#: A record with three more fields: the ``texts`` of a decoder, their common ``finish_reason``, and
+#: whether the decoder's answer ``is_correct`` (1.0 or 0.0).
 ExportRecord = Mapping[str, Any]
 
 
@@ -45,23 +47,24 @@ def export_run(run: Path, format_name: str, out: Path, decoder: str | None = Non
 def _export_records(run: Path, task: str, decoder: str) -> Iterator[ExportRecord]:
     """Yield the records of a benchmark whose gold answer is readable.
 
-    Their texts are the decoder's own solution, or the samples that it chose among. The ending is
-    ``length`` if all texts were truncated. Other libraries ignore this field.
+    The texts are the decoder's own solution, or the samples that it chose among. The finish reason
+    is ``length`` if all texts were truncated. Other libraries ignore it, but
+    :mod:`fsdpo_data.problems.recorded_responses` reads it.
     """
     for record in read_records(run, task):
         decoded = record["decoded"][decoder]
-        if decoded["correct"] is None:
+        if decoded["correct"] is None:  # unreadable gold answer
             continue
-        if decoded["sample"] is None:
+        if decoded["sample"] is None:  # the decoder generated its own solution
             solutions = [decoded["solution"]]
         else:
-            n_samples = decoder.partition("@")[2].partition(":")[0]
+            n_samples = decoder.partition("@")[2].partition(":")[0]  # 16 of "bon@16:min"
             solutions = record["samples"][: int(n_samples)]
         is_truncated = all(solution["finish_reason"] == "length" for solution in solutions)
         yield {
             **record,
             "is_correct": float(decoded["correct"]),
-            "ending": "length" if is_truncated else "stop",
+            "finish_reason": "length" if is_truncated else "stop",
             "texts": [solution["text"] for solution in solutions],
         }
 

@@ -1,5 +1,6 @@
 """Token ids of solutions in the format of a published reward model: prompt, steps, step tokens.
 
+A step token is the text that many PRM formats insert after each step, and where the reward is read.
 The scorer finds step tokens by the position at which it inserted them. A step token that is already
 in the text of a solution therefore changes no score position.
 """
@@ -20,7 +21,7 @@ from fsdpo_data.models.untrusted import limit_execution
 #: Placeholder of a turn while the chat template is rendered, because templates trim their messages.
 _TURN_PLACEHOLDER = re.compile("\ue000\\d+\ue001")
 
-#: Chat templates that print the date print this one, as for policies.
+#: Date for chat templates that print one, the same as in :mod:`fsdpo_data.models.prompts`.
 _DATE = "26 Jul 2024"
 
 
@@ -29,7 +30,8 @@ class _EncodedText(NamedTuple):
 
     ids: list[int]  #: Token ids.
     prompt_length: int  #: Number of prompt tokens.
-    score_positions: list[int]  #: Position of the last token of each step or step token.
+    #: Position of the last token of each step, or of its step token if ``read_at`` selects that.
+    score_positions: list[int]
 
 
 class _StepSpan(NamedTuple):
@@ -67,7 +69,8 @@ class PrmFormatTokenizer:
     def encode(self, item: ScorerInput, max_length: int) -> EncodedSolution:
         """Encode a solution up to its last score position.
 
-        A solution with more than ``max_length`` tokens gets no score positions.
+        If this takes more than ``max_length`` tokens, the result has only the prompt, and no score
+        positions.
 
         Raises:
             InputError: if the format needs the question and the item has none, or if the tokenizer
@@ -87,6 +90,7 @@ class PrmFormatTokenizer:
             encoded = self._encode_separately(prompt, steps)
         else:
             encoded = self._encode_together(prompt, steps)
+        # The publisher's code may read the reward some tokens before or after the last token.
         score_positions = [
             position + prm_format.token_offset for position in encoded.score_positions
         ]
@@ -96,8 +100,8 @@ class PrmFormatTokenizer:
             length = encoded.prompt_length
         step_ids = [PROMPT_STEP_ID] * encoded.prompt_length
         for position in range(encoded.prompt_length, length):
-            step_index = bisect_left(score_positions, position)
-            step_ids.append(min(step_index, len(steps) - 1))
+            # A token belongs to the step with the next score position. The last token has one.
+            step_ids.append(bisect_left(score_positions, position))
         return EncodedSolution(
             input_ids=encoded.ids[:length],
             step_ids=step_ids,
@@ -112,13 +116,15 @@ class PrmFormatTokenizer:
         ids += self._encode_text(prompt)
         prompt_length = len(ids)
         step_token_ids = self._encode_text(prm_format.step_token)
-        # Publishers without a step token tokenized each step after an EOS token, then removed it.
+        # In formats without a step token, the publisher tokenized an EOS token and a step together,
+        # then removed the EOS token. This changes how tokenizers encode the start of the step.
         eos_token = self._tokenizer.eos_token
         separators = [eos_token] if eos_token and not step_token_ids else []
         # The score position is the last token of the step, or of the step token behind it.
         offset = len(step_token_ids) if prm_format.read_at == "step_token" else 0
         score_positions = []
         for step in steps:
+            # A blank line does not move the score position, except out of the prompt.
             score_position = len(ids) - 1
             lines = step.removesuffix("\n").split("\n") if prm_format.mark_each_line else [step]
             for line in lines:
@@ -134,9 +140,12 @@ class PrmFormatTokenizer:
         prm_format = self._prm_format
         turn_texts = self._get_turn_texts(len(steps))
         if prm_format.layout == "turns":
+            # Turns of the user have even indices and contain the steps. Turns of the assistant
+            # contain the step tokens.
             texts_before = [turn_texts[0] + prompt, *turn_texts[2:-1:2]]
             texts_after = turn_texts[1::2]
         else:
+            # The steps follow the prompt, in ``chat`` as the only turn of the assistant.
             separators = [prm_format.separator] * (len(steps) - 1)
             texts_before = [turn_texts[0] + prompt + turn_texts[1], *separators]
             texts_after = [""] * len(steps)
@@ -162,7 +171,10 @@ class PrmFormatTokenizer:
         return _EncodedText([*bos_ids, *encoding.ids], prompt_length, score_positions)
 
     def _find_score_token(self, text: str, token_starts: Sequence[int], span: _StepSpan) -> int:
-        """Return the index of the last token that starts inside the step or its step token."""
+        """Return the index of the last token that starts inside the part that ``read_at`` selects.
+
+        The part is the step token or the step.
+        """
         prm_format = self._prm_format
         if prm_format.read_at != "step_token":
             return bisect_left(token_starts, span.step_end) - 1
