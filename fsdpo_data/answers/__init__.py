@@ -20,8 +20,8 @@ class Verdict(NamedTuple):
             ``gold_unparsed`` and ``timed_out`` are failures of the grader and never become labels.
         answer: The answer as extracted from the response, or None.
         rule: The rules of extraction and comparison that decided, e.g. ``boxed/number``.
-        gold_form: The gold answer as parsed and normalized; empty without a comparison.
-        answer_form: The extracted answer as parsed and normalized; empty without a comparison.
+        gold_form: The parsed form of the gold answer; empty without a comparison.
+        answer_form: The parsed form of the extracted answer; empty without a comparison.
     """
 
     status: Outcome

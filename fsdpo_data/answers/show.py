@@ -1,16 +1,19 @@
-"""Normal forms: one short line that shows how the grader parsed an answer."""
+"""Parsed forms: one short line of text that shows how the grader parsed an answer.
+
+Equal values in different notations, such as ``1/2`` and ``0.5``, have different parsed forms.
+"""
 
 from collections.abc import Iterable
 from fractions import Fraction
 
 from fsdpo_data.answers import tree
 
-MAX_FORM_CHARS = 500  #: Maximum length of a normal form. A longer form is shortened.
+MAX_FORM_CHARS = 500  #: Maximum length of a parsed form. A longer form is cut and ends in ``…``.
 _CONNECTIVES = {"or": " or ", "and": " and ", "union": " ∪ ", "intersection": " ∩ ", "minus": " ∖ "}
 
 
 def format_value(value: tree.Value) -> str:
-    """Return the normal form of a value as plain text."""
+    """Return the parsed form of a value as plain text."""
     text = _format(value)
     return text if len(text) <= MAX_FORM_CHARS else text[:MAX_FORM_CHARS] + "…"
 
@@ -71,7 +74,7 @@ def _format_compound(value: tree.Value) -> str:
             return _format_date_or_time(value)
         case tree.Words():
             return "“" + " ".join(value.words) + "”"
-    raise TypeError(f"{type(value).__name__} has no normal form")
+    raise TypeError(f"{type(value).__name__} has no parsed form")
 
 
 def _format_number(number: tree.Num) -> str:
@@ -82,9 +85,11 @@ def _format_number(number: tree.Num) -> str:
 
 
 def _format_decimal(value: Fraction, decimal_places: int) -> str:
+    """Format a decimal with all its digits, or with six significant digits if it is long."""
     if decimal_places < 0 and abs(value) < 10**15:
         return str(value)
     if not 0 <= decimal_places <= 30:
+        # A number outside these bounds may not fit a float, so only its numerator is shown.
         digits = f"{float(value):.6g}" if 1e-300 < abs(value) < 1e300 else f"{value.numerator}"
         return digits[:40]
     scaled = str(abs(round(value * 10**decimal_places))).rjust(decimal_places + 1, "0")

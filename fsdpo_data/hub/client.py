@@ -35,9 +35,12 @@ class HubRepo:
     name: str  #: ``org/name``.
     kind: Literal["model", "dataset"]  #: ``model`` or ``dataset``.
     revision: str | None = None  #: Branch, tag or commit; None for the default branch.
-    hint: str = ""  #: Sentence for the error if there is no such repository: similar names.
+    #: Text at the end of the error if there is no such repository, such as similar names. It starts
+    #: with a space.
+    hint: str = ""
     required_access: Literal["read", "write"] = "read"  #: Access that the command needs.
-    advice: str = ""  #: Alternative to the Hub; empty for the usual advice.
+    #: Replaces the usual advice for users without the Hub; empty for the usual advice.
+    custom_advice: str = ""
 
     @classmethod
     def parse(cls, text: str, kind: Literal["model", "dataset"]) -> Self | None:
@@ -53,7 +56,7 @@ class HubRepo:
     @property
     def offline_advice(self) -> str:
         """Alternative for the user if the Hub is unavailable."""
-        return self.advice or _OFFLINE_ADVICE[self.kind]
+        return self.custom_advice or _OFFLINE_ADVICE[self.kind]
 
     @property
     def url(self) -> str:
@@ -71,12 +74,13 @@ def endpoint() -> str:
 def resolve_commit(repo: HubRepo) -> str:
     """Return the 40-hex commit of a repository's revision.
 
-    Without a connection, the commit comes from the local cache. For a dataset this needs offline
-    mode, because its loader would otherwise retry for minutes.
+    If the Hub is unavailable, the commit comes from the local cache. For a dataset this needs
+    offline mode, because the library ``datasets`` would otherwise retry for minutes.
 
     Raises:
-        InputError: if the Hub has no such repository or revision.
-        UnavailableError: if the Hub is unreachable or refuses access, and the cache has no commit.
+        InputError: if the Hub has no such repository or revision, or the model has no config.
+        UnavailableError: if the Hub is unreachable or refuses access, and the cached commit is
+            missing or cannot be used.
     """
     with hub_errors(repo):
         cached_file = hf.try_to_load_from_cache(
@@ -107,7 +111,7 @@ def _fetch_commit(repo: HubRepo) -> str:
     fetch_info = api.model_info if repo.kind == "model" else api.dataset_info
     try:
         commit = fetch_info(repo.name, revision=repo.revision, timeout=HUB_TIMEOUT_SECONDS).sha
-    except (json.JSONDecodeError, TypeError, KeyError):
+    except (json.JSONDecodeError, TypeError, KeyError):  # the answer is not from a Hub
         commit = None
     if commit is None:
         raise _foreign_server_error(repo)
@@ -127,7 +131,8 @@ def _fetch_commit(repo: HubRepo) -> str:
                 f"{repo} has no config.json, so transformers cannot load it. See {repo.url}."
             ) from None
         return commit
-    return Path(file).parent.name  # …/snapshots/<commit>/config.json
+    # The path is …/snapshots/<commit>/config.json. A branch may have moved since the first request.
+    return Path(file).parent.name
 
 
 def is_path(name: str) -> bool:

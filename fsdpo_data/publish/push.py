@@ -183,7 +183,7 @@ def plan_push(
             f"{name!r} is not a repository name: expected org/name, with no @revision."
         )
     advice = f"push {root} again later; the push continues where it stopped"
-    repo = replace(repo, required_access="write", advice=advice)
+    repo = replace(repo, required_access="write", custom_advice=advice)
     manifest = validate(root)
     _refuse_secrets(root, manifest)
     with hub_errors(repo):

@@ -32,7 +32,7 @@ from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights, served_weights
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.stages.grade import (
-    UNFINISHED_THINKING_GRADED,
+    THINKING_GRADED,
     GradingInput,
     gold_answers,
     grade_responses,
@@ -160,7 +160,7 @@ class ContinuationSampler:
                 run,
                 golds,
                 grader,
-                grade_thinking=spec.thinking == UNFINISHED_THINKING_GRADED,
+                grade_thinking=spec.thinking == THINKING_GRADED,
             )
 
     def record_cost(self, run: RunDir, manifest: Manifest) -> ContinuationStats:

@@ -1,8 +1,8 @@
 """Grade the solutions of a dataset again, without sampling.
 
-A sealed dataset contains everything that grading needs, because the steps of a solution joined
-give its exact text. Step rewards stay unchanged. Outcome labels follow the new verdicts.
-Preference pairs depend on the old verdicts and are removed.
+A dataset contains everything that grading needs, because the steps of a solution joined give its
+exact text. Step rewards stay unchanged. The outcome of a new verdict becomes the label of every
+step. Preference pairs depend on the old verdicts and are removed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from fsdpo_data.engines.options import Workers
 from fsdpo_data.models.thinking import ThinkingSpan, find_thinking
 from fsdpo_data.steps.rewards import outcome_labels
 
-#: Rule of verdicts on solutions whose thinking does not end, and that therefore have no answer.
+#: ``Verdict.rule`` of solutions whose thinking does not end, and that therefore have no answer.
 UNCLOSED_THINKING_RULE = "unclosed-thinking"
-#: Value of ``thinking`` in specs with ``grade_thinking``.
-UNFINISHED_THINKING_GRADED = "graded"
+#: Value of ``thinking`` in the manifest's spec if the grading reads thinking (``grade_thinking``).
+THINKING_GRADED = "graded"
 
 
 class GradingInput(NamedTuple):
@@ -73,7 +73,13 @@ def grade_in_pool(
     responses: Sequence[GradingInput],
     workers: int | None = None,
 ) -> list[Verdict]:
-    """Grade the part of each response after its thinking; large inputs use all cores."""
+    """Grade the part of each response after its thinking, in worker processes if there are many.
+
+    Args:
+        make_grader: A function that returns the grader. Worker processes must be able to import it.
+        responses: The responses.
+        workers: The number of processes. None starts one per CPU core.
+    """
     with open_grader(make_grader, len(responses), workers) as grader:
         return grade_responses(grader, responses, grade_thinking=False)
 
@@ -91,20 +97,20 @@ def _answer_item(response: GradingInput, *, grade_thinking: bool) -> GraderInput
 
 @dataclass(frozen=True)
 class GradeStage(Stage):
-    """Replaces the verdicts of a dataset, and the labels that follow from them."""
+    """Replaces the outcomes and answers of a dataset, and its step labels."""
 
     spec_key = "grade"
 
-    grader: str  #: Full name of the grader.
+    grader: str  #: Full name of the grader, such as ``math@2``.
     workers: int | None = None  #: Processes that grade; None for one per available core.
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False
 
     def spec(self) -> Mapping[str, Any]:
-        """Return the version of the grader, and whether it reads thinking."""
+        """Return the full name of the grader, and whether it reads thinking."""
         spec = {"grader": self.grader}
         if self.grade_thinking:
-            spec["thinking"] = UNFINISHED_THINKING_GRADED
+            spec["thinking"] = THINKING_GRADED
         return spec
 
     def check(self, source: Path, manifest: Manifest) -> None:
@@ -122,8 +128,8 @@ class GradeStage(Stage):
         manifest = draft.manifest
         old_grader = manifest.spec.grader
         golds = gold_answers(draft.current_files("problems"))
-        # Rules are counted during grading and are not stored. An interrupted run takes seconds, so
-        # it starts again from the beginning.
+        # The tally counts the rules of verdicts, which the solutions do not store. A resumed run
+        # therefore cannot keep the files of an interrupted run, and grades all solutions again.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
         tally = Tally()
         outcome_changes = Counter[tuple[str, str]]()
@@ -140,7 +146,7 @@ class GradeStage(Stage):
             draft.rewrite_config("solutions", "grade", regrade)
         draft.drop_pairs()
         manifest.spec.grader = self.grader
-        manifest.spec.thinking = UNFINISHED_THINKING_GRADED if self.grade_thinking else None
+        manifest.spec.thinking = THINKING_GRADED if self.grade_thinking else None
         for name, value in tally.manifest_counts().items():
             setattr(manifest, name, value)
         for name, value in tally.outcome_statistics().items():
@@ -173,8 +179,8 @@ def regrade_table(
 ) -> pa.Table:
     """Return the solutions of a file with new verdicts and labels.
 
-    Adds the counts of the file to ``tally``, and its (old outcome, new outcome) pairs to
-    ``outcome_changes``.
+    The solutions of one problem must be neighbours. Adds the counts of the file to ``tally``, and
+    its (old outcome, new outcome) pairs to ``outcome_changes``.
     """
     solutions = [Solution(**row) for row in table.to_pylist()]
     verdicts = grade([_stored_response(solution, golds) for solution in solutions])
@@ -203,6 +209,7 @@ def regrade_table(
 def _stored_response(solution: Solution, golds: Mapping[str, str]) -> GradingInput:
     """Return the grader's input for a solution of a sealed dataset."""
     text = solution.text
+    # Thinking without markers in the text was in a separate field of the server's response.
     has_thinking = solution.thinking_closed is not None
     return GradingInput(
         gold=golds[solution.problem_id],
@@ -230,7 +237,7 @@ class GradeOptions(StageOptions):
     workers: Workers = None
 
     def stage(self) -> GradeStage:
-        """Return the stage; InputError if the grader is unknown."""
+        """Return the stage; SchemaError if the release does not contain the grader."""
         return GradeStage(
             grader=get_grader(self.grader).version,
             workers=self.workers,

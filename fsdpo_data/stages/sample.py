@@ -27,7 +27,7 @@ from fsdpo_data.engines.samplers import Sampler, close_engine, stream
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardProblem, ShardTask, annotate
-from fsdpo_data.stages.grade import UNFINISHED_THINKING_GRADED
+from fsdpo_data.stages.grade import THINKING_GRADED
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 #: Folder of the sampled dataset inside the directory of a run with further stages.
@@ -69,7 +69,7 @@ class BuildSpec:
             "labels": self.labels,
         }
         if self.grade_thinking:
-            config["thinking"] = UNFINISHED_THINKING_GRADED
+            config["thinking"] = THINKING_GRADED
         return to_json_values(config)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
-from fsdpo_train.trainer.batching import completion_inputs, pad_rows, solution_batch
+from fsdpo_train.trainer.batching import collate_rows, completion_inputs, pad_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def collate_groups(
         {"input_ids": solution.input_ids, "n_prompt": solution.prompt_length}
         for solution in solutions
     ]
-    batch = solution_batch(rows, pad_id)
+    batch = collate_rows(rows, pad_id)
     completion_ST = batch["completion_mask"]
     next_is_completion_ST = torch.nn.functional.pad(completion_ST[:, 1:], (0, 1))
     is_last_ST = completion_ST & ~next_is_completion_ST

@@ -24,7 +24,7 @@ from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
 from fsdpo_data.core.identity import digest, file_sha256
 from fsdpo_data.core.lazy import pl
-from fsdpo_train.trainer.run_directory import read_state
+from fsdpo_train.trainer.run_directory import read_identity
 
 #: Name of the file with the fingerprint of the reference model.
 HEADER_FILE = "reference.json"
@@ -80,7 +80,7 @@ class ReferenceStore:
             content = json.dumps(dict(fingerprint), indent=2) + "\n"
             self._write_file(HEADER_FILE, content.encode())
             return
-        stored = read_state(header, f"remove {folder}; it is computed again")
+        stored = read_identity(header, f"remove {folder}; it is computed again")
         changed_keys = sorted(
             key for key in stored.keys() | fingerprint if stored.get(key) != fingerprint.get(key)
         )

@@ -14,7 +14,7 @@ from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.config import PrmConfig
-from fsdpo_train.trainer.batching import pad_rows, solution_batch
+from fsdpo_train.trainer.batching import collate_rows, pad_rows
 from fsdpo_train.trainer.row_source import Row, RowSource, open_source
 
 #: Label of padding, which the losses ignore.
@@ -261,13 +261,13 @@ def collate_solutions(rows: Sequence[Row], pad_id: int) -> dict[str, Any]:
     """Collate rows, padded on the right.
 
     Returns:
-        The tensors of :func:`.batching.solution_batch`, and ``label_positions`` and ``labels``
+        The tensors of :func:`.batching.collate_rows`, and ``label_positions`` and ``labels``
         of shape [B, K].
     """
     # Without a prompt, the first token counts as the prompt, because no token predicts it.
     token_rows = [{**row, "n_prompt": max(1, row["n_prompt"])} for row in rows]
     return {
-        **solution_batch(token_rows, pad_id),
+        **collate_rows(token_rows, pad_id),
         "label_positions": pad_rows([row["label_positions"] for row in rows], 0),
         "labels": pad_rows([row["labels"] for row in rows], IGNORE_LABEL),
     }

@@ -16,10 +16,10 @@ from fsdpo_train.sft.data import COLUMNS, SftData, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import (
     can_share_prompts,
+    collate_rows,
     completion_inputs,
     pack_rows,
     pad_to_world_size,
-    solution_batch,
 )
 from fsdpo_train.trainer.deepspeed import gathered_weights
 from fsdpo_train.trainer.models import (
@@ -66,20 +66,24 @@ def train_sft(config: SftConfig) -> SftReport:
         data = encode_rows(source, tokenizer, context_length(config, model))
         _check_rows_left(data, config)
         with gathered_weights(model):
-            has_plain_head = not head_error(model)
+            # The output of a plain head is the logits, so they can be computed in chunks.
+            has_plain_head = head_error(model) == 0
         share_prompt = can_share_prompts(model, arguments, data.rows)
+        # A shared prompt needs tree attention; "auto" selects its implementation.
         model = patch_to_return_logprobs(
             model, attention="auto" if share_prompt else None, has_plain_head=has_plain_head
         )
         packs = pack_rows(data.rows, config)
+        # A padding row consists of its prompt, so it has no completion tokens and no loss.
+        padding_prompt_length = len(packs[0]["input_ids"])
         trainer = SftTrainer(
             config,
             share_prompt,
             model=add_lora_adapters(model, config.lora, "CAUSAL_LM"),
             args=arguments,
-            train_dataset=pad_to_world_size(packs, arguments, n_prompt=len(packs[0]["input_ids"])),
+            train_dataset=pad_to_world_size(packs, arguments, n_prompt=padding_prompt_length),
             processing_class=tokenizer,
-            data_collator=lambda batch: solution_batch(batch, tokenizer.pad_token_id),
+            data_collator=lambda batch: collate_rows(batch, tokenizer.pad_token_id),
         )
         run_trainer(trainer, config, identity)
         return finish_run(
@@ -140,10 +144,15 @@ class SftTrainer(StageTrainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], *_: Any, num_items_in_batch: Any = None
     ) -> Any:
-        """Return the cross-entropy of a batch; only a chunk of the logits is in memory."""
+        """Return the cross-entropy of a batch; only a chunk of the logits is in memory.
+
+        The suffix ``_N`` stands for the completion tokens of the batch; see ``batching``.
+        """
         inputs_of_model = completion_inputs(inputs, self.share_prompt)
         n_tokens = len(inputs_of_model["target_N"])
-        if not n_tokens:  # a padding row: the other processes wait for its gradients
+        if not n_tokens:
+            # A batch of padding rows still needs gradients, because the other processes wait for
+            # them. ``scale_loss`` multiplies the loss of the single token by n_tokens = 0.
             first_id = inputs["input_ids"][0, :1]
             inputs_of_model |= {"source_N": torch.zeros_like(first_id), "target_N": first_id}
         loss = -model(**inputs_of_model).mean()

@@ -147,11 +147,11 @@ def can_share_prompts(model: Any, arguments: Any, rows: Sequence[Mapping[str, An
         return supports_prefix_sharing(model, max(len(row["input_ids"]) for row in rows))
 
 
-def solution_batch(rows: Sequence[Mapping[str, Any]], pad_id: int) -> TensorBatch:
-    """Collate solutions, padded on the right.
+def collate_rows(rows: Sequence[Mapping[str, Any]], pad_id: int) -> TensorBatch:
+    """Collate tokenised rows of a prompt and a completion, padded on the right.
 
     Args:
-        rows: Solutions with ``input_ids``, and ``n_prompt``, the number of prompt tokens.
+        rows: Rows with ``input_ids``, and ``n_prompt``, the number of prompt tokens.
         pad_id: Token id of padding.
 
     Returns:
@@ -173,7 +173,7 @@ def model_inputs(batch: TensorBatch, share_prompt: bool) -> tuple[TensorBatch, T
     """Return the inputs of the model, and the position of each token in these inputs.
 
     Args:
-        batch: A batch of :func:`solution_batch`.
+        batch: A batch of :func:`collate_rows`.
         share_prompt: Whether neighbours with the same prompt share it. All solutions then form one
             row, see :func:`~fsdpo_data.engines.prefix_sharing.pack_prefix_tree`.
 

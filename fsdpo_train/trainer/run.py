@@ -33,21 +33,25 @@ class TrainingReport:
 
     out: Path  #: Directory of the trained model.
     steps: int  #: Optimizer steps, including the steps before a resume.
-    loss: float  #: Mean loss over the last logging window.
+    loss: float  #: Mean loss over the last logging window; NaN without a window.
 
 
 @contextmanager
 def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, str]]:
-    """Lock the directory of a run and set the seed; yield everything that determines the weights.
+    """Lock the directory of a run, set the seed and yield the identity of the run.
+
+    The identity maps the name of everything that determines the weights to its value as text.
 
     Raises:
-        InputError: if the model does not exist, or the directory is not free; see
-            :func:`lock_run_directory`.
+        InputError: if the model does not exist, or the directory is not free.
+        RunMismatchError: if the directory contains a run with other options.
+        StoreError: if the directory cannot be written, or another process trains in it.
         UnavailableError: if the Hub cannot be reached, or a package is not installed.
     """
     identity = {**config.identity(), "data": source.identity}
     if config.model is not None:
-        # The content identifies the model, because a path means nothing on another machine.
+        # The revision is a Hub commit or a digest of the local files, because a path means nothing
+        # on another machine. A run from random weights has no model.
         ref = resolve_weights(config.model).ref
         identity["model"] = f"{ref.name}@{ref.revision}"
     with lock_run_directory(config, identity):
@@ -59,7 +63,7 @@ def finish_run(
     report_class: type[ReportT],
     trainer: Any,
     config: TrainConfig,
-    card_options: Mapping[str, str],
+    card_data: Mapping[str, str],
     **report_fields: Any,
 ) -> ReportT:
     """Write the model of a finished run and its card, and return the report.
@@ -68,7 +72,7 @@ def finish_run(
         report_class: Class of the report.
         trainer: The trainer after training.
         config: The options of the run.
-        card_options: The identity of the run and the provenance of its data, for the card.
+        card_data: The identity of the run, and the provenance of its data. The card shows both.
         **report_fields: The fields that ``report_class`` adds to :class:`TrainingReport`.
 
     Raises:
@@ -83,17 +87,15 @@ def finish_run(
         **report_fields,
     )
     if is_main_process():
-        _write_card(config, card_options, report)
+        _write_card(config, card_data, report)
     return report
 
 
-def _write_card(
-    config: TrainConfig, card_options: Mapping[str, str], report: TrainingReport
-) -> None:
+def _write_card(config: TrainConfig, card_data: Mapping[str, str], report: TrainingReport) -> None:
     """Write the model card to ``README.md``."""
-    is_sealed = (config.data / MANIFEST_FILE).exists()
+    has_manifest = (config.data / MANIFEST_FILE).exists()
     is_on_hub = not config.data.exists()
-    model_name, _, revision = card_options.get("model", "").rpartition("@")
+    model_name, _, revision = card_data.get("model", "").rpartition("@")
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     versions = {
@@ -106,11 +108,11 @@ def _write_card(
         name=config.out.resolve().name,
         model=pinned_name({"name": model_name, "revision": revision}),
         # The parent folders of a file stay private.
-        data=card_options["data"] if is_on_hub else config.data.resolve().name,
+        data=card_data["data"] if is_on_hub else config.data.resolve().name,
         report=vars(report),
-        options={**_without_folders(card_options), **versions},
+        options={**_without_folders(card_data), **versions},
         overrides=_without_folders(_changed_options(config)),
-        manifest=read_manifest(config.data).to_dict() if is_sealed else None,
+        manifest=read_manifest(config.data).to_dict() if has_manifest else None,
         processes=(world_size, local_world_size),
     )
     write_text(config.out / "README.md", model_card(run))

@@ -1,6 +1,7 @@
 """The directory of a training run, which belongs to one run and is locked by one process.
 
-The file ``{stage}.json`` contains the options of the run. A run with other options is refused.
+The file ``{stage}.json`` contains the identity of the run: everything that determines the trained
+weights, as text. A run with another identity is refused.
 """
 
 import json
@@ -14,7 +15,8 @@ from fsdpo_data.core.errors import InputError, RunMismatchError, StoreError
 from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_text
 from fsdpo_train.config import TrainConfig
 
-#: Files of a run that ended before its first step. A new run may start next to them.
+#: Files of a run that ended before its first step: the lock, and the log-probabilities of the
+#: reference policy. A new run may start next to them.
 _LEFTOVER_FILES = {LOCK_FILE, "reference"}
 
 
@@ -36,6 +38,7 @@ def lock_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> Iter
         RunMismatchError: if the directory contains a run with other options.
         StoreError: if the directory cannot be written, or another process trains in it.
     """
+    # Only the main process takes the lock. The other processes of a distributed run share it.
     with lock_directory(config.out, "training there", exclusive=is_main_process()):
         _check_run_directory(config, identity)
         yield
@@ -43,8 +46,8 @@ def lock_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> Iter
 
 def _check_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> None:
     """Check that the directory is free, or that the run in it may be resumed."""
-    state_file = config.out / f"{config.stage}.json"
-    if not state_file.exists():
+    identity_file = config.out / f"{config.stage}.json"
+    if not identity_file.exists():
         _check_no_other_files(config.out)
         return
     if not config.resume:
@@ -53,7 +56,9 @@ def _check_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> No
             field="out",
             value=str(config.out),
         )
-    stored = read_state(state_file, "so the options of its run are unknown. Choose another `out`")
+    stored = read_identity(
+        identity_file, "so the options of its run are unknown. Choose another `out`"
+    )
     changed = {key for key in stored.keys() | identity if stored.get(key) != identity.get(key)}
     if changed:
         raise RunMismatchError(
@@ -75,8 +80,8 @@ def _check_no_other_files(folder: Path) -> None:
     )
 
 
-def read_state(file: Path, remedy: str) -> dict[str, Any]:
-    """Read the JSON object that identifies the content of a directory.
+def read_identity(file: Path, remedy: str) -> dict[str, Any]:
+    """Read the identity of a run or of a store: a JSON object.
 
     Args:
         file: The file to read.
@@ -91,7 +96,7 @@ def read_state(file: Path, remedy: str) -> dict[str, Any]:
         raise StoreError(f"{file} cannot be read ({error}), {remedy}.") from None
 
 
-def write_state(config: TrainConfig, identity: Mapping[str, str]) -> None:
-    """Write the state file, which reserves the directory for this run."""
+def write_identity(config: TrainConfig, identity: Mapping[str, str]) -> None:
+    """Write the identity of a run to ``{stage}.json``, which reserves the directory for the run."""
     content = json.dumps(dict(identity), indent=2) + "\n"
     write_text(config.out / f"{config.stage}.json", content)

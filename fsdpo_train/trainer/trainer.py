@@ -23,7 +23,7 @@ from fsdpo_train.trainer.checkpoints import (
     staging_directory,
 )
 from fsdpo_train.trainer.models import attach_to_full_precision
-from fsdpo_train.trainer.run_directory import write_state
+from fsdpo_train.trainer.run_directory import write_identity
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) 
         InputError: if training diverges.
         StoreError: if a checkpoint cannot be written.
     """
-    # Write the state file only now: a start that failed earlier can be repeated, and every process
+    # Write the identity only now: a start that failed earlier can be repeated, and every process
     # of a distributed run has already found the directory free.
     trainer.accelerator.wait_for_everyone()
     folder = config.out / CHECKPOINT_FOLDER
@@ -219,7 +219,7 @@ def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) 
         [latest_complete_checkpoint(folder) if resumes_here else None]
     )
     if is_first_process:
-        write_state(config, identity)
+        write_identity(config, identity)
         shutil.rmtree(folder / STAGING_FOLDER, ignore_errors=True)  # left by a killed run
         if config.resume:
             start = checkpoint or "the beginning: there is no complete checkpoint"

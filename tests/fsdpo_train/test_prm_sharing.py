@@ -22,9 +22,9 @@ from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import IGNORE_LABEL, collate_solutions  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer.batching import (  # noqa: E402
+    collate_rows,
     group_rows,
     pack_rows,
-    solution_batch,
     unpack_rows,
 )
 from fsdpo_train.trainer.trainer import PromptGroupedSampler  # noqa: E402
@@ -127,7 +127,7 @@ def test_sharing_does_not_change_the_sft_loss(
         logits = model(input_ids=ids[None]).logits[0, row["n_prompt"] - 1 : -1]
         target = ids[row["n_prompt"] :]
         expected += torch.nn.functional.cross_entropy(logits, target, reduction="sum")
-    batch = solution_batch(rows, PAD)
+    batch = collate_rows(rows, PAD)
     items = sft.SftTrainer.count_items(None, batch)  # type: ignore[arg-type]
     patch_to_return_logprobs(model, attention="auto")
     trainer_stub: Any = SimpleNamespace(

@@ -108,7 +108,7 @@ def test_the_loss_covers_only_the_completion_and_its_eos_token(architecture, dat
 
 def test_batches_are_padded_on_the_right():
     rows = [{"input_ids": [5, 6, 8], "n_prompt": 2}, {"input_ids": [7, 9], "n_prompt": 1}]
-    batch = {key: value.tolist() for key, value in batching.solution_batch(rows, pad_id=1).items()}
+    batch = {key: value.tolist() for key, value in batching.collate_rows(rows, pad_id=1).items()}
     assert batch == {
         "input_ids": [[5, 6, 8], [7, 9, 1]],
         "attention_mask": [[1, 1, 1], [1, 1, 0]],

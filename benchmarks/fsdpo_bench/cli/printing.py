@@ -125,7 +125,7 @@ def print_disputed(responses: Sequence[GradedResponse], count: int) -> None:
 
 
 def print_verdict(gold: str, verdict: Verdict) -> None:
-    """Print one verdict with its rules and the normal forms of both answers."""
+    """Print one verdict with its rules and the parsed forms of both answers."""
     extraction, _, comparison = verdict.rule.partition("/")
     rows = {
         "status": verdict.status,

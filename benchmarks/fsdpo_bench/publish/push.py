@@ -61,7 +61,7 @@ def plan_push(run: Path, name: str) -> ResultsPushPlan:
         raise InputError(f"{run} has no results for the Hub. {reasons}.")
     advice = f"push {run} again later"
     return ResultsPushPlan(
-        repo=HubRepo(name, "model", required_access="write", advice=advice),
+        repo=HubRepo(name, "model", required_access="write", custom_advice=advice),
         results=results,
         files=dict(_eval_result_files(results, run, repo.url)),
         left_out=left_out,

@@ -202,7 +202,7 @@ def _read_from_hub(task: Task) -> tuple[SourceRef, list[SourceRow]]:
             field="data",
         )
     advice = "give local files as `data`, or use the task `embedded`, which needs no network"
-    repo = HubRepo(task.hub.repo, "dataset", advice=advice)
+    repo = HubRepo(task.hub.repo, "dataset", custom_advice=advice)
     configs = task.hub.configs or (None,)
     source = HubSource(short_name="", repo=repo, configs=configs, expected=task.hub)
     commit, parts = load_hub(source, task.hub_split)

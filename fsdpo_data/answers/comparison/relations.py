@@ -34,16 +34,23 @@ from fsdpo_data.answers.tree import (
     walk,
 )
 
-#: Inequalities: ``a < b`` if and only if ``a - b < 0``.
+#: Operators of inequalities. For each of them, ``a op b`` if and only if ``a - b op 0``.
 INEQUALITY_OPS = frozenset(("<", ">", "<=", ">=", "!="))
-#: Names of operations, which a problem does not define as functions.
+#: Names of operations. A problem never defines a function with such a name.
 _OPERATIONS = frozenset(("cross", "mod", "gcd", "lcm", "det", "not"))
 
 
 def assigned_values(value: Value) -> tuple[Value, ...] | None:
-    """Return the values that a chain such as ``x = 2 + 3 = 5`` assigns to a name.
+    """Return the values that a chain such as ``x = 2 + 3 = 5`` gives for its result.
 
-    The result is None if ``value`` assigns nothing.
+    - A name and its values (``x = 2 + 3 = 5``, ``5 = x``): all values.
+    - A calculation (``2 + 3 = 5``), or one set in several notations: all parts.
+    - An identity (``a + b = b + a``): the first and the last part.
+    - A calculation with several letters (``a + b + c = 5``): all parts after the first.
+    - A finite set (``x in {1, 2}``): the set.
+
+    The operators may be ``=``, ``~`` (approximately equal) and ``==`` (congruent). The result is
+    None for all other values.
     """
     if isinstance(value, SetMembership | SetBuilder):
         return _finite_set(value)
@@ -65,16 +72,18 @@ def assigned_values(value: Value) -> tuple[Value, ...] | None:
     if not _letters(first):
         return value.parts
     if is_node(first) and _letters(first) == _letters(other_parts[-1]):
-        return (first, other_parts[-1])  # an identity, if both sides are the answer
+        return (first, other_parts[-1])  # an identity
     # In "a + b + c = 5", the result follows the calculation.
     return other_parts if is_node(first) and len(_letters(first)) > 1 else None
 
 
 def chain_result(answer: Value, gold: Value) -> Sequence[Value] | None:
-    """Return the results of a chain ``x = 2 · 3 = 6``; each of them must equal the gold.
+    """Return the parts of a chain ``x = 2 · 3 = 6`` that the caller compares with the gold.
 
-    The results are the last part and all plain values before it. For a gold with letters, the
-    result is the last part with the same letters, because rounded values may follow it.
+    The parts are the last one and all plain values before it: each of them must equal the gold. In
+    a chain with ``~``, the parts are all assigned values, and one of them must equal the gold. For
+    a gold with letters, the only part is the last one with the same letters, because rounded values
+    may follow it.
     """
     chain = assigned_values(answer)
     if chain is None or (isinstance(answer, Relation) and "~" in answer.ops):
@@ -91,7 +100,8 @@ def chain_result(answer: Value, gold: Value) -> Sequence[Value] | None:
 def _is_variable(value: Value) -> bool:
     """Whether ``value`` is a name for a number: ``x``, ``f(2)``, ``sin A`` or ``|AB|``.
 
-    ``sqrt(y) = 3`` and ``log_2 x = 3`` are equations still to be solved.
+    An integral counts as a name. ``sqrt(y) = 3``, ``log_2 x = 3`` and ``|x| = 3`` are equations
+    still to be solved.
     """
     if isinstance(value, Call) and value.name == "abs":
         return isinstance(value.args[0], Mul) or value.args[0] not in (Sym("x"), Sym("y"))
@@ -110,7 +120,10 @@ def is_function_name(name: str) -> bool:
 
 
 def _finite_set(value: SetMembership | SetBuilder) -> tuple[Value, ...] | None:
-    """Return the set in ``x in {1, 2}`` or ``{x : x = 1 or x = 2}``, None for other sets."""
+    """Return the set of ``x in {1, 2}`` or ``{x : x = 1 or x = 2}`` as a tuple of one value.
+
+    The result is None for other sets.
+    """
     if isinstance(value, SetMembership):
         is_finite = isinstance(value.right, ValueList) and value.right.brackets == "{}"
         return (value.right,) if is_finite and not value.negated else None
@@ -126,8 +139,11 @@ def _finite_set(value: SetMembership | SetBuilder) -> tuple[Value, ...] | None:
     return None
 
 
-def is_assignment(value: Value) -> bool:
-    """Whether ``value`` is ``x = ...``, ``f(x) = ...``, or a geometric name with its number."""
+def has_named_left_side(value: Value) -> bool:
+    """Whether a relation with any operator has a name, such as ``x`` or ``f(x)``, as its left side.
+
+    The name of a segment or an angle counts only if the last part has no letters.
+    """
     if not isinstance(value, Relation):
         return False
     first = value.parts[0]
@@ -158,7 +174,10 @@ def _letters(value: Value) -> frozenset[str]:
 
 
 def _is_geometric_name(value: Value) -> bool:
-    """Whether ``value`` is the name of a segment or an angle: ``AB``, ``angle ABC``."""
+    """Whether ``value`` is the name of a segment or an angle: ``AB``, ``angle ABC``.
+
+    In plain text, the parser reads such a name as the product of its letters.
+    """
     return isinstance(value, Mul) and all(
         isinstance(factor, Sym)
         and (factor.name[-2:].isupper() or factor.name in ("angle", "triangle"))
@@ -167,7 +186,7 @@ def _is_geometric_name(value: Value) -> bool:
 
 
 def _is_composite_name(value: Value) -> bool:
-    """Whether ``value`` consists of names: ``(x, y)``, ``x:y`` or ``M \u2229 N``."""
+    """Whether ``value`` consists of names: ``(x, y)``, ``x:y`` or ``M ∩ N``."""
     if isinstance(value, Connective):
         return all(_is_composite_name(part) or isinstance(part, Sym) for part in value.parts)
     if isinstance(value, Ratio):
@@ -176,7 +195,7 @@ def _is_composite_name(value: Value) -> bool:
 
 
 def is_constant_assignment(relation: Relation) -> bool:
-    """Whether ``relation`` is ``name = number``."""
+    """Whether the equation ``relation`` has a variable on its left and a value without letters."""
     return isinstance(relation.parts[0], Sym) and not _letters(relation.parts[-1])
 
 
@@ -236,8 +255,9 @@ def without_domain_condition(value: Value) -> Value:
     return value
 
 
-#: Distances from the bound of an excluded half-line at which the body must have no value.
-_EXCLUDED_DISTANCES = (Fraction(-1, 2), Fraction(-1), Fraction(-7, 3))
+#: A condition such as ``x > b`` excludes the numbers up to ``b``. The body must have no value at
+#: these distances below ``b`` (for ``x < b``, above ``b``).
+_EXCLUDED_DISTANCES = (Fraction(1, 2), Fraction(1), Fraction(7, 3))
 
 
 def _is_natural_domain(head: Value | None, body: Node, condition: Value) -> bool:
@@ -258,10 +278,11 @@ def _is_natural_domain(head: Value | None, body: Node, condition: Value) -> bool
     excluded = list(plus_minus_values(bound)) if op in ("!=", "<", ">") else []
     if op != "!=" and isinstance(bound, Num):
         direction = 1 if op.startswith(">") else -1
-        excluded += [Num(bound.value + direction * distance) for distance in _EXCLUDED_DISTANCES]
+        excluded += [Num(bound.value - direction * distance) for distance in _EXCLUDED_DISTANCES]
     for point in excluded:
         try:
             if is_node(point):
+                # 0 is the index of the sample point, which gives all other symbols a value.
                 Evaluator(0, Budget(10_000)).value(substitute(body, {name.name: point}))
             return False
         except UndefinedValueError:
@@ -272,6 +293,7 @@ def _is_natural_domain(head: Value | None, body: Node, condition: Value) -> bool
 def side_differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:
     """Return left side minus right side of both relations.
 
+    If all symbols of both relations are segments such as ``AB``, each segment becomes one symbol.
     The result is None if a side is not an expression or if the units differ.
     """
     differences: list[Node] = []

@@ -283,7 +283,8 @@ class AnswerComparer:
         if not _is_statement(gold):
             return self._compare_with_chain(gold, answer)
         if not _is_statement(answer):
-            defines_value = isinstance(gold, tree.SetMembership) or relations.is_assignment(gold)
+            has_name = relations.has_named_left_side(gold)
+            defines_value = has_name or isinstance(gold, tree.SetMembership)
             values = relations.assigned_values(gold) if defines_value else None
             return values is not None and self.is_equal(values[-1], answer)
         values = relations.assigned_values(answer)

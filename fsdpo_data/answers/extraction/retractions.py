@@ -31,7 +31,10 @@ def after_last_retraction(text: str) -> str:
 
 
 def replacement_answer(text: str) -> str | None:
-    """Return the last replacement for a retracted answer, e.g. after "It should be", or None."""
+    """Return the text after the last phrase such as "It should be", which replaces an answer.
+
+    The result is None without such a phrase, or without text after it.
+    """
     matches = list(_PATTERNS["replacement"].finditer(text))
     return text[matches[-1].end() :].strip(" .*:") or None if matches else None
 
@@ -45,7 +48,12 @@ def surrender_phrase(text: str) -> str | None:
 
 
 def is_unfinished(text: str, sentence: str) -> bool:
-    """Whether a text stops inside its last sentence, or after the opening of its reasoning."""
+    """Whether a text stops inside a sentence, or its last sentence only opens the reasoning.
+
+    Args:
+        text: The text.
+        sentence: Its last sentence. "First we consider ..." opens the reasoning.
+    """
     end = text[-40:].rstrip("*$ \t\n")
     is_possible = end[-1:].isalpha() or end[-1:] in _UNFINISHED_CHARS
     stops = is_possible and _PATTERNS["unfinished_end"].search(end) is not None
@@ -53,7 +61,12 @@ def is_unfinished(text: str, sentence: str) -> bool:
 
 
 def is_hypothetical(text_before: str, marker: str) -> bool:
-    """Whether an announced answer depends on a condition, or is an abandoned guess."""
+    """Whether an announced answer depends on a condition, or is only a first guess.
+
+    Args:
+        text_before: The text before the marker.
+        marker: The words that announce the answer, such as "answer would be".
+    """
     clause = text_before[max(text_before.rfind("."), text_before.rfind("\n")) + 1 :]
     if len(clause) < _MIN_CHARS:
         return False

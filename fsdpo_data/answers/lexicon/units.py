@@ -48,10 +48,10 @@ PERCENT = UNITS["%"]
 DOLLAR = UNITS["$"]
 CENT = UNITS["cent"]
 DEGREE = UNITS["°"]
-#: Units by sign, e.g. ``%``.
+#: Units by the sign or LaTeX command before or after a number, e.g. ``$`` or ``%``.
 UNIT_SIGNS = {sign: UNITS[name] for sign, name in _TABLE["signs"].items()}
-#: Units by the sign or LaTeX command after a number.
-UNIT_MARKS = UNIT_SIGNS | {sign: UNITS[name] for sign, name in _TABLE["marks"].items()}
+#: ``UNIT_SIGNS``, and the signs and commands that are units only after a number, e.g. ``"``.
+UNIT_SIGNS_AFTER_NUMBER = UNIT_SIGNS | {sign: UNITS[name] for sign, name in _TABLE["marks"].items()}
 #: Currencies by the code before a number.
 CURRENCIES = {code: UNITS[name] for code, name in _TABLE["currencies"].items()}
 
@@ -113,7 +113,7 @@ def are_opposites(left: Sequence[str], right: Sequence[str]) -> bool:
 
 
 def qualify_unit(unit: Unit, words: tuple[str, ...]) -> Unit:
-    """Return a unit together with the words after it, e.g. "north"."""
+    """Return a unit with the words after it, e.g. "north", in place of its old words."""
     return Unit(unit.label, unit.dims, unit.factor, _unit_words(" ".join(words))) if words else unit
 
 

@@ -80,7 +80,7 @@ class ParsedAnswer:
 
     @cached_property
     def form(self) -> str:
-        """The normal form of the value, as text."""
+        """The parsed form of the value, as text."""
         return format_value(self.number if isinstance(self.number, Num) else self.value)
 
 

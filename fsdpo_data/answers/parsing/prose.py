@@ -1,4 +1,4 @@
-"""Answers in words: names, sentences, choices, and phrases that mean a set."""
+"""Answers in words: names, sentences, choices, and fixed phrases with a value, such as "none"."""
 
 import re
 from fractions import Fraction
@@ -17,12 +17,13 @@ _PLAIN = re.compile(r"\\?[A-Za-z]+|\d+(?:\.\d+)?|[^\sA-Za-z\d]")
 _IGNORED = frozenset("'\"().,;:{}$!?*`[]")
 _FILLERS = word_set("the a an is are was were it they their its both there on due will be")
 
+#: The answer "does not exist".
 UNDEFINED = tree.Words(("undefined",))
 #: The answer "cannot be determined", which differs from every other value.
 UNDETERMINED = tree.Sym("undetermined")
 _ZERO = tree.Num(Fraction(0))
 _INFINITY = tree.Const("inf")
-#: Values of set phrases, by the name of the phrase list in the TOML file.
+#: Values of fixed phrases, by the name of the phrase list in the TOML file.
 _PHRASE_VALUES: dict[str, Value] = {
     "reals": tree.Sym("RR"), "empty": tree.ValueList("{}", ()),
     "positive": tree.ValueList("()", (_ZERO, _INFINITY)),
@@ -31,15 +32,16 @@ _PHRASE_VALUES: dict[str, Value] = {
     "positive_integers": tree.Sym("NN+"), "naturals": tree.Sym("NN"), "undefined": UNDEFINED,
     "infinity": _INFINITY, "yes": tree.Words(("yes",)), "no": tree.Words(("no",)),
 }  # fmt: skip
-#: Patterns of comparisons in words, each with its sign.
+#: Patterns of comparisons and powers in words, each with its sign. Backslashes of signs are escaped
+#: for ``re.sub``.
 _RELATION_WORDS = [
     (re.compile(words), f" {sign} ".replace("\\", r"\\"))
     for words, sign in _TABLE["relations"].items()
 ]
 
 
-def spell_relations(text: str) -> str:
-    """Replace comparisons in words by signs: "x is greater than 2" becomes ``x > 2``."""
+def replace_relation_words(text: str) -> str:
+    """Replace comparisons and powers in words by signs: "x is greater than 2" becomes ``x > 2``."""
     if not _PATTERNS["spelled"].search(text):
         return text
     for pattern, sign in _RELATION_WORDS:
@@ -48,9 +50,14 @@ def spell_relations(text: str) -> str:
 
 
 def plain_words(text: str) -> tuple[str, ...]:
-    """Return the words and signs of ``text`` in lower case, without articles and punctuation."""
+    """Return the words and signs of ``text`` in lower case and in the singular.
+
+    Articles, punctuation and words without meaning, such as "is" and "their", are left out. "same"
+    becomes "equal". "Neither ... nor ..." becomes the single word "neither".
+    """
     text = _SPACING.sub(" ", _WRAPPER.sub(" ", text)).replace("'re", " are").replace("'", "")
     words = [word for word in _PLAIN.findall(text) if word not in _IGNORED]
+    # A capital A is a label, unless a longer word follows: "A" in "A, B", but not in "A circle".
     content_words = [
         word
         for word, following in zip(words, [*words[1:], ""], strict=False)
@@ -71,9 +78,9 @@ _VALUES_BY_WORDS = {
 
 
 def phrase_value(words: tuple[str, ...]) -> Value | None:
-    """Return the value of a set phrase such as "no solution" or "n is odd", else None."""
-    if words[:1] and words[0] in _SUBJECTS:
-        words = words[1:] if words[1:] in _VALUES_BY_WORDS else words
+    """Return the value of a fixed phrase such as "no solution" or "n is odd", else None."""
+    if words[:1] and words[0] in _SUBJECTS and words[1:] in _VALUES_BY_WORDS:
+        words = words[1:]
     text = " ".join(words)
     if _PATTERNS["none_exists"].fullmatch(text):
         return _PHRASE_VALUES["empty"]
@@ -103,7 +110,8 @@ def reals_except(text: str) -> str | None:
     return match["excluded"] if match else None
 
 
-_LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:[\s,;&()]|and)*[A-Z]\)?)*")
+#: One or more capital letters, the labels of choices or points: "A", "(B)", "A, C and D", "ABC".
+_CAPITAL_LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:[\s,;&()]|and)*[A-Z]\)?)*")
 
 
 def plain_text(text: str) -> str:
@@ -113,49 +121,53 @@ def plain_text(text: str) -> str:
     return " ".join(text.translate(_BRACES).split())
 
 
-def same_words(left: str, right: str, *, either_is_text: bool) -> bool:
-    """Compare two plain texts as words: choices, lists of choices, names.
+def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
+    """Compare two plain texts as words: choices, lists of choices, names, yes and no.
 
     Args:
-        left: The gold answer.
-        right: The answer of the response.
-        either_is_text: Whether one of the two fits no grammar, so that its value is ``Words``.
+        gold: The gold answer.
+        answer: The answer of the response.
+        either_is_text: Whether the value of one of the two is ``Words``, because the grammar does
+            not fit. Otherwise only labels, Roman numerals and equal formulas count as words.
     """
-    if len(left) > MAX_WORDS_LENGTH or len(right) > MAX_WORDS_LENGTH:
+    if len(gold) > MAX_COMPARED_CHARS or len(answer) > MAX_COMPARED_CHARS:
         return False
-    choice = _PATTERNS["letter"].fullmatch(left)
-    if choice and choice[1] == _chosen_letter(right):
+    choice = _PATTERNS["letter"].fullmatch(gold)
+    if choice and choice[1] == _chosen_letter(answer):
         return True
-    is_formula = "=" in left and "\\" not in left
-    if is_formula and left.replace(" ", "") == right.replace(" ", ""):
+    is_formula = "=" in gold and "\\" not in gold
+    if is_formula and gold.replace(" ", "") == answer.replace(" ", ""):
         return True
-    if _PATTERNS["roman"].fullmatch(left) and left == right.upper():
+    if _PATTERNS["roman"].fullmatch(gold) and gold == answer.upper():
         return True
-    if _LETTERS.fullmatch(left) and _LETTERS.fullmatch(right):
-        if not (left.isalpha() and right.isalpha()):
-            return bool(_letter_set(left)) and _letter_set(left) == _letter_set(right)
-        return left == right
+    if _CAPITAL_LETTERS.fullmatch(gold) and _CAPITAL_LETTERS.fullmatch(answer):
+        if not (gold.isalpha() and answer.isalpha()):
+            return bool(_letter_set(gold)) and _letter_set(gold) == _letter_set(answer)
+        return gold == answer
     if not either_is_text:
         return False
-    if _PATTERNS["signs"].search(left) or _PATTERNS["signs"].search(right):
+    # Texts with signs of formulas, such as "=" and "^", are not only words.
+    if _PATTERNS["signs"].search(gold) or _PATTERNS["signs"].search(answer):
         return False
-    left_words = plain_words(left)
-    right_words = plain_words(right)
-    if left_words == right_words:
+    gold_words = plain_words(gold)
+    answer_words = plain_words(answer)
+    if gold_words == answer_words:
         return True
-    if normalize_words(left_words) == normalize_words(right_words):
+    if normalize_words(gold_words) == normalize_words(answer_words):
         return True
-    polar = [_PATTERNS["polar"].match(text) for text in (left, right)]
-    if polar[0] and polar[1] and len(left_words) == 1:
+    polar = [_PATTERNS["polar"].match(text) for text in (gold, answer)]
+    if polar[0] and polar[1] and len(gold_words) == 1:
         return polar[0][1].lower() == polar[1][1].lower()
-    return _PATTERNS["name_with_suffix"].fullmatch(left) is not None and left.split()[1] == right
+    # The last letter or number is enough: "B" is an answer for "Brand B".
+    return _PATTERNS["name_with_suffix"].fullmatch(gold) is not None and gold.split()[1] == answer
 
 
 #: Patterns of synonyms, each with its normal form.
 _WORD_REWRITES = [
     (re.compile(rf"\b(?:{pattern})\b"), plain) for pattern, plain in _TABLE["synonyms"].items()
 ]
-_SHAPES = frozenset(
+#: Adjectives of shapes, with plural endings removed. Their order does not matter.
+_SHAPE_ADJECTIVES = frozenset(
     ["right", "isoscele", "scalene", "acute", "obtuse", "equilateral", "angled", "regular"]
 )
 
@@ -172,10 +184,12 @@ def normalize_words(words: tuple[str, ...]) -> tuple[str, ...]:
     if len(parts) == 2 and " " not in text.replace(" and ", ""):
         parts.sort()
     normal_words = " and ".join(parts).split()
-    return tuple(sorted(normal_words) if _SHAPES.issuperset(normal_words) else normal_words)
+    if _SHAPE_ADJECTIVES.issuperset(normal_words):
+        normal_words.sort()
+    return tuple(normal_words)
 
 
-MAX_WORDS_LENGTH = 400  #: Maximum number of characters of an answer that is compared as words.
+MAX_COMPARED_CHARS = 400  #: Maximum number of characters of an answer that is compared as words.
 
 
 def _chosen_letter(text: str) -> str:
@@ -190,6 +204,7 @@ def _chosen_letter(text: str) -> str:
         continues_list = text_after[0] == "," or re.match(r"(?:or|and)\b", text_after)
         if not is_marked or continues_list:
             return ""
+    # A small letter alone is a variable or an article, not a choice.
     if letter.islower() and not is_marked and match.start("letter") == 0:
         return ""
     if _PATTERNS["denied_choice"].search(text_after):

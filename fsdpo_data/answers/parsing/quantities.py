@@ -8,8 +8,8 @@ from fsdpo_data.answers.lexicon.units import (
     LETTER_UNITS,
     PART_DIMS,
     RANK_DIMS,
-    UNIT_MARKS,
     UNIT_SIGNS,
+    UNIT_SIGNS_AFTER_NUMBER,
     UNITS,
     counted_unit,
     find_unit,
@@ -24,7 +24,8 @@ from fsdpo_data.answers.parsing.lex import UnparsableAnswerError
 from fsdpo_data.answers.parsing.names import as_node
 from fsdpo_data.answers.tree import Node, Value
 
-MAX_WORDS = 8  #: Maximum number of words in a counted noun: "different ways" has two.
+#: Maximum number of words in a counted noun ("different ways" has two), and of words after a unit.
+MAX_NOUN_WORDS = 8
 #: Words for squares and cubes of a unit, with the exponent.
 _POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 #: Words that are not part of a counted noun, because they change the meaning of the number.
@@ -35,25 +36,32 @@ class QuantityParser(ExpressionParser):
     """Parser of an expression with an optional unit."""
 
     def parse_quantity(self) -> Value:
-        """Parse a sum with its currency or unit."""
+        """Parse a sum with its currency or unit; without one, return the sum."""
+        # ``parse_sum`` sets ``self.currency`` if it finds a currency sign before a number.
         outer_currency = self._replace_currency(None)
         value = self.parse_sum()
         currency = self._replace_currency(outer_currency)
         if not tree.is_node(value):
             return value
         node = as_node(value)
-        # In "-10^\circ", the minus applies to the complete quantity.
+        # The minus of "-10^\circ C" applies to the complete quantity. The parser of exponents has
+        # read "10^\circ" as a call of ``deg``, before the letter C.
         is_negative = isinstance(node, tree.Mul) and node.factors[0] == tree.MINUS_ONE
-        size = node.factors[-1] if isinstance(node, tree.Mul) and is_negative else node
-        if isinstance(size, tree.Call) and size.name == "deg" and self.peek().text in ("C", "F"):
-            degrees = tree.negate(size.args[0]) if is_negative else size.args[0]
+        magnitude = node.factors[-1] if isinstance(node, tree.Mul) and is_negative else node
+        if (
+            isinstance(magnitude, tree.Call)
+            and magnitude.name == "deg"
+            and self.peek().text in ("C", "F")
+        ):
+            angle = magnitude.args[0]
+            degrees = tree.negate(angle) if is_negative else angle
             return tree.Quantity(degrees, self._parse_degree_unit())
         unit = self._parse_unit(node)
         if currency is not None and unit is not None:
-            unit = qualify_unit(currency, unit.words)
+            unit = qualify_unit(currency, unit.words)  # "$5 per hour" is five dollars
         quantity = _make_quantity(node, unit or currency)
         if not isinstance(quantity, tree.Quantity) or not quantity.unit.dims:
-            return quantity
+            return quantity  # a plain number, or counted things
         if quantity.unit is DEGREE and self.peek().kind == "num":
             return self._parse_arc(quantity)
         return self._parse_compound(quantity)
@@ -91,7 +99,7 @@ class QuantityParser(ExpressionParser):
             try:
                 second = self.parse_quantity()
             except UnparsableAnswerError:
-                second = first.node
+                second = first.node  # not a quantity, so the units are not combined
             self.depth = depth
             total = combine_quantities((first, second))
             if total is not None:
@@ -198,12 +206,13 @@ class QuantityParser(ExpressionParser):
             return UNITS[two_words]
         if token.text == "in":
             following = self.peek(1)
+            # "in" is the unit inch at the end of a unit, and otherwise a preposition.
             ends_unit = following.kind == "eof" or following.text in ("^", ".", ",", ")", "*", "/")
             if ends_unit and (self.position or self.peek_sign(1) != "^"):
                 self.position += 1
                 return UNITS["inch"]
             return None
-        if token.kind == "let" and not self._is_letter_unit_next(token.text):
+        if token.kind == "let" and not self._accepts_letter_unit(token.text):
             return None
         unit = find_unit(token.text)
         if unit is not None:
@@ -214,8 +223,11 @@ class QuantityParser(ExpressionParser):
                 return UNITS["celsius" if word[0] == "c" else "fahrenheit"]
         return unit
 
-    def _is_letter_unit_next(self, letter: str) -> bool:
-        """Whether the next token, a letter, is a unit: after a unit, in brackets, upright."""
+    def _accepts_letter_unit(self, letter: str) -> bool:
+        """Whether the next token, ``letter``, is a unit.
+
+        It is a unit after another unit or a bracket, or if ``is_letter_unit`` says so.
+        """
         token = self.peek()
         previous = self.tokens[self.position - 1] if self.position else token
         is_in_unit = previous.text in ("/", "per", "{", "mu", "micro") or (
@@ -229,9 +241,9 @@ class QuantityParser(ExpressionParser):
         if sign == "circ":
             self.position += 1
             return self._parse_degree_unit()
-        if sign in UNIT_MARKS:
+        if sign in UNIT_SIGNS_AFTER_NUMBER:
             self.position += 1
-            return UNIT_MARKS[sign]
+            return UNIT_SIGNS_AFTER_NUMBER[sign]
         if sign == "frac":
             return self._parse_unit_fraction()
         if sign in ("mu", "micro"):
@@ -254,7 +266,7 @@ class QuantityParser(ExpressionParser):
         return multiply_units(sides[0], sides[1])
 
     def _parse_degree_unit(self) -> tree.Unit:
-        """Parse the C or F after a degree sign; return the unit of angles without one."""
+        """Parse the C or F after a degree sign; return the unit of angles if neither follows."""
         if self.peek().kind == "let" and self.peek().text in "CF":
             return UNITS["celsius" if self.take().text == "C" else "fahrenheit"]
         return DEGREE
@@ -276,9 +288,9 @@ class QuantityParser(ExpressionParser):
     def _parse_counted_noun(self) -> tree.Unit | None:
         """Parse the words of a counted noun: "different ways", "more inches"."""
         words: list[str] = []
-        while len(words) <= MAX_WORDS and self._take_noun_word(words):
+        while len(words) <= MAX_NOUN_WORDS and self._take_noun_word(words):
             pass
-        if not words or len(words) > MAX_WORDS:
+        if not words or len(words) > MAX_NOUN_WORDS:
             return None
         noun = words[: words.index("of")] if "of" in words else words
         for word in noun[-1:]:
@@ -295,6 +307,7 @@ class QuantityParser(ExpressionParser):
         token = self.peek()
         is_hyphenated = self.peek_sign(1) == "-" and self.peek(2).kind == "word"
         if token.kind == "word" or (token.kind == "let" and (words or is_hyphenated)):
+            # An infinitive belongs to the noun: "ways to win".
             is_infinitive = words and token.text == "to" and self.peek(1).kind == "word"
             if not is_infinitive and (
                 token.text.lower() in _EXCLUDED_WORDS
@@ -309,15 +322,16 @@ class QuantityParser(ExpressionParser):
         return True
 
     def _take_trailing_words(self) -> tuple[str, ...]:
-        """Step over the words that qualify a unit: "of paint", "tall", "per hour"."""
+        """Take the words that qualify a unit: "of paint", "tall", "per hour"."""
+        # The first entry represents the unit, because signs and letters only follow another word.
         words: list[str] = ["unit"]
-        while len(words) <= MAX_WORDS and self._take_noun_word(words):
+        while len(words) <= MAX_NOUN_WORDS and self._take_noun_word(words):
             pass
         return tuple(words[1:])
 
 
 def combine_quantities(parts: tuple[Value, ...]) -> tree.Quantity | None:
-    """Return the sum of "2 hours, 30 minutes" as one quantity.
+    """Return the sum of "2 hours, 30 minutes" as one quantity, in the unit of the first part.
 
     Return None if a part is not a quantity, or if the units do not become smaller.
     """

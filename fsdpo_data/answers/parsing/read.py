@@ -13,7 +13,7 @@ from fsdpo_data.answers.parsing.prose import (
     plain_text,
     plain_words,
     reals_except,
-    spell_relations,
+    replace_relation_words,
 )
 from fsdpo_data.answers.parsing.quantities import combine_quantities
 from fsdpo_data.answers.parsing.statements import AnswerParser, vector_components
@@ -67,7 +67,7 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
 def _parse(text: str, letter_units: bool) -> Value | None:
     """Parse a text with the grammar; return None if the text does not fit or is empty."""
     try:
-        value = AnswerParser(tokenize(spell_relations(text)), letter_units).parse_answer()
+        value = AnswerParser(tokenize(replace_relation_words(text)), letter_units).parse_answer()
     except UnparsableAnswerError:
         return None
     return vector_components(value) if "\\basis" in text else value

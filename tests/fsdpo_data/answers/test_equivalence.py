@@ -118,7 +118,7 @@ def test_verdicts_are_symmetric(gold, answer, right):
     assert (compare_answers(answer, gold).status == "correct") is right
 
 
-def test_a_verdict_has_its_rule_and_both_normal_forms():
+def test_a_verdict_has_its_rule_and_both_parsed_forms():
     verdict = compare_answers("[2,\\infty)", "x > 2")
     assert (verdict.status, verdict.rule) == ("incorrect", "tuple")
     assert (verdict.gold_form, verdict.answer_form) == ("[2, inf)", "x > 2")

@@ -1,4 +1,4 @@
-r"""Parsing of answers: normal forms, and texts that are not mathematics."""
+r"""Parsing of answers: parsed forms, and texts that are not mathematics."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize(("text", "form"), FORMS.items(), ids=FORMS)
-def test_an_answer_has_its_normal_form(text, form):
+def test_an_answer_has_its_parsed_form(text, form):
     assert format_value(read(text)) == form
 
 
