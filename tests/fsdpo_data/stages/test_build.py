@@ -142,7 +142,7 @@ def test_quarantined_rows_are_written_and_counted(tmp_path: Path) -> None:
     from fsdpo_data.problems.load import QuarantinedRow
 
     rows = [QuarantinedRow("x.jsonl", 3, "no answer", '{"question": "?"}')]
-    manifest = small_build(tmp_path / "run", replace(problem_set(), quarantined=rows))
+    manifest = small_build(tmp_path / "run", replace(problem_set(), quarantined_rows=rows))
     assert manifest["quarantined"] == {"no answer": 1}
     row = json.loads((tmp_path / "run/quarantine.jsonl").read_text())
     assert row["row"] == 3 and row["raw"] == '{"question": "?"}'
