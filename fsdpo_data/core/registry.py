@@ -1,0 +1,126 @@
+"""Registries: the things of one kind that the program knows by name.
+
+An entry carries everything that the program asks about a thing, so no other file contains its name.
+Built-in entries are registered where they are defined. Plug-ins add entries from outside
+(:mod:`fsdpo_data.core.plugins`).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol, TypeVar
+
+from fsdpo_data.core.errors import InputError, unknown_name_error
+from fsdpo_data.core.plugins import (
+    entry_points_by_group,
+    load_entry_point,
+    load_environment_plugins,
+)
+
+
+class NamedEntry(Protocol):
+    """An object with a name, which a registry can hold."""
+
+    @property
+    def name(self) -> str:
+        """The name on the command line and in files."""
+        ...
+
+
+EntryT = TypeVar("EntryT", bound=NamedEntry)
+
+
+class Registry(Mapping[str, EntryT]):
+    """The entries of one kind by name: built-in ones first, then those of plug-ins.
+
+    Names of entry points are known without an import. The first access to such a name imports the
+    plug-in, so a broken plug-in stops only the commands that use it.
+    """
+
+    def __init__(self, kind: str, entry_type: type[EntryT], group: str = "") -> None:
+        """Set up an empty registry.
+
+        Args:
+            kind: Word for the things in messages, such as ``segmenter``.
+            entry_type: Class of the entries.
+            group: Group of the entry points that add entries, such as ``fsdpo.segmenters``; empty
+                for a kind that plug-ins cannot add.
+        """
+        self.kind = kind
+        self.group = group
+        self._entry_type = entry_type
+        self._entries: dict[str, EntryT] = {}
+
+    def register(self, entry: EntryT) -> EntryT:
+        """Add an entry, and return it.
+
+        Raises:
+            InputError: if another entry has the name.
+        """
+        if entry.name in self._entries:
+            raise InputError(
+                f"another {self.kind} has this name. Choose another name.",
+                field=self.kind,
+                value=entry.name,
+            )
+        self._entries[entry.name] = entry
+        return entry
+
+    def find(self, name: str, *, field: str = "") -> EntryT:
+        """Return the entry of a name that a user gave.
+
+        Args:
+            name: The name.
+            field: Option with the name, for the error; the kind if empty.
+
+        Raises:
+            InputError: if there is no such entry; the error lists similar names.
+        """
+        if name not in self:
+            raise unknown_name_error(field or self.kind, name, self)
+        return self[name]
+
+    def __getitem__(self, name: str) -> EntryT:
+        """Return the entry of a name; KeyError if there is none."""
+        if name not in self._entries:
+            load_environment_plugins()
+        if name not in self._entries:
+            self._load_entry_point(name)
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a name is known, without importing the plug-in of an entry point."""
+        if name in self._entries:
+            return True
+        load_environment_plugins()
+        return name in self._entries or name in self._entry_points
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield all names, without importing the plug-ins of entry points."""
+        load_environment_plugins()
+        yield from self._entries
+        yield from (name for name in self._entry_points if name not in self._entries)
+
+    def __len__(self) -> int:
+        """Return the number of names."""
+        return len(list(iter(self)))
+
+    @property
+    def _entry_points(self) -> Mapping[str, object]:
+        return entry_points_by_group().get(self.group, {}) if self.group else {}
+
+    def _load_entry_point(self, name: str) -> None:
+        """Register the entry of an entry point.
+
+        Raises:
+            KeyError: if there is no such entry point.
+            InputError: if its import fails, or its object is not an entry of this kind.
+        """
+        entry_point = entry_points_by_group().get(self.group, {})[name]
+        entry = load_entry_point(entry_point)
+        if not isinstance(entry, self._entry_type) or entry.name != name:
+            raise InputError(
+                f"the entry point {entry_point.value} must be a {self._entry_type.__name__} with "
+                f"the name {name!r}. Fix the package {entry_point.module}.",
+                field=self.kind,
+                value=name,
+            )
+        self._entries.setdefault(name, entry)
