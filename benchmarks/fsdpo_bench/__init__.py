@@ -16,7 +16,8 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
 
     Args:
         options: The options of the run.
-        warn: Called with warnings about the results, before decoding starts.
+        warn: Called with each warning: about benchmarks and models before decoding starts, and
+            about plots that fail after it.
 
     Returns:
         The content of ``results.json``.

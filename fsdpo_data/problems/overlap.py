@@ -1,6 +1,7 @@
 """Detection of problems that overlap with benchmark questions.
 
-Two texts are identical if they differ only in white space and case. The overlap of two texts is the
+Two texts are identical if they differ only in white space, case and Unicode compatibility forms
+(NFKC), such as ``x²`` and ``x2``. The overlap of two texts is the
 fraction of the n-grams of one text that occur in the other, whichever fraction is larger. A problem
 inside a longer one therefore has the overlap 1. Texts with fewer than ``n`` words have no n-grams.
 """
@@ -28,9 +29,10 @@ class LocatedQuestion:
     """A question with its gold answer and its location."""
 
     source: str  #: File or dataset of the question.
-    row: int  #: Row in the source, from 1.
+    row: int  #: Row in its file, from 1; 0 if unknown.
     question: str  #: Text of the question.
     answer: str  #: Gold answer; empty if the source has no answer.
+    file: str = ""  #: Name of its file; empty if unknown.
 
 
 def find_overlapping_pairs(
@@ -51,24 +53,24 @@ def find_overlapping_pairs(
     Returns:
         One row per pair, sorted by the training question, then by the benchmark question. The
         columns are ``training`` and ``benchmark`` (positions in the arguments), ``same`` (whether
-        the questions are identical), ``share`` (the overlap; 1 for identical questions) and
+        the questions are identical), ``overlap`` (1 for identical questions) and
         ``same_answer`` (whether the gold answers are equal and not empty).
     """
     training_frame = _text_frame(training)
     benchmark_frame = _text_frame(benchmarks)
-    identical = training_frame.join(benchmark_frame, on="key", suffix="_new").select(
-        "id", "id_new", same=pl.lit(True)
+    identical = training_frame.join(benchmark_frame, on="key", suffix="_benchmark").select(
+        "id", "id_benchmark", identical=pl.lit(True)
     )
     overlapping = _overlap_fractions(
         _ngrams(training_frame, ngram), _ngrams(benchmark_frame, ngram)
-    ).filter(pl.col("share") >= min_overlap)
-    all_pairs = identical.join(overlapping, on=["id", "id_new"], how="full", coalesce=True)
-    is_identical = pl.col("same").fill_null(value=False)
+    ).filter(pl.col("overlap") >= min_overlap)
+    all_pairs = identical.join(overlapping, on=["id", "id_benchmark"], how="full", coalesce=True)
+    is_identical = pl.col("identical").fill_null(value=False)
     pairs = all_pairs.select(
-        same=is_identical,
-        share=pl.when(is_identical).then(1.0).otherwise(pl.col("share")),
+        identical=is_identical,
+        overlap=pl.when(is_identical).then(1.0).otherwise(pl.col("overlap")),
         training="id",
-        benchmark="id_new",
+        benchmark="id_benchmark",
     ).sort("training", "benchmark")
     golds = {index: read_gold(training[index].answer) for index in pairs["training"].unique()}
     has_same_answer = [
@@ -84,7 +86,7 @@ def _is_same_answer(gold: ParsedGold, other: str) -> bool:
 
 
 def _text_frame(texts: Sequence[LocatedQuestion]) -> pl.DataFrame:
-    """Return ``id`` and ``words`` of each text, and its ``key`` without case and white space."""
+    """Return ``id``, ``words`` and ``key`` of each text; texts with equal keys are identical."""
     questions = [replace_surrogates(text.question) for text in texts]
     frame = pl.DataFrame({"question": questions}, {"question": pl.String}).with_row_index("id")
     lower = pl.col("question").str.to_lowercase()
@@ -93,22 +95,26 @@ def _text_frame(texts: Sequence[LocatedQuestion]) -> pl.DataFrame:
 
 
 def _ngrams(frame: pl.DataFrame, n: int) -> pl.DataFrame:
-    """Return the distinct n-grams of each text as columns ``id`` and ``run`` (the hash)."""
+    """Return the distinct n-grams of each text, as columns ``id`` and ``ngram`` (a hash)."""
     words = frame.select("id", word="words").explode("word").drop_nulls()
     words = words.select("id", hash=pl.col("word").hash(seed=0))
-    run = pl.col("hash")
+    ngram = pl.col("hash")
     for k in range(1, n):
-        run = run * pl.lit(_BASE, dtype=pl.UInt64) + pl.col("hash").shift(-k)
+        ngram = ngram * pl.lit(_BASE, dtype=pl.UInt64) + pl.col("hash").shift(-k)
     is_in_one_text = pl.col("id") == pl.col("id").shift(-(n - 1))
-    ngrams = words.select("id", run=run, is_in_one_text=is_in_one_text)
-    return ngrams.filter("is_in_one_text").select("id", "run").unique()
+    ngrams = words.select("id", ngram=ngram, is_in_one_text=is_in_one_text)
+    return ngrams.filter("is_in_one_text").select("id", "ngram").unique()
 
 
-def _overlap_fractions(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """Return the overlap ``share`` of all texts ``id`` and ``id_new`` with a common n-gram."""
-    shared = old.join(new, on="run", suffix="_new").group_by("id", "id_new").len("shared")
-    sizes = old.group_by("id").len("size")
-    sizes_new = new.group_by("id").len("size_new").rename({"id": "id_new"})
-    pairs = shared.join(sizes, on="id").join(sizes_new, on="id_new")
-    smaller = pl.min_horizontal("size", "size_new")
-    return pairs.select("id", "id_new", share=pl.col("shared") / smaller)
+def _overlap_fractions(training: pl.DataFrame, benchmarks: pl.DataFrame) -> pl.DataFrame:
+    """Return the overlap of each training text and benchmark text with a common n-gram."""
+    shared = (
+        training.join(benchmarks, on="ngram", suffix="_benchmark")
+        .group_by("id", "id_benchmark")
+        .len("shared")
+    )
+    sizes = training.group_by("id").len("size")
+    benchmark_sizes = benchmarks.group_by("id").len("size_benchmark").rename({"id": "id_benchmark"})
+    pairs = shared.join(sizes, on="id").join(benchmark_sizes, on="id_benchmark")
+    smaller = pl.min_horizontal("size", "size_benchmark")
+    return pairs.select("id", "id_benchmark", overlap=pl.col("shared") / smaller)

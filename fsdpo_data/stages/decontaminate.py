@@ -80,20 +80,28 @@ class OverlapReport:
         return [problem for index, problem in enumerate(self.problems) if index not in contaminated]
 
     def counts(self) -> list[dict[str, Any]]:
-        """Return for each benchmark the numbers of overlapping questions and problems."""
+        """Return the counts of each benchmark.
+
+        These are the numbers of its matched, identical and equally answered questions, and the
+        number of problems that overlap with them.
+        """
         benchmark_counts = []
-        rows = list(self._rows())
+        start = 0
         for benchmark in self.benchmarks:
-            own_rows = [row for row in rows if row["benchmark"] == benchmark.name]
+            end = start + len(benchmark.questions)
+            pairs = self.pairs.filter(pl.col("benchmark").is_between(start, end, closed="left"))
+            start = end
+            identical = pairs.filter("identical")
+            equally_answered = pairs.filter("same_answer")
             benchmark_counts.append(
                 {
                     "name": benchmark.name,
                     "revision": benchmark.revision,
                     "questions": len(benchmark.questions),
-                    "matched_questions": len({row["row"] for row in own_rows}),
-                    "problems": len({row["problem_id"] for row in own_rows}),
-                    "exact_questions": len({row["row"] for row in own_rows if row["same"]}),
-                    "same_answer": len({row["row"] for row in own_rows if row["same_answer"]}),
+                    "matched_questions": pairs["benchmark"].n_unique(),
+                    "problems": len({self.problems[index].id for index in pairs["training"]}),
+                    "exact_questions": identical["benchmark"].n_unique(),
+                    "same_answer": equally_answered["benchmark"].n_unique(),
                 }
             )
         return benchmark_counts
@@ -121,9 +129,10 @@ class OverlapReport:
             yield {
                 "problem_id": problem.id,
                 "benchmark": question.source,
+                "file": question.file,
                 "row": question.row,
-                "same": pair["same"],
-                "overlap": round(pair["share"], 4),
+                "identical": pair["identical"],
+                "overlap": round(pair["overlap"], 4),
                 "same_answer": pair["same_answer"],
                 "question": problem.question,
                 "benchmark_question": question.question,
@@ -163,7 +172,7 @@ class DecontaminateStage(Stage):
 
 
 def read_sealed_problems(root: Path) -> list[Problem]:
-    """Return the problems of a sealed dataset.
+    """Return the problems of a sealed dataset, which is finished and never changes.
 
     Raises:
         SchemaError: if ``root`` is not a sealed dataset, or its problems were changed.
@@ -190,7 +199,7 @@ def find_overlaps(
             with splits, only the test split.
         ngram: Words per n-gram.
         overlap: Minimum fraction of the n-grams of the shorter text that both texts have. Texts
-            that differ only in white space and case always overlap.
+            that differ only in white space, case and compatibility forms always overlap.
 
     Raises:
         InputError: if ``ngram`` or ``overlap`` is out of range, a file has no question, or two
@@ -241,6 +250,7 @@ def read_benchmark(text: str) -> BenchmarkQuestions:
     files = data_files(path, "test")
     if is_unnamed:
         absolute_path = Path(text).expanduser().resolve()
+        # The name of the home folder is the name of the user, which manifests must not contain.
         is_split = absolute_path.stem in SPLITS and absolute_path.parent != Path.home()
         name = absolute_path.parent.name if is_split else absolute_path.stem
     questions = [question for file in files for question in _read_questions(file, name)]
@@ -257,7 +267,13 @@ def _read_questions(file: Path, name: str) -> Iterator[LocatedQuestion]:
             fields = fields["question"]
         question = _question(fields)
         if question:
-            yield LocatedQuestion(name, record.row_number, question, _answer(fields))
+            yield LocatedQuestion(
+                source=name,
+                row=record.row_number,
+                question=question,
+                answer=_answer(fields),
+                file=file.name,
+            )
 
 
 def _question(fields: Mapping[str, Any]) -> str:
@@ -283,7 +299,8 @@ def _answer(fields: Mapping[str, Any]) -> str:
 class DecontaminateOptions(Options):
     """Find training problems that overlap with benchmark questions, and remove them.
 
-    Questions are identical if they differ only in white space and case. Otherwise the overlap is
+    Questions are identical if they differ only in white space and case (and in compatibility
+    forms of Unicode, such as ``x²`` for ``x2``). Otherwise the overlap is
     the fraction of common n-grams. The report also compares the gold answers.
 
     Attributes:
@@ -341,7 +358,7 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Over
 
 
 def _check_outputs(options: DecontaminateOptions) -> None:
-    """Raise an InputError for an output file that is also an input."""
+    """Raise an InputError for an output that is also an input or another output."""
     inputs = set()
     for name in (*options.problems, *options.against):
         path = name.partition("=")[2] or name  # `NAME=FILE`, or a path that contains "="
@@ -350,6 +367,11 @@ def _check_outputs(options: DecontaminateOptions) -> None:
         file = Path(getattr(options, option) or "").resolve()
         if file.is_file() and inputs & {file, *file.parents}:
             raise options.field_error(option, "the file is also an input. Choose a new file.")
+    outputs = [Path(file).resolve() for file in (options.report, options.write_clean) if file]
+    if len(set(outputs)) < len(outputs):
+        raise options.field_error(
+            "write_clean", "the file is also the `report`. Choose another file."
+        )
 
 
 def _training_problems(options: DecontaminateOptions) -> Sequence[Problem]:

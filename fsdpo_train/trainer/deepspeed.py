@@ -14,15 +14,19 @@ from fsdpo_train.config import DEEPSPEED_PRESETS
 
 
 def deepspeed_config(name: str | None) -> dict[str, Any] | str | None:
-    """Return the value of ``TrainingArguments.deepspeed`` for ``TrainConfig.deepspeed``."""
+    """Return the value of ``TrainingArguments.deepspeed``: a preset's options, or a file name."""
     if name not in DEEPSPEED_PRESETS:
         return name
-    tables = read_toml(__file__)
+    tables = read_toml(__file__)  # deepspeed.toml, next to this module
     return {**tables["every"], "zero_optimization": tables[name]}
 
 
 def init_deepspeed_processes(arguments: Any) -> None:
-    """Set up DeepSpeed's process group, because zero3 partitions weights while it loads them."""
+    """Set up DeepSpeed's process group; call this before a model is loaded.
+
+    ZeRO-3 partitions weights while it loads them. Every process group ends at the exit of the
+    process, also without DeepSpeed.
+    """
     atexit.register(_destroy_process_group)
     if arguments.deepspeed is None or "RANK" not in os.environ:
         return

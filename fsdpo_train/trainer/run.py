@@ -40,11 +40,12 @@ class TrainingReport:
 def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, str]]:
     """Lock the directory of a run, set the seed and yield the identity of the run.
 
-    The identity maps the name of everything that determines the weights to its value as text.
+    The identity contains every option that determines the weights, as text by name.
 
     Raises:
-        InputError: if the model does not exist, or the directory is not free.
-        RunMismatchError: if the directory contains a run with other options.
+        InputError: if the model does not exist, or if the directory has other files, or a run
+            while ``resume`` is off.
+        RunMismatchError: if ``resume`` is on, and the run in the directory has other options.
         StoreError: if the directory cannot be written, or another process trains in it.
         UnavailableError: if the Hub cannot be reached, or a package is not installed.
     """

@@ -1,7 +1,7 @@
 """Quality of step rewards on a dataset of solutions: ranking, best-of-N and step separation.
 
 Ranking and best-of-N need only the outcomes of solutions. Step separation needs the true step
-labels, which exist for embedded problems.
+labels. Only embedded problems have them: synthetic problems whose generator can check every step.
 """
 
 import json
@@ -24,7 +24,7 @@ from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
-#: Values of N of the best-of-N curves; a curve ends at the number of samples.
+#: Values of N of the best-of-N curves; a curve ends at the smallest number of samples.
 BEST_OF_N_SIZES = (1, 2, 4, 8, 16, 32, 64)
 #: Value of ``first_wrong_step`` for solutions without true step labels.
 UNKNOWN_STEP = -1
@@ -48,7 +48,8 @@ class ScoredSolution:
 class StepSeparation:
     """Rewards of the steps before the first wrong step, compared with the later rewards."""
 
-    #: Probability that a step before the first wrong step has a higher reward than a later one.
+    #: Probability that a step before an error has a higher reward than a step at or after one.
+    #: Steps of all solutions are compared, including solutions without an error.
     auc: float | None
     #: Mean reward before the first wrong step minus the mean later reward, within a solution; mean
     #: over problems. None without a solution that has both.
@@ -177,7 +178,7 @@ def _margin_interval(
         return None
     # Margins are in [-1, 1]; the interval is for values in [0, 1].
     groups = [((margin + 1) / 2, 1) for margin in problem_margins]
-    # The margin of a problem has at most the information of its step rewards.
+    # The effective sample size is at most the number of step rewards.
     rewards_per_problem = len(scores) / len(problem_margins)
     interval = mean_interval(groups, rewards_per_problem)
     if interval is None:

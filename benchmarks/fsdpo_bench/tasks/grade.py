@@ -37,7 +37,8 @@ def grade_task_responses(
     """Grade responses, in order.
 
     Args:
-        task: The benchmark of the responses; a problem may have a (relative) tolerance of its own.
+        task: The benchmark of the responses. Its relative tolerance applies to problems without a
+            relative tolerance of their own (``gold_tolerance``).
         responses: The responses.
         workers: Number of grading processes; small inputs are graded in this process.
     """
@@ -84,5 +85,6 @@ def _grade(
     for response_inputs in inputs:
         candidates = list(islice(flat_verdicts, len(response_inputs)))
         correct = [verdict for verdict in candidates if verdict.status == "correct"]
+        # Any correct verdict is enough. A wrong response keeps the verdict on the main gold answer.
         verdicts.append(correct[-1] if correct else candidates[0])
     return verdicts

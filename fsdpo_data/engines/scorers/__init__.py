@@ -29,8 +29,8 @@ class Scorer(Protocol):
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Return one reward per step for each item, in the order of the items.
 
-        Rewards are in [0, 1], unless the PRM format of a published model says that they are not
-        probabilities. The result is None for a solution that exceeds the context of the model,
-        because the model did not read all of its steps.
+        Rewards are in [0, 1], except for some published models; see ``PrmFormat.is_probability``.
+        The result is None for a solution without rewards. Either the solution exceeds the context
+        of the model, or no critique of a judge is readable.
         """
         ...

@@ -65,22 +65,24 @@ class PrmFormat(Options):
     mark_each_line: bool = False
     step_token: str = ""  #: The text after each step, usually one special token.
     separator: str = ""  #: The text between a step token and the next step.
-    #: The part whose last token is the score position. For a judge, the content of its boxes:
-    #: ``index`` of the first wrong step or -1 in the last box, or ``verdicts`` (correct,
-    #: incorrect).
+    #: The part of the text that ends near the score position: the step token or the step. For a
+    #: judge: ``index`` if its last box has the index of the first wrong step, from 0, or -1;
+    #: ``verdicts`` if it writes one box per step, *correct* or *incorrect*.
     read_at: Literal["step_token", "step", "index", "verdicts"] = "step_token"
-    #: Number of tokens from that token to the score position of the publisher's code.
+    #: The score position minus the position of the last token of that part; -1 is the token
+    #: before the last one.
     token_offset: int = 0
-    #: Name of the head's weights in the checkpoint. ``vocabulary``: the rows of ``label_tokens`` in
-    #: the language model head, or the mean of all rows. ``none``: the model is a policy, and its
-    #: rewards are implicit.
+    #: Name of the head's weights in the checkpoint. ``vocabulary``: the logits of ``label_tokens``
+    #: in the language model head, or the mean of all logits without label tokens. ``none``: the
+    #: model is a policy, and its rewards are implicit.
     head: str = "score"
     #: The tokens whose logits are the classes.
     label_tokens: Sequence[str] = ()
     #: The function from logits to a reward. ``softmax``: sum of the positive classes. ``sigmoid``:
-    #: mean over the heads. ``difference``: probability of the positive classes minus the others.
-    #: ``value``: no function. With a reference: ``log-ratio`` of the step, or ``log-ratio-so-far``
-    #: of all tokens up to the end of the step.
+    #: sigmoid of each output, averaged over the outputs of an ensemble. ``difference``:
+    #: probability of the positive classes minus the others. ``value``: no function. With a
+    #: reference: ``log-ratio`` of the step, or ``log-ratio-so-far`` of all tokens up to the end of
+    #: the step.
     activation: Literal[
         "softmax", "sigmoid", "difference", "value", "log-ratio", "log-ratio-so-far"
     ] = "softmax"
@@ -128,7 +130,10 @@ class PrmFormat(Options):
 
     @property
     def is_judge(self) -> bool:
-        """Whether the model is a judge: a reward is the fraction of critiques without an error."""
+        """Whether the model is a judge.
+
+        Its reward of a step is the fraction of critiques without an error up to the step.
+        """
         return self.read_at in ("index", "verdicts")
 
     def question_text(self, item: ScorerInput) -> str:
@@ -270,7 +275,7 @@ def format_by_name(weights: ResolvedWeights, config: Any) -> PrmFormat | None:
 
 
 def _lists_model(prm_format: PrmFormat, model: str) -> bool:
-    """Return whether a format lists a repository, or the repository of a local folder's name."""
+    """Return whether a format lists a model; a local folder matches by its name alone."""
     owner, slash, name = model.lower().rpartition("/")
     for pattern in prm_format.models:
         owner_pattern, _, name_pattern = pattern.lower().rpartition("/")

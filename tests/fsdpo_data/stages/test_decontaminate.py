@@ -38,7 +38,7 @@ def overlapping_pairs(training: list[str], benchmark: list[str], **options: floa
     )
     overlaps = find_overlapping_pairs(old, new, **options)
     return [
-        (row["training"], row["benchmark"], row["same"], round(row["share"], 2))
+        (row["training"], row["benchmark"], row["identical"], round(row["overlap"], 2))
         for row in overlaps.iter_rows(named=True)
     ]
 
@@ -80,7 +80,7 @@ def test_answers_are_compared_separately() -> None:
     overlaps = find_overlapping_pairs(
         training, [LocatedQuestion("y", 1, LONG, " 7 "), LocatedQuestion("y", 2, LONG, "")]
     )
-    assert overlaps["same"].to_list() == [True] * 4
+    assert overlaps["identical"].to_list() == [True] * 4
     assert overlaps["same_answer"].to_list() == [True, False, False, False]
 
 
@@ -137,7 +137,7 @@ def test_gsm8k_and_math_train(data: Path) -> None:
     assert (
         two_steps["matched_questions"] + more_steps["matched_questions"] > 1800
     )  # of 2,000 questions
-    parabola = [row for row in report.to_json_values()["pairs"] if row["same"]][-2:]
+    parabola = [row for row in report.to_json_values()["pairs"] if row["identical"]][-2:]
     assert any("parabola with equation" in row["question"] for row in parabola)
 
 
@@ -148,7 +148,7 @@ def test_processbench_contains_test_questions(data: Path) -> None:
         problems = [Problem(question.question, "?", "processbench", "train") for question in texts]
         report = find_overlaps(problems, [str(data / f"benchmarks/{benchmark}/test.jsonl")])
         assert report.clean_problems == []
-        exact = {row["problem_id"] for row in report.to_json_values()["pairs"] if row["same"]}
+        exact = {row["problem_id"] for row in report.to_json_values()["pairs"] if row["identical"]}
         assert len(exact) > 0.95 * len({problem.id for problem in problems})
 
 
@@ -321,3 +321,34 @@ def test_a_file_changed_since_the_seal_is_refused(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(SchemaError, match="was changed since it was sealed"):
         read_sealed_problems(dataset)
+
+
+def test_questions_in_several_files_are_counted_by_question(tmp_path: Path) -> None:
+    """The original MATH has one file per problem, so row numbers repeat."""
+    folder = tmp_path / "many"
+    folder.mkdir()
+    questions = [f"{LONG} Number {index}." for index in range(3)]
+    for index, question in enumerate(questions):
+        row = {"problem": question, "solution": rf"So \boxed{{{index}}}."}
+        (folder / f"{index}.json").write_text(json.dumps(row))
+    problems = [
+        Problem(question, str(index), "mine", "train") for index, question in enumerate(questions)
+    ]
+    report = find_overlaps(problems, [f"many={folder}"], overlap=1.0)
+    [counts] = report.counts()
+    assert counts["questions"] == counts["exact_questions"] == counts["same_answer"] == 3
+    assert counts["matched_questions"] == counts["problems"] == 3
+    identical_files = {row["file"] for row in report.to_json_values()["pairs"] if row["identical"]}
+    assert identical_files == {"0.json", "1.json", "2.json"}
+
+
+def test_report_and_clean_rows_are_different_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = tmp_path / "train.jsonl"
+    train.write_text(json.dumps({"question": LONG, "answer": "7"}) + "\n")
+    bench = tmp_path / "test.jsonl"
+    bench.write_text(json.dumps({"question": LONG, "answer": "7"}) + "\n")
+    out = tmp_path / "out.json"
+    assert command(monkeypatch, train, "--against", bench, "--report", out, "--write-clean", out)
+    assert "--report" in capsys.readouterr().err and not out.exists()
