@@ -70,7 +70,8 @@ def train_policy(directory: StudyDirectory, policy: Policy) -> Path:
 def measure_policy(directory: StudyDirectory, split: str, policy: Policy) -> Measurements:
     """Measure a policy on the problems of a split, or read its measurements if they exist.
 
-    The test problems depend on the training seed; the validation problems are the same for all.
+    Each training seed has its own test problems. Validation runs all use the first seed, so they
+    share their problems.
     """
     file = directory.out / split / f"{policy.name}.json"
     if not file.exists():
@@ -121,7 +122,10 @@ def _is_correct(problem: Problem, texts: Sequence[str]) -> list[float]:
 
 
 def _progress(problem: Problem, texts: Sequence[str]) -> list[float]:
-    """Return the fraction of the needed steps before the first error of each solution."""
+    """Return the right steps before the first error, divided by the needed steps, per solution.
+
+    The value of a solution without an error is 1, also if the solution stops early.
+    """
     needed_steps = len(problem.metadata["nodes"])
     first_errors = (first_wrong_step(problem, split_at_step_markers(text)) for text in texts)
     return [1.0 if error is None else min(1.0, error / needed_steps) for error in first_errors]
@@ -140,6 +144,7 @@ def _log_ratios(
 
 
 def _logprobs(policy: Path, items: Sequence[ScorerInput]) -> list[float]:
+    """Return the log-probability of each solution, without its end-of-sequence token."""
     scorer = load_likelihood(str(policy), ScorerOptions(engine="transformers"))
     return [
         sum(math.log(max(probability, MIN_PROBABILITY)) for probability in probabilities or ())

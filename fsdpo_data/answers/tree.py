@@ -119,7 +119,7 @@ class Ratio:
 class NumberInBase:
     """A number in another base than ten: ``25_6``."""
 
-    digits: str  #: The digits, as written.
+    digits: str  #: The digits in upper case, without leading zeros, after an optional sign.
     base: int  #: The number base.
 
 
@@ -334,7 +334,10 @@ def substitute(node: Node, values: Mapping[str, Node]) -> Node:
 
 
 def walk(value: Value) -> list[Value]:
-    """List ``value`` and its parts at all depths: subexpressions, items, numbers of units."""
+    """List ``value`` and all its nested parts.
+
+    Parts are subexpressions, list items, and the numbers of quantities.
+    """
     values = [value]
     for part in values:  # the loop appends to the list
         get_parts = _GET_PARTS.get(type(part))

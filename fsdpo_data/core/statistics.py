@@ -83,6 +83,7 @@ def auc_interval(
         placement = fraction_below if is_right else 1 - fraction_below
         side_size = len(right_scores) if is_right else len(wrong_scores)
         deviations[problem] += (placement - result) / side_size
+    # One pseudo-value per problem: the variance of their mean is the clustered variance of the AUC.
     groups = [(result + len(deviations) * deviation, 1.0) for deviation in deviations.values()]
     size = effective_sample_size(groups, variance=result * (1 - result), max_size=len(labels))
     low, high = wilson_interval(size * result, size) or (0.0, 1.0)
@@ -138,8 +139,8 @@ def mean_interval(
 
     Args:
         groups: (sum, count) of the values of each independent group.
-        trials: Average number of samples per value. The effective sample size is at most the number
-            of all samples.
+        trials: Average number of items behind each value, such as the solutions of a problem. The
+            effective sample size is at most the number of all items.
     """
     n = math.fsum(count for _, count in groups)
     if not n:

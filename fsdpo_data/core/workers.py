@@ -33,11 +33,13 @@ def _initialize_worker() -> None:
 
 @contextlib.contextmanager
 def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Start ``count`` workers; leaving the block drops all tasks that have not started."""
-    with ProcessPoolExecutor(
-        count, mp_context=SPAWN_CONTEXT, initializer=_initialize_worker
-    ) as pool:
-        try:
-            yield pool
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    """Start ``count`` workers for a block.
+
+    The end of the block cancels the queued tasks, and waits for the running ones.
+    """
+    # Not `with ProcessPoolExecutor(…)`: its end would run the tasks that are still queued.
+    pool = ProcessPoolExecutor(count, mp_context=SPAWN_CONTEXT, initializer=_initialize_worker)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

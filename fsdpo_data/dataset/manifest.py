@@ -24,6 +24,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 class Manifest(manifest_sections.SparseSection):
     """The content of ``manifest.json``, which describes a sealed dataset."""
 
+    #: Keys of development versions; a manifest with one of them is refused.
     RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("judged",)
 
     schema_version: int  #: Major version of the schema.
@@ -34,7 +35,7 @@ class Manifest(manifest_sections.SparseSection):
     rows: manifest_sections.RowCounts  #: Number of rows in each config.
     quarantined: dict[str, int]  #: Input rows that could not be used, by reason.
     outcomes: dict[str, int]  #: Solutions by outcome.
-    labels: dict[str, int]  #: Steps by outcome label, and their total as ``steps``.
+    labels: dict[str, int]  #: Steps by the outcome label of their solution; ``steps`` is the total.
     grader_rules: dict[str, int]  #: Solutions by the grader's rule that decided their outcome.
     statistics: manifest_sections.SolutionStats  #: Statistics of the solutions.
     cost: manifest_sections.CostStats  #: Cost, summed over all stages.

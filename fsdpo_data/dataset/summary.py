@@ -87,6 +87,7 @@ def _describe_prompt(spec: SpecSection) -> str:
     if template is None:  # a template of another release
         return name
     text = template.text.replace("\n", "\\n")
+    # The digest of a chat template includes the tokenizer's own template, which is unknown here.
     if name in CHAT_TEMPLATES or getattr(spec.engine, "api", "") == "chat":
         return f"{name}  ({text}), within the model's own chat format"
     # Another release may use the same name for another text.
@@ -113,6 +114,7 @@ def _ranking_entries(rewards: RewardStats) -> dict[str, Any]:
 def _pair_entries(pairs: PairStats) -> dict[str, Any]:
     """Return the values of the rows for pairs of steps, or for pairs of solutions."""
     if pairs.resampled:
+        # "incorrect" is the total; the other keys count the solutions that give no pair.
         left_out = {
             reason: count
             for reason, count in pairs.solutions.items()

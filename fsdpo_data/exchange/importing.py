@@ -1,7 +1,8 @@
 """Import of published step labels into a file for ``fsdpo-train prm``.
 
-The output is a JSONL file with ``prompt``, ``completions`` and ``labels``, and a manifest next to
-it. The output is not a sealed dataset, because the sampling of published rows is unknown.
+The output is a training file: JSONL with ``prompt``, ``completions`` and ``labels``, and a manifest
+next to it. It is not a dataset as ``fsdpo-data build`` writes one, because published rows do not
+say how they were sampled.
 """
 
 import json
@@ -100,7 +101,7 @@ def _provenance_json(source: Path, name: str, template: Template, result: Import
         "source": {"name": source.name, "revision": f"sha256:{file_sha256(source)}"},
         "format": name,
         "labels": reader.label_meaning,
-        "loses": reader.drops,
+        "loses": reader.drops,  # the fields of the source that are not imported
         "template": template.name,
         "rows": {
             "read": result.read,
@@ -113,7 +114,7 @@ def _provenance_json(source: Path, name: str, template: Template, result: Import
 
 
 def _read_solutions(record: SourceRow, name: str, result: ImportResult) -> list[LabelledSolution]:
-    """Read the solutions of one row, or quarantine the row in ``result``."""
+    """Read the solutions of one row; quarantine a row without the format in ``result``."""
     reason = record.error
     if not reason:
         try:

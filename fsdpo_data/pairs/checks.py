@@ -47,7 +47,7 @@ def find_violations(
         if ids:
             yield f"{len(ids)} pairs {violation}: {summarize_list(ids)}"
     if has_step_pairs:
-        yield from _find_misplaced_errors(pairs, spec.get("threshold", 0))
+        yield from _find_misplaced_errors(pairs, _step_pair_spec(spec).threshold)
     if not any(violating_pairs.values()):
         yield from _compare_statistics(pairs, solutions, spec, dict(pair_stats))
 
@@ -103,7 +103,7 @@ def _side_violations(side: str) -> dict[str, pl.Expr]:
 
 
 def _find_misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[str]:
-    """Yield a line if the sides of some pairs do not differ first at the first error."""
+    """Yield a line if pairs differ before or after the first error of their rejected side."""
     ids = []
     for row in statistics.read_pair_steps(pairs):
         first_error = first_low_reward(row["rejected_rewards"] or [], threshold)
@@ -116,6 +116,11 @@ def _find_misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[
         )
 
 
+def _step_pair_spec(spec: Mapping[str, Any]) -> StepPairSpec:
+    """Return the options of step pairs from the manifest's section of the pairs."""
+    return StepPairSpec(threshold=spec.get("threshold", 0.5), max_pairs=spec.get("max_pairs"))
+
+
 def _compare_statistics(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
@@ -126,14 +131,11 @@ def _compare_statistics(
     if spec.get("style") == "step-dpo":
         # These statistics need the continuations, which are not part of the dataset.
         pair_stats.pop("resampled", None)
-        step_pair_spec = StepPairSpec(
-            threshold=spec.get("threshold", 0.5), max_pairs=spec.get("max_pairs")
-        )
-        computed = statistics.step_pair_statistics(pairs, solutions, step_pair_spec)
+        computed = statistics.step_pair_statistics(pairs, solutions, _step_pair_spec(spec))
     else:
         aggregate = spec.get("aggregate", "mean")
         computed = statistics.pair_statistics(pairs, solutions, aggregate)
-        if not spec.get("finished"):
+        if not spec.get("finished"):  # earlier releases did not count truncated solutions
             del computed["solutions"]["truncated"]
     if computed != pair_stats:
         yield f"the statistics of the pairs are {computed}, but the manifest has {pair_stats}"

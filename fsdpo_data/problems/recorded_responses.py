@@ -72,12 +72,13 @@ class ResponseFormat:
     model: Sequence[str] = ()  #: Fields with the name of the model.
     by_model: bool = False  #: Whether the row has one column per model.
     correct: Sequence[str] = ()  #: Fields with the publisher's verdict.
-    logit: Sequence[str] = ()  #: Fields with the reward before the sigmoid, a list of one number.
+    #: Fields with the logits of the rewards: for each response, a list of one number.
+    logit: Sequence[str] = ()
     #: Fields with the number of generated tokens.
     n_tokens: Sequence[str] = ("n_tokens", "num_generated_tokens")
     not_text: str = ""  #: Error message for a list in the place of a text.
-    #: Fields that identify a document (a problem of lm-evaluation-harness) whose responses several
-    #: rows repeat; empty if rows do not repeat.
+    #: Fields that identify a problem whose responses several rows repeat, as lm-evaluation-harness
+    #: writes one row per filter. Empty if each row has responses of its own.
     repeats: Sequence[str] = ()
 
     def matches(self, fields: Fields) -> bool:
@@ -93,7 +94,8 @@ class ResponseFormat:
     def document_key(self, fields: Fields) -> str:
         """Return a hash that identifies a row's document; empty if rows do not repeat.
 
-        It covers the text too, because concatenated files use the same document numbers again.
+        The hash includes the content of the document, because its number is not unique in
+        concatenated files.
         """
         if not self.repeats or self.repeats[0] not in fields:
             return ""

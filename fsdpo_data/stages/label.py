@@ -50,7 +50,7 @@ class LabelStage(Stage):
 
     spec_key = "label"
 
-    #: Samples the continuations; its ``n`` is the paper's N.
+    #: Samples the continuations; its ``n`` is N in the module docstring.
     continuation_sampler: ContinuationSampler
     workers: int | None = None  #: Processes that grade; None for one per available core.
 
@@ -83,8 +83,8 @@ class LabelStage(Stage):
         sampler = self.continuation_sampler
         with sampler.sample_continuations(draft, FOLDER, list_prefixes) as run:
             with sampler.open_grader(draft, run, self.workers) as grade_continuations:
-                count_steps = partial(add_rollouts, grade_continuations)
-                draft.rewrite_config("solutions", "count", count_steps)
+                add_counts = partial(add_rollouts, grade_continuations)
+                draft.rewrite_config("solutions", phase="count", transform=add_counts)
             sampling_tokens = manifest.cost.tokens
             continuation_stats = sampler.record_cost(run, manifest).to_dict()
             label_stats = _label_stats(draft.current_files("solutions"))
@@ -183,15 +183,15 @@ class LabelOptions(ContinuationOptions):
     format.
 
     Attributes:
-        rollouts: Continuations per step (the paper's N), at least 2.
+        rollouts: Continuations per step (N), at least 2.
         judge: Model that names the first wrong step, instead of continuations.
         judge_format: Prompt of the judge and the way its critiques are read: `processbench`,
             `thinkprm`, or your own TOML file. Critiques that cannot be read are counted.
         votes: Critiques per solution. A step label is the fraction of critiques without an error
             up to that step.
-        consensus: Keep labels only where the majority of the votes (in a tie, the first of the
-            tied votes) and the dataset's Monte-Carlo labels name the same first wrong step. The
-            labels are then right or wrong.
+        consensus: Keep labels only where the judge's majority and the dataset's Monte-Carlo labels
+            name the same first wrong step. In a tie, the first of the tied votes counts. These
+            labels are binary: each step is right or wrong.
         shard: Label one of N parts of the dataset; `fsdpo-data merge` joins the parts.
     """
 
@@ -265,7 +265,7 @@ class LabelOptions(ContinuationOptions):
         )
 
     def _resolve_judge(self, judge: str, template: str) -> ResolvedModel:
-        """Resolve the judge; a replay of chats is identified by its file, without a server."""
+        """Resolve the judge; for recorded chat replies, the file's digest is the revision."""
         if self.replay is None or self.api != "chat":
             return resolve_model(judge, self, template)
         recording = ModelRef(judge, f"sha256:{file_sha256(Path(self.replay))}")

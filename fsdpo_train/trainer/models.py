@@ -22,13 +22,15 @@ def load_model(
     Args:
         config: The options of the run.
         auto_class: Name of the ``AutoModelFor…`` class.
-        configure: Changes the config of the checkpoint before the weights are loaded.
+        configure: Changes the config before the weights are loaded. Only reward models use it, to
+            add a new head.
 
     Returns:
         The model and its tokenizer.
 
     Raises:
         UnavailableError: if the model does not exist or cannot be loaded.
+        InputError: if the model and its tokenizer do not fit each other.
     """
     load_options: dict[str, Any] = {}
     if config.load_in_4bit:
@@ -43,7 +45,8 @@ def load_model(
     )
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
-            # Evaluation would otherwise repack weights permanently: rounded, and not trainable.
+            # On a CPU, bitsandbytes would repack the 4-bit weights at the first evaluation. They
+            # would be rounded, and could not be trained again.
             module.support_avx512bf16_for_cpu = False
     check_tokenizer(tokenizer, model)
     return model, tokenizer

@@ -188,7 +188,8 @@ def _score_predictions(
     Args:
         predictions: The predictions for each solution.
         unscored: Number of solutions without predictions.
-        original_fractions: Fraction of right steps of each original solution, by key.
+        original_fractions: Fraction of the steps of each original solution that the model
+            predicts to be right, by key.
     """
     true_positives, false_negatives = _count_predictions(predictions, is_wrong=False)
     false_positives, true_negatives = _count_predictions(predictions, is_wrong=True)

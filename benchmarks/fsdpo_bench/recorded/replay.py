@@ -105,7 +105,7 @@ class ResponseFile(BaseReplaySampler):
         return [self._recorded_rewards(item) for item in items]
 
     def _replay(self, prompt: str, n: int) -> list[Completion]:
-        """Return the first ``n`` responses to a question; their times and tokens are unknown."""
+        """Return the first ``n`` responses to a question; the replay has no times and tokens."""
         responses = self.responses[question_key(prompt)][:n]
         return [
             Completion(text=response.response, finish_reason=response.finish_reason)
@@ -138,7 +138,9 @@ class TemplatedScorer:
 
 
 def read_response_file(file: Path, series: str | None) -> ResponseFile | None:
-    """Read a file of responses; None for another format, such as completions by prompt.
+    """Read a file of responses with golds.
+
+    Returns None for another format, such as the ``completions.jsonl`` of ``fsdpo-data build``.
 
     Args:
         file: The file.

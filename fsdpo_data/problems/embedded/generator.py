@@ -1,4 +1,7 @@
-"""The generator of embedded problems: random plans of events become questions with a program."""
+"""Generate word problems for the small model in this package: random plans become questions.
+
+A plan is a list of events. Each event adds sentences to the question, and steps to its program.
+"""
 
 import hashlib
 import random
@@ -28,7 +31,7 @@ _MAX_CHANGE = 20
 
 @dataclass(frozen=True)
 class ProblemKind:
-    """The distribution of stories; the embedded model was trained with the defaults."""
+    """The distribution of stories; the model in this package was trained with the defaults."""
 
     #: Weight of each number of steps. Long stories are rejected more often.
     lengths: Mapping[int, int] = field(default_factory={2: 20, 3: 30, 4: 30, 5: 17, 6: 10}.copy)
@@ -125,7 +128,7 @@ def _insert_distractors(story: Story, rate: float) -> int | None:
 
 
 def _has(story: Story) -> None:
-    story.current = n = story.draw_number(5, 50)
+    story.amount_operand = n = story.draw_number(5, 50)
     story.add_sentence("has", n=n)
 
 
@@ -140,37 +143,37 @@ def _change(relation: str, op: str, max_number: Callable[[int], int], story: Sto
     """Change the amount by a number of at most ``max_number(amount)``."""
     n = story.draw_number(2, max_number(story.amount))
     story.add_sentence(relation, n=n)
-    story.add_node(relation, op, story.current, n)
+    story.add_node(relation, op, story.amount_operand, n)
 
 
-def _several(relation: str, then: str, op: str, story: Story) -> None:
+def _several(first_relation: str, second_relation: str, op: str, story: Story) -> None:
     """Add or subtract a product, such as the content of several bags."""
-    old_amount = story.current
+    old_operand = story.amount_operand
     n = story.draw_number(2, 5)
     m = story.draw_number(2, 5)
-    story.add_sentence(relation, n=n, m=m)
-    story.add_node(relation, "*", n, m)
-    story.add_node(then, op, old_amount, story.current)
+    story.add_sentence(first_relation, n=n, m=m)
+    story.add_node(first_relation, "*", n, m)
+    story.add_node(second_relation, op, old_operand, story.amount_operand)
 
 
 def _divide(relation: str, choices: Sequence[int], story: Story) -> None:
     k = story.draw_divisor(story.amount, choices)
     story.add_sentence(relation, n=k)
-    story.add_node(relation, "/", story.current, k)
+    story.add_node(relation, "/", story.amount_operand, k)
 
 
 def _fraction(story: Story) -> None:
-    old_amount = story.current
+    old_operand = story.amount_operand
     k = story.draw_divisor(story.amount, list(words()["parts"]))
     story.add_sentence("fraction", part=words()["parts"][k])
-    story.add_node("fraction", "/", old_amount, k)
-    story.add_node("lose", "-", old_amount, story.current)
+    story.add_node("fraction", "/", old_operand, k)
+    story.add_node("lose", "-", old_operand, story.amount_operand)
 
 
 def _grow(story: Story) -> None:
     k = story.rng.choice(list(words()["times"]))
     story.add_sentence("grow", times=words()["times"][k])
-    story.add_node("grow", "*", story.current, k)
+    story.add_node("grow", "*", story.amount_operand, k)
 
 
 def _compare(story: Story) -> None:
@@ -182,32 +185,32 @@ def _compare(story: Story) -> None:
     story.who = story.other_people.pop(0)
     if not story.other_people:  # the next sentence may need another person
         raise RejectedStoryError
-    story.add_node("compare", op, story.current, n)
+    story.add_node("compare", op, story.amount_operand, n)
 
 
 def _sell_and_spend(story: Story) -> None:
     n = story.draw_number(2, min(9, MAX_NUMBER // story.amount))
     m = story.draw_number(2, min(_MAX_CHANGE, story.amount * n - 2))
     story.add_sentence("sell and spend", n=n, m=m)
-    story.add_node("sell", "*", story.current, n)
-    story.add_node("spend", "-", story.current, m)
+    story.add_node("sell", "*", story.amount_operand, n)
+    story.add_node("spend", "-", story.amount_operand, m)
 
 
 def _goal(story: Story) -> None:
     n = story.amount + story.draw_number(2, min(_MAX_CHANGE, MAX_NUMBER - story.amount))
     story.add_sentence("goal", n=n)
-    story.add_node("goal", "-", n, story.current)
+    story.add_node("goal", "-", n, story.amount_operand)
 
 
 def _together(story: Story) -> None:
-    old_amount = story.current
+    old_operand = story.amount_operand
     n = story.draw_number(2, 9)
     story.add_sentence("together", n=n)
     first = story.who
     story.who = story.other_people[0]
-    story.add_node("compare", "+", old_amount, n)
+    story.add_node("compare", "+", old_operand, n)
     story.who = first
-    story.add_node("together", "+", old_amount, story.current)
+    story.add_node("together", "+", old_operand, story.amount_operand)
 
 
 #: Each event with the number of steps that a solution needs for it.

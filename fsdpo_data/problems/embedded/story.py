@@ -63,7 +63,7 @@ class Story:
     thing: str = ""  #: The things that the story counts, in the plural.
     sentences: list[str] = field(default_factory=list)  #: The sentences of the question.
     nodes: list[Node] = field(default_factory=list)  #: The nodes of the program.
-    current: Operand = 0  #: The current amount, as an operand.
+    amount_operand: Operand = 0  #: The current amount, as an operand.
     values: list[int] = field(default_factory=list)  #: The value of each node.
 
     @classmethod
@@ -83,7 +83,7 @@ class Story:
     @property
     def amount(self) -> int:
         """The current amount."""
-        return value_of(self.current, self.values)
+        return value_of(self.amount_operand, self.values)
 
     def add_sentence(self, relation: str, **slots: object) -> None:
         """Add the sentence of ``relation`` to the question."""
@@ -107,14 +107,14 @@ class Story:
         """Add a step to the program; its value becomes the current amount.
 
         Raises:
-            RejectedStoryError: if the value is too small or too large.
+            RejectedStoryError: if the value is below 2 or above ``MAX_NUMBER``.
         """
         value = apply(op, value_of(a, self.values), value_of(b, self.values))
         if not 2 <= value <= MAX_NUMBER:
             raise RejectedStoryError
         self.nodes.append([relation, op, a, b, self.who])
         self.values.append(value)
-        self.current = f"#{len(self.values) - 1}"
+        self.amount_operand = f"#{len(self.values) - 1}"
 
     def draw_number(self, low: int, high: int) -> int:
         """Draw a number from ``low`` to ``high``, both included."""

@@ -11,6 +11,8 @@ import time
 import psutil
 import pytest
 
+from fsdpo_data.core.workers import worker_processes
+
 PARENT = """
 import os, sys, time
 from concurrent.futures import wait
@@ -51,3 +53,11 @@ def test_no_worker_is_left(tmp_path: object, ending: signal.Signals, started: fl
         time.sleep(0.05)
     assert not [pid for pid in workers if psutil.pid_exists(pid)]
     parent.stdout.close()
+
+
+def test_the_end_of_the_block_cancels_queued_tasks() -> None:
+    with worker_processes(1) as pool:
+        tasks = [pool.submit(time.sleep, 0.2) for _ in range(20)]
+        tasks[0].result()
+    assert all(task.done() for task in tasks)
+    assert sum(task.cancelled() for task in tasks) >= 10
