@@ -1,4 +1,4 @@
-"""The README shows the tree and the commands as they are."""
+"""CONTRIBUTING shows the tree as it is, and the README shows the commands as they are."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from pages import blocks, run_blocks
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 PACKAGES = ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench")
-TREE = next(block for block in README.split("```") if block.startswith("\nfsdpo_data/"))
+TREE = next(block for block in CONTRIBUTING.split("```") if block.startswith("\nfsdpo_data/"))
 
 
 def test_every_folder_in_the_tree_exists() -> None:
@@ -30,16 +31,16 @@ def test_every_folder_in_the_tree_exists() -> None:
                 top + name,
                 *(f"{top}{subfolder.name}/{name}" for subfolder in (ROOT / top).iterdir()),
             ]
-            assert any((ROOT / path).is_dir() for path in paths), f"README's tree shows {name}"
+            assert any((ROOT / path).is_dir() for path in paths), f"CONTRIBUTING's tree shows {name}"
             seen += 1
     assert seen > 30
 
 
-def test_every_room_is_in_the_tree() -> None:
+def test_every_folder_is_in_the_tree() -> None:
     for package in PACKAGES:
         for folder in sorted((ROOT / package).iterdir()):
             if (folder / "__init__.py").exists():
-                assert f"{folder.name}/" in TREE, f"{folder}: name it in README's tree"
+                assert f"{folder.name}/" in TREE, f"{folder}: name it in CONTRIBUTING's tree"
 
 
 def test_the_commands_exist() -> None:
