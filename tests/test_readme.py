@@ -31,7 +31,7 @@ def test_every_folder_in_the_tree_exists() -> None:
                 top + name,
                 *(f"{top}{subfolder.name}/{name}" for subfolder in (ROOT / top).iterdir()),
             ]
-            assert any((ROOT / path).is_dir() for path in paths), f"CONTRIBUTING's tree shows {name}"
+            assert any((ROOT / path).is_dir() for path in paths), f"the tree shows {name}"
             seen += 1
     assert seen > 30
 
