@@ -28,6 +28,7 @@ from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
 from fsdpo_data.engines.load import EngineSelection
 from fsdpo_data.engines.options import DeclaredSampling, SamplerOptions
+from fsdpo_data.engines.registry import ENGINES
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights, served_weights
 from fsdpo_data.models.thinking import find_thinking
@@ -266,12 +267,17 @@ class ContinuationOptions(DeclaredSampling, StageOptions, SamplerOptions):
             InputError: if the default model differs from the one that sampled the solutions.
             UnavailableError: if the engine is not installed, or the model does not exist.
         """
-        if self.engine == "openai" and self.api == "chat":
+        engine = ENGINES.get(self.engine)
+        can_continue = engine is None or engine.can_continue(self.api)
+        if not can_continue and self.replay is None:
             raise self.field_error(
                 "api", "chat servers cannot continue a text. Use `api=completions`."
             )
         manifest = read_manifest(Path(self.data))
-        sampling = continuation_sampling(manifest, n, **self.sampling_overrides)
+        overrides = self.sampling_overrides
+        if not can_continue:
+            overrides["max_think_tokens"] = None  # a recording has the length that it has
+        sampling = continuation_sampling(manifest, n, **overrides)
         return self.make_continuation_sampler(self._resolve_model(manifest), sampling)
 
     @property

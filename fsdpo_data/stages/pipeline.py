@@ -19,6 +19,7 @@ from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import Stage, stage_specs
 from fsdpo_data.engines.load import EngineSelection, resolve_model
 from fsdpo_data.engines.options import PrmFormatName, ReplayOptions, Shard
+from fsdpo_data.engines.registry import ENGINES
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
@@ -103,8 +104,9 @@ class BuildOptions(ReplayOptions):
     @property
     def sampling(self) -> SamplingSpec:
         """The sampling parameters, without the stop strings of the model's template."""
-        can_close_thinking = self.engine != "replay" and self.api != "chat"
-        if self.max_think_tokens is not None and not can_close_thinking:
+        engine = ENGINES.get(self.engine)
+        can_continue = engine is None or engine.can_continue(self.api)
+        if self.max_think_tokens is not None and not can_continue:
             raise self.field_error(
                 "max_think_tokens",
                 "the limit needs a sampler that continues a text, which replay and chat servers "
