@@ -78,6 +78,11 @@ class Registry(Mapping[str, EntryT]):
             raise unknown_name_error(field or self.kind, name, self)
         return self[name]
 
+    @property
+    def imported_entries(self) -> list[EntryT]:
+        """The entries whose modules are imported: the built-in ones, and those of ``--plugin``."""
+        return list(self._entries.values())
+
     def __getitem__(self, name: str) -> EntryT:
         """Return the entry of a name; KeyError if there is none."""
         if name not in self._entries:
