@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import UnionType
@@ -25,6 +25,7 @@ from fsdpo_data.core.options import (
     field_help,
     literal_choices,
 )
+from fsdpo_data.core.registry import Registry, UnversionedNames
 
 CommandOptions = TypeVar("CommandOptions")
 
@@ -156,7 +157,7 @@ def _parameter_of(
     default = Parameter.empty if field.default is dataclasses.MISSING else field.default
     choices = option.choices or literal_choices(field_type)
     settings: dict[str, Any] = {
-        "help": _with_flags(help_text, field_options),
+        "help": _with_flags(help_text, field_options) + _describe_choices(choices),
         "metavar": option.metavar or _metavar(field.name, field_type, option),
         "show_default": _default_text(option, default),
         "rich_help_panel": option.panel or None,
@@ -176,6 +177,13 @@ def _parameter_of(
         default=list(default) if isinstance(default, tuple) else default,
         annotation=Annotated[_typer_type(field_type), parameter],
     )
+
+
+def _describe_choices(choices: Collection[Any]) -> str:
+    """Return a sentence for each choice that has a description, such as a name of a registry."""
+    if not isinstance(choices, Registry | UnversionedNames):
+        return ""
+    return "".join(f" `{name}`: {text}." for name, text in choices.descriptions().items())
 
 
 def _default_text(option: Option, default: Any) -> Any:

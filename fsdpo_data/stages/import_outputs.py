@@ -37,7 +37,7 @@ from fsdpo_data.problems.recorded_responses import (
 )
 from fsdpo_data.problems.row_formats import UnusableRowError, require_encodable
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build
-from fsdpo_data.steps.segment import segmenter_name
+from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
 
 _OUTPUTS_PANEL = "Outputs"
 
@@ -81,7 +81,7 @@ class ImportOutputsOptions(DeclaredSampling, Options):
     temperature: Annotated[float | None, Option(panel=_OUTPUTS_PANEL, default_text=UNKNOWN)] = None
     top_p: Annotated[float | None, Option(panel=_OUTPUTS_PANEL, default_text=UNKNOWN)] = None
     max_tokens: Annotated[int | None, Option(panel=_OUTPUTS_PANEL, default_text=UNKNOWN)] = None
-    segmenter: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = "auto"
+    segmenter: Annotated[str, Option(panel=_OUTPUTS_PANEL, choices=SEGMENTER_NAMES)] = "auto"
     grade_thinking: Annotated[bool, Option(panel=_OUTPUTS_PANEL)] = False
     workers: Workers = None
     resume: Resume = False

@@ -26,7 +26,7 @@ from fsdpo_data.problems.load import load_problems
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
 from fsdpo_data.stages.score import make_score_stage
-from fsdpo_data.steps.segment import segmenter_name
+from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +57,8 @@ class BuildOptions(ReplayOptions):
         max_tokens: Maximum number of tokens per solution.
         max_think_tokens: Maximum number of thinking tokens. Thinking that reaches the limit is
             closed, and the model continues with the answer.
-        segmenter: Rule that splits the answer into steps: at step markers (`step-marker`), lines
-            (`newline`) or blank lines (`blank-line`); `auto` selects one of them. Thinking is one
-            step. `both` splits thinking and answer into paragraphs. `thinking` splits only
-            the thinking; the answer is one step.
+        segmenter: Rule that splits a solution into steps. Most rules split only the answer, and
+            thinking is one step.
         grade_thinking: If a solution has no text after its thinking, grade the answer that the
             thinking marks, for example in a box. By default such a solution has no answer.
         tensor_parallel_size: GPUs per replica of the model (vLLM).
@@ -86,7 +84,7 @@ class BuildOptions(ReplayOptions):
     max_think_tokens: Annotated[
         int | None, Option(panel=_SAMPLING_PANEL, default_text="no limit")
     ] = None
-    segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL)] = "auto"
+    segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL, choices=SEGMENTER_NAMES)] = "auto"
     grade_thinking: Annotated[bool, Option(panel=_SAMPLING_PANEL)] = False
     tensor_parallel_size: Annotated[int, Option(min=1, panel=_ENGINE_PANEL)] = 1
     data_parallel_size: Annotated[int, Option(min=1, panel=_ENGINE_PANEL)] = 1

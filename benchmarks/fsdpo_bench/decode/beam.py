@@ -32,7 +32,7 @@ from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.models.thinking import find_thinking, split_solution
 from fsdpo_data.steps.rewards import AGGREGATES
-from fsdpo_data.steps.segment import line_ends_of_stop, segmenter_name, step_stops
+from fsdpo_data.steps.segment import segmenter_name, step_ending, step_stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class _BeamSearcher:
         stop = completion.stop_string
         is_step_end = stop is not None and stop not in self.sampling.stop
         if stop is not None and is_step_end:
-            text += line_ends_of_stop(stop)
+            text += step_ending(stop)
         steps = split_solution(prompt, text, self.segmenter)
         is_finished = completion.finish_reason == "stop" and not is_step_end
         n_allowed_steps = len(partial.steps) + 1

@@ -11,6 +11,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
 from fsdpo_data.engines.options import PrmFormatName, ReplayOptions
 from fsdpo_data.steps.rewards import AGGREGATES
+from fsdpo_data.steps.segment import SEGMENTER_NAMES
 
 _BEAM = "Step-wise beam search"
 _SAMPLING = "Sampling"
@@ -78,7 +79,7 @@ class RunOptions(ReplayOptions):
     out: Annotated[Path | None, Option(default_text="runs/bench-MODEL-DIGEST")] = None
     as_json: Annotated[bool, Option(flag="--json")] = False
     template: Annotated[str | None, Option(panel=_SAMPLING, default_text="the model's")] = None
-    segmenter: Annotated[str, Option(panel=_SAMPLING)] = "auto"
+    segmenter: Annotated[str, Option(panel=_SAMPLING, choices=SEGMENTER_NAMES)] = "auto"
     temperature: Annotated[float | None, Option(panel=_SAMPLING, min=0, default_text="0.8")] = None
     top_p: Annotated[
         float | None, Option(panel=_SAMPLING, exclusive_min=0, max=1, default_text="1.0")
