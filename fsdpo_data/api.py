@@ -21,16 +21,17 @@ from fsdpo_data.core.entities import Pair, Problem, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import class_summary, field_help
+from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.row_files import scan_parquet
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets
 from fsdpo_data.dataset.html_page import dataset_page
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.stage import StageOptions, derive_dataset
 from fsdpo_data.dataset.validate import check_files, validate
 from fsdpo_data.engines import load
-from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
+from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, ServerOptions
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.exchange.export import ExportResult, export
 from fsdpo_data.models.thinking import split_solution
@@ -39,23 +40,29 @@ from fsdpo_data.publish.push import plan_push, push_dataset
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, OverlapReport, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
-from fsdpo_data.stages.pair import PairOptions
+from fsdpo_data.stages.pair import PairOptions, StepPairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
 from fsdpo_data.steps.segment import segmenter_name
 
 __all__ = [
     "Dataset",
+    "DeclaredSampling",
     "FsdpoError",
     "Pair",
     "Problem",
+    "SamplerOptions",
     "SamplingSpec",
     "ScorerInput",
+    "ScorerOptions",
+    "ServerOptions",
     "Solution",
+    "StepPairOptions",
     "Verdict",
     "build",
     "decontaminate",
     "grade",
+    "load_plugin",
     "load_sampler",
     "load_scorer",
     "open_dataset",
@@ -287,7 +294,7 @@ def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
 
     Args:
         text: The solution.
-        segmenter: Name of a segmenter; `fsdpo-data build --help` lists them.
+        segmenter: `auto`, `step-marker`, `newline`, `blank-line`, `thinking` or `both`.
         prompt: Its prompt, which may open the thinking.
     """
     return split_solution(prompt, text, segmenter_name(segmenter))

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 from fsdpo_cards.render import render
 
-from fsdpo_data.api import build
+from fsdpo_data.api import SamplerOptions, SamplingSpec, build
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import torch, transformers
@@ -176,10 +176,8 @@ def _measure_temperature(
             out=Path(out) / "data",
             template="problem",
             split="test",
-            engine="transformers",
-            samples=samples,
-            temperature=temperature,
-            max_tokens=256,
+            engine=SamplerOptions(engine="transformers"),
+            sampling=SamplingSpec(n=samples, temperature=temperature, max_tokens=256),
             limit=n_problems,
         )
         rows = dataset.solutions().select("problem_id", "completions").collect().rows()

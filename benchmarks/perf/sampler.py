@@ -34,7 +34,7 @@ from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.registry import ENGINES
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.tokenization import encode_prompt
@@ -69,7 +69,7 @@ def main(
     sampler: Any
     measure_bare: Measurement
     if base_url:
-        options = SamplerOptions(engine="openai", base_url=base_url)
+        options = SamplerOptions(engine="openai", server=ServerOptions(base_url=base_url))
         sampler = OpenAiSampler(served_weights("tiny"), options)
         measure_bare = partial(measure_bare_client, options)
     else:
@@ -95,13 +95,13 @@ def main(
 
 async def post_requests(options: SamplerOptions, bodies: Sequence[dict[str, Any]]) -> int:
     """Post the requests concurrently and return the number of sampled tokens."""
-    semaphore = asyncio.Semaphore(options.concurrency)
+    semaphore = asyncio.Semaphore(options.server.concurrency)
     async with httpx2.AsyncClient(timeout=options.timeout) as client:
 
         async def post(body: dict[str, Any]) -> int:
             """Return the number of tokens that the server sampled for one request."""
             async with semaphore:
-                response = await client.post(f"{options.base_url}/completions", json=body)
+                response = await client.post(f"{options.server.base_url}/completions", json=body)
             return int(response.json()["usage"]["completion_tokens"])
 
         return sum(await asyncio.gather(*(post(body) for body in bodies)))

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,8 @@ from fsdpo_data.cli.build_commands import create_dataset, print_inspect_command
 from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.options import DatasetOptions
 from fsdpo_data.cli.printing import print_summary
-from fsdpo_data.core.errors import UnavailableError
+from fsdpo_data.core.command_line import given_values
+from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
 from fsdpo_data.exchange.formats import FORMATS
@@ -184,11 +185,12 @@ class ImportOptions(ImportOutputsOptions):
         super().__post_init__()
         if self.source == OUTPUTS:
             return
-        for field in fields(ImportOutputsOptions):
-            is_default = field.default in (MISSING, getattr(self, field.name))
-            if field.name != "template" and not is_default:
-                raise self.field_error(
-                    field.name, f"this option needs `source={OUTPUTS}`. Remove the option."
+        for name, value in given_values(self).items():
+            if name not in ("source", "file", "out", "template"):
+                raise InputError(
+                    f"this option needs `source={OUTPUTS}`. Remove the option.",
+                    field=f"{type(self).__name__}.{name}",
+                    value=value,
                 )
 
 

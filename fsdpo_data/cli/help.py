@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -30,6 +30,9 @@ class HelpGroup(TyperGroup):
 class HelpCommand(TyperCommand):
     """A command whose help never shortens flags; typer shortens them on narrow terminals."""
 
+    #: The valid values of parameters, by name; the help reads them when it is printed.
+    choices: ClassVar[Mapping[str, Collection[Any]]] = {}
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the usage, the help, one table per panel, and the examples."""
         from rich.console import Console
@@ -40,7 +43,7 @@ class HelpCommand(TyperCommand):
         if self.help:
             _print_markdown(console, self.help)
         for heading, parameters in self._panels(ctx):
-            table = _parameter_table(parameters)
+            table = _parameter_table(parameters, self.choices)
             console.print(Panel(table, title=heading, title_align="left", border_style="dim"))
         if self.epilog:
             _print_markdown(console, self.epilog)
@@ -57,6 +60,11 @@ class HelpCommand(TyperCommand):
         for heading, parameters in panels.items():
             if parameters:
                 yield heading, parameters
+
+
+def help_command_class(choices: Mapping[str, Collection[Any]]) -> type[HelpCommand]:
+    """Return the class of a command whose parameters have choices."""
+    return type("ChoicesHelpCommand", (HelpCommand,), {"choices": choices})
 
 
 def _print_markdown(console: Any, text: str) -> None:
@@ -89,12 +97,14 @@ def _copyable_markdown(text: str) -> Markdown:
     return CopyableMarkdown(text)
 
 
-def _parameter_table(parameters: list[Any]) -> Table:
-    """Return a table with the flags and the help of parameters."""
+def _parameter_table(parameters: list[Any], choices: Mapping[str, Collection[Any]]) -> Table:
+    """Return a table with the flags and the help of parameters, which may have choices."""
     from rich.markdown import Markdown
     from rich.table import Table
 
-    flag_texts = [_format_flags(parameter) for parameter in parameters]
+    flag_texts = [
+        _format_flags(parameter, choices.get(parameter.name, ())) for parameter in parameters
+    ]
     longest_word = max(len(word) for flags in flag_texts for word in flags.split())
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(max_width=max(FLAG_COLUMN_WIDTH, longest_word), overflow="fold", style="cyan")
@@ -104,9 +114,11 @@ def _parameter_table(parameters: list[Any]) -> Table:
     return table
 
 
-def _format_flags(parameter: Any) -> str:
+def _format_flags(parameter: Any, choices: Collection[Any]) -> str:
     """Return the flags of a parameter, with each ``--no-`` flag on its own line."""
     metavar = (parameter.metavar or "").replace("|", " | ")  # spaces, so that choices can wrap
+    if choices:
+        metavar = " | ".join(map(str, choices))
     if isinstance(parameter, TyperArgument):
         return str(metavar)
     short_first = sorted(parameter.opts, key=len)

@@ -16,10 +16,10 @@ from fsdpo_data.cli.printing import print_problem, print_summary
 from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.sampling import Seed
 from fsdpo_data.dataset.diff import spec_changes
 from fsdpo_data.dataset.migrate import migrate_dataset
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
-from fsdpo_data.engines.options import Seed
 from fsdpo_data.models.prompts import TEMPLATES, versioned_name
 from fsdpo_data.models.resolve import MODELS
 

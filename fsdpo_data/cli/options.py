@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import UnionType
@@ -14,23 +14,17 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fsdpo_data.cli.help import HelpCommand
+from fsdpo_data.cli.help import help_command_class
 from fsdpo_data.cli.launch import launch_script
+from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError
-from fsdpo_data.core.options import (
-    Option,
-    Options,
-    class_summary,
-    declared_fields,
-    field_help,
-    literal_choices,
-)
-from fsdpo_data.core.registry import Registry, UnversionedNames
+from fsdpo_data.core.options import Option, Options, class_summary, literal_choices
+from fsdpo_data.core.plugins import load_plugin
 
 CommandOptions = TypeVar("CommandOptions")
 
-#: The type and the :class:`Option` of each field of an option class, by field name.
-_FieldOptions = Mapping[str, tuple[Any, Option]]
+#: The parameters of a command by name.
+_Parameters = Mapping[str, CommandParameter]
 
 #: Exit code of a command that Ctrl-C stopped: 128 + SIGINT, as in shells.
 _INTERRUPTED_EXIT_CODE = 130
@@ -47,8 +41,10 @@ class DatasetOptions(Options):
     data: Annotated[Path, Option(positional=True)]
 
 
-#: The only parameter of a command that is not a field of its options.
+#: Parameters of commands that are not fields of their options.
 PRINT_LAUNCH = "print_launch"
+PLUGIN = "plugin"
+_CONTEXT = "context"
 
 
 def command(
@@ -73,46 +69,56 @@ def command(
     Raises:
         TypeError: If the docstring of ``options_class`` does not document all fields.
     """
-    help_texts = field_help(options_class)
-    field_options = declared_fields(options_class)
-    if undocumented := field_options.keys() - help_texts.keys():
+    parameters = command_parameters(options_class)
+    if undocumented := [name for name, parameter in parameters.items() if not parameter.help]:
         raise TypeError(
             f"{options_class.__name__}: the docstring does not document {sorted(undocumented)}."
         )
-    parameters = [
-        _parameter_of(field, field_options, help_texts[field.name])
-        for field in dataclasses.fields(options_class)  # type: ignore[arg-type]
-    ]
-    if launch:
-        parameters.append(_print_launch_parameter(launch))
+    signature = Signature(
+        [
+            Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context),
+            *(_typer_parameter(parameter, parameters) for parameter in parameters.values()),
+            *([_print_launch_parameter(launch)] if launch else []),
+            _plugin_parameter(),
+        ]
+    )
 
     def register(run: Callable[[CommandOptions], None]) -> Callable[..., None]:
         """Register ``run`` as a command."""
 
         @functools.wraps(run)
-        def run_command(**values: Any) -> None:
+        def run_command(context: typer.Context, **values: Any) -> None:
             """Run the command with the values of its parameters."""
             launcher = values.pop(PRINT_LAUNCH, None)
             try:
-                options = _make_options(options_class, values)
+                for plugin in values.pop(PLUGIN):  # plug-ins add valid values of other parameters
+                    load_plugin(plugin)
+                options = make_options(options_class, _given_values(context, values))
                 if launch and launcher:
                     program = str(app.info.name)
                     typer.echo(launch_script(launch, launcher, program, sys.argv[1:]))
                 else:
                     run(options)
             except FsdpoError as error:
-                raise _with_flag_names(error, field_options) from None
+                raise _with_flag_names(error, parameters) from None
             except KeyboardInterrupt:
-                _print_resume_command(str(app.info.name), can_resume="resume" in field_options)
+                _print_resume_command(str(app.info.name), can_resume="resume" in parameters)
                 raise SystemExit(_INTERRUPTED_EXIT_CODE) from None
 
         # Typer derives the parameters of a command from the signature and the annotations.
-        run_command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run_command.__signature__ = signature  # type: ignore[attr-defined]
         run_command.__annotations__ = {
-            parameter.name: parameter.annotation for parameter in parameters
+            parameter.name: parameter.annotation for parameter in signature.parameters.values()
         }
         run_command.__doc__ = class_summary(options_class)
-        app.command(name, epilog=examples or None, cls=HelpCommand, rich_help_panel=panel)(
+        command_class = help_command_class(
+            {
+                name: parameter.choices
+                for name, parameter in parameters.items()
+                if not (parameter.option.metavar or parameter.option.positional)
+            }
+        )
+        app.command(name, epilog=examples or None, cls=command_class, rich_help_panel=panel)(
             run_command
         )
         return run_command
@@ -120,12 +126,13 @@ def command(
     return register
 
 
-def _make_options(options_class: type[CommandOptions], values: Mapping[str, Any]) -> CommandOptions:
-    """Create options from the values that typer parsed; lists become tuples."""
-    field_values = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+def _given_values(context: typer.Context, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the parameters that are on the command line."""
+    return {
+        name: value
+        for name, value in values.items()
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     }
-    return options_class(**field_values)
 
 
 def _print_resume_command(program: str, *, can_resume: bool) -> None:
@@ -149,41 +156,50 @@ def _print_launch_parameter(scripts: Mapping[str, str]) -> Parameter:
     return Parameter(PRINT_LAUNCH, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _parameter_of(
-    field: dataclasses.Field[Any], field_options: _FieldOptions, help_text: str
-) -> Parameter:
-    """Return the parameter of a command for a field of its options."""
-    field_type, option = field_options[field.name]
-    default = Parameter.empty if field.default is dataclasses.MISSING else field.default
-    choices = option.choices or literal_choices(field_type)
-    settings: dict[str, Any] = {
-        "help": _with_flags(help_text, field_options) + _describe_choices(choices),
-        "metavar": option.metavar or _metavar(field.name, field_type, option),
-        "show_default": _default_text(option, default),
-        "rich_help_panel": option.panel or None,
-    }
-    if choices:
-        settings["autocompletion"] = lambda incomplete: [
-            choice for choice in map(str, choices) if choice.startswith(incomplete)
-        ]
-    if option.positional:
-        parameter = typer.Argument(**settings)
-    else:
-        flag = _flag_declaration(field.name, field_type, option, default)
-        parameter = typer.Option(flag, **settings)
+def _plugin_parameter() -> Parameter:
+    """Return the parameter of ``--plugin``."""
+    parameter = typer.Option(
+        "--plugin",
+        help="Python file or module that adds samplers, segmenters, losses and other things; may "
+        "be repeated.",
+        metavar="MODULE",
+        rich_help_panel="Plug-ins",
+        show_default=False,
+    )
     return Parameter(
-        field.name,
+        PLUGIN,
         Parameter.KEYWORD_ONLY,
-        default=list(default) if isinstance(default, tuple) else default,
-        annotation=Annotated[_typer_type(field_type), parameter],
+        default=[],
+        annotation=Annotated[list[str], parameter],
     )
 
 
-def _describe_choices(choices: Collection[Any]) -> str:
-    """Return a sentence for each choice that has a description, such as a name of a registry."""
-    if not isinstance(choices, Registry | UnversionedNames):
-        return ""
-    return "".join(f" `{name}`: {text}." for name, text in choices.descriptions().items())
+def _typer_parameter(parameter: CommandParameter, parameters: _Parameters) -> Parameter:
+    """Return the parameter of the function that typer turns into a command."""
+    option = parameter.option
+    default = parameter.default
+    if default is dataclasses.MISSING:
+        default = Parameter.empty
+    settings: dict[str, Any] = {
+        "help": _with_flags(parameter.help, parameters),
+        "metavar": option.metavar or _metavar(parameter),
+        "show_default": _default_text(option, default),
+        "rich_help_panel": option.panel or None,
+    }
+    if option.choices is not None or literal_choices(parameter.type):
+        settings["autocompletion"] = lambda incomplete: [
+            choice for choice in map(str, parameter.choices) if choice.startswith(incomplete)
+        ]
+    if option.positional:
+        typer_parameter = typer.Argument(**settings)
+    else:
+        typer_parameter = typer.Option(_flag_declaration(parameter), **settings)
+    return Parameter(
+        parameter.name,
+        Parameter.KEYWORD_ONLY,
+        default=list(default) if isinstance(default, tuple) else default,
+        annotation=Annotated[_typer_type(parameter.type), typer_parameter],
+    )
 
 
 def _default_text(option: Option, default: Any) -> Any:
@@ -198,21 +214,23 @@ def _default_text(option: Option, default: Any) -> Any:
 _METAVARS = {Path: "PATH", int: "N", float: "X", str: "TEXT"}
 
 
-def _metavar(name: str, field_type: Any, option: Option) -> str:
-    """Return the placeholder of a value in the help: its choices, or a word for its type."""
-    if option.positional:
-        takes_many = typing.get_origin(_typer_type(field_type)) is list
-        return name.upper() + ("..." if takes_many else "")
-    if choices := option.choices or literal_choices(field_type):
-        return "|".join(map(str, choices))
-    types = (field_type, *typing.get_args(field_type))
+def _metavar(parameter: CommandParameter) -> str:
+    """Return the placeholder of a value in the help: a word for its type.
+
+    The help of a parameter with choices shows the choices instead.
+    """
+    if parameter.option.positional:
+        takes_many = typing.get_origin(_typer_type(parameter.type)) is list
+        return parameter.name.upper() + ("..." if takes_many else "")
+    types = (parameter.type, *typing.get_args(parameter.type))
     return next((word for type_, word in _METAVARS.items() if type_ in types), "")
 
 
-def _flag_declaration(name: str, field_type: Any, option: Option, default: Any) -> str:
-    """Return the flag of a field for typer; a switch that is on has a ``--no-`` flag."""
-    flag = option.flag or "--" + name.replace("_", "-")
-    return f"{flag}/--no-{flag[2:]}" if field_type is bool and default is True else flag
+def _flag_declaration(parameter: CommandParameter) -> str:
+    """Return the flag of a parameter for typer; a switch that is on has a ``--no-`` flag."""
+    if parameter.type is bool and parameter.default is True:
+        return f"{parameter.flag}/{parameter.off_flag}"
+    return parameter.flag
 
 
 def _typer_type(field_type: Any) -> Any:
@@ -239,14 +257,14 @@ def _typer_type(field_type: Any) -> Any:
 _QUOTED_FIELD = re.compile(r"(?<!`)`(\w+)(?:=([^`]+))?`(?!`)")
 
 
-def _with_flags(text: str, field_options: _FieldOptions) -> str:
+def _with_flags(text: str, parameters: _Parameters) -> str:
     """Return a text in which flags replace the fields in backquotes."""
 
     def replace_field(match: re.Match[str]) -> str:
         """Return the flag of a quoted field, or the quoted text if it is not a field."""
         name: str = match[1]
         value: str | None = match[2]
-        if flag := _find_flag(name, value, field_options):
+        if flag := _find_flag(name, value, parameters):
             return flag
         if value is None:  # the word may be something else than a field
             return match[0]
@@ -260,31 +278,27 @@ def _with_flags(text: str, field_options: _FieldOptions) -> str:
     return _QUOTED_FIELD.sub(replace_field, text)
 
 
-def _with_flag_names(error: FsdpoError, field_options: _FieldOptions) -> FsdpoError:
+def _with_flag_names(error: FsdpoError, parameters: _Parameters) -> FsdpoError:
     """Return a copy of an error with flags in place of fields."""
     field = error.field.rpartition(".")[2]
-    message = _with_flags(error.message, field_options)
+    message = _with_flags(error.message, parameters)
     value = None if error.value is None else str(error.value)
-    if field and (flag := _find_flag(field, value, field_options)):
+    if field and (flag := _find_flag(field, value, parameters)):
         return type(error)(f"{flag}: {message}")
     return type(error)(message, field=error.field, value=error.value)
 
 
-def _find_flag(name: str, value: str | None, field_options: _FieldOptions) -> str:
-    """Return the flag that sets a field of the options or of a spec, with its value.
+def _find_flag(name: str, value: str | None, parameters: _Parameters) -> str:
+    """Return the flag that sets a field of the options or of a group, with its value.
 
     The result is empty if the command has no such flag.
     """
-    for field, (field_type, option) in field_options.items():
-        if name not in (field, option.spec_field):
-            continue
-        if field_type is bool:
-            declaration = _flag_declaration(field, field_type, option, default=True)
-            on_flag, _, off_flag = declaration.partition("/")
-            return off_flag if value == "False" else on_flag
-        if option.positional:
-            flag = field.upper()
-        else:
-            flag = _flag_declaration(field, field_type, option, default=None)
-        return flag if value is None else f"{flag} {value}"
-    return ""
+    parameter = parameters.get(name) or next(
+        (parameter for parameter in parameters.values() if parameter.field_name == name), None
+    )
+    if parameter is None:
+        return ""
+    if parameter.type is bool:
+        return parameter.off_flag if value == "False" else parameter.flag
+    flag = parameter.name.upper() if parameter.option.positional else parameter.flag
+    return flag if value is None else f"{flag} {value}"

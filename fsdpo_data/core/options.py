@@ -3,6 +3,10 @@
 Library users see plain frozen dataclasses. An :class:`Option` in the annotation of a field adds
 bounds and command-line settings: ``top: Annotated[int, Option(min=1, panel="Pairs")] = 4``.
 The ``Attributes:`` section of the class docstring gives the help texts.
+
+Options are composed. A field whose type is an option class is a group, such as
+``sampling: SamplingSpec``. On the command line, the members of groups are options like all others
+(:mod:`fsdpo_data.core.command_line`). A :class:`Group` in the annotation renames them.
 """
 
 import inspect
@@ -10,13 +14,12 @@ import math
 import operator
 import re
 import typing
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from fsdpo_data.core.errors import InputError, unknown_name_error
-from fsdpo_data.core.registry import Registry
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)
 
@@ -33,10 +36,14 @@ class Option:
     allow_infinity: bool = False  #: Whether infinity is a valid value. NaN never is.
     positional: bool = False  #: Whether the command line takes the value without a flag.
     flag: str = ""  #: Name of the flag if it differs from the field name.
-    spec_field: str = ""  #: Field of a spec that gets the value, to translate errors of the spec.
     default_text: str = ""  #: Text in ``--help`` for a computed default, e.g. ``by engine``.
+    #: Whether the value determines the result. Stored command lines contain only such options.
+    in_digest: bool = True
+    placeholder: str = ""  #: Text in stored command lines in place of the value, e.g. ``FILE``.
+    has_flag: bool = True  #: Whether the command line has the option.
     metavar: str = ""  #: Placeholder of the value in ``--help``; empty for a name from the type.
-    choices: Collection[str] = ()  #: Valid words, for fields whose type is not a ``Literal``.
+    #: Valid words, for fields whose type is not a ``Literal``. A registry is read when it is used.
+    choices: Collection[str] | None = None
 
     def describe_violation(self, value: float) -> str:
         """Describe the values that the bounds allow; empty if ``value`` is within the bounds."""
@@ -59,11 +66,31 @@ class Option:
         return " and ".join(f"{words} {bound}" for words, _, bound in bounds)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Command-line settings of a group, for its members by field name."""
+
+    flags: Mapping[str, str] = field(default_factory=dict)  #: Other names of members.
+    help: Mapping[str, str] = field(default_factory=dict)  #: Other help texts of members.
+    panels: Mapping[str, str] = field(default_factory=dict)  #: Other panels of members.
+    panel: str = ""  #: Panel of members that have none.
+    default_text: str = ""  #: Text in ``--help`` for the default None of members.
+    without: Collection[str] = ()  #: Members that the command line does not have.
+    #: Field next to the group with the names of the members that the user set; empty for none.
+    stated_field: str = ""
+
+
 class DeclaredField(NamedTuple):
     """The declaration of one option field."""
 
     type: Any  #: The type annotation without ``Annotated``.
     option: Option  #: The :class:`Option` of the annotation, or the default one.
+    group: Group | None  #: The :class:`Group` of a group; None for other fields.
+
+    @property
+    def choices(self) -> Collection[Any]:
+        """The valid values; empty if the type alone decides."""
+        return field_choices(self.type, self.option)
 
 
 class Options:
@@ -79,10 +106,14 @@ class Options:
         for name, declaration in declared_fields(type(self)).items():
             value = _convert_text(getattr(self, name), declaration.type)
             object.__setattr__(self, name, value)
-            field = f"{type(self).__name__}.{name}"
+            field_name = f"{type(self).__name__}.{name}"
+            if declaration.group is not None and not isinstance(value, declaration.type):
+                raise InputError(
+                    f"expected {declaration.type.__name__}(…).", field=field_name, value=value
+                )
             items = value if isinstance(value, tuple | list) else (value,)
             for item in items:
-                _check_value(field, declaration, item)
+                _check_value(field_name, declaration, item)
 
     def field_error(self, field: str, message: str) -> InputError:
         """Return the error for a field that contradicts other fields."""
@@ -104,12 +135,17 @@ def _convert_text(value: Any, field_type: Any) -> Any:
 
 def _check_value(field: str, declaration: DeclaredField, value: Any) -> None:
     """Raise an InputError for a value outside the choices or bounds of its field."""
-    choices = declaration.option.choices or literal_choices(declaration.type)
+    choices = declaration.choices
     if choices and value is not None and value not in choices:
         raise unknown_name_error(field, value, choices)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and (requirement := declaration.option.describe_violation(value)):
         raise InputError(f"expected {requirement}.", field=field, value=value)
+
+
+def field_choices(field_type: Any, option: Option) -> Collection[Any]:
+    """Return the valid values of a field; empty if the type alone decides."""
+    return literal_choices(field_type) if option.choices is None else option.choices
 
 
 def literal_choices(field_type: Any) -> tuple[Any, ...]:
@@ -123,15 +159,18 @@ def declared_fields(options_class: type) -> dict[str, DeclaredField]:
     """Return the type and the :class:`Option` of each field of a dataclass."""
     hints = typing.get_type_hints(options_class, include_extras=True)
     declarations = {}
-    for field in fields(options_class):
-        hint = hints[field.name]
+    for option_field in fields(options_class):
+        hint = hints[option_field.name]
         if typing.get_origin(hint) is typing.Annotated:
             field_type, *annotations = typing.get_args(hint)
         else:
             field_type = hint
             annotations = []
         option = next((item for item in annotations if isinstance(item, Option)), Option())
-        declarations[field.name] = DeclaredField(type=field_type, option=option)
+        group = None
+        if isinstance(field_type, type) and issubclass(field_type, Options):
+            group = next((item for item in annotations if isinstance(item, Group)), Group())
+        declarations[option_field.name] = DeclaredField(field_type, option, group)
     return declarations
 
 
@@ -142,10 +181,7 @@ def class_summary(options_class: type) -> str:
 
 
 def field_help(options_class: type) -> dict[str, str]:
-    """Return the help text of each field, from the docstrings of the class and its bases.
-
-    The text of a field whose choices are a registry ends with the texts of the registry's entries.
-    """
+    """Return the help text of each field, from the docstrings of the class and its bases."""
     help_texts: dict[str, str] = {}
     for base in reversed(options_class.__mro__):
         docstring = inspect.cleandoc(base.__doc__ or "")
@@ -153,16 +189,4 @@ def field_help(options_class: type) -> dict[str, str]:
         section = re.split(r"\n(?=\w+:\n)", attributes)[0]
         for name, text in _ATTRIBUTE.findall(section):
             help_texts[name] = " ".join(text.split())
-    for name, declaration in declared_fields(options_class).items():
-        if isinstance(declaration.option.choices, Registry) and name in help_texts:
-            help_texts[name] += _describe_entries(declaration.option.choices)
     return help_texts
-
-
-def _describe_entries(registry: Registry[Any]) -> str:
-    """Return name and help text of each entry that has a help text."""
-    return "".join(
-        f" ``{entry.name}``: {entry.help_text}"
-        for entry in registry.imported_entries
-        if hasattr(entry, "help_text")
-    )

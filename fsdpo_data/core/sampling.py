@@ -32,6 +32,12 @@ class Completion:
     thinking_tokens: int | None = None  #: Number of thinking tokens in ``n_tokens``, if known.
 
 
+_TEMPERATURE = Option(min=0)
+_TOP_P = Option(exclusive_min=0, max=1)
+_MAX_TOKENS = Option(min=1)
+Seed = Annotated[int, Option(min=0, max=2**63 - 1, panel="Run")]
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingSpec(Options):
     """Sampling settings. All of them change the samples, so all of them are in the digest.
@@ -49,12 +55,12 @@ class SamplingSpec(Options):
     """
 
     n: Annotated[int, Option(min=1)] = 32
-    temperature: Annotated[float, Option(min=0)] = 0.8
-    top_p: Annotated[float, Option(exclusive_min=0, max=1)] = 1.0
-    max_tokens: Annotated[int, Option(min=1)] = 1024
-    stop: tuple[str, ...] = ()
-    seed: int = 0
-    max_think_tokens: Annotated[int | None, Option(min=1)] = None
+    temperature: Annotated[float, _TEMPERATURE] = 0.8
+    top_p: Annotated[float, _TOP_P] = 1.0
+    max_tokens: Annotated[int, _MAX_TOKENS] = 1024
+    stop: Annotated[tuple[str, ...], Option(has_flag=False)] = ()
+    seed: Seed = 0
+    max_think_tokens: Annotated[int | None, Option(min=1, default_text="no limit")] = None
 
     def __post_init__(self) -> None:
         Options.__post_init__(self)  # a class with slots has no super() of its own
@@ -76,6 +82,32 @@ class SamplingSpec(Options):
         """Return the seed of sample 0 of ``prompt``; sample ``i`` uses this plus ``i``."""
         key = f"{self.seed}\0{prompt}".encode(errors="surrogatepass")
         return int.from_bytes(hashlib.sha256(key).digest()[:4], "big") >> 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredSampling(Options):
+    """Sampling settings that differ from other settings, or that are known of a recording.
+
+    Attributes:
+        temperature: Sampling temperature; 0 is greedy decoding.
+        top_p: Probability mass of nucleus sampling.
+        max_tokens: Maximum number of tokens per completion.
+    """
+
+    temperature: Annotated[float | None, _TEMPERATURE] = None
+    top_p: Annotated[float | None, _TOP_P] = None
+    max_tokens: Annotated[int | None, _MAX_TOKENS] = None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The settings that are set, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @property
+    def unknown_fields(self) -> tuple[str, ...]:
+        """The names of the settings that are not set, and ``seed``."""
+        names = tuple(field.name for field in fields(self) if getattr(self, field.name) is None)
+        return ("seed", *names)
 
 
 def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec) -> str:

@@ -155,7 +155,7 @@ class StageOptions(Options, ABC):
     """
 
     data: Annotated[str | Path, Option(positional=True)] = field(kw_only=False)
-    out: str | Path
+    out: Annotated[str | Path, Option(in_digest=False)]
     resume: Resume = False
 
     @abstractmethod

@@ -3,14 +3,13 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.sampling import UNKNOWN
+from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling, SamplingSpec
 from fsdpo_data.engines.registry import EngineName, ScorerName
 
 # Headings of `--help`.
@@ -18,19 +17,25 @@ _ENGINE_PANEL = "Engine"
 _RUN_PANEL = "Run"
 _SERVER_PANEL = "Server"
 
+DEFAULT_MODEL = "tiny"  #: Model of commands without the option ``model``.
 #: A server address without user, password or query, because secrets belong in the environment.
 _SERVER_URL = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
-#: Fields of a :class:`~fsdpo_data.core.sampling.SamplingSpec` that are options of the same name.
-_SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens")
+#: Sampling settings that may be known of recorded completions.
+_RECORDED_SETTINGS = tuple(field.name for field in fields(DeclaredSampling))
 _Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
-Workers = Annotated[int | None, Option(min=1, panel=_RUN_PANEL, default_text="all CPU cores")]
-Seed = Annotated[int, Option(min=0, max=2**63 - 1, panel=_RUN_PANEL)]
-Shard = Annotated[str | None, Option(panel=_RUN_PANEL, metavar="I/N", default_text="the full job")]
+Workers = Annotated[
+    int | None,
+    Option(min=1, panel=_RUN_PANEL, default_text="all CPU cores", in_digest=False),
+]
+Shard = Annotated[
+    str | None,
+    Option(panel=_RUN_PANEL, metavar="I/N", default_text="the full job", in_digest=False),
+]
 PrmFormatName = Annotated[
     str | None, Option(panel=_ENGINE_PANEL, default_text="detected from the model")
 ]
-Resume = Annotated[bool, Option(panel=_RUN_PANEL)]
+Resume = Annotated[bool, Option(panel=_RUN_PANEL, in_digest=False)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +59,19 @@ class EngineOptions(Options):
 
     engine: Annotated[EngineName, Option(panel=_ENGINE_PANEL)] = "auto"
     actors: Annotated[
-        int | None, Option(min=1, panel=_ENGINE_PANEL, default_text="all that fit")
+        int | None,
+        Option(min=1, panel=_ENGINE_PANEL, default_text="all that fit", in_digest=False),
     ] = None
-    gpus_per_actor: Annotated[float, Option(exclusive_min=0, max=1, panel=_ENGINE_PANEL)] = 1.0
-    device: Annotated[Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE_PANEL)] = "auto"
+    gpus_per_actor: Annotated[
+        float, Option(exclusive_min=0, max=1, panel=_ENGINE_PANEL, in_digest=False)
+    ] = 1.0
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE_PANEL, in_digest=False)
+    ] = "auto"
     dtype: Annotated[_Dtype, Option(panel=_ENGINE_PANEL)] = "auto"
-    engine_arg: Annotated[Sequence[str], Option(panel=_ENGINE_PANEL, metavar="KEY=JSON")] = ()
+    engine_arg: Annotated[
+        Sequence[str], Option(panel=_ENGINE_PANEL, metavar="KEY=JSON", in_digest=False)
+    ] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,12 +115,10 @@ class EngineOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplerOptions(EngineOptions):
-    """Options of a sampler.
+class ServerOptions(Options):
+    """Options of a model server, for the engine `openai`.
 
     Attributes:
-        replay: With `engine=replay`: JSONL file with recorded completions, such as the
-            completions.jsonl of an earlier run. No model runs.
         base_url: For `openai`: address of the server, e.g. http://localhost:8000/v1. The API key,
             if the server needs one, is in `OPENAI_API_KEY`.
         api: For `openai`: endpoint of the server. `completions` sends the rendered prompt; `chat`
@@ -118,35 +128,19 @@ class SamplerOptions(EngineOptions):
             is repeated.
         idle_timeout: For `openai`: give up after this many seconds in which requests fail and no
             response arrives.
-        batch_size: Prompts per batch.
-        workers: Number of processes that grade answers.
-        seed: Random seed. Sample i of a prompt depends only on the seed, the prompt and i.
-        resume: Continue the run in `out`.
     """
 
-    replay: Annotated[str | Path | None, Option(panel=_ENGINE_PANEL, metavar="FILE")] = None
-    base_url: Annotated[str | None, Option(panel=_SERVER_PANEL, metavar="URL")] = None
+    base_url: Annotated[
+        str | None,
+        Option(panel=_SERVER_PANEL, metavar="URL", placeholder="http://HOST:PORT/v1"),
+    ] = None
     api: Annotated[Literal["completions", "chat"], Option(panel=_SERVER_PANEL)] = "completions"
-    concurrency: Annotated[int, Option(panel=_SERVER_PANEL, min=1)] = 64
-    timeout: Annotated[float, Option(panel=_SERVER_PANEL)] = 1800.0
-    idle_timeout: Annotated[float, Option(panel=_SERVER_PANEL)] = 600.0
-    batch_size: Annotated[int | None, Option(min=1, panel=_RUN_PANEL, default_text="by engine")] = (
-        None
-    )
-    workers: Workers = None
-    seed: Seed = 0
-    resume: Resume = False
+    concurrency: Annotated[int, Option(panel=_SERVER_PANEL, min=1, in_digest=False)] = 64
+    timeout: Annotated[float, Option(panel=_SERVER_PANEL, in_digest=False)] = 1800.0
+    idle_timeout: Annotated[float, Option(panel=_SERVER_PANEL, in_digest=False)] = 600.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for engine, setting, value in (
-            ("replay", "replay=FILE", self.replay),
-            ("openai", "base_url=URL", self.base_url),
-        ):
-            if (self.engine == engine) != (value is not None):
-                raise InputError(
-                    f"`engine={engine}` and `{setting}` need each other. Give both or neither."
-                )
         if self.base_url is not None and not _SERVER_URL.fullmatch(self.base_url):
             raise InputError(
                 "expected http://HOST:PORT/v1 or https://HOST/v1, without a user or a key. Put "
@@ -154,6 +148,37 @@ class SamplerOptions(EngineOptions):
                 field=f"{type(self).__name__}.base_url",
                 value=self.base_url.rpartition("@")[2],  # hides a password
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerOptions(EngineOptions):
+    """Options of a sampler.
+
+    Attributes:
+        replay: With `engine=replay`: JSONL file with recorded completions, such as the
+            completions.jsonl of an earlier run. No model runs.
+        batch_size: Prompts per batch.
+        server: The server of the engine `openai`.
+    """
+
+    replay: Annotated[
+        str | Path | None, Option(panel=_ENGINE_PANEL, metavar="FILE", placeholder="FILE")
+    ] = None
+    batch_size: Annotated[
+        int | None, Option(min=1, panel=_RUN_PANEL, default_text="by engine", in_digest=False)
+    ] = None
+    server: ServerOptions = ServerOptions()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for engine, setting, value in (
+            ("replay", "replay=FILE", self.replay),
+            ("openai", "base_url=URL", self.server.base_url),
+        ):
+            if (self.engine == engine) != (value is not None):
+                raise InputError(
+                    f"`engine={engine}` and `{setting}` need each other. Give both or neither."
+                )
 
     def scorer_options(self, engine: str, prm_format: str | None) -> "ScorerOptions":
         """Return the options of a reward model that runs next to this sampler.
@@ -171,76 +196,58 @@ class SamplerOptions(EngineOptions):
         )
 
 
-class DeclaredSampling:
-    """Mixin for options that state how recorded completions were sampled.
-
-    A subclass declares ``temperature``, ``top_p`` and ``max_tokens`` as optional options.
-    """
-
-    __slots__ = ()
-
-    @property
-    def declared_sampling(self) -> dict[str, Any]:
-        """The sampling fields that the user stated, by name."""
-        values = {name: getattr(self, name) for name in _SAMPLING_FIELDS}
-        return {name: value for name, value in values.items() if value is not None}
-
-    @property
-    def undeclared_fields(self) -> tuple[str, ...]:
-        """The names of the sampling fields that the user did not state, and ``seed``."""
-        return ("seed", *(name for name in _SAMPLING_FIELDS if name not in self.declared_sampling))
-
-
 @dataclass(frozen=True, kw_only=True)
-class ReplayOptions(DeclaredSampling, SamplerOptions):
-    """Options of a sampler that can replay the completions of another model.
+class ReplayOptions(Options):
+    """Options of a command that samples solutions, or replays those of another model.
 
     Attributes:
+        model: Short name, `org/name[@revision]` on the Hub, or a directory.
+        engine: Engine that runs the model.
         model_name: With `engine=replay`: name to record for the model that wrote the completions,
             if you give no `--model`.
+        sampling: Sampling settings.
+        stated_sampling: With `engine=replay`: names of the fields of `sampling` that are known of
+            the recording. The others are recorded as unknown.
+        workers: Number of processes that grade answers.
+        resume: Continue the run in `out`.
     """
 
-    model_name: Annotated[str | None, Option(panel=_ENGINE_PANEL, default_text="unknown")] = None
+    model: str | None = None
+    engine: SamplerOptions = SamplerOptions()
+    model_name: Annotated[str | None, Option(panel=_ENGINE_PANEL, default_text=UNKNOWN)] = None
+    sampling: SamplingSpec = SamplingSpec()
+    stated_sampling: Annotated[Sequence[str], Option(has_flag=False)] = ()
+    workers: Workers = None
+    resume: Resume = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.model_name is not None and self.replay is None:
+        if self.model_name is not None and not self.is_replay:
             raise self.field_error(
                 "model_name",
                 "a model that runs has its own name; only recorded completions need one. Add "
                 "`replay=FILE`, or remove `model_name`.",
             )
+        stated_names = tuple(name for name in _RECORDED_SETTINGS if name in self.stated_sampling)
+        object.__setattr__(self, "stated_sampling", stated_names if self.is_replay else ())
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether a file of recorded completions takes the place of a model."""
+        return self.engine.replay is not None
 
     @property
     def unknown_fields(self) -> tuple[str, ...]:
-        """The sampling fields of a recording that the user did not state.
+        """The sampling settings of a recording that the user did not state, and ``seed``.
 
         Empty without a recording.
         """
-        return () if self.replay is None else self.undeclared_fields
-
-    def author(self, model: ModelRef, *, is_model_named: bool) -> ModelRef:
-        """Return the reference of the model that wrote the solutions.
-
-        Args:
-            model: The model that the options resolve to.
-            is_model_named: Whether the user named ``model``. If not, it is only a default, and the
-                author of a recording is ``model_name`` with the digest of the file.
-        """
-        if self.replay is None or (is_model_named and self.model_name is None):
-            return model
-        return ModelRef(self.model_name or UNKNOWN, f"sha256:{file_sha256(Path(self.replay))}")
-
-    def author_entry(self, *, is_model_named: bool) -> dict[str, str]:
-        """Return ``{"author": "model"}`` for a recording by a named model, else an empty dict.
-
-        The spec stores this entry, because the revision of a local model and the digest of a
-        recording look the same.
-        """
-        is_replayed = self.replay is not None
-        if is_replayed and is_model_named and self.model_name is None:
-            return {"author": "model"}
-        return {}
+        if not self.is_replay:
+            return ()
+        return (
+            "seed",
+            *(name for name in _RECORDED_SETTINGS if name not in self.stated_sampling),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +267,7 @@ class ScorerOptions(EngineOptions):
     """
 
     engine: Annotated[ScorerName, Option(panel=_ENGINE_PANEL)] = "auto"
-    batch_tokens: Annotated[int, Option(panel=_RUN_PANEL, min=1)] = 16_384
+    batch_tokens: Annotated[int, Option(panel=_RUN_PANEL, min=1, in_digest=False)] = 16_384
     prm_format: PrmFormatName = None
     reference: Annotated[str | None, Option(panel=_ENGINE_PANEL)] = None
     beta: Annotated[

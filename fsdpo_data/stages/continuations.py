@@ -20,15 +20,20 @@ from fsdpo_data.core.entities import Outcome, Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
-from fsdpo_data.core.options import Option
-from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec, add_tokens
+from fsdpo_data.core.options import Group, Option, Options
+from fsdpo_data.core.sampling import (
+    UNKNOWN,
+    DeclaredSampling,
+    SamplingSpec,
+    Seed,
+    add_tokens,
+)
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import ContinuationStats
 from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
+from fsdpo_data.dataset.stage import DatasetDraft
 from fsdpo_data.engines.load import EngineSelection
-from fsdpo_data.engines.options import DeclaredSampling, SamplerOptions
-from fsdpo_data.engines.registry import ENGINES
+from fsdpo_data.engines.options import SamplerOptions, Workers
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights, served_weights
 from fsdpo_data.models.thinking import find_thinking
@@ -239,80 +244,93 @@ def continuation_sampling(manifest: Manifest, n: int, **overrides: Any) -> Sampl
     return SamplingSpec(**(parameters | overrides))
 
 
-_AS_SAMPLED = Option(panel="Sampling", default_text="as the solutions were sampled")
-
-
 @dataclass(frozen=True, kw_only=True)
-class ContinuationOptions(DeclaredSampling, StageOptions, SamplerOptions):
+class ContinuationOptions(Options):
     """Options of stages that continue solutions.
 
     Attributes:
         model: Model that samples the continuations.
-        temperature: Sampling temperature; 0 is greedy decoding.
-        top_p: Probability mass of nucleus sampling.
-        max_tokens: Maximum number of tokens per continuation.
+        sampling: Sampling settings that differ from those of the solutions.
+        engine: Engine that runs the model.
+        seed: Random seed. Sample i of a prompt depends only on the seed, the prompt and i.
+        workers: Number of processes that grade answers.
     """
 
     model: Annotated[str | None, Option(default_text="the model of the solutions")] = None
-    temperature: Annotated[float | None, _AS_SAMPLED] = None
-    top_p: Annotated[float | None, _AS_SAMPLED] = None
-    max_tokens: Annotated[int | None, _AS_SAMPLED] = None
-
-    def continuation_sampler(self, n: int) -> ContinuationSampler:
-        """Resolve the model that samples ``n`` continuations per prefix.
-
-        The weights are loaded when they are needed.
-
-        Raises:
-            InputError: if the default model differs from the one that sampled the solutions.
-            UnavailableError: if the engine is not installed, or the model does not exist.
-        """
-        engine = ENGINES.get(self.engine)
-        can_continue = engine is None or engine.can_continue(self.api)
-        if not can_continue and self.replay is None:
-            raise self.field_error(
-                "api", "chat servers cannot continue a text. Use `api=completions`."
-            )
-        manifest = read_manifest(Path(self.data))
-        overrides = self.sampling_overrides
-        if not can_continue:
-            overrides["max_think_tokens"] = None  # a recording has the length that it has
-        sampling = continuation_sampling(manifest, n, **overrides)
-        return self.make_continuation_sampler(self._resolve_model(manifest), sampling)
+    sampling: Annotated[
+        DeclaredSampling,
+        Group(
+            panel="Sampling",
+            default_text="as the solutions were sampled",
+            help={"max_tokens": "Maximum number of tokens per continuation."},
+        ),
+    ] = DeclaredSampling()
+    engine: SamplerOptions = SamplerOptions()
+    seed: Seed = 0
+    workers: Workers = None
 
     @property
     def sampling_overrides(self) -> dict[str, Any]:
-        """The sampling parameters that the options set; the others come from the dataset."""
-        return self.declared_sampling | {"seed": self.seed}
+        """The sampling settings that the options set; the others come from the dataset."""
+        return self.sampling.values | {"seed": self.seed}
 
-    def make_continuation_sampler(
-        self, model: ResolvedWeights, sampling: SamplingSpec, phase: str = "continue"
-    ) -> ContinuationSampler:
-        """Return the sampler of a resolved model; the weights are loaded when they are needed."""
-        selection = EngineSelection.select(self)
-        return ContinuationSampler(
-            model=model.ref,
-            sampling=sampling,
-            engine=selection.spec_entry,
-            make_sampler=lambda: selection.load("sampler", model),
-            batch_size=self.batch_size or selection.batch_size,
-            phase=phase,
+
+def resolve_continuation_sampler(
+    data: Path, options: ContinuationOptions, n: int
+) -> ContinuationSampler:
+    """Resolve the model that samples ``n`` continuations per prefix of a dataset's solutions.
+
+    The weights are loaded when they are needed.
+
+    Raises:
+        InputError: if the default model differs from the one that sampled the solutions.
+        UnavailableError: if the engine is not installed, or the model does not exist.
+    """
+    server = options.engine.server
+    if options.engine.engine == "openai" and server.api == "chat":
+        raise server.field_error(
+            "api", "chat servers cannot continue a text. Use `api=completions`."
         )
+    manifest = read_manifest(data)
+    sampling = continuation_sampling(manifest, n, **options.sampling_overrides)
+    model = _resolve_continuation_model(data, options, manifest)
+    return make_continuation_sampler(model, sampling, options.engine)
 
-    def _resolve_model(self, manifest: Manifest) -> ResolvedWeights:
-        """Resolve the model; without ``model`` it must be the one that sampled the solutions."""
-        solution_model = manifest.spec.model
-        if self.replay is not None and self.model is None:
-            return ResolvedWeights(ModelRef(solution_model.name, solution_model.revision), "")
-        name = self.model or solution_model.name
-        model = served_weights(name) if self.engine == "openai" else resolve_weights(name)
-        if model.ref.revision != solution_model.revision:
-            resolved = f"{model.ref.name} at {model.ref.revision}"
-            if self.model is None:
-                raise InputError(
-                    f"{self.data} was sampled from {solution_model.name} at "
-                    f"{solution_model.revision}, but this name now means {resolved}. Choose the "
-                    "model that continues with `model`."
-                )
-            log.warning("%s continues solutions that another model sampled", resolved)
-        return model
+
+def make_continuation_sampler(
+    model: ResolvedWeights,
+    sampling: SamplingSpec,
+    engine: SamplerOptions,
+    phase: str = "continue",
+) -> ContinuationSampler:
+    """Return the sampler of a resolved model; the weights are loaded when they are needed."""
+    selection = EngineSelection.select(engine)
+    return ContinuationSampler(
+        model=model.ref,
+        sampling=sampling,
+        engine=selection.spec_entry,
+        make_sampler=lambda: selection.load("sampler", model),
+        batch_size=engine.batch_size or selection.batch_size,
+        phase=phase,
+    )
+
+
+def _resolve_continuation_model(
+    data: Path, options: ContinuationOptions, manifest: Manifest
+) -> ResolvedWeights:
+    """Resolve the model; without ``model`` it must be the one that sampled the solutions."""
+    solution_model = manifest.spec.model
+    if options.engine.replay is not None and options.model is None:
+        return ResolvedWeights(ModelRef(solution_model.name, solution_model.revision), "")
+    name = options.model or solution_model.name
+    model = served_weights(name) if options.engine.engine == "openai" else resolve_weights(name)
+    if model.ref.revision != solution_model.revision:
+        resolved = f"{model.ref.name} at {model.ref.revision}"
+        if options.model is None:
+            raise InputError(
+                f"{data} was sampled from {solution_model.name} at "
+                f"{solution_model.revision}, but this name now means {resolved}. Choose the "
+                "model that continues with `model`."
+            )
+        log.warning("%s continues solutions that another model sampled", resolved)
+    return model

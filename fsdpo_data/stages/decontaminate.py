@@ -317,9 +317,9 @@ class DecontaminateOptions(Options):
 
     problems: Annotated[Sequence[str], Option(positional=True)] = field(kw_only=False)
     against: Annotated[Sequence[str], Option(metavar="[NAME=]FILE")]
-    report: Annotated[str | Path | None, Option(metavar="FILE")] = None
-    write_clean: Annotated[str | Path | None, Option(metavar="FILE")] = None
-    out: str | Path | None = None
+    report: Annotated[str | Path | None, Option(metavar="FILE", in_digest=False)] = None
+    write_clean: Annotated[str | Path | None, Option(metavar="FILE", in_digest=False)] = None
+    out: Annotated[str | Path | None, Option(in_digest=False)] = None
     resume: Resume = False
     split: str = "train"
     ngram: Annotated[int, Option(min=2)] = NGRAM_SIZE

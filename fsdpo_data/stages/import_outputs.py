@@ -20,12 +20,12 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import store_errors
 from fsdpo_data.core.identity import ModelRef, SourceRef, text_key
 from fsdpo_data.core.jsonl_log import encode_line
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import Group, Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.row_files import data_files, read_records, replace_surrogates
-from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec
+from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.engines.options import DeclaredSampling, Resume, Workers
+from fsdpo_data.engines.options import Resume, Workers
 from fsdpo_data.engines.samplers.replay import BaseReplaySampler
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.problems.load import ProblemSet, files_revision, load_problems, quarantine_row
@@ -37,13 +37,13 @@ from fsdpo_data.problems.recorded_responses import (
 )
 from fsdpo_data.problems.row_formats import UnusableRowError, require_encodable
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build
-from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
+from fsdpo_data.steps.segment import segmenter_name
 
 _OUTPUTS_PANEL = "Outputs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportOutputsOptions(DeclaredSampling, Options):
+class ImportOutputsOptions(Options):
     """Turn responses that another program recorded into a sealed dataset.
 
     Attributes:
@@ -56,9 +56,7 @@ class ImportOutputsOptions(DeclaredSampling, Options):
         series: The model to import, if the file contains several models.
         model_name: Name of the model that wrote the outputs.
         split: Split of the problems.
-        temperature: Sampling temperature of the outputs.
-        top_p: Probability mass of nucleus sampling of the outputs.
-        max_tokens: Maximum number of tokens per solution in the sampling of the outputs.
+        sampling: Sampling settings that are known of the outputs.
         segmenter: Rule that splits solutions into steps, as for `build`.
         grade_thinking: If a solution has no text after its thinking, grade the answer that the
             thinking marks, for example in a box. By default such a solution has no answer.
@@ -66,22 +64,32 @@ class ImportOutputsOptions(DeclaredSampling, Options):
         resume: Continue the run in `out`.
     """
 
-    file: Annotated[str | Path, Option(positional=True)]
-    out: str | Path
+    file: Annotated[str | Path, Option(positional=True, placeholder="FILE")]
+    out: Annotated[str | Path, Option(in_digest=False)]
     template: Annotated[
         str | None, Option(default_text="the recorded prompt, or the question alone")
     ] = None
     problems: Annotated[Sequence[str], Option(panel=_OUTPUTS_PANEL)] = ()
-    requests: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL)] = None
+    requests: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL, placeholder="FILE")] = None
     series: Annotated[str | None, Option(panel=_OUTPUTS_PANEL)] = None
     model_name: Annotated[
         str | None, Option(panel=_OUTPUTS_PANEL, default_text="the name in the file")
     ] = None
     split: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = "train"
-    temperature: Annotated[float | None, Option(panel=_OUTPUTS_PANEL, default_text=UNKNOWN)] = None
-    top_p: Annotated[float | None, Option(panel=_OUTPUTS_PANEL, default_text=UNKNOWN)] = None
-    max_tokens: Annotated[int | None, Option(panel=_OUTPUTS_PANEL, default_text=UNKNOWN)] = None
-    segmenter: Annotated[str, Option(panel=_OUTPUTS_PANEL, choices=SEGMENTER_NAMES)] = "auto"
+    sampling: Annotated[
+        DeclaredSampling,
+        Group(
+            panel=_OUTPUTS_PANEL,
+            default_text=UNKNOWN,
+            help={
+                "temperature": "Sampling temperature of the outputs.",
+                "top_p": "Probability mass of nucleus sampling of the outputs.",
+                "max_tokens": "Maximum number of tokens per solution in the sampling of the "
+                "outputs.",
+            },
+        ),
+    ] = DeclaredSampling()
+    segmenter: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = "auto"
     grade_thinking: Annotated[bool, Option(panel=_OUTPUTS_PANEL)] = False
     workers: Workers = None
     resume: Resume = False
@@ -143,11 +151,11 @@ def _build_spec(
         model=ModelRef(options.model_name or reader.model_name(), revision),
         sources=tuple(reader.gold_problems.source_refs) or (outputs_source,),
         template=reader.template,
-        sampling=SamplingSpec(n=reader.sampler.max_samples, **options.declared_sampling),
+        sampling=SamplingSpec(n=reader.sampler.max_samples, **options.sampling.values),
         engine={"name": "outputs", "dtype": UNKNOWN},
         segmenter=segmenter,
         grader=get_grader().version,
-        unknown_fields=options.undeclared_fields,
+        unknown_fields=options.sampling.unknown_fields,
         grade_thinking=options.grade_thinking,
     )
 

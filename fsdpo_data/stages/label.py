@@ -23,9 +23,9 @@ from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import RolloutStats
 from fsdpo_data.dataset.schema import to_table
-from fsdpo_data.dataset.stage import DatasetDraft, Stage
+from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.engines.load import resolve_model
-from fsdpo_data.engines.options import Shard
+from fsdpo_data.engines.options import SamplerOptions, Shard
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
 from fsdpo_data.models.resolve import ResolvedModel, resolve_served
 from fsdpo_data.stages.continuations import (
@@ -35,6 +35,8 @@ from fsdpo_data.stages.continuations import (
     GradedContinuations,
     Prefix,
     SolutionPrefix,
+    make_continuation_sampler,
+    resolve_continuation_sampler,
     step_prefixes,
 )
 from fsdpo_data.stages.judge import JudgeStage
@@ -174,7 +176,7 @@ def format_rollout_cost(rollouts: RolloutStats) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelOptions(ContinuationOptions):
+class LabelOptions(StageOptions, ContinuationOptions):
     """Label steps: sample continuations from each step and count correct answers, or ask a judge.
 
     Outcome labels (N=1) are already in the dataset and cost nothing. Monte-Carlo labels sample N
@@ -236,49 +238,54 @@ class LabelOptions(ContinuationOptions):
     def stage(self) -> LabelStage | JudgeStage:
         """Resolve the model that continues, or the judge."""
         if self.judge is not None:
-            return self._judge_stage(self.judge)
+            return _make_judge_stage(self, self.judge)
         assert self.rollouts is not None
-        return LabelStage(self.continuation_sampler(self.rollouts), self.workers)
+        sampler = resolve_continuation_sampler(Path(self.data), self, self.rollouts)
+        return LabelStage(sampler, self.workers)
 
-    def _judge_stage(self, judge: str) -> JudgeStage:
-        """Resolve the judge, and return its stage."""
-        critique_format = get_judge_format(self.judge_format)
-        if critique_format.reply_prefix and self.api == "chat":
-            raise self.field_error(
-                "api",
-                f"the format {critique_format.name} writes the start of the reply, which chat "
-                "servers do not support. Use `api=completions`.",
-            )
-        try:
-            model = self._resolve_judge(judge, critique_format.template)
-        except FsdpoError as error:
-            raise error.for_field("judge") from None
-        sampling = replace(
-            critique_sampling(critique_format, model.template, self.votes),
-            **self.sampling_overrides,
+
+def _make_judge_stage(options: LabelOptions, judge: str) -> JudgeStage:
+    """Resolve the judge, and return its stage."""
+    critique_format = get_judge_format(options.judge_format)
+    server = options.engine.server
+    if critique_format.reply_prefix and server.api == "chat":
+        raise server.field_error(
+            "api",
+            f"the format {critique_format.name} writes the start of the reply, which chat "
+            "servers do not support. Use `api=completions`.",
         )
-        return JudgeStage(
-            critique_sampler=self.make_continuation_sampler(model, sampling, "judge"),
-            critique_format=critique_format,
-            template=model.template,
-            consensus=self._consensus_spec(),
+    try:
+        model = _resolve_judge(judge, options.engine, critique_format.template)
+    except FsdpoError as error:
+        raise error.for_field("judge") from None
+    sampling = replace(
+        critique_sampling(critique_format, model.template, options.votes),
+        **options.sampling_overrides,
+    )
+    return JudgeStage(
+        critique_sampler=make_continuation_sampler(model, sampling, options.engine, "judge"),
+        critique_format=critique_format,
+        template=model.template,
+        consensus=_consensus_spec(options),
+    )
+
+
+def _resolve_judge(judge: str, engine: SamplerOptions, template: str) -> ResolvedModel:
+    """Resolve the judge; for recorded chat replies, the file's digest is the revision."""
+    if engine.replay is None or engine.server.api != "chat":
+        return resolve_model(judge, engine, template)
+    recording = ModelRef(judge, f"sha256:{file_sha256(Path(engine.replay))}")
+    return replace(resolve_served(judge, template, chat=True), ref=recording)
+
+
+def _consensus_spec(options: LabelOptions) -> Mapping[str, Any] | None:
+    """Return the spec of the Monte-Carlo labels to agree with; None without ``consensus``."""
+    if not options.consensus:
+        return None
+    manifest = read_manifest(Path(options.data))
+    if manifest.rollouts is None or manifest.spec.label is None:
+        raise options.field_error(
+            "consensus",
+            f"{options.data} has no Monte-Carlo labels. Make them first with `rollouts=8`.",
         )
-
-    def _resolve_judge(self, judge: str, template: str) -> ResolvedModel:
-        """Resolve the judge; for recorded chat replies, the file's digest is the revision."""
-        if self.replay is None or self.api != "chat":
-            return resolve_model(judge, self, template)
-        recording = ModelRef(judge, f"sha256:{file_sha256(Path(self.replay))}")
-        return replace(resolve_served(judge, template, chat=True), ref=recording)
-
-    def _consensus_spec(self) -> Mapping[str, Any] | None:
-        """Return the spec of the Monte-Carlo labels to agree with; None without ``consensus``."""
-        if not self.consensus:
-            return None
-        manifest = read_manifest(Path(self.data))
-        if manifest.rollouts is None or manifest.spec.label is None:
-            raise self.field_error(
-                "consensus",
-                f"{self.data} has no Monte-Carlo labels. Make them first with `rollouts=8`.",
-            )
-        return manifest.spec.label.to_dict()
+    return manifest.spec.label.to_dict()

@@ -7,11 +7,12 @@ no missing samples, so it loads no model; it grades, counts and seals as usual.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
+from fsdpo_data.core.command_line import command_parameters, given_values, make_options
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import store_errors, write_text
 from fsdpo_data.core.identity import digest
@@ -53,7 +54,7 @@ class MergeOptions(Options):
     """
 
     shards: Annotated[Sequence[str | Path], Option(positional=True)]
-    out: str | Path
+    out: Annotated[str | Path, Option(in_digest=False)]
     workers: Workers = None
 
 
@@ -64,7 +65,8 @@ class _ShardInfo:
     path: Path  #: Directory of the shard.
     job: JobShard  #: Index of the shard, and the number of shards.
     command: str  #: The command that wrote the shard.
-    options: dict[str, Any]  #: Options of the command, without those in ``_PER_JOB_OPTIONS``.
+    options: dict[str, Any]  #: Options of the command, without ``_PER_JOB_OPTIONS``.
+    given_names: list[str]  #: Names of the options that differ from their defaults.
     config: dict[str, Any]  #: Config of the complete run.
 
 
@@ -85,9 +87,16 @@ def _write_shard_file(options: ShardedOptions, job: JobShard, out: Path) -> None
     """Describe a finished shard in its directory."""
     command = next(name for name, kind in _COMMANDS.items() if kind is type(options))
     shared_options = {
-        name: value for name, value in asdict(options).items() if name not in _PER_JOB_OPTIONS
+        name: parameter.value_in(options)
+        for name, parameter in command_parameters(type(options)).items()
+        if name not in _PER_JOB_OPTIONS
     }
-    entry = {"shard": str(job), "command": command, "options": shared_options}
+    entry = {
+        "shard": str(job),
+        "command": command,
+        "options": shared_options,
+        "given": [name for name in given_values(options) if name in shared_options],
+    }
     entry = json.loads(json.dumps(entry, default=str))
     text = json.dumps({**entry, "digest": digest(entry)}, indent=2)
     write_text(out / SHARD_FILE, text + "\n")
@@ -106,7 +115,7 @@ def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
     shards = _check_shards([_read_shard(Path(path)) for path in options.shards])
     first_shard = shards[0]
     options_class = _COMMANDS[first_shard.command]
-    known_names = {option.name for option in fields(options_class)} - _PER_JOB_OPTIONS
+    known_names = command_parameters(options_class).keys() - _PER_JOB_OPTIONS
     differing_names = first_shard.options.keys() ^ known_names
     if differing_names:
         raise _shard_error(
@@ -117,10 +126,11 @@ def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
     with lock_run_directory(out, first_shard.config, resume=True):
         for shard in shards:
             _copy_shard(shard.path, out)
-    arguments = first_shard.options | {"out": str(out), "resume": True}
-    if "workers" in arguments:
+    arguments = {name: first_shard.options[name] for name in first_shard.given_names}
+    arguments |= {"out": str(out), "resume": True}
+    if "workers" in known_names:
         arguments["workers"] = options.workers
-    command_options = options_class(**arguments)
+    command_options = make_options(options_class, arguments)
     if isinstance(command_options, BuildOptions):
         return run_build(command_options, progress)
     source = Path(command_options.data)
@@ -138,15 +148,12 @@ def _read_shard(path: Path) -> _ShardInfo:
         is_of_run = config.pop("shard") == entry["shard"]
         if is_unchanged and is_of_run and entry["command"] in _COMMANDS:
             config.pop("config_digest", None)
-            shared_options = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in entry["options"].items()
-            }
             return _ShardInfo(
                 path=path,
                 job=job,
                 command=entry["command"],
-                options=shared_options,
+                options=entry["options"],
+                given_names=entry["given"],
                 config=config,
             )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
+from fsdpo_data.core.command_line import command_parameters
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.options import Option, declared_fields
+from fsdpo_data.core.options import Option
 from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import PairStats
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.dataset.stage import DatasetDraft
+from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
 from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
 from fsdpo_data.pairs.first_error import StepPairSpec
 from fsdpo_data.pairs.statistics import pair_statistics, problem_counts
-from fsdpo_data.stages.continuations import ContinuationOptions
+from fsdpo_data.stages.continuations import ContinuationOptions, resolve_continuation_sampler
 from fsdpo_data.stages.step_pairs import BasePairStage, StepPairStage
 from fsdpo_data.steps.rewards import AGGREGATES
 
 #: Headings in ``--help`` of the options that belong to one style.
 _FULL_PANEL = "Style full"
 _STEP_DPO_PANEL = "Style step-dpo"
-_PANEL_STYLES = {_FULL_PANEL: "full", _STEP_DPO_PANEL: "step-dpo"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,22 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairOptions(ContinuationOptions):
+class StepPairOptions(ContinuationOptions):
+    """Options of the style `step-dpo`, which continues the steps before an error.
+
+    Attributes:
+        threshold: Step reward below which a step is an error.
+        continuations: Continuations of the prefix before an error.
+    """
+
+    threshold: Annotated[float, Option(exclusive_min=0, max=1, panel=_STEP_DPO_PANEL)] = (
+        StepPairSpec().threshold
+    )
+    continuations: Annotated[int, Option(min=1, panel=_STEP_DPO_PANEL)] = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions(StageOptions):
     """Form preference pairs of solutions, or of single steps, by their rewards.
 
     With `--style step-dpo` the model continues the steps before the first error of an incorrect
@@ -113,34 +128,42 @@ class PairOptions(ContinuationOptions):
         require_outcome: Pair the best correct with the worst incorrect solutions. Without it, pair
             the highest with the lowest rewards, regardless of the outcome.
         min_margin: Minimum reward of the chosen minus the rejected solution.
-        threshold: Step reward below which a step is an error.
-        continuations: Continuations of the prefix before an error.
+        step_dpo: Options of `style=step-dpo`.
     """
 
     style: Literal["full", "step-dpo"] = "full"
     max_pairs: Annotated[int | None, Option(min=1)] = None
-    top: Annotated[int, Option(min=1, panel=_FULL_PANEL)] = 4
-    aggregate: Annotated[str, Option(panel=_FULL_PANEL, choices=AGGREGATES)] = "mean"
-    require_outcome: Annotated[bool, Option(panel=_FULL_PANEL)] = True
+    top: Annotated[int, Option(min=1, panel=_FULL_PANEL)] = PairSpec().top
+    aggregate: Annotated[str, Option(panel=_FULL_PANEL, choices=AGGREGATES)] = PairSpec().aggregate
+    require_outcome: Annotated[bool, Option(panel=_FULL_PANEL)] = PairSpec().require_outcome
     min_margin: Annotated[float | None, Option(min=-1, max=1, panel=_FULL_PANEL)] = None
-    threshold: Annotated[float, Option(exclusive_min=0, max=1, panel=_STEP_DPO_PANEL)] = 0.5
-    continuations: Annotated[int, Option(min=1, panel=_STEP_DPO_PANEL)] = 8
+    step_dpo: StepPairOptions = StepPairOptions()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        other_style = "full" if self.style == "step-dpo" else "step-dpo"
+        for parameter in command_parameters(PairOptions).values():
+            is_step_option = parameter.path[0] == "step_dpo"
+            is_full_option = parameter.option.panel == _FULL_PANEL
+            is_of_other_style = is_full_option if self.style == "step-dpo" else is_step_option
+            value = parameter.value_in(self)
+            if is_of_other_style and value != parameter.default:
+                raise InputError(
+                    f"the option needs `style={other_style}`. Remove it, or set the style.",
+                    field=f"{type(self).__name__}.{parameter.name}",
+                    value=value,
+                )
 
     def stage(self) -> PairStage | StepPairStage:
-        """Return the stage of the style; InputError for an option of the other style."""
-        declared = declared_fields(PairOptions)
-        for option in fields(self):
-            panel = declared[option.name][1].panel
-            style = _PANEL_STYLES.get(panel, self.style)
-            if style != self.style and getattr(self, option.name) != option.default:
-                raise self.field_error(
-                    option.name, f"the option needs `style={style}`. Remove it, or set the style."
-                )
+        """Return the stage of the style."""
         if self.style == "step-dpo":
+            sampler = resolve_continuation_sampler(
+                Path(self.data), self.step_dpo, self.step_dpo.continuations
+            )
             return StepPairStage(
-                pair_spec=StepPairSpec(threshold=self.threshold, max_pairs=self.max_pairs),
-                continuation_sampler=self.continuation_sampler(self.continuations),
-                workers=self.workers,
+                pair_spec=StepPairSpec(threshold=self.step_dpo.threshold, max_pairs=self.max_pairs),
+                continuation_sampler=sampler,
+                workers=self.step_dpo.workers,
             )
         pair_spec = PairSpec(
             top=self.top,

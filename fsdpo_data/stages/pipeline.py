@@ -6,32 +6,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
-from fsdpo_data.core.options import Option
+from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import Stage, stage_specs
 from fsdpo_data.engines.load import EngineSelection, resolve_model
-from fsdpo_data.engines.options import PrmFormatName, ReplayOptions, Shard
-from fsdpo_data.engines.registry import ENGINES
+from fsdpo_data.engines.options import (
+    DEFAULT_MODEL,
+    PrmFormatName,
+    ReplayOptions,
+    SamplerOptions,
+    Shard,
+)
+from fsdpo_data.engines.recorded_author import author_entry, solution_author
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
 from fsdpo_data.stages.score import make_score_stage
-from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
+from fsdpo_data.steps.segment import segmenter_name
 
 log = logging.getLogger(__name__)
 
 _SAMPLING_PANEL = "Sampling"
 _ENGINE_PANEL = "Engine"
+_ParallelSize = Annotated[int, Option(min=1, panel=_ENGINE_PANEL, in_digest=False)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +52,6 @@ class BuildOptions(ReplayOptions):
         model: Short name (`fsdpo-data models`), `org/name[@revision]` on the Hub, or a directory.
         problems: `embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`,
             or a file or directory; may be given several times.
-        samples: Solutions per problem (the paper's M).
         limit: Maximum number of problems; the seed selects them.
         out: Directory of the new dataset.
         prm: Process reward model. With it, the build also scores the solutions and forms pairs.
@@ -52,13 +59,11 @@ class BuildOptions(ReplayOptions):
         top: With `--prm`: best and worst solutions per problem that form pairs (the paper's T).
         split: Split of the problems.
         template: Prompt template (`fsdpo-data templates`).
-        temperature: Sampling temperature; 0 is greedy decoding.
-        top_p: Probability mass of nucleus sampling.
-        max_tokens: Maximum number of tokens per solution.
-        max_think_tokens: Maximum number of thinking tokens. Thinking that reaches the limit is
-            closed, and the model continues with the answer.
-        segmenter: Rule that splits a solution into steps. Most rules split only the answer, and
-            thinking is one step.
+        sampling: Sampling settings, without the stop strings of the template.
+        segmenter: Rule that splits the answer into steps: at step markers (`step-marker`), lines
+            (`newline`) or blank lines (`blank-line`); `auto` selects one of them. Thinking is one
+            step. `both` splits thinking and answer into paragraphs. `thinking` splits only
+            the thinking; the answer is one step.
         grade_thinking: If a solution has no text after its thinking, grade the answer that the
             thinking marks, for example in a box. By default such a solution has no answer.
         tensor_parallel_size: GPUs per replica of the model (vLLM).
@@ -66,69 +71,84 @@ class BuildOptions(ReplayOptions):
         shard: Sample one of N parts of the problems; `fsdpo-data merge` joins the parts.
     """
 
-    model: Annotated[str | None, Option(default_text="tiny")] = None
+    model: Annotated[str | None, Option(default_text=DEFAULT_MODEL)] = None
     problems: Sequence[str] = ("embedded",)
-    samples: Annotated[int, Option(spec_field="n")] = 32
+    sampling: Annotated[
+        SamplingSpec,
+        Group(
+            flags={"n": "samples"},
+            panel=_SAMPLING_PANEL,
+            panels={"n": ""},
+            help={
+                "n": "Solutions per problem (the paper's M).",
+                "temperature": "Sampling temperature; 0 is greedy decoding.",
+                "top_p": "Probability mass of nucleus sampling.",
+                "max_tokens": "Maximum number of tokens per solution.",
+                "max_think_tokens": "Maximum number of thinking tokens. Thinking that reaches the "
+                "limit is closed, and the model continues with the answer.",
+                "seed": "Random seed. Sample i of a prompt depends only on the seed, the prompt "
+                "and i.",
+            },
+            stated_field="stated_sampling",
+        ),
+    ] = SamplingSpec()
     limit: Annotated[int | None, Option(min=1)] = None
-    out: Annotated[str | Path | None, Option(default_text="runs/MODEL-DIGEST")] = None
+    out: Annotated[str | Path | None, Option(default_text="runs/MODEL-DIGEST", in_digest=False)] = (
+        None
+    )
     prm: str | None = None
     prm_format: PrmFormatName = None
-    top: Annotated[int | None, Option(min=1, default_text="4")] = None
+    top: Annotated[int | None, Option(min=1, default_text=str(PairSpec().top))] = None
     split: Annotated[str, Option(panel=_SAMPLING_PANEL)] = "train"
     template: Annotated[
         str | None, Option(panel=_SAMPLING_PANEL, default_text="the template of the model")
     ] = None
-    temperature: Annotated[float | None, Option(panel=_SAMPLING_PANEL, default_text="0.8")] = None
-    top_p: Annotated[float | None, Option(panel=_SAMPLING_PANEL, default_text="1.0")] = None
-    max_tokens: Annotated[int | None, Option(panel=_SAMPLING_PANEL, default_text="1024")] = None
-    max_think_tokens: Annotated[
-        int | None, Option(panel=_SAMPLING_PANEL, default_text="no limit")
-    ] = None
-    segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL, choices=SEGMENTER_NAMES)] = "auto"
+    segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL)] = "auto"
     grade_thinking: Annotated[bool, Option(panel=_SAMPLING_PANEL)] = False
-    tensor_parallel_size: Annotated[int, Option(min=1, panel=_ENGINE_PANEL)] = 1
-    data_parallel_size: Annotated[int, Option(min=1, panel=_ENGINE_PANEL)] = 1
+    tensor_parallel_size: _ParallelSize = 1
+    data_parallel_size: _ParallelSize = 1
     shard: Shard = None
 
-    @property
-    def engine_args(self) -> dict[str, Any]:
-        """The arguments of vLLM, including those with an option of their own."""
-        sizes = {
-            "tensor_parallel_size": self.tensor_parallel_size,
-            "data_parallel_size": self.data_parallel_size,
-        }
-        return {name: size for name, size in sizes.items() if size != 1} | super().engine_args
-
-    @property
-    def sampling(self) -> SamplingSpec:
-        """The sampling parameters, without the stop strings of the model's template."""
-        engine = ENGINES.get(self.engine)
-        can_continue = engine is None or engine.can_continue(self.api)
-        if self.max_think_tokens is not None and not can_continue:
-            raise self.field_error(
-                "max_think_tokens",
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _sampler_options(self)  # checks the sizes against the engine
+        can_close_thinking = not self.is_replay and self.engine.server.api != "chat"
+        if self.sampling.max_think_tokens is not None and not can_close_thinking:
+            raise InputError(
                 "the limit needs a sampler that continues a text, which replay and chat servers "
                 "cannot do. Use another engine, or `api=completions`.",
+                field="SamplingSpec.max_think_tokens",
+                value=self.sampling.max_think_tokens,
             )
-        return SamplingSpec(
-            n=self.samples,
-            seed=self.seed,
-            max_think_tokens=self.max_think_tokens,
-            **self.declared_sampling,
-        )
+        if self.top is not None and self.prm is None:
+            raise self.field_error(
+                "top", "pairs are chosen by step rewards. Give `prm` too, or remove `top`."
+            )
 
-    def stages(self) -> list[Stage]:
-        """Return the stages after sampling: with a reward model, score and pair."""
-        if self.prm is None:
-            if self.top is not None:
-                raise self.field_error(
-                    "top", "pairs are chosen by step rewards. Give `prm` too, or remove `top`."
-                )
-            return []
-        engine = "auto" if self.engine in ("openai", "replay") else self.engine
-        score_stage = make_score_stage(self.prm, self.scorer_options(engine, self.prm_format))
-        pair_spec = PairSpec() if self.top is None else PairSpec(top=self.top)
-        return [score_stage, PairStage(pair_spec)]
+
+def _sampler_options(options: BuildOptions) -> SamplerOptions:
+    """Return the options of the sampler, with the arguments of vLLM that are build options."""
+    sizes = {
+        "tensor_parallel_size": options.tensor_parallel_size,
+        "data_parallel_size": options.data_parallel_size,
+    }
+    arguments = [f"{name}={size}" for name, size in sizes.items() if size != 1]
+    if not arguments:
+        return options.engine
+    return replace(options.engine, engine_arg=(*arguments, *options.engine.engine_arg))
+
+
+def _make_stages(options: BuildOptions) -> list[Stage]:
+    """Return the stages after sampling: with a reward model, score and pair."""
+    if options.prm is None:
+        return []
+    sampler_options = _sampler_options(options)
+    engine = "auto" if sampler_options.engine in ("openai", "replay") else sampler_options.engine
+    score_stage = make_score_stage(
+        options.prm, sampler_options.scorer_options(engine, options.prm_format)
+    )
+    pair_spec = PairSpec() if options.top is None else PairSpec(top=options.top)
+    return [score_stage, PairStage(pair_spec)]
 
 
 def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest]:
@@ -141,7 +161,7 @@ def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest
         FsdpoError: if a model, a file or an engine is missing, or options conflict.
     """
     job = _make_job(options)
-    stages = options.stages()
+    stages = _make_stages(options)
     out = Path(options.out or _default_out(job, stages))
     return out, build(job, out, stages, resume=options.resume, progress=progress)
 
@@ -171,24 +191,27 @@ def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) 
 def _make_job(options: BuildOptions) -> BuildJob:
     """Resolve model, problems and engine; the weights are loaded when they are needed."""
     _check_device(options)  # before any download
-    sampling = options.sampling
     segmenter = segmenter_name(options.segmenter)
-    model = resolve_model(options.model or "tiny", options, options.template)
+    engine = _sampler_options(options)
+    model = resolve_model(options.model or DEFAULT_MODEL, engine, options.template)
     source = load_problems(
-        options.problems, split=options.split, limit=options.limit, seed=options.seed
+        options.problems,
+        split=options.split,
+        limit=options.limit,
+        seed=options.sampling.seed,
     )
     for warning in source.warnings:
         log.warning(warning)
-    selection = EngineSelection.select(options)
-    is_named = options.model is not None
+    selection = EngineSelection.select(engine)
+    is_model_named = options.model is not None
     spec = BuildSpec(
         # In a recording, another model than ``model`` may have written the solutions, and some
         # sampling settings may be unknown.
-        model=options.author(model.ref, is_model_named=is_named),
+        model=solution_author(options, model.ref, is_model_named=is_model_named),
         sources=tuple(source.source_refs),
         template=model.template,
-        sampling=replace(sampling, stop=model.template.stop),
-        engine=selection.spec_entry | options.author_entry(is_model_named=is_named),
+        sampling=replace(options.sampling, stop=model.template.stop),
+        engine=selection.spec_entry | author_entry(options),
         segmenter=segmenter,
         grader=get_grader().version,
         unknown_fields=options.unknown_fields,
@@ -198,19 +221,20 @@ def _make_job(options: BuildOptions) -> BuildJob:
         spec=spec,
         source=source,
         make_sampler=lambda: selection.load("sampler", model),
-        batch_size=options.batch_size or selection.batch_size,
+        batch_size=engine.batch_size or selection.batch_size,
         workers=options.workers,
     )
 
 
 def _check_device(options: BuildOptions) -> None:
     """Raise an error if the device cannot run the model."""
-    if options.device == "cpu" and options.engine == "vllm":
-        raise options.field_error(
+    engine = options.engine
+    if engine.device == "cpu" and engine.engine == "vllm":
+        raise engine.field_error(
             "device", "an installed vLLM supports only one kind of device. Remove `device`."
         )
-    is_local = not options.uses_ray and options.replay is None
-    if options.device == "cuda" and is_local and find_spec("torch"):
+    is_local = not engine.uses_ray and engine.replay is None
+    if engine.device == "cuda" and is_local and find_spec("torch"):
         pick_device("cuda")
 
 

@@ -172,21 +172,23 @@ def _ranking_stats(auc: RankingAuc) -> RankingStats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreOptions(StageOptions, ScorerOptions):
+class ScoreOptions(StageOptions):
     """Give every step of every solution a reward.
 
     Attributes:
         prm: Process reward model: a directory or `org/name[@revision]`.
         policy: Policy that gives implicit rewards relative to `reference`, instead of `prm`.
+        engine: Engine that runs the reward model.
         shard: Score one of N parts of the files; `fsdpo-data merge` joins the parts.
     """
 
     prm: str | None = None
     policy: str | None = None
+    engine: ScorerOptions = ScorerOptions()
     shard: Shard = None
 
-    def stage(self) -> ScoreStage:
-        """Check the process reward model and the engine."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.prm is None and self.policy is None:
             raise self.field_error(
                 "prm", "a reward model is missing. Give `prm`, or `policy` with its `reference`."
@@ -195,9 +197,12 @@ class ScoreOptions(StageOptions, ScorerOptions):
             raise self.field_error(
                 "prm", "rewards come from `prm` or from a `policy`. Remove one of them."
             )
-        if self.policy and not self.reference:
+        if self.policy and not self.engine.reference:
             raise self.field_error("policy", "the policy needs a reference model. Add `reference`.")
-        return make_score_stage(str(self.prm or self.policy), self)
+
+    def stage(self) -> ScoreStage:
+        """Check the process reward model and the engine."""
+        return make_score_stage(str(self.prm or self.policy), self.engine)
 
 
 def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:

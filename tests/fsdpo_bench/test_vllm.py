@@ -15,7 +15,10 @@ from hub_only import save_hub_only
 from near import TIE, gap
 from random_model import save_random_prm
 
+from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.models.resolve import CHECKPOINT
 
 # The imports of vLLM cause warnings.
@@ -24,7 +27,11 @@ pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 def decode_embedded(out: Path, engine: str, **options: Any) -> list[dict[str, Any]]:
     run_job(
-        RunOptions(out=out, task=("embedded",), model="tiny", engine=engine, workers=1, **options)
+        make_options(
+            RunOptions,
+            {"out": out, "task": ["embedded"], "model": "tiny", "engine": engine, "workers": 1}
+            | options,
+        )
     )
     return list(read_records(out))
 
@@ -62,10 +69,17 @@ def test_every_benchmark_runs_on_both_engines(tmp_path: Path, shared: Path) -> N
             out = tmp_path / folder.replace("/", "-") / engine
             run_job(
                 RunOptions(
-                    out=out, task=names, data=data, model="tiny", engine=engine, workers=1,
-                    limit=20, decoder=("greedy",), max_tokens=16,
+                    out=out,
+                    task=names,
+                    data=data,
+                    model="tiny",
+                    engine=SamplerOptions(engine=engine),
+                    workers=1,
+                    limit=20,
+                    decoder=("greedy",),
+                    sampling=SamplingSpec(n=1, max_tokens=16),
                 )
-            )  # fmt: skip
+            )
             for record in read_records(out):
                 engines_by_task.setdefault(record["task"], []).append(engine)
     assert {*engines_by_task} == {*builtin_tasks()}

@@ -33,26 +33,30 @@ def test_where_a_pull_goes_by_itself(monkeypatch: pytest.MonkeyPatch, name: str,
 
 
 def test_options_are_keywords_with_their_help() -> None:
-    assert "samples" in inspect.signature(fd.build).parameters
-    assert "samples: Solutions per problem" in (fd.build.__doc__ or "")
+    assert "limit" in inspect.signature(fd.build).parameters
+    assert "limit: Maximum number of problems" in (fd.build.__doc__ or "")
     assert next(iter(inspect.signature(fd.Dataset.score).parameters)) == "data"
-    with pytest.raises(fd.FsdpoError, match=r"BuildOptions\.samples = 0|SamplingSpec\.n = 0"):
-        fd.build(samples=0)
+    with pytest.raises(fd.FsdpoError, match=r"SamplingSpec\.n = 0"):
+        fd.build(sampling=fd.SamplingSpec(n=0))
+    with pytest.raises(fd.FsdpoError, match=r"BuildOptions\.engine = 'auto': expected Sampler"):
+        fd.build(engine="auto")  # type: ignore[arg-type]
 
 
 def test_build_from_recorded_completions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    sampling = fd.SamplingSpec(n=2, max_tokens=32)
     first = fd.build(
-        limit=2, samples=2, max_tokens=32, engine="transformers", device="cpu", out=tmp_path / "a"
+        limit=2,
+        sampling=sampling,
+        engine=fd.SamplerOptions(engine="transformers", device="cpu"),
+        out=tmp_path / "a",
     )
     again = fd.build(
         problems="embedded",
         limit=2,
-        samples=2,
-        max_tokens=32,
-        engine="replay",
-        replay=first.path / "completions.jsonl",
+        sampling=sampling,
+        engine=fd.SamplerOptions(engine="replay", replay=first.path / "completions.jsonl"),
         out=str(tmp_path / "b"),
     )
     assert again.path == tmp_path / "b" and again.solutions().collect().height == 4

@@ -16,7 +16,7 @@ from fsdpo_bench.prm.first_error import (
 )
 from fsdpo_bench.prm.prmbench import PrmBenchScores, measure_step_errors, read_altered_solutions
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.options import Option
+from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.engines.load import load_likelihood, load_scorer, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions
@@ -30,8 +30,8 @@ from fsdpo_data.models.resolve import ResolvedWeights
 CHUNK_SOLUTIONS = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrmOptions(ScorerOptions):
+@dataclass(frozen=True, kw_only=True)
+class PrmOptions(Options):
     """Measure a process reward model: how well it ranks solutions and detects wrong steps.
 
     Attributes:
@@ -45,6 +45,7 @@ class PrmOptions(ScorerOptions):
         tune_fraction: Fraction of the ProcessBench rows that sets the threshold.
         threshold: Steps of PRMBench with a reward above this number count as right; use 0 for the
             PRM format `pure`.
+        engine: Engine that runs the reward model.
         as_json: Print JSON instead of a table.
     """
 
@@ -56,6 +57,7 @@ class PrmOptions(ScorerOptions):
     template: str | None = None
     tune_fraction: Annotated[float, Option(min=0.01, max=0.9)] = 0.2
     threshold: float = 0.5
+    engine: ScorerOptions = ScorerOptions()
     as_json: Annotated[bool, Option(flag="--json")] = False
 
 
@@ -122,7 +124,7 @@ def _resolve_model(options: PrmOptions) -> ResolvedWeights | None:
         raise InputError("nothing to measure: give `data`, `processbench` or `prmbench`.")
     if benchmark and not options.prm and options.likelihood is None:
         raise InputError(f"{benchmark} needs a model that detects the errors. Give `prm`.")
-    prm = resolve_prm(options.prm, options) if options.prm else None
+    prm = resolve_prm(options.prm, options.engine) if options.prm else None
     has_own_prompt = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
     if benchmark and options.template is None and not has_own_prompt:
         raise InputError(
@@ -135,9 +137,9 @@ def _resolve_model(options: PrmOptions) -> ResolvedWeights | None:
 def _load_model(prm: ResolvedWeights | None, options: PrmOptions) -> Scorer:
     """Load the reward model, or the policy whose likelihood is the reward."""
     if prm is not None:
-        return load_scorer(prm, options)
+        return load_scorer(prm, options.engine)
     assert options.likelihood is not None
-    return load_likelihood(options.likelihood, options)
+    return load_likelihood(options.likelihood, options.engine)
 
 
 def _read_processbench(files: Sequence[Path]) -> dict[str, list[FirstErrorExample]]:

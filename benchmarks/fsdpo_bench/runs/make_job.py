@@ -11,15 +11,15 @@ from fsdpo_bench.decode.plan import DecodingPlan
 from fsdpo_bench.recorded.replay import ResponseFile, TemplatedScorer, read_response_file
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks, limit_problems
-from fsdpo_bench.tasks.load import load_task
+from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import Task, select_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef, digest
 from fsdpo_data.core.progress import progress
-from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.load import EngineSelection, resolve_model, resolve_prm
+from fsdpo_data.engines.options import DEFAULT_MODEL
+from fsdpo_data.engines.recorded_author import author_entry, solution_author
 from fsdpo_data.engines.registry import ENGINES, scorer_engine_for
-from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
 from fsdpo_data.models.checkpoints import load_config
@@ -50,8 +50,8 @@ def run_job(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
     # A file of completions by prompt, as `fsdpo-data build` writes, replays like a model. Other
     # files of responses contain their own questions and golds.
     response_file = None
-    if options.replay is not None:
-        response_file = read_response_file(Path(options.replay), options.series)
+    if options.engine.replay is not None:
+        response_file = read_response_file(Path(options.engine.replay), options.series)
     if response_file is None:
         job = _sampling_job(options, warn)
     else:
@@ -77,7 +77,7 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
     """Return the job of a run that samples, or replays completions by prompt."""
     tasks = select_tasks(options.suite, options.task)
     plan = options.plan([task.metric for task in tasks])
-    if options.model is None and options.replay is None:
+    if options.model is None and not options.is_replay:
         raise InputError(
             "missing: give a short name, org/name on the Hub, or a directory.", field="model"
         )
@@ -88,19 +88,20 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
             field="decoder",
             value=",".join(plan.decoders),
         )
-    model = resolve_model(options.model or "tiny", options, options.template)
+    model = resolve_model(options.model or DEFAULT_MODEL, options.engine, options.template)
     # The reward model shares the GPU with the policy, and by default vLLM takes all GPU memory.
     # Under Ray, each model has its own GPUs.
-    if plan.needs_prm and not options.uses_ray:
+    engine = options.engine
+    if plan.needs_prm and not engine.uses_ray:
         memory_limit = f"gpu_memory_utilization={POLICY_GPU_FRACTION}"
-        options = replace(options, engine_arg=(memory_limit, *options.engine_arg))
-    selection = EngineSelection.select(options, model_count=2 if plan.needs_prm else 1)
+        engine = replace(engine, engine_arg=(memory_limit, *engine.engine_arg))
+    selection = EngineSelection.select(engine, model_count=2 if plan.needs_prm else 1)
     scorer = _ScorerEntry(_load_no_scorer, None)
     if plan.needs_prm:
         scorer = _prepare_scorer(options, plan.decoders, model, warn)
     spec = _make_spec(
         options,
-        author=options.author(model.ref, is_model_named=options.model is not None),
+        author=solution_author(options, model.ref, is_model_named=options.model is not None),
         template=model.template,
         engine=selection.spec_entry,
         plan=plan,
@@ -109,12 +110,17 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
     loaded_tasks = [load_task(task, options.data) for task in tasks]
     return BenchJob(
         spec=spec,
-        tasks=[limit_problems(loaded, options.limit, options.seed) for loaded in loaded_tasks],
+        tasks=_limit_tasks(loaded_tasks, options),
         make_sampler=partial(selection.load, "sampler", model),
         make_scorer=scorer.load,
-        batch_size=options.batch_size or selection.batch_size,
+        batch_size=options.engine.batch_size or selection.batch_size,
         workers=options.workers,
     )
+
+
+def _limit_tasks(tasks: Sequence[LoadedTask], options: RunOptions) -> list[LoadedTask]:
+    """Return the tasks with at most ``limit`` problems each."""
+    return [limit_problems(loaded, options.limit, options.sampling.seed) for loaded in tasks]
 
 
 def _load_no_scorer() -> Scorer:
@@ -136,7 +142,9 @@ def _prepare_scorer(
     Raises:
         InputError: if the reward model cannot be used, or needs a template.
     """
-    scorer_options = options.scorer_options(scorer_engine_for(options.engine), options.prm_format)
+    scorer_options = options.engine.scorer_options(
+        scorer_engine_for(options.engine.engine), options.prm_format
+    )
     prm = resolve_prm(str(options.prm), scorer_options)
     selection = EngineSelection.select_for_scorer(scorer_options, prm, model_count=2)
     check_tokenizer(prm, None if options.model is None else model, warn)
@@ -196,7 +204,7 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
         scorer = _ScorerEntry(lambda: response_file, entry)
     spec = _make_spec(
         options,
-        author=options.author(model, is_model_named=is_model_named),
+        author=solution_author(options, model, is_model_named=is_model_named),
         template=RECORDED_TEMPLATE,
         engine={"name": "replay", "dtype": "auto"},
         plan=plan,
@@ -204,10 +212,10 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
     )
     return BenchJob(
         spec=spec,
-        tasks=[limit_problems(loaded, options.limit, options.seed) for loaded in loaded_tasks],
-        make_sampler=lambda: LoadedSampler(response_file, can_continue=False),
+        tasks=_limit_tasks(loaded_tasks, options),
+        make_sampler=lambda: response_file,
         make_scorer=scorer.load,
-        batch_size=options.batch_size or ENGINES["replay"].batch_size,
+        batch_size=options.engine.batch_size or ENGINES["replay"].batch_size,
         workers=options.workers,
     )
 
@@ -230,17 +238,12 @@ def _make_spec(
         plan: The decoders.
         prm: The reward model in the config of the run; None without a reward model.
     """
-    sampling = SamplingSpec(
-        n=max(1, plan.n_samples),
-        seed=options.seed,
-        stop=template.stop,
-        **options.declared_sampling,
-    )
+    sampling = replace(options.sampling, n=max(1, plan.n_samples), stop=template.stop)
     return RunSpec(
         model=author,
         template=template,
         sampling=sampling,
-        engine={**engine, **options.author_entry(is_model_named=options.model is not None)},
+        engine={**engine, **author_entry(options)},
         segmenter=segmenter_name(options.segmenter),
         plan=plan,
         prm=prm,

@@ -8,17 +8,17 @@ from typing import Annotated, Literal
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import DecodingPlan, make_plan
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.options import Option
+from fsdpo_data.core.options import Group, Option
+from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.options import PrmFormatName, ReplayOptions
 from fsdpo_data.steps.rewards import AGGREGATES
-from fsdpo_data.steps.segment import SEGMENTER_NAMES
 
 _BEAM = "Step-wise beam search"
 _SAMPLING = "Sampling"
 _COUNT = Option(min=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunOptions(ReplayOptions):
     """Decode benchmarks with a model, grade the answers, and report accuracy, intervals and cost.
 
@@ -46,9 +46,7 @@ class RunOptions(ReplayOptions):
         as_json: Print JSON instead of a table.
         template: Prompt template.
         segmenter: Rule that splits a solution into steps.
-        temperature: Sampling temperature; `greedy` ignores it.
-        top_p: Probability mass of nucleus sampling; 1 samples from all tokens.
-        max_tokens: Maximum number of tokens per solution.
+        sampling: Sampling settings; `k` replaces the number of samples `n`.
         aggregate: Function from the step rewards of a sample to its reward, for `weighted` and
             `bon`; `last` takes the reward of the last step.
         b1: Next steps to sample for each solution in the beam.
@@ -67,24 +65,35 @@ class RunOptions(ReplayOptions):
         InputError: if a value is out of range, or two options contradict each other.
     """
 
-    model: str | None = None
     suite: Annotated[str | None, Option(default_text="all")] = None
     task: Sequence[str] = ()
-    data: Annotated[Path | None, Option(default_text="the Hub")] = None
+    data: Annotated[Path | None, Option(default_text="the Hub", in_digest=False)] = None
     limit: Annotated[int | None, _COUNT] = None
     decoder: Annotated[Sequence[str], Option(default_text="greedy")] = ()
     k: Annotated[Sequence[int], Option(min=1, default_text="5")] = ()
     prm: str | None = None
     prm_format: PrmFormatName = None
-    out: Annotated[Path | None, Option(default_text="runs/bench-MODEL-DIGEST")] = None
-    as_json: Annotated[bool, Option(flag="--json")] = False
+    out: Annotated[Path | None, Option(default_text="runs/bench-MODEL-DIGEST", in_digest=False)] = (
+        None
+    )
+    as_json: Annotated[bool, Option(flag="--json", in_digest=False)] = False
     template: Annotated[str | None, Option(panel=_SAMPLING, default_text="the model's")] = None
-    segmenter: Annotated[str, Option(panel=_SAMPLING, choices=SEGMENTER_NAMES)] = "auto"
-    temperature: Annotated[float | None, Option(panel=_SAMPLING, min=0, default_text="0.8")] = None
-    top_p: Annotated[
-        float | None, Option(panel=_SAMPLING, exclusive_min=0, max=1, default_text="1.0")
-    ] = None
-    max_tokens: Annotated[int | None, Option(panel=_SAMPLING, min=1, default_text="1024")] = None
+    segmenter: Annotated[str, Option(panel=_SAMPLING)] = "auto"
+    sampling: Annotated[
+        SamplingSpec,
+        Group(
+            panel=_SAMPLING,
+            help={
+                "temperature": "Sampling temperature; `greedy` ignores it.",
+                "top_p": "Probability mass of nucleus sampling; 1 samples from all tokens.",
+                "max_tokens": "Maximum number of tokens per solution.",
+                "seed": "Random seed. Sample i of a prompt depends only on the seed, the prompt "
+                "and i.",
+            },
+            without=("n", "max_think_tokens"),
+            stated_field="stated_sampling",
+        ),
+    ] = SamplingSpec(n=1)
     aggregate: Annotated[str, Option(panel=_SAMPLING, choices=AGGREGATES)] = "min"
     b1: Annotated[int, Option(panel=_BEAM, min=1)] = 5
     b2: Annotated[Sequence[int], Option(panel=_BEAM, min=1)] = (1,)
@@ -124,7 +133,7 @@ class RunOptions(ReplayOptions):
             aggregate=self.aggregate,
             beams=beams,
         )
-        if self.temperature == 0 and (plan.n_samples > 1 or plan.beams):
+        if self.sampling.temperature == 0 and (plan.n_samples > 1 or plan.beams):
             raise InputError(
                 "every sample would be the greedy one. Use `decoder=greedy`, or a temperature "
                 "above 0.",

@@ -42,11 +42,11 @@ class OpenAiSampler(StreamingSampler):
     """
 
     def __init__(self, weights: ResolvedWeights, options: SamplerOptions) -> None:
-        assert options.base_url is not None
+        assert options.server.base_url is not None
         self.model = weights.ref
         self._name = weights.path
         self._options = options
-        self._url = options.base_url.rstrip("/")
+        self._url = options.server.base_url.rstrip("/")
         self._key = os.environ.get(API_KEY_VARIABLE, "")
         self._max_n: int | None = None  # samples per request; None: no limit
         self._last_response_time = 0.0
@@ -73,8 +73,8 @@ class OpenAiSampler(StreamingSampler):
     def _client(self) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=httpx2.Timeout(self._options.timeout, connect=CONNECT_TIMEOUT_SECONDS),
-            limits=httpx2.Limits(max_connections=self._options.concurrency),
+            timeout=httpx2.Timeout(self._options.server.timeout, connect=CONNECT_TIMEOUT_SECONDS),
+            limits=httpx2.Limits(max_connections=self._options.server.concurrency),
         )
 
     async def _check_server(self) -> None:
@@ -108,7 +108,7 @@ class OpenAiSampler(StreamingSampler):
         self, prompts: Sequence[str], spec: SamplingSpec
     ) -> AsyncIterator[PromptResult]:
         """Yield results as they arrive. After an error, start no request and raise the error."""
-        request_slots = asyncio.Semaphore(self._options.concurrency)
+        request_slots = asyncio.Semaphore(self._options.server.concurrency)
         errors: list[FsdpoError] = []
         async with self._client() as client:
 
@@ -156,7 +156,7 @@ class OpenAiSampler(StreamingSampler):
             "top_p": spec.top_p,
             "max_tokens": spec.max_tokens,
         }
-        if self._options.api == "chat":
+        if self._options.server.api == "chat":
             body["messages"] = [{"role": "user", "content": prompt}]
         else:
             body["prompt"] = prompt
@@ -170,7 +170,7 @@ class OpenAiSampler(StreamingSampler):
         self, client: httpx2.AsyncClient, body: dict[str, Any]
     ) -> list[Completion]:
         """Send a request until it succeeds, or until ``idle_timeout`` has passed."""
-        path = "chat/completions" if self._options.api == "chat" else "completions"
+        path = "chat/completions" if self._options.server.api == "chat" else "completions"
         attempt = -1
         first_failure_time = math.inf
         while True:
@@ -196,9 +196,9 @@ class OpenAiSampler(StreamingSampler):
                 delay = retry_delay(retry_after, attempt)
                 first_failure_time = min(first_failure_time, failure_time)
                 idle_since = max(first_failure_time, self._last_response_time)
-                if failure_time + delay - idle_since > self._options.idle_timeout:
+                if failure_time + delay - idle_since > self._options.server.idle_timeout:
                     raise self._unavailable_error(
-                        f"no response in {self._options.idle_timeout:g} seconds "
+                        f"no response in {self._options.server.idle_timeout:g} seconds "
                         f"({_first_line(error)}). The samples received so far are saved; "
                         "resume the run when the server is back."
                     ) from None

@@ -14,7 +14,19 @@ from typer.testing import CliRunner
 from fsdpo_data.cli.console import new_app
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import FsdpoError, InputError
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import Group, Option, Options
+
+
+@dataclass(frozen=True)
+class PieceSpec(Options):
+    """The pieces.
+
+    Attributes:
+        n: How many `pieces`,
+            at least.
+    """
+
+    n: Annotated[int, Option(min=1)] = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +37,7 @@ class CutOptions(Options):
 
     Attributes:
         data: The cake.
-        samples: How many `pieces`,
-            at least.
+        pieces: The pieces.
         style: How.
         names: Of the guests.
         share_one_prompt_for_all: Whether.
@@ -35,7 +46,7 @@ class CutOptions(Options):
     """
 
     data: Annotated[Path, Option(positional=True)]
-    samples: Annotated[int, Option(min=1, spec_field="n")] = 8
+    pieces: Annotated[PieceSpec, Group(flags={"n": "samples"})] = PieceSpec()
     style: Annotated[Literal["fair", "greedy"], Option(panel="Taste")] = "fair"
     names: Annotated[Sequence[str], Option(panel="Taste", choices={"ann": 1, "bob": 2})] = ()
     share_one_prompt_for_all: bool = True
@@ -64,7 +75,7 @@ def ran(*line: str, error: FsdpoError | None = None) -> tuple[list[CutOptions], 
 
 def test_fields_become_parameters() -> None:
     done, _, _ = ran("cake", "--samples", "3", "--names", "ann", "--names", "bob", "--resume")
-    expected = CutOptions(data=Path("cake"), samples=3, names=("ann", "bob"), resume=True)
+    expected = CutOptions(data=Path("cake"), pieces=PieceSpec(3), names=("ann", "bob"), resume=True)
     assert done == [expected]
     off = "--no-share-one-prompt-for-all"
     assert not ran("cake", off)[0][0].share_one_prompt_for_all
@@ -118,8 +129,8 @@ def test_errors_name_flags(error: FsdpoError, message: str) -> None:
 
 
 def test_the_library_names_fields() -> None:
-    with pytest.raises(InputError, match=r"CutOptions\.samples = 0: expected at least 1\."):
-        CutOptions(data=Path("x"), samples=0)
+    with pytest.raises(InputError, match=r"PieceSpec\.n = 0: expected at least 1\."):
+        CutOptions(data=Path("x"), pieces=PieceSpec(0))
 
 
 def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,13 @@ from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
 from fsdpo_data.core import retry
+from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.retry import retry_delay
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.replay import ReplaySampler
 from fsdpo_data.models.resolve import served_weights
@@ -51,7 +52,8 @@ def url(script: Script) -> Iterator[str]:
 
 
 def connect(url: str, **changes: Any) -> OpenAiSampler:
-    options = SamplerOptions(engine="openai", base_url=url, **{"idle_timeout": 60.0, **changes})
+    server = ServerOptions(base_url=url, **{"idle_timeout": 60.0, **changes})
+    options = SamplerOptions(engine="openai", server=server)
     return OpenAiSampler(served_weights("tiny"), options)
 
 
@@ -164,7 +166,10 @@ def test_permanent_errors_are_raised_at_once(
         connect(url).sample(PROMPTS[:1], SPEC)
     assert KEY not in str(refused.value)
     with pytest.raises(InputError, match=r"the server has tiny\. Nearest: tiny\."):
-        OpenAiSampler(served_weights("tinny"), SamplerOptions(engine="openai", base_url=url))
+        OpenAiSampler(
+            served_weights("tinny"),
+            SamplerOptions(engine="openai", server=ServerOptions(base_url=url)),
+        )
     with pytest.raises(UnavailableError, match="no server answers"):
         connect("http://127.0.0.1:9/v1")
 
@@ -185,7 +190,8 @@ def test_a_silent_server_is_an_error_after_the_idle_timeout(script: Script, url:
 
 def options(url: str, out: Path, **changes: Any) -> BuildOptions:
     settings: dict[str, Any] = {"engine": "openai", "base_url": url, "limit": 8, "samples": 2}
-    return BuildOptions(**settings | {"out": out, "idle_timeout": 0.3, "concurrency": 2} | changes)
+    settings |= {"out": out, "idle_timeout": 0.3, "concurrency": 2}
+    return make_options(BuildOptions, settings | changes)
 
 
 def test_completions_received_before_a_server_dies_are_kept(
@@ -229,9 +235,11 @@ def test_chat_responses_keep_the_reasoning(script: Script, url: str, tmp_path: P
         [rows[0]["prompt"]], SamplingSpec(n=2)
     )
     assert [completion.reasoning for completion in again] == ["Let me think."] * 2
-    label_options = {"data": out, "out": tmp_path / "labels", "engine": "openai", "base_url": url}
+    server = ServerOptions(base_url=url, api="chat")
+    engine = SamplerOptions(engine="openai", server=server)
+    label_options = LabelOptions(out, out=tmp_path / "labels", engine=engine, rollouts=2)
     with pytest.raises(InputError, match="cannot continue a text"):
-        LabelOptions(**label_options, api="chat", rollouts=2).continuation_sampler(2)
+        label_options.stage()
 
 
 def test_labelling_and_benchmarks_with_a_server(script: Script, url: str, tmp_path: Path) -> None:
@@ -261,7 +269,7 @@ def test_labelling_and_benchmarks_with_a_server(script: Script, url: str, tmp_pa
 )
 def test_conflicting_options_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        SamplerOptions(**changes)
+        make_options(SamplerOptions, changes)
 
 
 def test_retry_delays_follow_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

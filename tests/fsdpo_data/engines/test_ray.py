@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 from random_model import save_random_prm
 
+from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
@@ -97,13 +98,13 @@ def test_a_cluster_without_capacity_is_refused(
     [
         (
             {"actors": 2},
-            "BuildOptions.actors = 2: the option needs `engine=ray`, but the engine is auto.",
+            "SamplerOptions.actors = 2: the option needs `engine=ray`, but the engine is auto.",
         ),
         (
             {"gpus_per_actor": 0.5},
             "gpus_per_actor = 0.5: the option needs `engine=ray`, but the engine is auto.",
         ),
-        ({"engine": "ray", "actors": 0}, "BuildOptions.actors = 0: expected at least 1."),
+        ({"engine": "ray", "actors": 0}, "SamplerOptions.actors = 0: expected at least 1."),
         (
             {"engine": "ray", "data_parallel_size": 2},
             ".data_parallel_size = 2: `engine=ray` starts one actor per replica",
@@ -112,7 +113,7 @@ def test_a_cluster_without_capacity_is_refused(
 )
 def test_conflicting_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as error:
-        BuildOptions(**options)
+        make_options(BuildOptions, options)
     assert message in str(error.value)
 
 

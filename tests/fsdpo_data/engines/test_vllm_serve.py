@@ -16,7 +16,7 @@ import pytest
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.models.resolve import resolve, served_weights
 from fsdpo_data.problems.embedded.generator import make_problems
@@ -64,7 +64,9 @@ def test_greedy_completions_equal_those_of_transformers(url: str) -> None:
     transformers_completions = TransformersSampler(tiny, SamplerOptions(device="cpu")).sample(
         prompts, spec
     )
-    sampler = OpenAiSampler(served_weights("tiny"), SamplerOptions(engine="openai", base_url=url))
+    sampler = OpenAiSampler(
+        served_weights("tiny"), SamplerOptions(engine="openai", server=ServerOptions(base_url=url))
+    )
     server_completions = sampler.sample(prompts, spec)
     expected = [
         (completion.text, completion.finish_reason, completion.n_tokens)
@@ -85,7 +87,11 @@ def test_greedy_completions_equal_those_of_transformers(url: str) -> None:
 
 
 def test_a_build_with_a_vllm_server_is_valid(url: str, tmp_path: Path) -> None:
-    engine_options = {"engine": "openai", "base_url": url, "max_tokens": 128}
-    options = BuildOptions(**engine_options, limit=20, samples=4, out=tmp_path / "run")
+    options = BuildOptions(
+        engine=SamplerOptions(engine="openai", server=ServerOptions(base_url=url)),
+        sampling=SamplingSpec(n=4, max_tokens=128),
+        limit=20,
+        out=tmp_path / "run",
+    )
     out, manifest = run_build(options, NO_PROGRESS)
     assert validate(out).rows.solutions == 80 and manifest.outcomes["correct"] > 20

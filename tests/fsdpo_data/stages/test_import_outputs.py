@@ -13,6 +13,7 @@ from fsdpo_cards.commands import policy_argument, rebuild_commands
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
+from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS
@@ -33,7 +34,8 @@ RIGHT, WRONG = "Step 1: 2 + 2 = 4.\nThe answer is: 4", "So it is 5.\nThe answer 
 def import_file(file: Path, out: Path, **options: Any) -> tuple[Manifest, list[dict[str, Any]]]:
     """Import a file; return the manifest and the solutions, joined with their problems."""
     _, manifest = run_import(
-        ImportOutputsOptions(file=file, out=out, workers=1, **options), NO_PROGRESS
+        make_options(ImportOutputsOptions, {"file": file, "out": out, "workers": 1} | options),
+        NO_PROGRESS,
     )
     validate(out)
     problems = pl.read_parquet(out / "problems/*.parquet")

@@ -13,6 +13,7 @@ import pytest
 from fakes import FixedSampler
 from helpers import build_spec, derive, problem_set, rollouts, small_build
 
+from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef, SourceRef
@@ -324,4 +325,5 @@ def test_mistakes(
     Path("mine.toml").write_text('based_on = "processbench"\ntemplate = "problem"\n')
     small_build(tmp_path / "run", problem_set(1))
     with pytest.raises(InputError, match=message):
-        LabelOptions(tmp_path / "run", out="b", engine="transformers", **options).stage()
+        values = {"data": tmp_path / "run", "out": "b", "engine": "transformers"}
+        make_options(LabelOptions, values | options).stage()
