@@ -1,20 +1,17 @@
 """A position in a list of tokens, with limits on nesting and length that bound the parse time."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
+from fsdpo_data.answers import tree
+from fsdpo_data.answers.lexicon.vocabulary import SUBSCRIPT_WORDS
 from fsdpo_data.answers.parsing.lex import EOF, Token, UnparsableAnswerError
-from fsdpo_data.answers.tree import Node, Value
 
 #: Maximum nesting depth of an answer. One level can need seventeen stack frames.
 MAX_DEPTH = 40
 MAX_OPERANDS = 2_000  #: Maximum number of operands in one answer.
-_COMPARISON_SIGNS = frozenset(("<", ">", "le", "ge", "=", "ne", "in"))
 _PRODUCT_END_SIGNS = frozenset(("+", ",", ";", ")", "=", "}", "<", ">", "le", "ge"))
 
 
-class Cursor:
-    """A position in a list of tokens; the base class of the parser.
+class TokenCursor:
+    """A position in a list of tokens, with the state that all parsers of one answer share.
 
     The methods have the usual names of recursive-descent parsers. ``peek`` methods look at a token,
     ``accept`` methods step over an optional token, and ``expect`` methods step over a required one.
@@ -25,7 +22,21 @@ class Cursor:
         position: Index of the next token.
         depth: Current nesting depth.
         operand_count: Number of operands read so far.
+        currency: Currency of a sign before the current number, None without a sign.
+        bars_close: Whether ``|`` closes the current group.
+        square_closes: Whether ``[`` or ``]`` closes the current group, as in ``]0,1[``.
     """
+
+    __slots__ = (
+        "bars_close",
+        "currency",
+        "depth",
+        "letter_units",
+        "operand_count",
+        "position",
+        "square_closes",
+        "tokens",
+    )
 
     def __init__(self, tokens: list[Token], letter_units: bool = False) -> None:
         self.tokens = tokens
@@ -33,20 +44,13 @@ class Cursor:
         self.position = 0
         self.depth = 0
         self.operand_count = 0
+        self.currency: tree.Unit | None = None
+        self.bars_close = False
+        self.square_closes = False
 
-    if TYPE_CHECKING:  # Grammar rules are recursive, so base classes call methods of subclasses.
-        parse_value: Callable[[], Value]
-        parse_product: Callable[[], Value]
-        parse_factor: Callable[[], Value]
-        parse_power: Callable[[], Value]
-        parse_primary: Callable[[], Value]
-        parse_postfix: Callable[[Value], Value]
-        parse_script: Callable[[], Node]
-        parse_fraction: Callable[[], Node]
-        parse_root: Callable[[], Node]
-        parse_function: Callable[[str], Value]
-        accept_marks: Callable[[], str]
-        is_factor_next: Callable[[], bool]
+    def skip(self, count: int = 1) -> None:
+        """Step over ``count`` tokens."""
+        self.position += count
 
     def peek(self, ahead: int = 0) -> Token:
         """Return the token that is ``ahead`` tokens after the next one, or ``EOF``."""
@@ -105,14 +109,6 @@ class Cursor:
         """Whether the tokens end here, or a sign follows that ends a product and its unit."""
         return self.is_at_end() or self.peek_sign() in _PRODUCT_END_SIGNS
 
-    def is_condition_next(self) -> bool:
-        """Whether "otherwise" follows, or "if" with a comparison."""
-        word = self.peek_word()
-        return word in ("otherwise", "else") or (
-            word in ("if", "for", "when", "where")
-            and any(self.peek_sign(ahead) in _COMPARISON_SIGNS for ahead in range(2, 5))
-        )
-
     def count_operand(self) -> None:
         """Count one operand.
 
@@ -136,3 +132,56 @@ class Cursor:
     def leave_level(self) -> None:
         """Leave one level of nesting."""
         self.depth -= 1
+
+    def replace_currency(self, currency: tree.Unit | None) -> tree.Unit | None:
+        """Set ``currency``; return the old value."""
+        old_currency = self.currency
+        self.currency = currency
+        return old_currency
+
+    def split_word(self) -> None:
+        """Split the next word after its first letter, unless the word is one name."""
+        token = self.peek()
+        if token.kind == "word" and not token.upright and token.text not in SUBSCRIPT_WORDS:
+            remainder = token.text[1:]
+            self.tokens[self.position : self.position + 1] = [
+                Token("let", token.text[0]),
+                Token("let" if len(remainder) == 1 else "word", remainder),
+            ]
+
+    def take_group_text(self) -> str:
+        """Step over a braced group or one token; return its text without spaces and braces."""
+        if not self.accept("{"):
+            self.split_word()  # "m_pc" is m_p times c; "v_max" is one name
+            return self.take().text
+        depth = 1
+        texts: list[str] = []
+        while depth:
+            token = self.take()
+            if token.kind == "eof":
+                raise UnparsableAnswerError("a closing brace is missing")
+            depth += (token.text == "{") - (token.text == "}") if token.kind == "op" else 0
+            texts.append("" if token.text in "{}" else token.text)
+        return "".join(texts)
+
+    def accept_marks(self) -> str:
+        r"""Step over a degree sign or primes: ``\circ``, ``{\circ}``, ``{\prime\prime}``.
+
+        Returns:
+            "circ" for degrees, one "'" per prime, and "" if neither follows.
+        """
+        is_braced = self.peek_sign() == "{"
+        ahead = int(is_braced)
+        is_letter_o = self.peek(ahead).text == "o" and self.peek(-2).kind == "num"
+        if self.peek_sign(ahead) == "circ" or is_letter_o:
+            marks = "circ"
+            ahead += 1
+        else:
+            start = ahead
+            while self.peek_sign(ahead) in ("prime", "'"):
+                ahead += 1
+            marks = "'" * (ahead - start)
+        if not marks or (is_braced and self.peek_sign(ahead) != "}"):
+            return ""
+        self.position += ahead + int(is_braced)
+        return marks

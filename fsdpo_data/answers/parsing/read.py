@@ -7,6 +7,7 @@ from fsdpo_data.answers.lexicon.vocabulary import contains_any
 from fsdpo_data.answers.lexicon.words import DATE_OR_TIME_MARKERS, SMALL_NUMBERS, read_date_or_time
 from fsdpo_data.answers.parsing.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, tokenize
+from fsdpo_data.answers.parsing.parser import AnswerParser, vector_components
 from fsdpo_data.answers.parsing.prose import (
     UNDETERMINED,
     phrase_value,
@@ -16,7 +17,6 @@ from fsdpo_data.answers.parsing.prose import (
     replace_relation_words,
 )
 from fsdpo_data.answers.parsing.quantities import combine_quantities
-from fsdpo_data.answers.parsing.statements import AnswerParser, vector_components
 from fsdpo_data.answers.tree import Num, NumberInBase, Ratio, Relation, Value, ValueList, Words
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 

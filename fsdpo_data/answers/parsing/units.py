@@ -1,0 +1,288 @@
+"""Parser of units and counted nouns after a number."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from fsdpo_data.answers import tree
+from fsdpo_data.answers.lexicon.units import (
+    DEGREE,
+    LETTER_UNITS,
+    PART_DIMS,
+    UNIT_SIGNS,
+    UNIT_SIGNS_AFTER_NUMBER,
+    UNITS,
+    counted_unit,
+    find_unit,
+    multiply_units,
+    qualify_unit,
+    unit_power,
+)
+from fsdpo_data.answers.lexicon.vocabulary import KEYWORDS, NON_NOUNS
+from fsdpo_data.answers.lexicon.words import find_denominator, is_number_word
+from fsdpo_data.answers.parsing.cursor import TokenCursor
+from fsdpo_data.answers.parsing.lookahead import (
+    is_bracketed_unit_next,
+    is_condition_next,
+    is_letter_unit,
+)
+from fsdpo_data.answers.tree import Node
+
+if TYPE_CHECKING:
+    from fsdpo_data.answers.parsing.operands import OperandParser
+
+#: Maximum number of words in a counted noun ("different ways" has two), and of words after a unit.
+MAX_NOUN_WORDS = 8
+#: Words for squares and cubes of a unit, with the exponent.
+_POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+#: Words that are not part of a counted noun, because they change the meaning of the number.
+_EXCLUDED_WORDS = (KEYWORDS - {"in", "of", "per", "from", "over", "by"}) | NON_NOUNS
+
+
+class UnitParser:
+    """Parser of units and counted nouns."""
+
+    __slots__ = ("_cursor", "_operands")
+
+    def __init__(self, cursor: TokenCursor, operands: OperandParser) -> None:
+        self._cursor = cursor
+        self._operands = operands
+
+    def parse_unit(self, node: Node) -> tree.Unit | None:
+        """Parse a unit or a counted noun; return None if neither follows."""
+        cursor = self._cursor
+        if cursor.is_product_end():
+            return None
+        start = cursor.position
+        modulus = self._parse_modulus()
+        if modulus is not None:
+            return modulus
+        if cursor.peek_sign() == "(" and is_bracketed_unit_next(cursor):
+            cursor.skip()
+            unit = self._parse_named_unit()
+            cursor.expect(")")
+            return unit
+        if cursor.accept("-") and cursor.peek().kind != "word":
+            cursor.position = start
+        unit = self._parse_named_unit()
+        if unit is None:
+            cursor.position = start
+        return unit
+
+    def _parse_named_unit(self) -> tree.Unit | None:
+        """Parse a unit with the words after it, a fraction word, or a counted noun."""
+        cursor = self._cursor
+        unit = self._parse_unit_product()
+        if unit is not None:
+            return qualify_unit(unit, self._take_trailing_words())
+        is_plural = cursor.peek_word().endswith("s")
+        denominator = find_denominator(cursor.peek_word()) if is_plural else None
+        if denominator is None or not cursor.peek().space or cursor.peek(1).kind != "eof":
+            return self._parse_counted_noun()
+        word = cursor.take().text.lower()
+        return tree.Unit(word, PART_DIMS, Fraction(1, denominator))  # "5 thirds"
+
+    def _parse_unit_product(self) -> tree.Unit | None:
+        """Parse products and quotients of units: ``km/h``, ``N m``, "square feet per hour"."""
+        cursor = self._cursor
+        is_percent = cursor.peek_word() == "per" and cursor.peek_word(1) == "cent"
+        is_inverse = not is_percent and bool(cursor.accept("/") or cursor.accept_word("per"))
+        unit = self._parse_unit_factor()
+        if unit is None:
+            return None
+        unit = unit_power(unit, -1) if is_inverse else unit
+        while True:
+            start = cursor.position
+            if cursor.accept("/") or cursor.accept_word("per", "an", "a", "each"):
+                divisor = self._parse_unit_factor()
+                if divisor is None:
+                    return unit
+                unit = multiply_units(unit, unit_power(divisor, -1))
+                continue
+            if not cursor.accept("*", "cdot", "times"):
+                cursor.accept("-")
+            factor = self._parse_unit_factor()
+            if factor is None:
+                cursor.position = start
+                return unit
+            unit = multiply_units(unit, factor)
+
+    def _parse_unit_factor(self) -> tree.Unit | None:
+        """Parse one unit with its power: ``m^2``, "square feet", "metres squared"."""
+        cursor = self._cursor
+        start = cursor.position
+        power = 1
+        if cursor.peek_word() in ("square", "sq", "cubic", "cu"):
+            power = _POWER_WORDS[cursor.take().text.lower()]
+            cursor.accept(".")
+        unit = self._parse_unit_word()
+        if unit is None:
+            cursor.position = start
+            return None
+        if cursor.peek_sign() == "^":
+            exponent_start = cursor.position
+            cursor.skip()
+            exponent = self._operands.parse_script()
+            if not isinstance(exponent, tree.Num) or exponent.value.denominator != 1:
+                cursor.position = exponent_start
+                return unit
+            power = int(exponent.value)
+        elif cursor.peek_word() in ("squared", "cubed"):
+            power = _POWER_WORDS[cursor.peek_word()]
+            cursor.skip()
+        cursor.accept(".")
+        if power < 0 and unit == UNITS["ms"]:  # "5 ms^{-2}" is in metres per second squared
+            return multiply_units(UNITS["m"], unit_power(UNITS["s"], power))
+        return unit_power(unit, power) if power != 1 else unit
+
+    def _parse_unit_word(self) -> tree.Unit | None:
+        """Parse the name or sign of one unit."""
+        cursor = self._cursor
+        token = cursor.peek()
+        if token.kind in ("op", "cmd"):
+            return self._parse_unit_sign(token.text)
+        if token.kind not in ("word", "let"):
+            return None
+        if token.text == "per" and cursor.peek_word(1) == "cent":
+            cursor.skip(2)
+            return UNIT_SIGNS["%"]
+        two_words = f"{token.text.lower()} {cursor.peek_word(1).rstrip('s')}"
+        if two_words in UNITS:
+            cursor.skip(2)
+            return UNITS[two_words]
+        if token.text == "in":
+            following = cursor.peek(1)
+            # "in" is the unit inch at the end of a unit, and otherwise a preposition.
+            ends_unit = following.kind == "eof" or following.text in ("^", ".", ",", ")", "*", "/")
+            if ends_unit and (cursor.position or cursor.peek_sign(1) != "^"):
+                cursor.skip()
+                return UNITS["inch"]
+            return None
+        if token.kind == "let" and not self._accepts_letter_unit(token.text):
+            return None
+        unit = find_unit(token.text)
+        if unit is not None:
+            cursor.skip()
+            if unit.dims == DEGREE.dims and cursor.peek_word() in (
+                "celsius",
+                "fahrenheit",
+                "c",
+                "f",
+            ):
+                word = cursor.peek_word()
+                cursor.skip()
+                return UNITS["celsius" if word[0] == "c" else "fahrenheit"]
+        return unit
+
+    def _accepts_letter_unit(self, letter: str) -> bool:
+        """Whether the next token, ``letter``, is a unit.
+
+        It is a unit after another unit or a bracket, or if ``is_letter_unit`` says so.
+        """
+        cursor = self._cursor
+        token = cursor.peek()
+        previous = cursor.tokens[cursor.position - 1] if cursor.position else token
+        is_in_unit = previous.text in ("/", "per", "{", "mu", "micro") or (
+            previous.kind == "word" and find_unit(previous.text) is not None
+        )
+        is_unit = is_in_unit or previous.text == "(" or is_letter_unit(cursor, token)
+        return letter in LETTER_UNITS and is_unit
+
+    def _parse_unit_sign(self, sign: str) -> tree.Unit | None:
+        r"""Parse a sign or command of a unit: degrees, percent, ``\mu`` or a fraction."""
+        cursor = self._cursor
+        if sign == "circ":
+            cursor.skip()
+            return self.parse_degree_unit()
+        if sign in UNIT_SIGNS_AFTER_NUMBER:
+            cursor.skip()
+            return UNIT_SIGNS_AFTER_NUMBER[sign]
+        if sign == "frac":
+            return self._parse_unit_fraction()
+        if sign in ("mu", "micro"):
+            cursor.skip()
+            unit = self._parse_unit_word()
+            return unit and tree.Unit("µ" + unit.label, unit.dims, unit.factor / 10**6)
+        return None
+
+    def _parse_unit_fraction(self) -> tree.Unit | None:
+        r"""Parse ``\frac{km}{h}``."""
+        cursor = self._cursor
+        cursor.skip()
+        sides: list[tree.Unit] = []
+        for power in (1, -1):
+            cursor.expect("{")
+            unit = self._parse_unit_factor()
+            if unit is None:
+                return None
+            sides.append(unit_power(unit, power))
+            cursor.expect("}")
+        return multiply_units(sides[0], sides[1])
+
+    def parse_degree_unit(self) -> tree.Unit:
+        """Parse the C or F after a degree sign; return the unit of angles if neither follows."""
+        cursor = self._cursor
+        if cursor.peek().kind == "let" and cursor.peek().text in "CF":
+            return UNITS["celsius" if cursor.take().text == "C" else "fahrenheit"]
+        return DEGREE
+
+    def _parse_modulus(self) -> tree.Unit | None:
+        r"""Parse ``\pmod 7`` or ``(mod 7)``."""
+        cursor = self._cursor
+        start = cursor.position
+        has_bracket = bool(cursor.accept("("))
+        if cursor.accept("pmod", "mod", "bmod") or cursor.accept_word("mod"):
+            modulus = self._operands.parse_script()
+            if has_bracket:
+                cursor.expect(")")
+            if isinstance(modulus, tree.Num):
+                label = f"mod {modulus.value}"
+                return tree.Unit(label, ((label, 1),))
+        cursor.position = start
+        return None
+
+    def _parse_counted_noun(self) -> tree.Unit | None:
+        """Parse the words of a counted noun: "different ways", "more inches"."""
+        words: list[str] = []
+        while len(words) <= MAX_NOUN_WORDS and self._take_noun_word(words):
+            pass
+        if not words or len(words) > MAX_NOUN_WORDS:
+            return None
+        noun = words[: words.index("of")] if "of" in words else words
+        for word in noun[-1:]:
+            unit = find_unit(word) if len(word) > 2 else None
+            if unit is not None:
+                power = _POWER_WORDS.get(noun[-2], 1) if len(noun) > 1 else 1
+                return qualify_unit(unit_power(unit, power) if power > 1 else unit, tuple(words))
+        return counted_unit(" ".join(words))
+
+    def _take_noun_word(self, words: list[str]) -> bool:
+        """Append the next token to ``words`` if it is part of a counted noun."""
+        cursor = self._cursor
+        if is_condition_next(cursor):
+            return False
+        token = cursor.peek()
+        is_hyphenated = cursor.peek_sign(1) == "-" and cursor.peek(2).kind == "word"
+        if token.kind == "word" or (token.kind == "let" and (words or is_hyphenated)):
+            # An infinitive belongs to the noun: "ways to win".
+            is_infinitive = words and token.text == "to" and cursor.peek(1).kind == "word"
+            if not is_infinitive and (
+                token.text.lower() in _EXCLUDED_WORDS
+                or is_number_word(token.text)
+                or (not words and token.text.lower() == "by")
+            ):
+                return False
+            words.append(token.text)
+        elif not words or token.text not in ("-", "'", ".", "/"):
+            return False
+        cursor.skip()
+        return True
+
+    def _take_trailing_words(self) -> tuple[str, ...]:
+        """Take the words that qualify a unit: "of paint", "tall", "per hour"."""
+        # The first entry represents the unit, because signs and letters only follow another word.
+        words: list[str] = ["unit"]
+        while len(words) <= MAX_NOUN_WORDS and self._take_noun_word(words):
+            pass
+        return tuple(words[1:])
