@@ -1,8 +1,23 @@
 """Brackets, rows and items of lists, tuples and matrices."""
 
+from enum import IntEnum
+
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.comparison import relations
 from fsdpo_data.answers.tree import Value
+
+
+class Container(IntEnum):
+    """The collection whose items are compared; a larger number is stricter.
+
+    As a whole answer, ``{1}`` and ``1`` are the same. As items of a collection, they differ.
+    """
+
+    NONE = 0  #: The values are whole answers.
+    ORDERED = 1  #: The values are items of a tuple, an interval or a matrix.
+    #: The values are items of a set or a list. Names of counted things must agree as well, because
+    #: no position tells the items apart: "9 red and 5 blue" are not "5 red and 9 blue".
+    UNORDERED = 2
 
 
 def brackets_agree(gold: str, answer: str, length: int) -> bool:

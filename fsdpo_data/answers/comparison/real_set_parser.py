@@ -80,6 +80,8 @@ def _parse_value_list(value: tree.ValueList, budget: Budget) -> RealSet:
     if value.brackets in _BRACKETS and len(value.items) == 2:
         return _parse_interval(value, budget)
     if value.brackets == "{}":
+        if any(isinstance(item, tree.ValueList) and item.brackets == "{}" for item in value.items):
+            raise NotASetError  # a set of sets
         return union([parse_real_set(item, budget) for item in value.items], budget)
     if value.brackets == "" and value.items:
         return _parse_list(value.items, budget)

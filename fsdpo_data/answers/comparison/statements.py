@@ -8,6 +8,7 @@ from fsdpo_data.answers.tree import (
     Relation,
     SetBuilder,
     SetMembership,
+    Sym,
     Value,
     ValueList,
 )
@@ -19,7 +20,22 @@ ValueComparison = Callable[[Value, Value], bool]
 #: Operators of a relation after its sides are swapped.
 SWAPPED_OPS = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "->": "<-",
                "sub": "sup", "sup": "sub", "sub=": "sup=", "sup=": "sub="}  # fmt: skip
+_STATEMENT_TYPES = (Relation, SetMembership, Connective, SetBuilder)
 MAX_STATEMENTS = 20  #: Most statements that are compared in any order.
+
+
+def is_statement(value: Value) -> bool:
+    """Whether ``value`` is a relation, a set, or a list that contains one.
+
+    A list of equations such as ``a = 2, b = 1`` is a list of values, not a statement.
+    """
+    if isinstance(value, ValueList) and value.brackets == "":
+        return any(
+            isinstance(item, SetMembership)
+            or (isinstance(item, Relation) and item.ops not in (("=",), ("~",)))
+            for item in value.items
+        )
+    return isinstance(value, _STATEMENT_TYPES) or (isinstance(value, Sym) and value.name == "RR")
 
 
 def are_equal_chains(gold: Relation, answer: Relation, is_equal: ValueComparison) -> bool:

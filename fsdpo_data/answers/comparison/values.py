@@ -1,6 +1,7 @@
 """Comparison of two parsed answers by the type of their values."""
 
 from fractions import Fraction
+from typing import Self
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
@@ -12,6 +13,7 @@ from fsdpo_data.answers.comparison.expressions import (
     within_tolerance,
 )
 from fsdpo_data.answers.comparison.lists import (
+    Container,
     assigned_items,
     brackets_agree,
     column_as_row,
@@ -26,6 +28,7 @@ from fsdpo_data.answers.comparison.statements import (
     are_equal_chains,
     are_equal_statements,
     have_same_members,
+    is_statement,
 )
 from fsdpo_data.answers.lexicon import units
 from fsdpo_data.answers.tree import Node, Value
@@ -37,17 +40,32 @@ MAX_ITEM_PAIRS = MAX_ITEMS * MAX_ITEMS // 4
 _ORDERED_BRACKETS = ("()", "[]", "(]", "[)")
 #: Prefixes of names that number the roots of an equation, which have no order.
 _ROOT_PREFIXES = ("x_", "t_", "z_")
-_STATEMENTS = (tree.Relation, tree.SetMembership, tree.Connective, tree.SetBuilder)
 
 
 class AnswerComparer:
-    """Comparison of one gold with one answer within one budget of operations."""
+    """Comparison of one gold with one answer within one budget of operations.
 
-    def __init__(self, budget: Budget, tolerance: float | None = None) -> None:
+    Args:
+        budget: The operations that the comparison may use.
+        tolerance: See :func:`~fsdpo_data.answers.comparison.equivalence.compare_answers`.
+        container: The strictest collection around the values.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        tolerance: Fraction | float | None = None,
+        container: Container = Container.NONE,
+    ) -> None:
         self.budget = budget
         self.tolerance = None if tolerance is None else Fraction(tolerance)
-        #: Whether the current values are items of an unordered list.
-        self._in_unordered_list = False
+        self._container = container
+
+    def _inside(self, container: Container) -> Self:
+        """Return the comparer of the items of a collection, which is as strict or stricter."""
+        if container <= self._container:
+            return self
+        return type(self)(self.budget, self.tolerance, container)
 
     def is_equal(self, gold: Value, answer: Value) -> bool:
         """Whether ``answer`` is a correct answer for ``gold``.
@@ -64,7 +82,7 @@ class AnswerComparer:
             return are_equal_times(gold, answer)
         gold = relations.without_domain_condition(gold)
         answer = relations.without_domain_condition(answer)
-        if _is_statement(gold) or _is_statement(answer):
+        if is_statement(gold) or is_statement(answer):
             return self._compare_statements(gold, answer)
         if isinstance(gold, tree.Piecewise) or isinstance(answer, tree.Piecewise):
             return self._compare_piecewise(gold, answer)
@@ -137,8 +155,9 @@ class AnswerComparer:
         unit_factor = units.unit_ratio(answer.unit, gold.unit)
         if unit_factor is None or units.are_opposites(gold.unit.words, answer.unit.words):
             return False
-        if self._in_unordered_list and _are_different_counts(gold.unit, answer.unit):
-            return False  # "9 red and 5 blue" are not "5 red and 9 blue"
+        is_unordered = self._container is Container.UNORDERED
+        if is_unordered and units.are_different_counts(gold.unit, answer.unit):
+            return False
         if unit_factor == 1:
             return self._compare_nodes(gold.node, answer.node)
         return self._compare_nodes(gold.node, tree.scale(answer.node, unit_factor))
@@ -203,7 +222,8 @@ class AnswerComparer:
         assignments = relations.assignments_by_name(answer)
         # "y = 2, x = 1" is an answer for (1, 2).
         values = tuple(assignments[name] for name in sorted(assignments))
-        return self._compare_in_order(gold.items, values or answer.items)
+        items = self._inside(Container.ORDERED)
+        return items._compare_in_order(gold.items, values or answer.items)
 
     def _compare_lists(self, gold: tree.ValueList, answer: tree.ValueList) -> bool:
         """Compare two lists by name if their items are assignments, else in any order."""
@@ -239,9 +259,11 @@ class AnswerComparer:
             return len(numbers) < 2 and all(self.is_equal(gold, value) for value in values)
         for items, other in ((gold, answer), (answer, gold)):
             if isinstance(items, tree.ValueList) and len(items.items) == 1:
-                # As members of a set, {1} and 1 are different.
-                is_set_member = self._in_unordered_list and items.brackets == "{}"
-                return not is_set_member and self.is_equal(items.items[0], other)
+                if items.brackets != "{}":
+                    return self.is_equal(items.items[0], other)
+                is_item = self._container is not Container.NONE
+                members = self._inside(Container.UNORDERED)
+                return not is_item and members.is_equal(items.items[0], other)
         return False
 
     def _compare_in_order(self, gold: tuple[Value, ...], answer: tuple[Value, ...]) -> bool:
@@ -253,10 +275,7 @@ class AnswerComparer:
             return not gold and not answer
         if len(gold) * len(answer) > MAX_ITEM_PAIRS:
             return set(gold) == set(answer)
-        self._in_unordered_list = True
-        is_equal = have_same_members(gold, answer, self.is_equal)
-        self._in_unordered_list = False
-        return is_equal
+        return have_same_members(gold, answer, self._inside(Container.UNORDERED).is_equal)
 
     def _compare_matrices(self, gold: Value, answer: Value) -> bool:
         gold_rows = matrix_rows(gold)
@@ -267,8 +286,9 @@ class AnswerComparer:
             # A tuple may denote a row or a column.
             gold_rows = column_as_row(gold_rows)
             answer_rows = column_as_row(answer_rows)
+        entries = self._inside(Container.ORDERED)
         return len(gold_rows) == len(answer_rows) and all(
-            self._compare_in_order(gold_row, answer_row)
+            entries._compare_in_order(gold_row, answer_row)
             for gold_row, answer_row in zip(gold_rows, answer_rows, strict=True)
         )
 
@@ -280,9 +300,9 @@ class AnswerComparer:
             return True
         if isinstance(gold, tree.Relation) and isinstance(answer, tree.Relation):
             return self._compare_relations(gold, answer)
-        if not _is_statement(gold):
+        if not is_statement(gold):
             return self._compare_with_chain(gold, answer)
-        if not _is_statement(answer):
+        if not is_statement(answer):
             has_name = relations.has_named_left_side(gold)
             defines_value = has_name or isinstance(gold, tree.SetMembership)
             values = relations.assigned_values(gold) if defines_value else None
@@ -362,12 +382,6 @@ class AnswerComparer:
         return sign == -1 and SWAPPED_OPS.get(gold.ops[0]) == answer.ops[0]
 
 
-def _are_different_counts(left: tree.Unit, right: tree.Unit) -> bool:
-    """Whether two units are names of different things that were counted."""
-    has_dimensions = left.dims or right.dims
-    return not has_dimensions and left.label.lower() != right.label.lower()
-
-
 def _ratio_parts(value: Value) -> tuple[Node, ...]:
     """Return the parts of a ratio; a ratio of two parts becomes its quotient."""
     if isinstance(value, tree.Ratio):
@@ -378,22 +392,8 @@ def _ratio_parts(value: Value) -> tuple[Node, ...]:
     return (node,) if tree.is_node(node) else ()
 
 
-def _is_statement(value: Value) -> bool:
-    """Whether ``value`` is a relation, a set, or a list that contains one.
-
-    A list of equations such as ``a = 2, b = 1`` is a list of values, not a statement.
-    """
-    if isinstance(value, tree.ValueList) and value.brackets == "":
-        return any(
-            isinstance(item, tree.SetMembership)
-            or (isinstance(item, tree.Relation) and item.ops not in (("=",), ("~",)))
-            for item in value.items
-        )
-    return isinstance(value, _STATEMENTS) or (isinstance(value, tree.Sym) and value.name == "RR")
-
-
 def _has_residue_class(value: Value, other: Value) -> bool:
     """Whether ``value`` is a congruence and ``other`` may be one."""
     if not families.residue_with_modulus(value):
         return False
-    return _is_statement(other) or families.parse_family(other) is not None
+    return is_statement(other) or families.parse_family(other) is not None

@@ -98,6 +98,12 @@ _OPPOSITES = tuple(
 )
 
 
+def are_different_counts(left: Unit, right: Unit) -> bool:
+    """Whether two units are names of different things that were counted."""
+    has_dimensions = left.dims or right.dims
+    return not has_dimensions and left.label.lower() != right.label.lower()
+
+
 def are_opposites(left: Sequence[str], right: Sequence[str]) -> bool:
     """Whether the words of two quantities are opposites: "5 miles north" and "5 miles south"."""
     if not (left and right):

@@ -1,4 +1,4 @@
-r"""Parser of other commands: constants, accents, figures, currencies, derivatives."""
+r"""Parser of LaTeX commands: constants, accents, figures, currencies, derivatives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CORNER = re.compile(r"[A-Z](?:_?\d+|')?|.")
 
 
 class CommandParser:
-    """Parser of commands."""
+    """Parser of commands; fractions, functions and operators have parsers of their own."""
 
     __slots__ = ("_cursor", "_expressions", "_fractions", "_functions", "_operands", "_operators")
 

@@ -4,7 +4,7 @@ from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.vocabulary import SUBSCRIPT_WORDS
 from fsdpo_data.answers.parsing.lex import EOF, Token, UnparsableAnswerError
 
-#: Maximum nesting depth of an answer. One level can need seventeen stack frames.
+#: Maximum nesting depth of an answer. One level can need eighteen stack frames.
 MAX_DEPTH = 40
 MAX_OPERANDS = 2_000  #: Maximum number of operands in one answer.
 _PRODUCT_END_SIGNS = frozenset(("+", ",", ";", ")", "=", "}", "<", ">", "le", "ge"))

@@ -34,7 +34,7 @@ class EnvironmentParser:
         self._statements = statements
 
     def parse_environment(self, name: str) -> Value:
-        """Parse a matrix, a determinant or a system; the begin of the environment is taken."""
+        r"""Parse a matrix, a determinant or a system; its ``\begin`` is already taken."""
         cursor = self._cursor
         if name in _SYSTEM_ENVIRONMENTS:
             return self.parse_system()

@@ -1,4 +1,4 @@
-"""Checks and conversions of parsed values that several parsers use."""
+"""Conversion of parsed values to expressions."""
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.units import DEGREE

@@ -15,7 +15,12 @@ _UNIT_VECTORS = ("basisi", "basisj", "basisk")  #: The unit vectors, as ``clean`
 
 
 class AnswerParser:
-    """Parser of a complete answer."""
+    """Parser of a complete answer.
+
+    Statements contain quantities, quantities contain expressions, and expressions contain operands.
+    Each parser owns the parsers of its parts. The grammar is recursive: a bracket, which is an
+    operand, contains a complete list. Inner parsers therefore also refer to the outer ones.
+    """
 
     __slots__ = ("_cursor", "_statements")
 

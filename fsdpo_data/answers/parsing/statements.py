@@ -21,13 +21,11 @@ _LEADING_WORDS = word_set(_TABLE["leading"])
 class StatementParser:
     """Parser of lists and statements."""
 
-    __slots__ = ("_cursor", "_last_separator", "_quantities")
+    __slots__ = ("_cursor", "_quantities")
 
     def __init__(self, cursor: TokenCursor) -> None:
         self._cursor = cursor
         self._quantities = QuantityParser(cursor, self)
-        #: The last separator of a list: ",", "and" or "wedge".
-        self._last_separator = ""
 
     def parse_value(self) -> Value:
         """Parse alternatives: ``a or b``; each of them may be a list."""
@@ -47,37 +45,32 @@ class StatementParser:
     def _parse_list(self) -> Value:
         """Parse a list of values or statements, or a single one."""
         items = [self.parse_item()]
-        has_comma = False
-        while self._accept_separator():
-            following = self.parse_item()
-            items.append(following)
-            has_comma = has_comma or self._last_separator == ","
+        separators: list[str] = []
+        while separator := self._accept_separator():
+            separators.append(separator)
+            items.append(self.parse_item())
         cases = combine_cases(items)
         if cases is not None or len(items) == 1:
             return cases or items[0]
-        is_logical = self._last_separator == "wedge" and all(map(_is_formula, items))
-        if is_logical or (not has_comma and all(map(_is_statement, items))):
+        is_logical = separators[-1] == "wedge" and all(map(_is_formula, items))
+        if is_logical or ("," not in separators and all(map(_is_statement, items))):
             return tree.Connective("and", tuple(items))
         return tree.ValueList("", _distribute_equations(tuple(items)))
 
-    def _accept_separator(self) -> bool:
-        """Step over a separator of list items, and store it in ``_last_separator``."""
+    def _accept_separator(self) -> str:
+        """Step over a separator of list items; return ",", "and", "wedge", or "" without one."""
         cursor = self._cursor
         if cursor.is_at_end():
-            return False
+            return ""
         if cursor.accept(",", ";"):
-            self._last_separator = ","
             if cursor.peek_word() == "or":
-                return False
+                return ""
             cursor.accept_word("and")
             cursor.accept("&")
             if cursor.is_at_end():
                 raise UnparsableAnswerError("the list ends in a comma")
-            return True
-        if cursor.accept_word("and") or cursor.accept("wedge"):
-            self._last_separator = cursor.tokens[cursor.position - 1].text
-            return True
-        return False
+            return ","
+        return cursor.accept_word("and") or cursor.accept("wedge")
 
     def parse_item(self) -> Value:
         """Parse a value or a chain of relations, with its condition."""

@@ -92,6 +92,7 @@ FORMS = {
     "x<2 \\text{ or } x>3": "x < 2 or x > 3",
     "\\mathbb{R}\\setminus\\{a\\}": "RR ∖ {a}",
     "x is greater than 2": "x > 2",
+    "p > 1 and x \\in \\{1, 2\\}": "p > 1 and x ∈ {1, 2}",
     "\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}": "[1, 2; 3, 4]",
     "y = 2x + 3": "y = (2*x + 3)",
     "b > a > c": "b > a > c",
@@ -191,6 +192,14 @@ def test_too_deeply_nested_answers_are_words(brackets):
 
     assert format_value(read(nest(MAX_DEPTH - 2))) == "x"
     assert isinstance(read(nest(MAX_DEPTH + 1)), Words)
+
+
+@pytest.mark.parametrize("name", ["pmatrix", "cases"])
+@pytest.mark.parametrize("depth", [MAX_DEPTH, 4 * MAX_DEPTH])
+def test_too_deeply_nested_environments_are_words(name, depth):
+    begin = f"\\begin{{{name}}}"
+    assert isinstance(read(begin * depth + "1" + begin.replace("begin", "end") * depth), Words)
+    assert isinstance(read(begin * depth), Words)
 
 
 def test_too_long_answers_are_words():
