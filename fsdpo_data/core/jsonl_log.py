@@ -114,10 +114,15 @@ def encode_line(record: Mapping[str, Any]) -> bytes:
 
 def read_spans(path: Path, line_spans: Iterable[LineSpan]) -> Iterator[dict[str, Any]]:
     """Yield the records of a file at ``line_spans``, in that order."""
+    return map(orjson.loads, read_lines(path, line_spans))
+
+
+def read_lines(path: Path, line_spans: Iterable[LineSpan]) -> Iterator[bytes]:
+    """Yield the lines of a file at ``line_spans``, in that order."""
     with path.open("rb") as file:
         for start, length in line_spans:
             file.seek(start)
-            yield orjson.loads(file.read(length))
+            yield file.read(length)
 
 
 def scan_lines(path: Path, key: Callable[[dict[str, Any]], str | None]) -> Iterator[ScannedLine]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import config, make_records, write_run
+from bench_runs import config, make_records, typed_records, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.render import write_report
 from fsdpo_bench.results.summary import summarise
@@ -24,7 +24,7 @@ TASKS = {"math": 20, "ocw": 12, "gsm_ic2": 14}
 
 
 def results() -> dict[str, Any]:
-    return summarise(make_records(TASKS), config(TASKS))
+    return summarise(typed_records(make_records(TASKS)), config(TASKS))
 
 
 def test_the_hubs_own_checks_pass(tmp_path: Path) -> None:

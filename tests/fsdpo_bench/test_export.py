@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import written
+from bench_runs import read_rows, written
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.recorded.outputs import read_outputs
-from fsdpo_bench.runs.records import read_records
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
@@ -40,7 +39,7 @@ def run_command(*line: object) -> Any:
 def replay_responses(file: Path, out: Path) -> list[dict[str, Any]]:
     line = ("run", "--engine", "replay", "--replay", file, "--out", out, "--workers", 1)
     run_command(*line, "--decoder", "greedy,sc", "--k", 4)
-    return list(read_records(out))
+    return read_rows(out)
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def test_an_export_can_be_replayed_to_the_same_records(
 ) -> None:
     run_command("export", run, "--to", form, "--decoder", "sc@4", "--out", tmp_path / "out")
     again = replay_responses(tmp_path / "out" / FILES[form], tmp_path / "again")
-    for old_record, new_record in zip(read_records(run), again, strict=True):
+    for old_record, new_record in zip(read_rows(run), again, strict=True):
         assert (old_record["question"], old_record["gold"]) == (
             new_record["question"],
             new_record["gold"],
@@ -80,7 +79,7 @@ def test_an_export_without_decoder_contains_the_greedy_solutions(
     recorded = read_outputs(tmp_path / "out" / FILES[form])
     assert [response.response for response in recorded] == [texts[0] for _, _, texts in TEXTS]
     if form == "lm-eval":
-        verdicts = [record["decoded"]["greedy"]["correct"] for record in read_records(run)]
+        verdicts = [record["decoded"]["greedy"]["correct"] for record in read_rows(run)]
         assert [response.correct for response in recorded] == verdicts == [True, True, False]
         row = json.loads((tmp_path / "out" / FILES[form]).read_text().splitlines()[0])
         assert row["arguments"]["gen_args_0"]["arg_0"] == "Problem 0?" and row["resps"] == [

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch")
+from bench_runs import read_rows
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.prm.first_error import (
     measure_first_errors,
     read_first_error_rows,
     score_examples,
 )
-from fsdpo_bench.runs.records import read_config, read_records
+from fsdpo_bench.runs.records import read_config
 from published import save_published
 from random_model import save_random_model
 from typer.testing import CliRunner
@@ -68,7 +69,7 @@ def test_a_published_prm_is_measured_and_used_for_decoding(
     done = invoke(*line, "--out", out, "--decoder", "bon,sbs")
     assert done.exit_code == 0, done.exception
     assert read_config(out)["prm"]["prm_format"]["name"] == family
-    for record in read_records(out):
+    for record in read_rows(out):
         solutions = [*record["samples"], record["decoded"]["sbs@5,1"]["solution"]]
         assert all(
             len(solution["rewards"] or []) == len(solution["steps"]) for solution in solutions

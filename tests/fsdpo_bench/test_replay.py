@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import written
+from bench_runs import read_rows, written
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.recorded.outputs import grade_outputs, read_outputs
 from fsdpo_bench.recorded.replay import read_response_file
 from fsdpo_bench.runs.options import RunOptions
-from fsdpo_bench.runs.records import read_records
 from oracles import NEMO_0, NEMO_1, TORA, float_equal
 from typer.testing import CliRunner
 
@@ -39,7 +38,7 @@ def replay_file(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         assert done.exit_code == 0
-        return list(read_records(out))
+        return read_rows(out)
 
     return replay
 
@@ -249,7 +248,7 @@ def test_a_truncated_recorded_response_has_no_answer(
     again = ["grade", str(tmp_path / "run"), "--out", str(tmp_path / "again")]
     assert CliRunner().invoke(app, again).exit_code == 0
     for run in ("first", "run", "again"):
-        [record] = read_records(tmp_path / run)
+        [record] = read_rows(tmp_path / run)
         greedy = record["decoded"]["greedy"]
         assert greedy["solution"]["finish_reason"] == "length"
         assert (greedy["status"], greedy["rule"]) == ("no_answer", "cut-off")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import HOSTILE, QWEN, config, make_records, qwen_run, write_run
+from bench_runs import HOSTILE, QWEN, config, make_records, qwen_run, typed_records, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.index import render_index
 from fsdpo_bench.report.plots import _space_out
@@ -55,7 +55,7 @@ class Page(HTMLParser):
 
 
 def page_of(tasks: dict[str, int], budget: int = 10**7, **options: Any) -> tuple[str, Page]:
-    records = make_records(tasks, **options)
+    records = typed_records(make_records(tasks, **options))
     results = summarise(records, config(tasks))
     text = render_html(results, build_problem_list(records, len(records), budget), print, "")
     return text, Page(text)
@@ -107,7 +107,12 @@ def test_a_hostile_model_name_is_escaped() -> None:
     records = make_records({"gsm8k": 2})
     described = config({"gsm8k": 2}, model="</title><script>alert(1)</script>|x")
     page = Page(
-        render_html(summarise(records, described), build_problem_list(records, 2), print, "")
+        render_html(
+            summarise(typed_records(records), described),
+            build_problem_list(typed_records(records), 2),
+            print,
+            "",
+        )
     )
     assert len([tag for tag, _ in page.elements if tag == "script"]) == 2
 
@@ -157,8 +162,8 @@ def test_a_sparse_run_still_has_a_page(missing: str) -> None:
         if missing != "decoders":
             for sample in [*record["samples"], record["decoded"]["greedy"]["solution"]]:
                 sample["rewards"] = None
-    results = summarise(records, config({"gsm8k": 6}))
-    text = render_html(results, build_problem_list(records, 6), print, "")
+    results = summarise(typed_records(records), config({"gsm8k": 6}))
+    text = render_html(results, build_problem_list(typed_records(records), 6), print, "")
     assert ("Step rewards" in text) == (missing == "decoders")
     assert ("Accuracy and cost" in text) == (missing != "decoders")
 
@@ -176,7 +181,7 @@ def test_rewards_outside_0_to_1_are_ranked_but_not_plotted(tmp_path: Path) -> No
 
 def test_nothing_is_left_out_of_a_small_run() -> None:
     records = make_records({"gsm8k": 10})
-    problem_list = build_problem_list(records, 10)
+    problem_list = build_problem_list(typed_records(records), 10)
     assert problem_list.left_out == ""
     assert [len(problem["solutions"]) for problem in problem_list.problems] == [6] * 10
     first = problem_list.problems[0]
@@ -186,7 +191,7 @@ def test_nothing_is_left_out_of_a_small_run() -> None:
 def test_a_large_run_respects_the_size_budget_and_reports_omissions() -> None:
     records = make_records({"gsm8k": 3000}, samples=8, text="Let us think about it. " * 12)
     budget = 3_000_000
-    problem_list = build_problem_list(records, 3000, budget)
+    problem_list = build_problem_list(typed_records(records), 3000, budget)
     size = len(json.dumps(problem_list.problems))
     assert 0.3 * budget < size < 1.2 * budget
     assert len(problem_list.problems) == 1000
@@ -195,13 +200,15 @@ def test_a_large_run_respects_the_size_budget_and_reports_omissions() -> None:
         for decision in problem["decoded"].values():
             [solution_index] = decision["taken"]
             assert solution_index is None or problem["solutions"][solution_index]
-    text = render_html(summarise(records, config({"gsm8k": 3000})), problem_list, print, "")
+    text = render_html(
+        summarise(typed_records(records), config({"gsm8k": 3000})), problem_list, print, ""
+    )
     assert "Left out because of the size limit: 2,000 of 3,000 problems" in text
 
 
 def test_very_long_solutions_are_truncated_with_a_count() -> None:
     records = make_records({"gsm8k": 50}, text="9" * 100_000)
-    problem_list = build_problem_list(records, 50, budget_bytes=500_000)
+    problem_list = build_problem_list(typed_records(records), 50, budget_bytes=500_000)
     assert len(json.dumps(problem_list.problems)) < 800_000
     solution = problem_list.problems[0]["solutions"][0]
     assert solution["hidden"] > 90_000

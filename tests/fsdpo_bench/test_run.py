@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench_runs import read_rows
 from fakes import Judge, Writer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import DecodingPlan, make_plan
 from fsdpo_bench.report.render import write_report
 from fsdpo_bench.runs.make_job import check_tokenizer
-from fsdpo_bench.runs.records import read_config, read_records, record_file
+from fsdpo_bench.runs.records import read_config, record_file
 from fsdpo_bench.runs.regrade import regrade_run
 from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks, limit_problems
 from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
@@ -83,12 +84,12 @@ def remove_times(value: Any) -> Any:
 
 
 def records(out: Path) -> list[dict[str, Any]]:
-    return [remove_times(record) for record in read_records(out)]
+    return [remove_times(record) for record in read_rows(out)]
 
 
 def test_a_record_contains_all_decoded_solutions(tmp_path: Path) -> None:
     problem = embedded_task().problems[0]
-    first = next(read_records(small_run(tmp_path / "run")))
+    first = read_rows(small_run(tmp_path / "run"))[0]
     assert list(first["decoded"]) == list(first["cost"]) == NAMES
     assert (first["question"], first["gold"]) == (problem.question, problem.answer)
     assert first["prompt"] == get_template("problem").render(problem.question)
@@ -104,7 +105,7 @@ def test_a_record_contains_all_decoded_solutions(tmp_path: Path) -> None:
 
 
 def test_the_cost_of_a_decoder_is_the_cost_of_its_k_samples(tmp_path: Path) -> None:
-    for record in read_records(small_run(tmp_path / "run")):
+    for record in read_rows(small_run(tmp_path / "run")):
         for k in KS:
             tokens = sum(row["n_tokens"] for row in record["samples"][:k])
             assert record["cost"][f"sc@{k}"]["tokens"] == tokens

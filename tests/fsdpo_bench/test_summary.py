@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bench_runs import config, make_records
+from bench_runs import config, make_records, typed_records
 from fsdpo_bench.report.render import render_markdown
 from fsdpo_bench.results.intervals import proportion
 from fsdpo_bench.results.summary import summarise
@@ -15,12 +15,12 @@ from fsdpo_data.core.statistics import wilson_interval
 
 
 def summary(tasks: dict[str, int], **options: Any) -> dict[str, Any]:
-    return summarise(make_records(tasks, **options), config(tasks))
+    return summarise(typed_records(make_records(tasks, **options)), config(tasks))
 
 
 def test_counts_are_computed_from_the_records() -> None:
     records = make_records({"gsm8k": 40})
-    task_results = summarise(records, config({"gsm8k": 40}))["tasks"]["gsm8k"]
+    task_results = summarise(typed_records(records), config({"gsm8k": 40}))["tasks"]["gsm8k"]
     greedy = task_results["decoders"]["greedy"]
     right = sum(record["decoded"]["greedy"]["correct"] for record in records)
     assert (greedy["correct"], greedy["n"], greedy["clusters"]) == (right, 40, None)
@@ -35,7 +35,7 @@ def test_unparsed_golds_are_not_in_the_denominator_but_timeouts_are() -> None:
     for status, correct, index in (("gold_unparsed", None, 0), ("timed_out", False, 1)):
         for answer in (*records[index]["samples"], *records[index]["decoded"].values()):
             answer.update(status=status, correct=correct)
-    task_results = summarise(records, config({"gsm8k": 20}))["tasks"]["gsm8k"]
+    task_results = summarise(typed_records(records), config({"gsm8k": 20}))["tasks"]["gsm8k"]
     greedy = task_results["decoders"]["greedy"]
     assert (greedy["correct"], greedy["n"]) == (18, 19)
     assert greedy["outcomes"] == {"correct": 18, "gold_unparsed": 1, "timed_out": 1}
@@ -44,7 +44,9 @@ def test_unparsed_golds_are_not_in_the_denominator_but_timeouts_are() -> None:
 
 def test_gsm_ic_is_clustered_by_base_problem() -> None:
     records = make_records({"gsm_ic2": 70})
-    greedy = summarise(records, config({"gsm_ic2": 70}))["tasks"]["gsm_ic2"]["decoders"]["greedy"]
+    greedy = summarise(typed_records(records), config({"gsm_ic2": 70}))["tasks"]["gsm_ic2"][
+        "decoders"
+    ]["greedy"]
     values = [int(record["decoded"]["greedy"]["correct"]) for record in records]
     clusters = [record["metadata"]["cluster"] for record in records]
     assert greedy["clusters"] == 7
@@ -79,14 +81,14 @@ def test_accuracy_drops_compare_each_group_with_its_own_seed_questions() -> None
     seeds[0]["decoded"]["greedy"]["correct"] = False
     described = config({"gsm8k": 20, "gsm_plus": 40})
     described["tasks"]["gsm_plus"]["base_task"] = "gsm8k"
-    task_results = summarise([*seeds, *perturbed], described)["tasks"]
+    task_results = summarise(typed_records([*seeds, *perturbed]), described)["tasks"]
     parts = task_results["gsm_plus"]["accuracy_drops"]["perturbation"]
     # One seed question is wrong, so "digits" gains 1 of 20; "noise" loses 4 of its 5 wrong ones.
     assert [parts[kind]["greedy"]["drop"] for kind in ("digits", "noise")] == [-0.05, 0.2]
     low, high = parts["noise"]["greedy"]["ci95"]
     assert parts["noise"]["greedy"]["n"] == 20 and low < 0.2 < high
     assert task_results["gsm8k"]["accuracy_drops"] == {}
-    page = render_markdown(summarise([*seeds, *perturbed], described))
+    page = render_markdown(summarise(typed_records([*seeds, *perturbed]), described))
     assert (
         "accuracy drop from the original questions, by perturbation" in page
         and "| noise | 20 | 20.0 [" in page
@@ -100,7 +102,7 @@ def test_the_spread_is_computed_over_instances() -> None:
         record["decoded"]["greedy"]["correct"] = index not in (0, 1, 10)
     described = config({"gsm_symbolic": 30})
     described["tasks"]["gsm_symbolic"]["spread_group"] = "instance"
-    results = summarise(records, described)
+    results = summarise(typed_records(records), described)
     spread = results["tasks"]["gsm_symbolic"]["group_spread"]["greedy"]
     assert spread == {"parts": 3, "mean": 0.9, "deviation": 0.1, "lowest": 0.8, "highest": 1.0}
     assert "| greedy | 90.0 | 10.0 | 80.0 | 100.0 |" in render_markdown(results)
@@ -108,7 +110,7 @@ def test_the_spread_is_computed_over_instances() -> None:
 
 def test_samples_give_avg_pass_and_maj_at_k() -> None:
     records = make_records({"gsm8k": 30})
-    task_results = summarise(records, config({"gsm8k": 30}))["tasks"]["gsm8k"]
+    task_results = summarise(typed_records(records), config({"gsm8k": 30}))["tasks"]["gsm8k"]
     right = [sum(sample["correct"] for sample in record["samples"]) for record in records]
     average = sum(right) / 120
     assert task_results["avg_at_k"]["4"]["accuracy"] == pytest.approx(average, abs=1e-6)
@@ -162,4 +164,4 @@ def test_a_run_without_rewards_has_no_reward_section() -> None:
     for record in records:
         for sample in record["samples"]:
             sample["rewards"] = None
-    assert summarise(records, config({"gsm8k": 3}))["rewards"] is None
+    assert summarise(typed_records(records), config({"gsm8k": 3}))["rewards"] is None

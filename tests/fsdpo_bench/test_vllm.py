@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench_runs import read_rows
 from fsdpo_bench.runs.make_job import run_job
 from fsdpo_bench.runs.options import RunOptions
-from fsdpo_bench.runs.records import read_records
 from fsdpo_bench.tasks.load import find_file
 from fsdpo_bench.tasks.table import Task, builtin_tasks
 from hub_only import save_hub_only
@@ -33,7 +33,7 @@ def decode_embedded(out: Path, engine: str, **options: Any) -> list[dict[str, An
             | options,
         )
     )
-    return list(read_records(out))
+    return read_rows(out)
 
 
 def test_greedy_solutions_agree_between_engines(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_every_benchmark_runs_on_both_engines(tmp_path: Path, shared: Path) -> N
                     sampling=SamplingSpec(n=1, max_tokens=16),
                 )
             )
-            for record in read_records(out):
+            for record in read_rows(out):
                 engines_by_task.setdefault(record["task"], []).append(engine)
     assert {*engines_by_task} == {*builtin_tasks()}
     for name, engines in engines_by_task.items():

@@ -8,7 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fsdpo_bench.decode.records import ProblemRecord, record_validator
+from fsdpo_bench.runs.records import read_records
+
 from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.steps.segment import split_auto
 
 DECODERS = ("greedy", "sc@2", "sc@4", "bon@4:min", "sbs@2,1")
@@ -146,6 +150,16 @@ def make_records(
                     entry["strict"] = entry["correct"] and number % 3 != 0
             records.append(problem_record)
     return records
+
+
+def typed_records(rows: Sequence[Mapping[str, Any]]) -> list[ProblemRecord]:
+    """Return the records of JSON objects, as a run reads them."""
+    return [record_validator().validate_json(encode_line(row), strict=True) for row in rows]
+
+
+def read_rows(run: Path) -> list[dict[str, Any]]:
+    """Return the records of a run as JSON objects."""
+    return [json.loads(encode_line(record.to_json())) for record in read_records(run)]
 
 
 def write_run(out: Path, config: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Path:

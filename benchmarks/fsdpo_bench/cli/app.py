@@ -80,7 +80,7 @@ def inspect(options: cli_options.RunInspectOptions) -> None:
     records = record_printing.matching_records(options)
     if options.as_json:
         for record in records:
-            typer.echo(json.dumps(record, ensure_ascii=False))
+            typer.echo(json.dumps(record.to_json(), ensure_ascii=False))
         return
     record_printing.print_records(records, options.count, options.samples)
 

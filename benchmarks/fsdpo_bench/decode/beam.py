@@ -22,6 +22,7 @@ from fsdpo_bench.decode.solution import (
     DecodedSolution,
     DecodingCost,
     OnFinished,
+    OwnSolution,
     aggregate_rewards,
     ignore_finished,
     timed_scores,
@@ -125,7 +126,7 @@ def beam_search(
     spec: BeamSpec,
     on_finished: OnFinished = ignore_finished,
     questions: Sequence[str | None] | None = None,
-) -> list[tuple[DecodedSolution, DecodingCost]]:
+) -> list[OwnSolution]:
     """Search for one solution of each prompt.
 
     Args:
@@ -158,7 +159,7 @@ def beam_search(
             break
         searcher.advance(active, spec.b2)  # lines 14-25
     on_finished(len(active), sum(search.cost.tokens or 0 for search in searches))
-    return [(_best_solution(search.beam), search.cost) for search in searches]  # line 28
+    return [OwnSolution(_best_solution(search.beam), search.cost) for search in searches]  # line 28
 
 
 @dataclass(frozen=True, slots=True)

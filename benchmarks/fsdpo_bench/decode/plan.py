@@ -1,23 +1,15 @@
-"""The decoding plan of a run: its decoders, numbers of samples, aggregate and beam searches."""
+"""The decoding plan of a run: its decoders with all their parameters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 from fsdpo_bench.decode.beam import BeamSpec
+from fsdpo_bench.decode.decoder import Decoder, DecoderSetup
+from fsdpo_bench.decode.decoders import DECODERS
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.steps.rewards import check_aggregate
-
-#: Description of each decoder, by its name on the command line.
-DECODERS: Mapping[str, str] = {
-    "greedy": "the most likely token at every step",
-    "sc": "self-consistency: the majority of K samples",
-    "weighted": "a majority weighted by the aggregated step rewards",
-    "bon": "best-of-N: the sample with the best aggregated step rewards",
-    "sbs": "step-wise beam search",
-}
-_SAMPLE_DECODERS = ("sc", "weighted", "bon")  #: Decoders that choose one of K samples.
-_PRM_DECODERS = ("weighted", "bon", "sbs")  #: Decoders that need step rewards.
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,36 +19,56 @@ class DecodingPlan:
     decoders: tuple[str, ...] = ("greedy",)  #: Names of decoders, in the order of ``DECODERS``.
     #: Numbers of samples K to choose from. All decoders share one set of samples.
     ks: tuple[int, ...] = (5,)
-    aggregate: str = "min"  #: Name of the aggregate of step rewards, for ``weighted`` and ``bon``.
-    beams: tuple[BeamSpec, ...] = ()  #: The beam searches of ``sbs``.
+    aggregate: str = "min"  #: Name of the aggregate of step rewards, for decoders that choose.
+    beams: tuple[BeamSpec, ...] = ()  #: The beam searches.
+
+    @property
+    def setups(self) -> list[DecoderSetup]:
+        """The decoders with each value of their parameters, in the order of the results."""
+        return [setup for name in self.decoders for setup in self._decoder_setups(DECODERS[name])]
 
     @property
     def n_samples(self) -> int:
         """Number of samples per problem; 0 if no decoder chooses from samples."""
-        return max(self.ks) if set(self.decoders) & set(_SAMPLE_DECODERS) else 0
+        return max((setup.k for setup in self.setups if setup.decoder.choose), default=0)
 
     @property
     def requests_per_problem(self) -> int:
         """Number of times that each problem is decoded; decoders share the samples."""
-        return (1 if self.n_samples else 0) + ("greedy" in self.decoders) + len(self.beams)
+        n_own = sum(setup.decoder.decode is not None for setup in self.setups)
+        return (1 if self.n_samples else 0) + n_own
 
     @property
     def needs_prm(self) -> bool:
         """Whether a decoder needs step rewards."""
-        return bool(set(self.decoders) & set(_PRM_DECODERS))
+        return bool(self.reward_decoders)
+
+    @property
+    def reward_decoders(self) -> list[str]:
+        """The decoders that need step rewards."""
+        return [name for name in self.decoders if DECODERS[name].needs_rewards]
+
+    @property
+    def probability_decoders(self) -> list[str]:
+        """The decoders that need rewards that are probabilities."""
+        return [name for name in self.decoders if DECODERS[name].needs_probabilities]
+
+    @property
+    def continuation_decoders(self) -> list[str]:
+        """The decoders that sample continuations of partial solutions."""
+        return [name for name in self.decoders if DECODERS[name].needs_continuations]
+
+    @property
+    def needs_sample_rewards(self) -> bool:
+        """Whether a decoder that chooses from samples needs their step rewards."""
+        return any(
+            setup.decoder.needs_rewards for setup in self.setups if setup.decoder.choose is not None
+        )
 
     @property
     def result_names(self) -> list[str]:
         """Names of the results, such as ``greedy``, ``sc@5``, ``bon@5:min`` and ``sbs@5,1``."""
-        names = []
-        for decoder in self.decoders:
-            if decoder in _SAMPLE_DECODERS:
-                names += [sampled_name(decoder, k, self.aggregate) for k in self.ks]
-            elif decoder == "sbs":
-                names += [beam_name(beam) for beam in self.beams]
-            else:
-                names.append(decoder)
-        return names
+        return [setup.name for setup in self.setups]
 
     def beam_config(self) -> dict[str, Any] | None:
         """Return the settings that all beam searches share, for the config of the run."""
@@ -65,15 +77,27 @@ class DecodingPlan:
         settings = asdict(self.beams[0])
         return {key: value for key, value in settings.items() if key not in ("b1", "b2")}
 
+    def _decoder_setups(self, decoder: Decoder) -> list[DecoderSetup]:
+        """Return a decoder with each value of its parameters."""
+        names = decoder.parameters
+        return [
+            DecoderSetup(
+                decoder,
+                k=k,
+                aggregate=self.aggregate if "aggregate" in names else "",
+                b1=beam.b1 if "b1" in names else 0,
+                b2=beam.b2 if "b2" in names else 0,
+            )
+            for k, beam in product(
+                self.ks if "k" in names else (0,),
+                self.beams if _has_beams(decoder) else (BeamSpec(),),
+            )
+        ]
 
-def sampled_name(decoder: str, k: int, aggregate: str) -> str:
-    """Name the result of a decoder that chooses one of K samples."""
-    return f"sc@{k}" if decoder == "sc" else f"{decoder}@{k}:{aggregate}"
 
-
-def beam_name(beam: BeamSpec) -> str:
-    """Name the result of a beam search."""
-    return f"sbs@{beam.b1},{beam.b2}"
+def _has_beams(decoder: Decoder) -> bool:
+    """Return whether a decoder has the parameters of a beam search."""
+    return not {"b1", "b2"}.isdisjoint(decoder.parameters)
 
 
 def make_plan(
@@ -85,7 +109,7 @@ def make_plan(
         decoders: Names of decoders; one string may contain several names, separated by commas.
         ks: Numbers of samples.
         aggregate: Name of the aggregate of step rewards.
-        beams: Beam searches; ignored without the decoder ``sbs``.
+        beams: Beam searches; ignored if no decoder has their parameters.
 
     Raises:
         InputError: if a decoder or the aggregate is unknown.
@@ -93,14 +117,17 @@ def make_plan(
     names = [name.strip() for name in ",".join(decoders).split(",") if name.strip()]
     for name in names or [""]:
         if name not in DECODERS:
-            choices = "; ".join(f"{key} ({meaning})" for key, meaning in DECODERS.items())
+            choices = "; ".join(
+                f"{key} ({decoder.description})" for key, decoder in DECODERS.items()
+            )
             suggestion = suggest_names(name, DECODERS)
             raise InputError(
                 f"expected names from {choices}.{suggestion}", field="decoder", value=name
             )
+    has_beams = any(_has_beams(DECODERS[name]) for name in names)
     return DecodingPlan(
         decoders=tuple(name for name in DECODERS if name in names),
         ks=tuple(sorted(set(ks))),
         aggregate=check_aggregate(aggregate),
-        beams=tuple(dict.fromkeys(beams)) if "sbs" in names else (),
+        beams=tuple(dict.fromkeys(beams)) if has_beams else (),
     )

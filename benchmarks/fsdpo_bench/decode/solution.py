@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import Field
 
 from fsdpo_data.core.sampling import FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler, stream
@@ -33,9 +35,12 @@ class DecodedSolution:
 class DecodingCost:
     """The cost of one decoder on one problem."""
 
-    tokens: int | None = 0  #: Generated tokens, discarded ones included; None if unknown.
-    prm_calls: int = 0  #: Number of solutions and prefixes that the reward model scored.
-    seconds: float = 0.0  #: Time of the sampler and the scorer.
+    #: Generated tokens, discarded ones included; None if unknown.
+    tokens: Annotated[int, Field(ge=0)] | None = 0
+    #: Number of solutions and prefixes that the reward model scored.
+    prm_calls: Annotated[int, Field(ge=0)] = 0
+    #: Time of the sampler and the scorer.
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
     def __add__(self, other: Self) -> Self:
         return type(self)(
@@ -43,6 +48,21 @@ class DecodingCost:
             prm_calls=self.prm_calls + other.prm_calls,
             seconds=self.seconds + other.seconds,
         )
+
+    def round_seconds(self) -> Self:
+        """Return the cost as records contain it, with microseconds."""
+        return replace(self, seconds=round(self.seconds, 6))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cost as plain JSON."""
+        return {"tokens": self.tokens, "prm_calls": self.prm_calls, "seconds": self.seconds}
+
+
+class OwnSolution(NamedTuple):
+    """The solution of a decoder that does not choose from samples, with its cost."""
+
+    solution: DecodedSolution  #: The solution.
+    cost: DecodingCost  #: The cost of the decoder.
 
 
 def aggregate_rewards(rewards: Sequence[float] | None, aggregate_name: str) -> float | None:

@@ -12,6 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.runs.records import read_config, read_records, select_decoder
 from fsdpo_data.core.files import write_file
 from fsdpo_data.core.lazy import pl
@@ -51,21 +52,19 @@ def _export_records(run: Path, task: str, decoder: str) -> Iterator[ExportRecord
     is ``length`` if all texts were truncated. Other libraries ignore it, but
     :mod:`fsdpo_data.problems.recorded_responses` reads it.
     """
+    setup = parse_result_name(decoder)
+    n_samples = setup.k if setup else None  # all samples for an unknown decoder
     for record in read_records(run, task):
-        decoded = record["decoded"][decoder]
-        if decoded["correct"] is None:  # unreadable gold answer
+        entry = record.decoded[decoder]
+        if entry.correct is None:  # unreadable gold answer
             continue
-        if decoded["sample"] is None:  # the decoder generated its own solution
-            solutions = [decoded["solution"]]
-        else:
-            n_samples = decoder.partition("@")[2].partition(":")[0]  # 16 of "bon@16:min"
-            solutions = record["samples"][: int(n_samples)]
-        is_truncated = all(solution["finish_reason"] == "length" for solution in solutions)
+        solutions = record.samples[:n_samples] if entry.solution is None else (entry.solution,)
+        is_truncated = all(solution.finish_reason == "length" for solution in solutions)
         yield {
-            **record,
-            "is_correct": float(decoded["correct"]),
+            **record.to_json(),
+            "is_correct": float(entry.correct),
             "finish_reason": "length" if is_truncated else "stop",
-            "texts": [solution["text"] for solution in solutions],
+            "texts": [solution.text for solution in solutions],
         }
 
 

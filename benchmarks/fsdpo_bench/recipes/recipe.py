@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.results.published import published_results, shipped_path
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
 from fsdpo_data.core.toml_tables import TomlTable
@@ -270,8 +271,11 @@ def _read_cost(file: Path) -> _RecordedCost | None:
     content = json.loads(file.read_text(encoding="utf-8"))["cost"]
     costs = [content]
     if file.name == "results.json":
-        # Decoders such as `sc@5` choose among common samples. The slowest includes all samples.
-        sample_names = [name for name in content if "@" in name and "," not in name]
+        # Decoders that choose share their samples. The slowest includes all samples.
+        setups = {name: parse_result_name(name) for name in content}
+        sample_names = [
+            name for name, setup in setups.items() if setup and setup.decoder.choose is not None
+        ]
         costs = [cost for name, cost in content.items() if name not in sample_names]
         sample_costs = [content[name] for name in sample_names]
         costs += sorted(sample_costs, key=lambda cost: cost["seconds"])[-1:]

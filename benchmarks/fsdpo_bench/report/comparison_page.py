@@ -7,10 +7,11 @@ from pathlib import Path
 from fsdpo_cards.pages.page import render_page
 from fsdpo_cards.pages.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList
 
+from fsdpo_bench.decode.records import ProblemRecord
 from fsdpo_bench.report.problem_list import question_entry, solution_entries
 from fsdpo_bench.report.render import TEMPLATES_FOLDER, run_date
 from fsdpo_bench.results.compare import RunComparison
-from fsdpo_bench.results.outcomes import Record, key_records
+from fsdpo_bench.results.outcomes import key_records
 from fsdpo_bench.runs.records import read_config, read_records
 
 _MARKS: Marks = {
@@ -56,8 +57,8 @@ def render_comparison(run_a: Path, run_b: Path, comparison: RunComparison) -> st
 
 def _add_problem(
     problem_list: ProblemList,
-    record_a: Record,
-    record_b: Record,
+    record_a: ProblemRecord,
+    record_b: ProblemRecord,
     decoder_pairs: Sequence[tuple[str, str]],
 ) -> None:
     """Add a problem with the solutions of both runs."""
@@ -66,7 +67,7 @@ def _add_problem(
     pair_entries = {}
     for decoder_a, decoder_b in decoder_pairs:
         verdict = _pair_verdict(
-            record_a["decoded"][decoder_a]["correct"], record_b["decoded"][decoder_b]["correct"]
+            record_a.decoded[decoder_a].correct, record_b.decoded[decoder_b].correct
         )
         [index_a] = entries_a[decoder_a]["taken"]
         [index_b] = entries_b[decoder_b]["taken"]

@@ -4,25 +4,26 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.report.svg import Axis, SvgDrawing, draw_panel
 from fsdpo_bench.results.published import is_backbone, published_results_for
 from fsdpo_data.core.sampling import UNKNOWN
 
-_DECODER_FAMILIES = ("greedy", "sc", "weighted", "bon", "sbs")
 _ROW_HEIGHT = 16  #: Pixels per decoder in the accuracy plot.
 _TASK_GAP = 14  #: Pixels between benchmarks in the accuracy plot.
 _NAME_WIDTH = 106  #: Pixels for the decoder names; the style sheet has the same margin.
 _LABEL_HEIGHT = 12  #: Pixels per decoder name in the cost plot.
 
+_UNKNOWN_DECODER_STYLE = "c6"  #: Style class of a decoder whose plug-in is missing.
 _CORRECTNESS_STYLES = {"correct": "good", "wrong": "bad"}
 
 Results = Mapping[str, Any]  #: ``results.json``, or a part of it.
 
 
 def style_class(decoder: str) -> str:
-    """Return the style class of a decoder's family."""
-    family = decoder.partition("@")[0]
-    return f"c{_DECODER_FAMILIES.index(family) + 1}" if family in _DECODER_FAMILIES else "c6"
+    """Return the style class of a decoder, which is its colour."""
+    setup = parse_result_name(decoder)
+    return f"c{setup.decoder.colour}" if setup else _UNKNOWN_DECODER_STYLE
 
 
 def format_points(result: Results) -> str:

@@ -13,14 +13,15 @@ from fsdpo_cards.pages.problem_list import (
 )
 from fsdpo_cards.render import format_token_count
 
-from fsdpo_bench.results.outcomes import Record, problem_groups
+from fsdpo_bench.decode.records import ProblemRecord, SolutionRecord
+from fsdpo_bench.results.outcomes import problem_groups
 from fsdpo_data.core.toml_tables import read_toml
 
 _PHRASES = read_toml(Path(__file__).with_name("explain"))
 
 
 def build_problem_list(
-    records: Iterable[Record], total: int, budget_bytes: int = DEFAULT_BUDGET_BYTES
+    records: Iterable[ProblemRecord], total: int, budget_bytes: int = DEFAULT_BUDGET_BYTES
 ) -> ProblemList:
     """Build the list of a report; if not all problems fit, it has every n-th.
 
@@ -37,18 +38,18 @@ def build_problem_list(
     return problem_list
 
 
-def question_entry(problem_list: ProblemList, record: Record) -> dict[str, Any]:
+def question_entry(problem_list: ProblemList, record: ProblemRecord) -> dict[str, Any]:
     """Return the entry of a problem, without its solutions."""
     return {
-        "task": record["task"],
-        "id": record["problem_id"],
-        "groups": problem_groups(record["metadata"]),
-        **problem_list.question_entry(record["question"], record["gold"], record["prompt"]),
+        "task": record.task,
+        "id": record.problem_id,
+        "groups": problem_groups(record.metadata),
+        **problem_list.question_entry(record.question, record.gold, record.prompt),
     }
 
 
 def solution_entries(
-    record: Record, name_prefix: str = ""
+    record: ProblemRecord, name_prefix: str = ""
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """Return the entries of all solutions, and the entry of each decoder with its choice.
 
@@ -56,32 +57,32 @@ def solution_entries(
         record: The record of a problem.
         name_prefix: Text in front of the solution names.
     """
-    named_rows = [(f"sample {i + 1}", sample) for i, sample in enumerate(record["samples"])]
+    solutions = [(f"sample {i + 1}", sample) for i, sample in enumerate(record.samples)]
     decoder_entries = {}
-    for decoder, decoded in record["decoded"].items():
-        chosen_index = decoded.get("sample")
-        if decoded.get("solution"):
-            chosen_index = len(named_rows)
-            named_rows.append((decoder, decoded["solution"]))
+    for decoder, entry in record.decoded.items():
+        chosen_index = entry.sample
+        if entry.solution is not None:
+            chosen_index = len(solutions)
+            solutions.append((decoder, entry.solution))
         decoder_entries[decoder] = {
-            "status": decoded["status"],
-            "answer": decoded["answer"] and shorten(decoded["answer"]),
+            "status": entry.status,
+            "answer": entry.answer and shorten(entry.answer),
             "taken": [chosen_index],
         }
-    solutions = [_solution_entry(name_prefix + name, row) for name, row in named_rows]
-    return solutions, decoder_entries
+    entries = [_solution_entry(name_prefix + name, solution) for name, solution in solutions]
+    return entries, decoder_entries
 
 
-def _solution_entry(name: str, row: Record) -> dict[str, Any]:
+def _solution_entry(name: str, solution: SolutionRecord) -> dict[str, Any]:
     return {
         "name": name,
-        "steps": row["steps"],
-        "rewards": row["rewards"],
-        "answer": row["answer"],
-        "status": row["status"],
-        "why": explain_verdict(row["status"], row["rule"]),
-        "tokens": format_token_count(row["n_tokens"]),
-        "finish": row["finish_reason"],
+        "steps": solution.steps,
+        "rewards": solution.rewards,
+        "answer": solution.answer,
+        "status": solution.status,
+        "why": explain_verdict(solution.status, solution.rule),
+        "tokens": format_token_count(solution.n_tokens),
+        "finish": solution.finish_reason,
     }
 
 

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fsdpo_bench.decode.records import DecoderRecord, ProblemRecord
+from fsdpo_bench.decode.solution import DecodingCost
 from fsdpo_bench.tasks.table import RESERVED_METADATA
 from fsdpo_data.core.sampling import UNKNOWN
 
 COST_NAMES = ("tokens", "prm_calls", "seconds")  #: Kinds of cost of a decoder.
 
-Record = Mapping[str, Any]  #: A line of a run's record files; see :mod:`fsdpo_bench.runs.records`.
 Amount = float | str  #: An amount of cost; tokens can be :data:`~fsdpo_data.core.sampling.UNKNOWN`.
 
 
@@ -42,7 +43,7 @@ class ProblemResult:
     correct_samples: int  #: Number of correct samples.
 
 
-def read_problem_results(records: Iterable[Record]) -> dict[str, list[ProblemResult]]:
+def read_problem_results(records: Iterable[ProblemRecord]) -> dict[str, list[ProblemResult]]:
     """Return the problem results by benchmark, in the order of the records."""
     tasks: dict[str, list[ProblemResult]] = defaultdict(list)
     for (task, problem_id, occurrence), record in key_records(records):
@@ -50,14 +51,15 @@ def read_problem_results(records: Iterable[Record]) -> dict[str, list[ProblemRes
     return dict(tasks)
 
 
-def key_records(records: Iterable[Record]) -> Iterator[tuple[tuple[str, str, int], Record]]:
+def key_records(
+    records: Iterable[ProblemRecord],
+) -> Iterator[tuple[tuple[str, str, int], ProblemRecord]]:
     """Yield each record with its key: benchmark, problem id, and number of earlier occurrences."""
     occurrences: Counter[tuple[str, str]] = Counter()
     for record in records:
-        task = record["task"]
-        problem_id = record["problem_id"]
-        yield (task, problem_id, occurrences[task, problem_id]), record
-        occurrences[task, problem_id] += 1
+        key = (record.task, record.problem_id)
+        yield (*key, occurrences[key]), record
+        occurrences[key] += 1
 
 
 def problem_groups(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -72,36 +74,36 @@ def sum_amounts(amounts: Iterable[Amount]) -> Amount:
     return round(sum(numbers), 3) if len(numbers) == len(amounts) else UNKNOWN
 
 
-def _problem_result(record: Record, key: tuple[str, int]) -> ProblemResult:
-    metadata = record["metadata"]
-    verdicts = [sample["correct"] for sample in record["samples"]]
+def _problem_result(record: ProblemRecord, key: tuple[str, int]) -> ProblemResult:
+    verdicts = [sample.correct for sample in record.samples]
     graded = [verdict for verdict in verdicts if verdict is not None]
     return ProblemResult(
-        task=record["task"],
+        task=record.task,
         key=key,
-        question=record["question"],
-        gold=record["gold"],
-        cluster=metadata.get("cluster"),
-        groups=problem_groups(metadata),
+        question=record.question,
+        gold=record.gold,
+        cluster=record.metadata.get("cluster"),
+        groups=problem_groups(record.metadata),
         decoder_answers={
-            name: _decoder_answer(decoded, record["cost"].get(name, {}))
-            for name, decoded in record["decoded"].items()
+            name: _decoder_answer(entry, record.cost.get(name, DecodingCost()))
+            for name, entry in record.decoded.items()
         },
         graded_samples=len(graded),
         correct_samples=sum(graded),
     )
 
 
-def _decoder_answer(decoded: Mapping[str, Any], recorded_cost: Mapping[str, Any]) -> DecoderAnswer:
-    cost = {name: recorded_cost.get(name, 0) for name in COST_NAMES}
-    if cost["tokens"] is None:
-        cost["tokens"] = UNKNOWN
+def _decoder_answer(entry: DecoderRecord, cost: DecodingCost) -> DecoderAnswer:
     return DecoderAnswer(
-        status=decoded["status"],
-        correct=decoded["correct"],
-        strict=decoded.get("strict", decoded["correct"]),
-        answer=decoded["answer"],
-        cost=cost,
+        status=entry.status,
+        correct=entry.correct,
+        strict=entry.is_strictly_correct,
+        answer=entry.answer,
+        cost={
+            "tokens": UNKNOWN if cost.tokens is None else cost.tokens,
+            "prm_calls": cost.prm_calls,
+            "seconds": cost.seconds,
+        },
     )
 
 

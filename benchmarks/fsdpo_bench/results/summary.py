@@ -6,6 +6,8 @@ from dataclasses import asdict
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
+from fsdpo_bench.decode.decoders import parse_result_name
+from fsdpo_bench.decode.records import ProblemRecord
 from fsdpo_bench.results import result_types
 from fsdpo_bench.results.intervals import (
     Proportion,
@@ -18,7 +20,6 @@ from fsdpo_bench.results.outcomes import (
     COST_NAMES,
     Amount,
     ProblemResult,
-    Record,
     problem_clusters,
     read_problem_results,
     sum_amounts,
@@ -35,7 +36,7 @@ RESULTS_VERSION = 1
 PASS_AT_K_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
-def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> result_types.Results:
+def summarise(records: Iterable[ProblemRecord], config: Mapping[str, Any]) -> result_types.Results:
     """Summarise the records of a complete run as the content of ``results.json``.
 
     Args:
@@ -91,9 +92,9 @@ def _task_results(
         "avg_at_k": avg_at_k,
         "pass_at_k": pass_at_k_results,
         "maj_at_k": {
-            name.removeprefix("sc@"): accuracy_result(decoder_accuracy(results, name))
+            str(setup.k): accuracy_result(decoder_accuracy(results, name))
             for name in decoders
-            if name.startswith("sc@")
+            if (setup := parse_result_name(name)) and setup.decoder.metric == "maj"
         },
     }
 
@@ -290,14 +291,14 @@ class RewardedSample(NamedTuple):
 
 
 def collect_rewarded_samples(
-    records: Iterable[Record], rewarded_samples: list[RewardedSample]
-) -> Iterator[Record]:
+    records: Iterable[ProblemRecord], rewarded_samples: list[RewardedSample]
+) -> Iterator[ProblemRecord]:
     """Yield the records, and append their graded samples with rewards to ``rewarded_samples``."""
     for problem_index, record in enumerate(records):
-        for sample in record["samples"]:
-            if sample["rewards"] and sample["correct"] is not None:
+        for sample in record.samples:
+            if sample.rewards and sample.correct is not None:
                 rewarded_samples.append(
-                    RewardedSample(problem_index, sample["rewards"], sample["correct"])
+                    RewardedSample(problem_index, sample.rewards, sample.correct)
                 )
         yield record
 

@@ -1,12 +1,13 @@
 """Turn the options of ``fsdpo-bench run`` into a job, and run it."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fsdpo_bench.decode.decoders import DECODERS
 from fsdpo_bench.decode.plan import DecodingPlan
 from fsdpo_bench.recorded.replay import ResponseFile, TemplatedScorer, read_response_file
 from fsdpo_bench.runs.options import RunOptions
@@ -83,8 +84,8 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
         )
     if plan.needs_prm and options.prm is None:
         raise InputError(
-            "the decoders weighted, bon and sbs need step rewards. Give a process reward model "
-            "as `prm`, e.g. one from fsdpo-train prm, or remove these decoders.",
+            f"the decoders {', '.join(plan.reward_decoders)} need step rewards. Give a process "
+            "reward model as `prm`, e.g. one from fsdpo-train prm, or remove these decoders.",
             field="decoder",
             value=",".join(plan.decoders),
         )
@@ -98,7 +99,7 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
     selection = EngineSelection.select(engine, model_count=2 if plan.needs_prm else 1)
     scorer = _ScorerEntry(_load_no_scorer, None)
     if plan.needs_prm:
-        scorer = _prepare_scorer(options, plan.decoders, model, warn)
+        scorer = _prepare_scorer(options, plan, model, warn)
     spec = _make_spec(
         options,
         author=solution_author(options, model.ref, is_model_named=options.model is not None),
@@ -129,13 +130,13 @@ def _load_no_scorer() -> Scorer:
 
 
 def _prepare_scorer(
-    options: RunOptions, decoders: Sequence[str], model: ResolvedModel | None, warn: Warn
+    options: RunOptions, plan: DecodingPlan, model: ResolvedModel | None, warn: Warn
 ) -> _ScorerEntry:
     """Resolve and check the process reward model.
 
     Args:
         options: The options of the run.
-        decoders: The decoders of the run.
+        plan: The decoders of the run.
         model: The policy; None for recorded responses, whose prompts are bare questions.
         warn: Receives warnings.
 
@@ -149,12 +150,17 @@ def _prepare_scorer(
     selection = EngineSelection.select_for_scorer(scorer_options, prm, model_count=2)
     check_tokenizer(prm, None if options.model is None else model, warn)
     prm_format = prm.prm_format if isinstance(prm, PublishedPrm) else None
-    if prm_format is not None and not prm_format.is_probability and "weighted" in decoders:
+    if prm_format is not None and not prm_format.is_probability and plan.probability_decoders:
+        alternatives = [
+            decoder.name
+            for decoder in DECODERS.values()
+            if decoder.needs_rewards and not decoder.needs_probabilities
+        ]
         raise InputError(
             f"votes are weighed by probabilities, but a reward of {prm_format.name} is a "
-            f"{prm_format.meaning}. Use the decoder bon or sbs.",
+            f"{prm_format.meaning}. Use the decoder {' or '.join(alternatives)}.",
             field="decoder",
-            value="weighted",
+            value=",".join(plan.probability_decoders),
         )
     entry = {**asdict(prm.ref), "engine": selection.spec_entry, **format_entry(prm)}
     load: Callable[[], Scorer] = partial(selection.load, "scorer", prm)
@@ -184,11 +190,11 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
             value=str(options.data),
         )
     plan = options.plan([task.metric for task in tasks])
-    if plan.beams:
+    if plan.continuation_decoders:
         raise InputError(
-            "recorded responses cannot be continued. Remove the decoder sbs, or run a model.",
+            "recorded responses cannot be continued. Remove the decoder, or run a model.",
             field="decoder",
-            value="sbs",
+            value=",".join(plan.continuation_decoders),
         )
     needs_recorded_rewards = plan.needs_prm and options.prm is None
     response_file.check_responses(max(1, plan.n_samples), rewards=needs_recorded_rewards)
@@ -198,7 +204,7 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
     model = response_file.model if options.model is None else resolve_weights(options.model).ref
     is_model_named = options.model is not None or options.series is not None
     if options.prm is not None:
-        scorer = _prepare_scorer(options, plan.decoders, None, warn)
+        scorer = _prepare_scorer(options, plan, None, warn)
     else:
         entry = {**asdict(response_file.model), "engine": {"name": "replay"}}
         scorer = _ScorerEntry(lambda: response_file, entry)

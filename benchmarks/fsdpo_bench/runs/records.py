@@ -1,21 +1,17 @@
-"""The records of a run: one JSON line per problem, with all solutions, verdicts and costs.
-
-The models below check each record and config when it is read. The values stay as they are in the
-file.
-"""
+"""The files of a run: its config, and its records with one JSON line per problem."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fsdpo_bench.decode.records import Count, ProblemRecord, record_validator
 from fsdpo_bench.tasks.table import builtin_tasks
-from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.errors import InputError, suggest_names
-from fsdpo_data.core.jsonl_log import JsonlLog, LineSpan, read_spans, scan_lines
+from fsdpo_data.core.jsonl_log import JsonlLog, LineSpan, encode_line, read_lines, scan_lines
 from fsdpo_data.dataset.manifest_sections import (
     ArtifactRef,
     EngineRef,
@@ -26,85 +22,11 @@ from fsdpo_data.dataset.run import CONFIG_FILE
 
 RECORDS_FOLDER = "records"  #: Folder in a run directory, with one file per benchmark.
 
-Count = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
 
 class _Model(BaseModel):
     """Base class of models without type conversion."""
 
     model_config = ConfigDict(strict=True)
-
-
-class _AnswerRecord(_Model):
-    """An answer with its verdict."""
-
-    answer: str | None  #: The extracted answer; None if the response has no answer.
-    correct: bool | None  #: Whether the answer is correct; None if the gold is unreadable.
-    status: Outcome  #: Outcome of the grading.
-    rule: str  #: Rule of the grader that decided the verdict.
-
-
-class _SolutionRecord(_AnswerRecord):
-    """A solution with its verdict, its step rewards and its cost."""
-
-    text: str  #: The complete text.
-    steps: list[str]  #: The steps; joined they are the text.
-    finish_reason: str  #: ``stop`` or ``length``.
-    n_tokens: Count | None  #: Number of generated tokens; None if unknown.
-    seconds: Seconds  #: Part of the sampler's wall-clock time.
-    scoring_seconds: Seconds = 0.0  #: Part of the scorer's wall-clock time.
-    #: One reward per step. Rewards of some published PRM formats are not in [0, 1].
-    rewards: list[Annotated[float, Field(allow_inf_nan=False)]] | None
-
-    @model_validator(mode="after")
-    def _check_rewards(self) -> Self:
-        if self.rewards and len(self.rewards) != len(self.steps):
-            raise ValueError(f"{len(self.rewards)} rewards of {len(self.steps)} steps")
-        return self
-
-
-class _DecodedRecord(_AnswerRecord):
-    """The answer of a decoder: one of the samples, or a solution of its own."""
-
-    sample: Count | None = None  #: Index of the chosen sample.
-    solution: _SolutionRecord | None = None  #: The decoder's own solution.
-
-    @model_validator(mode="after")
-    def _check_sample_or_solution(self) -> Self:
-        if (self.sample is None) == (self.solution is None):
-            raise ValueError("expected a sample or a solution")
-        return self
-
-
-class _CostRecord(_Model):
-    """The cost of one decoder on one problem."""
-
-    tokens: Count | None  #: Number of generated tokens; None if unknown.
-    prm_calls: Count  #: Number of solutions and prefixes that the reward model scored.
-    seconds: Seconds  #: Time of the sampler and the scorer.
-
-
-class _Metadata(_Model):
-    """The metadata of a problem that grading uses; groups may have any value."""
-
-    alternative_golds: list[str] = []  #: Further gold answers that count as correct.
-    gold_tolerance: float | None = None  #: Relative error that the source allows for this gold.
-
-
-class _Record(_Model):
-    """Everything that a run stores about one problem."""
-
-    task: str  #: Name of the benchmark.
-    row: Count  #: Index of the problem in the benchmark.
-    problem_id: str  #: Id of the problem, with the gold of the source.
-    question: str  #: The question.
-    gold: str  #: The gold answer; empty if missing.
-    metadata: _Metadata  #: Groups, cluster and settings of the grading.
-    prompt: str  #: The rendered prompt.
-    samples: list[_SolutionRecord]  #: The samples that several decoders share.
-    decoded: dict[str, _DecodedRecord]  #: The answer of each decoder, by result name.
-    cost: dict[str, _CostRecord]  #: The cost of each decoder, by result name.
 
 
 class _Source(ArtifactRef):
@@ -151,31 +73,24 @@ class _Config(_Model):
     tasks: dict[Annotated[str, Field(pattern=r"^[^/\x00]+$")], _TaskConfig]
 
 
-def _validate(model: type[_Model], value: Any, location: str) -> None:
-    """Check a JSON value against a model.
-
-    Raises:
-        InputError: if the value does not fit; the message names the first wrong field.
-    """
-    try:
-        model.model_validate(value)
-    except ValidationError as error:
-        first_error = error.errors()[0]
-        field_path = ".".join(map(str, first_error["loc"])) or "the value"
-        raise InputError(
-            f"{location}: {field_path}: {first_error['msg']}. Expected a file that "
-            "`fsdpo-bench run` wrote."
-        ) from None
+def _invalid_file_error(location: str, error: ValidationError) -> InputError:
+    """Return the error for a value that does not fit; the message names the first wrong field."""
+    first_error = error.errors()[0]
+    field_path = ".".join(map(str, first_error["loc"])) or "the value"
+    return InputError(
+        f"{location}: {field_path}: {first_error['msg']}. Expected a file that "
+        "`fsdpo-bench run` wrote."
+    )
 
 
-def record_key(record: Mapping[str, Any]) -> str:
+def record_key(problem_id: str, row: int) -> str:
     """Return the key of a record: the problem's id and row, because an id can occur twice."""
-    return f"{record['problem_id']}/{int(record['row'])}"
+    return f"{problem_id}/{row}"
 
 
-def own_decoders(record: Mapping[str, Any]) -> list[str]:
-    """Return the names of the results with a solution of their own, such as ``greedy``."""
-    return [name for name, entry in record["decoded"].items() if entry.get("sample") is None]
+def _line_key(line: Mapping[str, Any]) -> str:
+    """Return the key of the record in a line."""
+    return record_key(line["problem_id"], int(line["row"]))
 
 
 def record_file(out: Path, task: str) -> Path:
@@ -187,7 +102,17 @@ def open_records(out: Path, task: str) -> AbstractContextManager[JsonlLog]:
     """Open the records of a benchmark for appending."""
     file = record_file(out, task)
     file.parent.mkdir(exist_ok=True)
-    return JsonlLog.open(file, record_key)
+    return JsonlLog.open(file, _line_key)
+
+
+def append_records(log: JsonlLog, records: Iterable[ProblemRecord]) -> None:
+    """Append records, and wait until they are on disk.
+
+    Raises:
+        StoreError: if the disk is full or missing.
+    """
+    lines = {record_key(record.problem_id, record.row): record for record in records}
+    log.append({key: encode_line(record.to_json()) for key, record in lines.items()})
 
 
 def read_config(out: Path) -> dict[str, Any]:
@@ -205,7 +130,10 @@ def read_config(out: Path) -> dict[str, Any]:
             f"{out}: expected a directory that `fsdpo-bench run` wrote, with {CONFIG_FILE} and "
             f"{RECORDS_FOLDER}/."
         )
-    _validate(_Config, config, str(out / CONFIG_FILE))
+    try:
+        _Config.model_validate(config)
+    except ValidationError as error:
+        raise _invalid_file_error(str(out / CONFIG_FILE), error) from None
     ranks = {name: rank for rank, name in enumerate(builtin_tasks())}
     names = sorted(config["tasks"], key=lambda name: ranks.get(name, len(ranks)))
     return {**config, "tasks": {name: config["tasks"][name] for name in names}}
@@ -229,7 +157,7 @@ def select_decoder(out: Path, name: str | None) -> str:
     return decoder
 
 
-def read_records(out: Path, task: str | None = None) -> Iterator[dict[str, Any]]:
+def read_records(out: Path, task: str | None = None) -> Iterator[ProblemRecord]:
     """Yield the records of a run, by benchmark and by row.
 
     Args:
@@ -248,18 +176,36 @@ def read_records(out: Path, task: str | None = None) -> Iterator[dict[str, Any]]
         keys = sorted(spans, key=lambda key: int(key.rpartition("/")[2]))
         if not keys:
             continue
-        for record in read_spans(path, [spans[key] for key in keys]):
-            _validate(_Record, record, f"{path}, problem {record_key(record)}")
-            if record["task"] != name:
-                raise InputError(f"{path}: a record of {record['task']!r}, expected {name!r}.")
-            yield record
+        for line in read_lines(path, [spans[key] for key in keys]):
+            yield parse_record(line, path, task=name)
+
+
+def parse_record(line: bytes, path: Path, task: str) -> ProblemRecord:
+    """Check and return the record in a line of a file.
+
+    Args:
+        line: The line.
+        path: The file, for error messages.
+        task: Name of the benchmark of the file.
+
+    Raises:
+        InputError: if the record is damaged, or belongs to another benchmark.
+    """
+    try:
+        record = record_validator().validate_json(line, strict=True)
+    except ValidationError as error:
+        key = _line_key(json.loads(line))
+        raise _invalid_file_error(f"{path}, problem {key}", error) from None
+    if record.task != task:
+        raise InputError(f"{path}: a record of {record.task!r}, expected {task!r}.")
+    return record
 
 
 def _first_spans(path: Path) -> dict[str, LineSpan]:
     """Return the span of the first line of each record, by key."""
     spans: dict[str, LineSpan] = {}
     start = 0
-    for key, length in scan_lines(path, record_key):
+    for key, length in scan_lines(path, _line_key):
         if key is not None:
             spans.setdefault(key, LineSpan(start, length))
         start += length

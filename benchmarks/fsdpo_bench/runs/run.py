@@ -12,23 +12,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.decode.beam import beam_search
-from fsdpo_bench.decode.plan import DecodingPlan, beam_name
+from fsdpo_bench.decode.apply import grade_problems
+from fsdpo_bench.decode.beam import BeamSpec
+from fsdpo_bench.decode.decoder import DecoderSetup, DecodingRequest
+from fsdpo_bench.decode.plan import DecodingPlan
+from fsdpo_bench.decode.records import DecodedProblem, ProblemRecord
 from fsdpo_bench.decode.solution import (
     DecodedSolution,
-    DecodingCost,
     OnFinished,
     add_rewards,
-    greedy_sampling,
     sample_solutions,
 )
-from fsdpo_bench.decode.vote import JsonObject, cost_row, solution_row
-from fsdpo_bench.runs.records import open_records, record_key
-from fsdpo_bench.runs.regrade import grade_records
+from fsdpo_bench.runs.records import append_records, open_records, record_key
 from fsdpo_bench.tasks.load import LoadedTask
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.identity import ModelRef, to_json_values
-from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
 from fsdpo_data.dataset.run import lock_run_directory
@@ -146,8 +144,12 @@ def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Pr
                     n_requests = len(batch.rows) * job.spec.plan.requests_per_problem
                     with _batch_progress(progress, len(batch.missing_keys), n_requests) as report:
                         records = _BatchDecoder(job, report).decode(loaded, batch.rows)
-                        lines = {record_key(record): encode_line(record) for record in records}
-                        log.append({key: lines[key] for key in lines if key in batch.missing_keys})
+                        missing_records = (
+                            record
+                            for record in records
+                            if record_key(record.problem_id, record.row) in batch.missing_keys
+                        )
+                        append_records(log, missing_records)
 
 
 @contextmanager
@@ -187,13 +189,9 @@ def _missing_batches(
     """Yield the batches of a benchmark with missing records."""
     for start in range(0, len(loaded.ids), batch_size):
         rows = range(start, min(start + batch_size, len(loaded.ids)))
-        missing_keys = {f"{loaded.ids[row]}/{row}" for row in rows} - finished_keys
+        missing_keys = {record_key(loaded.ids[row], row) for row in rows} - finished_keys
         if missing_keys:
             yield _Batch(rows, missing_keys)
-
-
-#: The solution of each problem of a batch with its cost, by result name.
-_OwnSolutions = dict[str, list[tuple[DecodedSolution, DecodingCost]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,41 +201,59 @@ class _BatchDecoder:
     job: BenchJob  #: The run.
     on_finished: OnFinished  #: Called when prompts finish.
 
-    def decode(self, loaded: LoadedTask, rows: range) -> list[JsonObject]:
+    def decode(self, loaded: LoadedTask, rows: range) -> list[ProblemRecord]:
         """Decode and grade the problems in some rows of a benchmark, and return their records."""
+        plan = self.job.spec.plan
+        return grade_problems(
+            loaded.task,
+            self._decode_problems(loaded, rows),
+            setups=plan.setups,
+            result_names=plan.result_names,
+            workers=self.job.workers,
+        )
+
+    def _decode_problems(self, loaded: LoadedTask, rows: range) -> list[DecodedProblem]:
+        """Return the problems in some rows of a benchmark with their solutions."""
         spec = self.job.spec
-        questions = [loaded.problems[row].question for row in rows]
+        problems = [loaded.problems[row] for row in rows]
+        questions = [problem.question for problem in problems]
         prompts = [spec.template.render(question) for question in questions]
         samples = self._draw_samples(prompts, questions)
-        own_solutions = self._decode_separately(prompts, questions)
-        records = []
-        for index, row in enumerate(rows):
-            problem = loaded.problems[row]
-            decoded = {}
-            costs = {}
-            for name, solutions in own_solutions.items():
-                solution, cost = solutions[index]
-                decoded[name] = {"solution": solution_row(solution)}
-                costs[name] = cost_row(cost)
-            record = {
-                "task": loaded.task.name,
-                "row": row,
-                "problem_id": loaded.ids[row],
-                "question": problem.question,
-                "gold": problem.answer,
-                "metadata": loaded.task.record_metadata(problem.metadata),
-                "prompt": prompts[index],
-                "samples": [solution_row(sample) for sample in samples[index]],
-                "decoded": decoded,
-                "cost": costs,
-            }
-            records.append(record)
-        return grade_records(
-            loaded.task,
-            records,
-            plan=spec.plan,
-            result_names=spec.plan.result_names,
-            workers=self.job.workers,
+        own_solutions = {
+            setup.name: setup.decoder.decode(self._request(setup, prompts, questions))
+            for setup in spec.plan.setups
+            if setup.decoder.decode is not None
+        }
+        return [
+            DecodedProblem(
+                task=loaded.task.name,
+                row=row,
+                problem_id=loaded.ids[row],
+                question=problem.question,
+                gold=problem.answer,
+                metadata=loaded.task.record_metadata(problem.metadata),
+                prompt=prompts[index],
+                samples=samples[index],
+                own_solutions={name: own_solutions[name][index] for name in own_solutions},
+            )
+            for index, (row, problem) in enumerate(zip(rows, problems, strict=True))
+        ]
+
+    def _request(
+        self, setup: DecoderSetup, prompts: Sequence[str], questions: Sequence[str]
+    ) -> DecodingRequest:
+        """Return the input of a decoder that generates solutions of its own."""
+        spec = self.job.spec
+        return DecodingRequest(
+            setup=setup,
+            prompts=prompts,
+            questions=questions,
+            sampler=self.job.make_sampler(),
+            load_scorer=None if spec.prm is None else self.job.make_scorer,
+            sampling=spec.sampling,
+            segmenter=spec.segmenter,
+            beam=spec.plan.beams[0] if spec.plan.beams else BeamSpec(),
+            on_finished=self.on_finished,
         )
 
     def _draw_samples(
@@ -254,48 +270,6 @@ class _BatchDecoder:
             segmenter=spec.segmenter,
             on_finished=self.on_finished,
         )
-        if not {"weighted", "bon"} & set(spec.plan.decoders):
+        if not spec.plan.needs_sample_rewards:
             return samples
         return add_rewards(prompts, samples, self.job.make_scorer(), questions)
-
-    def _decode_separately(self, prompts: Sequence[str], questions: Sequence[str]) -> _OwnSolutions:
-        """Apply the decoders that generate solutions of their own: greedy and beam search."""
-        spec = self.job.spec
-        own_solutions: _OwnSolutions = {}
-        if "greedy" in spec.plan.decoders:
-            own_solutions["greedy"] = self._decode_greedily(prompts, questions)
-        for beam in spec.plan.beams:
-            own_solutions[beam_name(beam)] = beam_search(
-                prompts,
-                sampler=self.job.make_sampler(),
-                scorer=self.job.make_scorer(),
-                sampling=spec.sampling,
-                segmenter=spec.segmenter,
-                spec=beam,
-                on_finished=self.on_finished,
-                questions=questions,
-            )
-        return own_solutions
-
-    def _decode_greedily(
-        self, prompts: Sequence[str], questions: Sequence[str]
-    ) -> list[tuple[DecodedSolution, DecodingCost]]:
-        """Return the greedy solution of each prompt, and its cost."""
-        spec = self.job.spec
-        solutions = sample_solutions(
-            prompts,
-            sampler=self.job.make_sampler(),
-            sampling=greedy_sampling(spec.sampling),
-            segmenter=spec.segmenter,
-            on_finished=self.on_finished,
-        )
-        if spec.prm is not None:
-            # Reports show these rewards. They decide nothing, so the cost does not include them.
-            solutions = add_rewards(prompts, solutions, self.job.make_scorer(), questions)
-        return [
-            (
-                solution,
-                DecodingCost(tokens=solution.n_tokens, prm_calls=0, seconds=solution.seconds),
-            )
-            for [solution] in solutions
-        ]

@@ -1,0 +1,129 @@
+"""Grade the solutions of problems, and apply the decoders that choose from samples.
+
+Both need no model, so a finished run can be graded and decoded again.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from fsdpo_bench.decode.decoder import Candidates, DecoderSetup
+from fsdpo_bench.decode.records import (
+    AnswerRecord,
+    DecodedProblem,
+    DecoderRecord,
+    ProblemRecord,
+    SolutionRecord,
+)
+from fsdpo_bench.decode.solution import DecodingCost, aggregate_rewards
+from fsdpo_bench.decode.vote import agreeing_answers
+from fsdpo_bench.tasks.grade import TaskResponse, TaskVerdict, grade_task_responses
+from fsdpo_bench.tasks.table import Task
+from fsdpo_data.core.entities import Problem
+
+
+def grade_problems(
+    task: Task,
+    problems: Sequence[DecodedProblem],
+    setups: Sequence[DecoderSetup],
+    result_names: Sequence[str],
+    workers: int | None,
+) -> list[ProblemRecord]:
+    """Return the records of problems, with verdicts and decoder answers.
+
+    Args:
+        task: The benchmark of the problems.
+        problems: The problems with their solutions.
+        setups: The decoders of the run; those with solutions of their own have no effect here.
+        result_names: Names of all results, in the order of the records.
+        workers: Number of grading processes.
+    """
+    responses = [response for problem in problems for response in _task_responses(problem)]
+    verdicts = iter(grade_task_responses(task, responses, workers))
+    return [_grade_problem(task, problem, setups, result_names, verdicts) for problem in problems]
+
+
+def _task_responses(problem: DecodedProblem) -> list[TaskResponse]:
+    """Return the solutions of a problem as responses to it."""
+    task_problem = Problem(
+        question=problem.question,
+        answer=problem.gold,
+        source=problem.task,
+        split="test",
+        metadata=problem.metadata,
+    )
+    return [
+        TaskResponse(
+            problem=task_problem,
+            text=solution.text,
+            finish_reason=solution.finish_reason,
+            prompt=problem.prompt,
+        )
+        for solution in problem.solutions
+    ]
+
+
+def _grade_problem(
+    task: Task,
+    problem: DecodedProblem,
+    setups: Sequence[DecoderSetup],
+    result_names: Sequence[str],
+    verdicts: Iterator[TaskVerdict],
+) -> ProblemRecord:
+    """Return the record of a problem, with the next verdicts of the iterator."""
+    solutions = [
+        SolutionRecord.from_solution(solution, AnswerRecord.from_verdict(task, next(verdicts)))
+        for solution in problem.solutions
+    ]
+    samples = solutions[: len(problem.samples)]
+    answers: dict[str, DecoderRecord] = {}
+    costs: dict[str, DecodingCost] = {}
+    for setup, index in _choose_samples(setups, samples):
+        answers[setup.name] = DecoderRecord.from_answer(samples[index], sample=index)
+        costs[setup.name] = _sum_costs(samples[: setup.k], includes_prm=setup.decoder.needs_rewards)
+    own_solutions = solutions[len(samples) :]
+    for name, solution in zip(problem.own_solutions, own_solutions, strict=True):
+        answers[name] = DecoderRecord.from_answer(solution, solution=solution)
+        costs[name] = problem.own_solutions[name].cost.round_seconds()
+    return ProblemRecord(
+        task=problem.task,
+        row=problem.row,
+        problem_id=problem.problem_id,
+        question=problem.question,
+        gold=problem.gold,
+        metadata=problem.metadata,
+        prompt=problem.prompt,
+        samples=tuple(samples),
+        decoded={name: answers[name] for name in result_names},
+        cost={name: costs[name] for name in result_names},
+    )
+
+
+def _choose_samples(
+    setups: Sequence[DecoderSetup], samples: Sequence[SolutionRecord]
+) -> Iterator[tuple[DecoderSetup, int]]:
+    """Yield each decoder that chooses from samples, with the index of the chosen sample."""
+    if not samples:
+        return
+    agreements = agreeing_answers([sample.answer for sample in samples])
+    rewards_by_aggregate: dict[str, list[float | None]] = {}
+    for setup in setups:
+        if setup.decoder.choose is None:
+            continue
+        if setup.aggregate not in rewards_by_aggregate:
+            rewards_by_aggregate[setup.aggregate] = [
+                aggregate_rewards(sample.rewards, setup.aggregate) if setup.aggregate else None
+                for sample in samples
+            ]
+        candidates = Candidates(
+            samples=samples[: setup.k],
+            rewards=rewards_by_aggregate[setup.aggregate][: setup.k],
+            agreements=agreements,
+        )
+        yield setup, setup.decoder.choose(candidates)
+
+
+def _sum_costs(samples: Sequence[SolutionRecord], *, includes_prm: bool) -> DecodingCost:
+    """Return the cost of the samples; with ``includes_prm``, including the reward model."""
+    cost = DecodingCost()
+    for sample in samples:
+        cost += sample.cost(includes_prm=includes_prm)
+    return cost.round_seconds()

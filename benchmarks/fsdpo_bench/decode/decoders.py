@@ -1,0 +1,122 @@
+"""The decoders by name.
+
+To add a decoder, register one more :class:`~fsdpo_bench.decode.decoder.Decoder`, here or in a
+plug-in. Results list the decoders in the order of this file.
+"""
+
+from dataclasses import replace
+
+from fsdpo_bench.decode.beam import beam_search
+from fsdpo_bench.decode.decoder import Decoder, DecoderSetup, DecodingRequest
+from fsdpo_bench.decode.solution import (
+    DecodingCost,
+    OwnSolution,
+    add_rewards,
+    greedy_sampling,
+    sample_solutions,
+)
+from fsdpo_bench.decode.vote import best_of_n, self_consistency, weighted_vote
+from fsdpo_data.core.registry import Registry
+
+DECODERS: Registry[Decoder] = Registry("decoder", Decoder, group="fsdpo.decoders")
+
+
+def parse_result_name(name: str) -> DecoderSetup | None:
+    """Return the decoder and the parameters of a result name; None for an unknown decoder."""
+    decoder_name, at_sign, parameters = name.partition("@")
+    if decoder_name not in DECODERS:
+        return None
+    return DECODERS[decoder_name].parse_suffix(at_sign + parameters)
+
+
+def _decode_greedily(request: DecodingRequest) -> list[OwnSolution]:
+    """Return the greedy solution of each prompt, and its cost."""
+    solutions = sample_solutions(
+        request.prompts,
+        sampler=request.sampler,
+        sampling=greedy_sampling(request.sampling),
+        segmenter=request.segmenter,
+        on_finished=request.on_finished,
+    )
+    if request.load_scorer is not None:
+        # Reports show these rewards. They decide nothing, so the cost does not include them.
+        scorer = request.load_scorer()
+        solutions = add_rewards(request.prompts, solutions, scorer, request.questions)
+    return [
+        OwnSolution(
+            solution, DecodingCost(tokens=solution.n_tokens, prm_calls=0, seconds=solution.seconds)
+        )
+        for [solution] in solutions
+    ]
+
+
+def _search_with_beam(request: DecodingRequest) -> list[OwnSolution]:
+    """Return the solution that a beam search finds for each prompt, and its cost."""
+    assert request.load_scorer is not None  # the decoder needs rewards
+    return beam_search(
+        request.prompts,
+        sampler=request.sampler,
+        scorer=request.load_scorer(),
+        sampling=request.sampling,
+        segmenter=request.segmenter,
+        spec=replace(request.beam, b1=request.setup.b1, b2=request.setup.b2),
+        on_finished=request.on_finished,
+        questions=request.questions,
+    )
+
+
+DECODERS.register(
+    Decoder(
+        name="greedy",
+        title="one solution by greedy decoding",
+        description="the most likely token at every step",
+        decode=_decode_greedily,
+        colour=1,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="sc",
+        title="the most frequent answer of K samples (self-consistency)",
+        description="self-consistency: the majority of K samples",
+        suffix="@{k}",
+        choose=lambda candidates: self_consistency(candidates.answer_classes()),
+        metric="maj",
+        colour=2,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="weighted",
+        title="a vote of K samples, weighted by their rewards",
+        description="a majority weighted by the aggregated step rewards",
+        suffix="@{k}:{aggregate}",
+        choose=lambda candidates: weighted_vote(candidates.answer_classes(), candidates.rewards),
+        needs_rewards=True,
+        needs_probabilities=True,
+        colour=3,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="bon",
+        title="the sample with the highest reward (best-of-N)",
+        description="best-of-N: the sample with the best aggregated step rewards",
+        suffix="@{k}:{aggregate}",
+        choose=lambda candidates: best_of_n(candidates.rewards),
+        needs_rewards=True,
+        colour=4,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="sbs",
+        title="step-wise beam search",
+        description="step-wise beam search",
+        suffix="@{b1},{b2}",
+        decode=_search_with_beam,
+        needs_rewards=True,
+        needs_continuations=True,
+        colour=5,
+    )
+)
