@@ -5,8 +5,8 @@ Built-in entries are registered where they are defined. Plug-ins add entries fro
 (:mod:`fsdpo_data.core.plugins`).
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
 from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.plugins import (
@@ -35,7 +35,13 @@ class Registry(Mapping[str, EntryT]):
     plug-in, so a broken plug-in stops only the commands that use it.
     """
 
-    def __init__(self, kind: str, entry_type: type[EntryT], group: str = "") -> None:
+    def __init__(
+        self,
+        kind: str,
+        entry_type: type[EntryT],
+        group: str = "",
+        convert: Callable[[Any], Any] | None = None,
+    ) -> None:
         """Set up an empty registry.
 
         Args:
@@ -43,10 +49,13 @@ class Registry(Mapping[str, EntryT]):
             entry_type: Class of the entries.
             group: Group of the entry points that add entries, such as ``fsdpo.segmenters``; empty
                 for a kind that plug-ins cannot add.
+            convert: Function from the object of an entry point to the entry; by default, the object
+                is the entry.
         """
         self.kind = kind
         self.group = group
         self._entry_type = entry_type
+        self._convert = convert
         self._entries: dict[str, EntryT] = {}
 
     def register(self, entry: EntryT) -> EntryT:
@@ -116,6 +125,8 @@ class Registry(Mapping[str, EntryT]):
         """
         entry_point = entry_points_by_group().get(self.group, {})[name]
         entry = load_entry_point(entry_point)
+        if self._convert is not None:
+            entry = self._convert(entry)
         if not isinstance(entry, self._entry_type) or entry.name != name:
             raise InputError(
                 f"the entry point {entry_point.value} must be a {self._entry_type.__name__} with "

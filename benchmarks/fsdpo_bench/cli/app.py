@@ -19,7 +19,7 @@ from fsdpo_bench.recipes.recipe import GPUS, load_recipe, recipe_names, run_stag
 from fsdpo_bench.results.compare import compare_runs
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.tasks.fetch import fetch_file
-from fsdpo_bench.tasks.table import builtin_tasks, get_task, select_tasks
+from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task, select_tasks
 from fsdpo_data.cli.console import new_app, print_next_command, run_app
 from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.options import command
@@ -215,7 +215,7 @@ def prm(options: PrmOptions) -> None:
 @app.command(epilog="**Example** `fsdpo-bench tasks`", cls=HelpCommand)
 def tasks() -> None:
     """List benchmarks and suites."""
-    printing.print_tasks(list(builtin_tasks().values()))
+    printing.print_tasks(list(all_tasks().values()))
 
 
 @command(app, cli_options.FetchOptions, examples=_EXAMPLES["fetch"])

@@ -1,7 +1,7 @@
 """Turn the options of ``fsdpo-bench run`` into a job, and run it."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path

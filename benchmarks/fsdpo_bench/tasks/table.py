@@ -1,5 +1,6 @@
-"""Benchmarks, defined by TOML files: the built-in tasks and files of the user."""
+"""Benchmarks, defined by TOML files: built-in ones, those of plug-ins, and files of the user."""
 
+import contextlib
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 from fsdpo_bench.tasks.fetch import PublicFile
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.core.registry import Registry
 from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, read_records
 from fsdpo_data.problems.hub_datasets import HubDataset
 from fsdpo_data.problems.row_formats import (
@@ -224,10 +226,33 @@ def builtin_tasks() -> Mapping[str, Task]:
     return {task.name: task for task in tasks}
 
 
-@cache
+def _read_plugin_task(location: Any) -> Task:
+    """Return the benchmark of an entry point: a path of a TOML file, or a function with one."""
+    return read_task(Path(location() if callable(location) else location))
+
+
+#: Benchmarks of plug-ins. An entry point is the path of a TOML file, or a function that returns it;
+#: its name is the name of the benchmark.
+PLUGIN_TASKS: Registry[Task] = Registry(
+    "benchmark", Task, group="fsdpo.benchmarks", convert=_read_plugin_task
+)
+
+
+def all_tasks() -> Mapping[str, Task]:
+    """Return the built-in benchmarks, followed by those of plug-ins, by name.
+
+    Raises:
+        InputError: if a plug-in cannot be imported.
+    """
+    return {**builtin_tasks(), **PLUGIN_TASKS}
+
+
 def suites() -> Mapping[str, tuple[str, ...]]:
-    """Return the names of the benchmarks of each suite."""
-    tasks = builtin_tasks().values()
+    """Return the names of the benchmarks of each suite; a broken plug-in is in no suite."""
+    tasks = list(builtin_tasks().values())
+    for name in PLUGIN_TASKS:
+        with contextlib.suppress(InputError):
+            tasks.append(PLUGIN_TASKS[name])
     names = dict.fromkeys(suite for task in tasks for suite in task.suites)
     return {name: tuple(task.name for task in tasks if name in task.suites) for name in names}
 
@@ -245,10 +270,11 @@ def get_task(name: str) -> Task:
         return read_task(file)
     if file.suffix in DATA_SUFFIXES:
         return Task(name=file.stem, title=file.stem, formats=PLAIN_FORMATS, data=file)
-    for task in builtin_tasks().values():
-        if is_same_name(name, task.name):
-            return task
-    raise _unknown_task_error("task", name, builtin_tasks())
+    for tasks in (builtin_tasks(), PLUGIN_TASKS):
+        for task_name in tasks:
+            if is_same_name(name, task_name):
+                return tasks[task_name]
+    raise _unknown_task_error("task", name, [*builtin_tasks(), *PLUGIN_TASKS])
 
 
 def is_same_name(name: str, other_name: str) -> bool:
@@ -272,7 +298,7 @@ def select_tasks(suite: str | None, names: Sequence[str] | None) -> list[Task]:
     if suite is not None and suite not in suites():
         raise _unknown_task_error("suite", suite, suites())
     suite_names = suites()[suite] if suite else ()
-    tasks = [builtin_tasks()[name] for name in suite_names]
+    tasks = [get_task(name) for name in suite_names]
     tasks += [get_task(name) for name in names or ()]
     return list({task.name: task for task in tasks}.values())
 
