@@ -294,7 +294,7 @@ def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
 
     Args:
         text: The solution.
-        segmenter: `auto`, `step-marker`, `newline`, `blank-line`, `thinking` or `both`.
+        segmenter: Name of a segmenter; `fsdpo-data build --help` lists them.
         prompt: Its prompt, which may open the thinking.
     """
     return split_solution(prompt, text, segmenter_name(segmenter))

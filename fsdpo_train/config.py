@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from fsdpo_data.core.options import Option, Options
+from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES, PreferenceLoss
+from fsdpo_train.losses.prm_losses import PRM_LOSSES, PrmLoss
 
 _LOGGING_OPTIONS = ("report_to", "log_every", "save_every", "save_limit", "eval_every")
 #: Options that do not change the trained weights. A resumed run may change them.
 NON_IDENTITY_OPTIONS = frozenset(("out", "resume", "reference_cache", *_LOGGING_OPTIONS))
 #: Names of the DeepSpeed configurations that come with the package.
 DEEPSPEED_PRESETS = ("zero2", "zero3")
-
-Loss = Literal["full-step", "full-step-scaled", "dpo", "step-dpo", "public-code"]
-#: Losses that do not use step rewards.
-REWARD_FREE_LOSSES = ("dpo", "step-dpo")
 
 # Panels of the help texts.
 _LOSS = "Loss"
@@ -188,12 +186,9 @@ class PrmConfig(TrainConfig):
         labels: ``outcome``: the outcome of the solution at every step (N=1). ``rollouts``: the
             fraction of correct continuations of each step, or of a judge's votes (N>1). ``auto``:
             rollouts if the solution has them, otherwise outcomes.
-        loss: ``bce``: cross-entropy of each step against its label (the paper's). ``pqm``: right
-            steps rank above wrong steps and above earlier right steps (Li and Li 2024).
-            ``implicit``: trains a policy, whose log-ratio to the start model predicts the outcome
-            (Yuan et al. 2024). Score an implicit PRM with ``--policy`` and ``--reference``.
-        beta: Factor β of the log-ratio for the loss ``implicit``.
-        zeta: Margin ζ between right and wrong steps for the loss ``pqm``, in logits.
+        loss: Name of the loss.
+        beta: Factor β of the log-ratio of a policy.
+        zeta: Margin ζ between right and wrong steps, in logits.
         loss_reduction: Reduction over the label positions of a solution: ``sum`` (the paper's) or
             ``mean``.
         label_positions: Tokens with a loss. ``step``: the last token of each step (the paper's).
@@ -215,7 +210,7 @@ class PrmConfig(TrainConfig):
     batch_size: Annotated[int, Option(min=1)] = 8
     grad_accum: Annotated[int, Option(min=1)] = 32
     labels: Literal["auto", "outcome", "rollouts"] = "auto"
-    loss: Annotated[Literal["bce", "pqm", "implicit"], Option(panel=_LOSS)] = "bce"
+    loss: Annotated[str, Option(choices=PRM_LOSSES, panel=_LOSS)] = "bce"
     beta: Annotated[float, Option(exclusive_min=0, panel=_LOSS)] = 0.05
     zeta: Annotated[float, Option(min=0, panel=_LOSS)] = 4.0
     loss_reduction: Literal["sum", "mean"] = "sum"
@@ -227,27 +222,32 @@ class PrmConfig(TrainConfig):
     held_out: Annotated[float, Option(min=0, exclusive_max=1)] = 0.05
     eval_every: Annotated[int, Option(min=0, panel=_LOGGING)] = 0
 
+    @property
+    def prm_loss(self) -> PrmLoss:
+        """The registered loss."""
+        return PRM_LOSSES.find(self.loss, field="loss")
+
 
 @dataclass(frozen=True)
 class PreferenceSpec(Options):
     """The preference loss with its parameters β and γ.
 
     Attributes:
-        loss: ``full-step``: the paper's step-wise DPO, which weights each step by its reward.
-            ``full-step-scaled``: the same weights times the number of steps, so that γ = 0 gives
-            DPO. ``dpo``: DPO on whole solutions. ``step-dpo``: DPO on solutions that end with
-            the first step in which they differ. ``public-code``: the loss of public code that
-            is presented as the paper's, with token weights and without the factor β. ``dpo`` and
-            ``step-dpo`` need no step rewards.
+        loss: Name of the loss.
         beta: Strength β of the pull towards the reference policy.
         gamma: Inverse temperature γ of the step weights. 0 gives all steps equal weights. Larger
             values shift weight to the best steps of chosen solutions and the worst steps of
             rejected solutions. ``inf`` keeps only the best or worst step.
     """
 
-    loss: Loss = "full-step"
+    loss: Annotated[str, Option(choices=PREFERENCE_LOSSES)] = "full-step"
     beta: Annotated[float, Option(exclusive_min=0)] = 0.05
     gamma: Annotated[float, Option(min=0, allow_infinity=True)] = 0.5
+
+    @property
+    def preference_loss(self) -> PreferenceLoss:
+        """The registered loss."""
+        return PREFERENCE_LOSSES.find(self.loss, field="loss")
 
 
 @dataclass(frozen=True)

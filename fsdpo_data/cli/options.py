@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import UnionType
@@ -20,6 +20,7 @@ from fsdpo_data.core.command_line import CommandParameter, command_parameters, m
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.options import Option, Options, class_summary, literal_choices
 from fsdpo_data.core.plugins import load_plugin
+from fsdpo_data.core.registry import Registry, UnversionedNames
 
 CommandOptions = TypeVar("CommandOptions")
 
@@ -181,7 +182,7 @@ def _typer_parameter(parameter: CommandParameter, parameters: _Parameters) -> Pa
     if default is dataclasses.MISSING:
         default = Parameter.empty
     settings: dict[str, Any] = {
-        "help": _with_flags(parameter.help, parameters),
+        "help": _with_flags(parameter.help, parameters) + _describe_choices(parameter.choices),
         "metavar": option.metavar or _metavar(parameter),
         "show_default": _default_text(option, default),
         "rich_help_panel": option.panel or None,
@@ -200,6 +201,13 @@ def _typer_parameter(parameter: CommandParameter, parameters: _Parameters) -> Pa
         default=list(default) if isinstance(default, tuple) else default,
         annotation=Annotated[_typer_type(parameter.type), typer_parameter],
     )
+
+
+def _describe_choices(choices: Collection[Any]) -> str:
+    """Return a sentence for each choice that has a description, such as a name of a registry."""
+    if not isinstance(choices, Registry | UnversionedNames):
+        return ""
+    return "".join(f" `{name}`: {text}." for name, text in choices.descriptions().items())
 
 
 def _default_text(option: Option, default: Any) -> Any:

@@ -5,7 +5,7 @@ Built-in entries are registered where they are defined. Plug-ins add entries fro
 (:mod:`fsdpo_data.core.plugins`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 from fsdpo_data.core.errors import InputError, unknown_name_error
@@ -87,6 +87,11 @@ class Registry(Mapping[str, EntryT]):
             raise unknown_name_error(field or self.kind, name, self)
         return self[name]
 
+    @property
+    def imported_entries(self) -> list[EntryT]:
+        """The entries whose modules are imported: the built-in ones, and those of ``--plugin``."""
+        return list(self._entries.values())
+
     def __getitem__(self, name: str) -> EntryT:
         """Return the entry of a name; KeyError if there is none."""
         if name not in self._entries:
@@ -112,6 +117,12 @@ class Registry(Mapping[str, EntryT]):
         """Return the number of names."""
         return len(list(iter(self)))
 
+    def descriptions(self) -> dict[str, str]:
+        """Return the ``description`` of each entry that has one and needs no import, by name."""
+        load_environment_plugins()
+        texts = {name: getattr(entry, "description", "") for name, entry in self._entries.items()}
+        return {name: text for name, text in texts.items() if text}
+
     @property
     def _entry_points(self) -> Mapping[str, object]:
         return entry_points_by_group().get(self.group, {}) if self.group else {}
@@ -135,3 +146,50 @@ class Registry(Mapping[str, EntryT]):
                 value=name,
             )
         self._entries.setdefault(name, entry)
+
+
+class UnversionedNames(Collection[str]):
+    """The names of a registry without versions, as options list them; full names are valid too."""
+
+    def __init__(self, registry: Registry[EntryT]) -> None:
+        self._registry = registry
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a name with or without a version is known."""
+        return name in self._registry or name in list(self)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield each name once, in the order of the registry."""
+        yield from dict.fromkeys(_without_version(name) for name in self._registry)
+
+    def __len__(self) -> int:
+        """Return the number of names."""
+        return len(list(iter(self)))
+
+    def descriptions(self) -> dict[str, str]:
+        """Return the descriptions of the registry's entries; the latest version counts."""
+        descriptions = self._registry.descriptions().items()
+        return {_without_version(name): text for name, text in descriptions}
+
+
+def resolve_version(name: str, known_names: Collection[str], *, field: str) -> str:
+    """Return a name with its version, e.g. ``auto@1``; without a version, the latest one.
+
+    Args:
+        name: The name that a user gave, with or without a version.
+        known_names: The known names, all with a version.
+        field: Option with the name, for the error.
+
+    Raises:
+        InputError: if there is no such name.
+    """
+    if name in known_names:
+        return name
+    full_names = [full_name for full_name in known_names if _without_version(full_name) == name]
+    if not full_names:
+        raise unknown_name_error(field, name, known_names)
+    return max(full_names, key=lambda full_name: int(full_name.partition("@")[2]))
+
+
+def _without_version(name: str) -> str:
+    return name.partition("@")[0]

@@ -15,7 +15,7 @@ from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
-from fsdpo_data.steps.rewards import aggregate_expr
+from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
 
 _MAX_EXAMPLE_CHARS = 400  #: Characters of one text in an example.
 
@@ -126,8 +126,9 @@ def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, i
             step_rewards = solutions.filter(mask).select(rewards).explode("step_rewards")
             plots[f"Step rewards in {name} solutions"] = _tenths(step_rewards, rewards)
     has_margins = bool(manifest.pairs and manifest.pairs.margin)
-    if manifest.spec.pair and has_margins and manifest.spec.rewards_are_probabilities:
-        aggregate = manifest.spec.pair.aggregate
+    aggregate = manifest.spec.pair.aggregate if manifest.spec.pair and has_margins else ""
+    # The plug-in that defines the aggregate may be absent.
+    if aggregate in AGGREGATES and manifest.spec.rewards_are_probabilities:
         margin = aggregate_expr("chosen_rewards", aggregate) - aggregate_expr(
             "rejected_rewards", aggregate
         )

@@ -11,7 +11,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError, install_command
 from fsdpo_data.engines.options import EngineOptions, SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Placement, ReplicaPool, resolve_engine_on_cluster
 from fsdpo_data.engines.registry import ENGINES, EngineRole, engine_error
-from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.samplers import LoadedSampler, Sampler
 from fsdpo_data.engines.scorers import Scorer, prm_formats
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat, PublishedPrm
@@ -180,8 +180,18 @@ def _load(
     # One tokenizer thread is enough for prompts, and avoids the warning about forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if isinstance(weights, PublishedPrm) and weights.prm_format.is_judge:
-        return CritiqueScorer(weights, ENGINES[engine].load_class("sampler")(weights, options))
+        return CritiqueScorer(weights, _load_sampler(engine, weights, options))
+    if role == "sampler":
+        return _load_sampler(engine, weights, options)
     return ENGINES[engine].load_class(role)(weights, options)
+
+
+def _load_sampler(engine: str, weights: ResolvedWeights, options: EngineOptions) -> LoadedSampler:
+    """Load a sampler, and add what its engine lacks: stop strings after the thinking, a limit."""
+    entry = ENGINES[engine]
+    api = options.server.api if isinstance(options, SamplerOptions) else ""
+    sampler = entry.load_class("sampler")(weights, options)
+    return LoadedSampler(sampler, can_continue=entry.can_continue(api))
 
 
 def resolve_model(name: str, options: SamplerOptions, template: str | None = None) -> ResolvedModel:

@@ -24,7 +24,14 @@ class EngineEntry:
     packages: Sequence[str] = ()  #: Packages that the engine imports.
     extra: str = ""  #: The extra of ``fsdpo`` that installs these packages.
     alternative: str = ""  #: End of the error message: an alternative to installing the extra.
+    #: Whether the sampler can continue a text that it has started, to limit thinking.
+    continues_text: bool = True
+    is_remote: bool = False  #: Whether a server runs the model.
     batch_size: int = 256  #: Prompts per batch. vLLM is fastest with thousands of sequences.
+
+    def can_continue(self, api: str) -> bool:
+        """Return whether the sampler can continue a text through an API of its server."""
+        return self.continues_text and not (self.is_remote and api == "chat")
 
     def load_class(self, role: EngineRole) -> Any:
         """Import the class that samples or scores."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fsdpo_data.core.errors import InputError, UnavailableError, install_command, unknown_name_error
+from fsdpo_data.core.errors import InputError, UnavailableError, install_command
 from fsdpo_data.core.identity import digest
+from fsdpo_data.core.registry import resolve_version
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, to_fsdpo_error
 from fsdpo_data.models.untrusted import describe_load_error, limit_execution, read_tokenizer
@@ -138,14 +139,7 @@ def versioned_name(name: str) -> str:
     Raises:
         InputError: if there is no such template.
     """
-    if name in TEMPLATES:
-        return name
-    versions = [
-        template_name for template_name in TEMPLATES if template_name.partition("@")[0] == name
-    ]
-    if versions:
-        return max(versions, key=lambda template_name: int(template_name.partition("@")[2]))
-    raise unknown_name_error("template", name, TEMPLATES)
+    return resolve_version(name, TEMPLATES, field="template")
 
 
 def load_tokenizer(path: str, revision: str | None = None) -> Any:

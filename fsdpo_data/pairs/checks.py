@@ -12,6 +12,7 @@ from fsdpo_data.core.row_files import find_duplicates, scan_parquet, summarize_l
 from fsdpo_data.pairs import statistics
 from fsdpo_data.pairs.first_error import StepPairSpec, first_low_reward
 from fsdpo_data.pairs.statistics import SIDES
+from fsdpo_data.steps.rewards import AGGREGATES
 
 #: Columns of solutions that the checks compare with the pairs.
 _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
@@ -134,7 +135,10 @@ def _compare_statistics(
         computed = statistics.step_pair_statistics(pairs, solutions, _step_pair_spec(spec))
     else:
         aggregate = spec.get("aggregate", "mean")
-        computed = statistics.pair_statistics(pairs, solutions, aggregate)
+        is_known = aggregate in AGGREGATES
+        computed = statistics.pair_statistics(pairs, solutions, aggregate if is_known else "mean")
+        if not is_known:  # the plug-in that defines the aggregate is absent
+            computed["margin"] = pair_stats.get("margin")
         if not spec.get("finished"):  # earlier releases did not count truncated solutions
             del computed["solutions"]["truncated"]
     if computed != pair_stats:

@@ -34,6 +34,7 @@ from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import DatasetDraft
 from fsdpo_data.engines.load import EngineSelection
 from fsdpo_data.engines.options import SamplerOptions, Workers
+from fsdpo_data.engines.registry import ENGINES
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights, served_weights
 from fsdpo_data.models.thinking import find_thinking
@@ -287,12 +288,17 @@ def resolve_continuation_sampler(
         UnavailableError: if the engine is not installed, or the model does not exist.
     """
     server = options.engine.server
-    if options.engine.engine == "openai" and server.api == "chat":
+    engine = ENGINES.get(options.engine.engine)
+    can_continue = engine is None or engine.can_continue(server.api)
+    if not can_continue and options.engine.replay is None:
         raise server.field_error(
             "api", "chat servers cannot continue a text. Use `api=completions`."
         )
     manifest = read_manifest(data)
-    sampling = continuation_sampling(manifest, n, **options.sampling_overrides)
+    overrides = options.sampling_overrides
+    if not can_continue:
+        overrides["max_think_tokens"] = None  # a recording has the length that it has
+    sampling = continuation_sampling(manifest, n, **overrides)
     model = _resolve_continuation_model(data, options, manifest)
     return make_continuation_sampler(model, sampling, options.engine)
 

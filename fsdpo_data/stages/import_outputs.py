@@ -37,7 +37,7 @@ from fsdpo_data.problems.recorded_responses import (
 )
 from fsdpo_data.problems.row_formats import UnusableRowError, require_encodable
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build
-from fsdpo_data.steps.segment import segmenter_name
+from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
 
 _OUTPUTS_PANEL = "Outputs"
 
@@ -89,7 +89,7 @@ class ImportOutputsOptions(Options):
             },
         ),
     ] = DeclaredSampling()
-    segmenter: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = "auto"
+    segmenter: Annotated[str, Option(panel=_OUTPUTS_PANEL, choices=SEGMENTER_NAMES)] = "auto"
     grade_thinking: Annotated[bool, Option(panel=_OUTPUTS_PANEL)] = False
     workers: Workers = None
     resume: Resume = False

@@ -27,13 +27,14 @@ from fsdpo_data.engines.options import (
     Shard,
 )
 from fsdpo_data.engines.recorded_author import author_entry, solution_author
+from fsdpo_data.engines.registry import ENGINES
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
 from fsdpo_data.stages.score import make_score_stage
-from fsdpo_data.steps.segment import segmenter_name
+from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
 
 log = logging.getLogger(__name__)
 
@@ -60,10 +61,8 @@ class BuildOptions(ReplayOptions):
         split: Split of the problems.
         template: Prompt template (`fsdpo-data templates`).
         sampling: Sampling settings, without the stop strings of the template.
-        segmenter: Rule that splits the answer into steps: at step markers (`step-marker`), lines
-            (`newline`) or blank lines (`blank-line`); `auto` selects one of them. Thinking is one
-            step. `both` splits thinking and answer into paragraphs. `thinking` splits only
-            the thinking; the answer is one step.
+        segmenter: Rule that splits a solution into steps. Most rules split only the answer, and
+            thinking is one step.
         grade_thinking: If a solution has no text after its thinking, grade the answer that the
             thinking marks, for example in a box. By default such a solution has no answer.
         tensor_parallel_size: GPUs per replica of the model (vLLM).
@@ -103,7 +102,7 @@ class BuildOptions(ReplayOptions):
     template: Annotated[
         str | None, Option(panel=_SAMPLING_PANEL, default_text="the template of the model")
     ] = None
-    segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL)] = "auto"
+    segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL, choices=SEGMENTER_NAMES)] = "auto"
     grade_thinking: Annotated[bool, Option(panel=_SAMPLING_PANEL)] = False
     tensor_parallel_size: _ParallelSize = 1
     data_parallel_size: _ParallelSize = 1
@@ -112,8 +111,10 @@ class BuildOptions(ReplayOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         _sampler_options(self)  # checks the sizes against the engine
-        can_close_thinking = not self.is_replay and self.engine.server.api != "chat"
-        if self.sampling.max_think_tokens is not None and not can_close_thinking:
+        engine = ENGINES.get(self.engine.engine)
+        can_continue = engine is None or engine.can_continue(self.engine.server.api)
+        is_limited = self.sampling.max_think_tokens is not None
+        if is_limited and (self.is_replay or not can_continue):
             raise InputError(
                 "the limit needs a sampler that continues a text, which replay and chat servers "
                 "cannot do. Use another engine, or `api=completions`.",

@@ -3,20 +3,69 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, Outcome
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.registry import Registry
 
-#: Functions from step rewards to one reward, by name. The paper uses ``mean`` for pairs and ``min``
-#: for best-of-N. ``prod`` is from Lightman et al. (2023); ``last`` suits outcome reward models.
-AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
-    "mean": lambda rewards: math.fsum(rewards) / len(rewards),
-    "min": min,
-    "prod": math.prod,
-    "last": lambda rewards: rewards[-1],
-}
+_AGGREGATE_NAME = re.compile(r"[A-Za-z][\w.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A function from the step rewards of a solution to one reward.
+
+    Raises:
+        InputError: if the name has other characters than letters, digits, ``.``, ``-`` and ``_``.
+    """
+
+    name: str  #: Name on the command line and in files.
+    compute: Callable[[Sequence[float]], float]  #: Aggregates the rewards of at least one step.
+    #: Aggregates a polars column of float64 lists. If None, ``compute`` runs for each list, which
+    #: is slower.
+    make_expr: Callable[[pl.Expr], pl.Expr] | None = None
+
+    def __post_init__(self) -> None:
+        if not _AGGREGATE_NAME.fullmatch(self.name):
+            raise InputError(
+                "expected letters, digits, `.`, `-` and `_`, because names of decoders contain the "
+                "name. Rename the aggregate.",
+                field="aggregate",
+                value=self.name,
+            )
+
+    def to_expr(self, rewards: pl.Expr) -> pl.Expr:
+        """Return the expression for a column of float64 lists; null for missing or empty lists."""
+        if self.make_expr is not None:
+            return self.make_expr(rewards)
+        return rewards.map_elements(self._compute_series, return_dtype=pl.Float64)
+
+    def _compute_series(self, rewards: pl.Series) -> float | None:
+        return float(self.compute(rewards.to_list())) if len(rewards) else None
+
+
+#: Aggregates by name. The paper uses ``mean`` for pairs and ``min`` for best-of-N. ``prod`` is from
+#: Lightman et al. (2023); ``last`` suits outcome reward models.
+AGGREGATES = Registry("aggregate", Aggregate, group="fsdpo.aggregates")
+for _aggregate in (
+    Aggregate(
+        "mean",
+        lambda rewards: math.fsum(rewards) / len(rewards),
+        lambda rewards: rewards.list.mean(),
+    ),
+    Aggregate("min", min, lambda rewards: rewards.list.min()),
+    Aggregate(
+        "prod",
+        math.prod,
+        lambda rewards: rewards.list.eval(pl.element().product()).list.first(),
+    ),
+    Aggregate("last", lambda rewards: rewards[-1], lambda rewards: rewards.list.last()),
+):
+    AGGREGATES.register(_aggregate)
 
 
 def check_aggregate(name: str) -> str:
@@ -25,26 +74,17 @@ def check_aggregate(name: str) -> str:
     Raises:
         InputError: if there is no such aggregate.
     """
-    if name not in AGGREGATES:
-        raise InputError(f"expected one of {', '.join(AGGREGATES)}.", field="aggregate", value=name)
-    return name
+    return AGGREGATES.find(name).name
 
 
 def aggregate(rewards: Sequence[float], name: str) -> float:
     """Aggregate the step rewards of a solution, which has at least one step."""
-    return float(AGGREGATES[check_aggregate(name)](rewards))
+    return float(AGGREGATES.find(name).compute(rewards))
 
 
 def aggregate_expr(column: str, name: str) -> pl.Expr:
     """Return a polars expression that aggregates a column of reward lists in float64."""
-    rewards = pl.col(column).cast(pl.List(pl.Float64))
-    expressions = {
-        "mean": rewards.list.mean(),
-        "min": rewards.list.min(),
-        "prod": rewards.list.eval(pl.element().product()).list.first(),
-        "last": rewards.list.last(),
-    }
-    return expressions[check_aggregate(name)]
+    return AGGREGATES.find(name).to_expr(pl.col(column).cast(pl.List(pl.Float64)))
 
 
 def step_weights(rewards: Sequence[float], gamma: float, sign: int) -> list[float]:

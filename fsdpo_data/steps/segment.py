@@ -4,18 +4,18 @@ For every segmenter, ``"".join(steps) == text``, and no step is blank. The step 
 give the position of each step. A text without visible characters has no steps. Separators stay at
 the end of the preceding step, and blank text at the start belongs to the first step.
 
-Thinking at the start of a solution is the first step, and segmenters split only the answer after
-it. Two segmenters differ: ``thinking`` splits the thinking and keeps the answer as one step, and
-``both`` splits both parts.
+Thinking at the start of a solution is the first step, unless the segmenter splits thinking too.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.registry import Registry, UnversionedNames, resolve_version
 
 #: A function that splits a text into steps.
-Segmenter = Callable[[str], list[str]]
+SplitFunction = Callable[[str], list[str]]
 
 #: "Step 1:" at the start of a line, also in bold or as a heading ("**Step 1:**", "### Step 1:").
 #: Only the start of a line counts, because "as in Step 2: …" inside a sentence is not a marker.
@@ -61,7 +61,7 @@ def split_at_blank_lines(text: str) -> list[str]:
 
 def split_auto(text: str) -> list[str]:
     """Split at step markers if the text has any, else at blank lines, else at line breaks."""
-    return SEGMENTERS[choose_segmenter(text)](text)
+    return SEGMENTERS[choose_segmenter(text)].split(text)
 
 
 def choose_segmenter(text: str) -> str:
@@ -119,27 +119,6 @@ def _find_paragraph_breaks(text: str) -> Iterator[re.Match[str]]:
             position = end + len(block_end)
 
 
-def split_steps(text: str, thinking_chars: int, segmenter: str) -> list[str]:
-    """Split a solution that may start with thinking.
-
-    Args:
-        text: The solution.
-        thinking_chars: Length of the thinking at the start of ``text``, in characters.
-        segmenter: Full name of the segmenter, e.g. ``auto@1``.
-    """
-    thinking = text[:thinking_chars]
-    answer = text[thinking_chars:]
-    split_thinking = _THINKING_SEGMENTERS.get(segmenter, keep_as_one_step)
-    thinking_steps = split_thinking(thinking)
-    answer_steps = SEGMENTERS[segmenter](answer)
-    if answer_steps:
-        return [*thinking_steps, *answer_steps]
-    if not thinking_steps:
-        return []
-    # A blank answer belongs to the last step.
-    return [*thinking_steps[:-1], thinking_steps[-1] + answer]
-
-
 def _split_at_offsets(text: str, offsets: Iterable[int]) -> list[str]:
     """Split ``text`` at ascending offsets.
 
@@ -161,20 +140,44 @@ def _split_at_offsets(text: str, offsets: Iterable[int]) -> list[str]:
     return steps
 
 
-#: Segmenters of the answer, by full name.
-SEGMENTERS: dict[str, Segmenter] = {
-    "auto@1": split_auto,
-    "step-marker@1": split_at_step_markers,
-    "newline@1": split_at_newlines,
-    "blank-line@1": split_at_blank_lines,
-    "thinking@1": keep_as_one_step,
-    "both@1": split_at_paragraphs,
-}
-#: Segmenters of the thinking, by full name; with other names the thinking is one step.
-_THINKING_SEGMENTERS: dict[str, Segmenter] = {
-    "thinking@1": split_at_paragraphs,
-    "both@1": split_at_paragraphs,
-}
+def no_stop_strings(text: str) -> tuple[str, ...]:
+    """Return no stop strings: generation continues, and the segmenter cuts the text later."""
+    return ()
+
+
+_VERSIONED_NAME = re.compile(r"[A-Za-z][\w.-]*@\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Segmenter:
+    """A rule that splits a solution into steps.
+
+    Raises:
+        InputError: if the name has no version.
+    """
+
+    name: str  #: Name and version, e.g. ``auto@1``. A changed rule needs a new version.
+    description: str  #: Words for the help, such as ``after each line``.
+    split: SplitFunction  #: Splits the answer; the steps must join to the text.
+    split_thinking: SplitFunction = keep_as_one_step  #: Splits the thinking before the answer.
+    #: Returns the stop strings for the step after a text, the solution so far. Beam search
+    #: generates one step at a time. A stop string only means that a step may be complete; the
+    #: segmenter then splits the text so far. See :func:`step_ending`.
+    stops: Callable[[str], tuple[str, ...]] = no_stop_strings
+
+    def __post_init__(self) -> None:
+        if not _VERSIONED_NAME.fullmatch(self.name):
+            raise InputError(
+                "a segmenter needs a name with a version, such as `sentence@1`. Rename it.",
+                field="segmenter",
+                value=self.name,
+            )
+
+
+#: Segmenters by full name.
+SEGMENTERS = Registry("segmenter", Segmenter, group="fsdpo.segmenters")
+#: The names for options and messages, without versions.
+SEGMENTER_NAMES = UnversionedNames(SEGMENTERS)
 
 
 def segmenter_name(name: str) -> str:
@@ -183,27 +186,44 @@ def segmenter_name(name: str) -> str:
     Raises:
         InputError: if there is no such segmenter.
     """
-    full_name = name if "@" in name else f"{name}@1"
-    if full_name not in SEGMENTERS:
-        raise InputError(f"expected one of {', '.join(SEGMENTERS)}.", field="segmenter", value=name)
-    return full_name
+    return resolve_version(name, SEGMENTERS, field="segmenter")
 
 
-# Beam search generates one step at a time, so it stops generation at stop strings. Every segmenter
-# splits at line ends, and a line end belongs to the preceding step. A stop string only means that a
-# step may be complete; the segmenter then splits the text so far.
+def split_steps(text: str, thinking_chars: int, segmenter: str) -> list[str]:
+    """Split a solution that may start with thinking.
 
-#: Stop strings by segmenter: a line end, or a line end and the start of the next step.
-_STOP_STRINGS = {
-    "newline@1": ("\n",),
-    "blank-line@1": ("\n\n",),
-    "both@1": ("\n\n",),
-    "thinking@1": (),
-    "step-marker@1": ("\nStep ", "\n**Step ", "\n# Step ", "\n## Step ", "\n### Step "),
-}
-#: Stop strings of ``auto`` for the first step, when its segmenter is still unknown. If the steps
-#: turn out to be lines, generation of the first step continues to the end of the solution.
-_FIRST_STEP_STOP_STRINGS = ("\n\n", *_STOP_STRINGS["step-marker@1"])
+    Args:
+        text: The solution.
+        thinking_chars: Length of the thinking at the start of ``text``, in characters.
+        segmenter: Full name of the segmenter, e.g. ``auto@1``.
+
+    Raises:
+        InputError: if the steps of the segmenter do not join to the text, or a step is blank.
+    """
+    rule = SEGMENTERS.find(segmenter)
+    answer = text[thinking_chars:]
+    thinking_steps = _split_text(rule, rule.split_thinking, text[:thinking_chars])
+    answer_steps = _split_text(rule, rule.split, answer)
+    if answer_steps:
+        return [*thinking_steps, *answer_steps]
+    if not thinking_steps:
+        return []
+    # A blank answer belongs to the last step.
+    return [*thinking_steps[:-1], thinking_steps[-1] + answer]
+
+
+def _split_text(segmenter: Segmenter, split: SplitFunction, text: str) -> list[str]:
+    """Split a text, and check the steps; segmenters of plug-ins may be wrong."""
+    steps = split(text)
+    if "".join(steps) == (text if text.strip() else "") and all(map(str.strip, steps)):
+        return steps
+    raise InputError(
+        f"the steps must join to the text, and no step may be blank, but this segmenter splits "
+        f"{text[:60]!r} into {[step[:60] for step in steps[:4]]}. Correct its function, or choose "
+        "another segmenter.",
+        field="segmenter",
+        value=segmenter.name,
+    )
 
 
 def step_stops(segmenter: str, text: str) -> tuple[str, ...]:
@@ -213,14 +233,62 @@ def step_stops(segmenter: str, text: str) -> tuple[str, ...]:
         segmenter: Full name of the segmenter, e.g. ``auto@1``.
         text: The solution so far.
     """
-    if segmenter != "auto@1":
-        return _STOP_STRINGS[segmenter]
+    return SEGMENTERS.find(segmenter).stops(text)
+
+
+def step_ending(stop: str) -> str:
+    """Return the part of a stop string that belongs to the preceding step.
+
+    The part ends at the last line end, and the next step starts after it. A stop string without a
+    line end, such as ``". "``, belongs to the preceding step.
+    """
+    return stop[: stop.rindex("\n") + 1] if "\n" in stop else stop
+
+
+_STEP_MARKER_STOPS = ("\nStep ", "\n**Step ", "\n# Step ", "\n## Step ", "\n### Step ")
+
+
+def _auto_stops(text: str) -> tuple[str, ...]:
+    """Return the stop strings of the segmenter that ``auto`` uses for ``text``.
+
+    The segmenter of the first step is still unknown. If the steps turn out to be lines, generation
+    of the first step continues to the end of the solution.
+    """
     if not text.strip():
-        return _FIRST_STEP_STOP_STRINGS
+        return ("\n\n", *_STEP_MARKER_STOPS)
     # A separator at the end of a text has no effect, so add a character after it.
-    return _STOP_STRINGS[choose_segmenter(text + "…")]
+    return step_stops(choose_segmenter(text + "…"), text)
 
 
-def line_ends_of_stop(stop: str) -> str:
-    """Return the line ends of a stop string, which belong to the preceding step."""
-    return stop[: stop.rindex("\n") + 1]
+for _segmenter in (
+    Segmenter(
+        "auto@1",
+        "at step markers if the text has any, else at blank lines, else at line breaks",
+        split_auto,
+        stops=_auto_stops,
+    ),
+    Segmenter(
+        "step-marker@1",
+        'before each "Step k:" at the start of a line',
+        split_at_step_markers,
+        stops=lambda text: _STEP_MARKER_STOPS,
+    ),
+    Segmenter("newline@1", "after each line", split_at_newlines, stops=lambda text: ("\n",)),
+    Segmenter(
+        "blank-line@1", "after blank lines", split_at_blank_lines, stops=lambda text: ("\n\n",)
+    ),
+    Segmenter(
+        "thinking@1",
+        "only the thinking, into paragraphs; the answer is one step",
+        keep_as_one_step,
+        split_thinking=split_at_paragraphs,
+    ),
+    Segmenter(
+        "both@1",
+        "thinking and answer, into paragraphs",
+        split_at_paragraphs,
+        split_thinking=split_at_paragraphs,
+        stops=lambda text: ("\n\n",),
+    ),
+):
+    SEGMENTERS.register(_segmenter)

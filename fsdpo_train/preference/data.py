@@ -97,10 +97,10 @@ def _add_prompt(
     data.counts["prompts"] += 1
     data.counts["solutions"] += len(sides)
     data.counts["pairs"] += len(pairs)
-    data.counts["tokens"] += sum(map(_completion_length, group.solutions))
+    data.counts["tokens"] += sum(map(completion_length, group.solutions))
 
 
-def _completion_length(solution: EncodedSolution) -> int:
+def completion_length(solution: EncodedSolution) -> int:
     """Return the number of tokens after the prompt."""
     return len(solution.input_ids) - solution.prompt_length
 
@@ -141,7 +141,7 @@ def _row_length(group: PromptGroup, pairs: Sequence[tuple[int, int]]) -> int:
     """Return the number of tokens of the prompt and of all different solutions in ``pairs``."""
     indices = {index for pair in pairs for index in pair}
     solutions = [group.solutions[index] for index in indices]
-    return solutions[0].prompt_length + sum(map(_completion_length, solutions))
+    return solutions[0].prompt_length + sum(map(completion_length, solutions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.pairs.statistics import find_first_difference
-from fsdpo_train.config import REWARD_FREE_LOSSES
+from fsdpo_train.losses.preference_losses import PreferenceLoss
 from fsdpo_train.trainer.row_source import LocatedRow, Row, RowSource, open_source
 
 #: Columns of a pair that training reads.
@@ -51,11 +51,10 @@ def open_pairs(data: Path) -> RowSource:
     return open_source(data, COLUMNS, config="pairs", optional_columns=("chosen", "rejected"))
 
 
-def group_by_prompt(rows: Iterable[LocatedRow], loss: str) -> list[PromptPairs]:
+def group_by_prompt(rows: Iterable[LocatedRow], loss: PreferenceLoss) -> list[PromptPairs]:
     """Check pairs and group them by prompt, with each different solution once.
 
-    For the loss ``step-dpo``, both sides end with the first step in which they differ. For losses
-    without step rewards, the reward columns may be missing.
+    For losses without step rewards, the reward columns may be missing.
 
     Raises:
         InputError: if a row cannot be used, or there are no rows.
@@ -81,22 +80,22 @@ def group_by_prompt(rows: Iterable[LocatedRow], loss: str) -> list[PromptPairs]:
     return list(groups.values())
 
 
-def _check_row(location: str, row: Row, loss: str) -> None:
+def _check_row(location: str, row: Row, loss: PreferenceLoss) -> None:
     """Raise an InputError if a column for the loss is missing, or the prompt is not a text."""
-    required = [name for name in COLUMNS if loss not in REWARD_FREE_LOSSES or "rewards" not in name]
+    required = [name for name in COLUMNS if loss.uses_rewards or "rewards" not in name]
     missing = [name for name in required if row.get(name) is None]
     if missing:
         message = f"{location}: the columns {', '.join(missing)} are missing."
         if all("rewards" in name for name in missing):
-            message += f" The loss {loss} needs them."
+            message += f" The loss {loss.name} needs them."
         raise InputError(message)
     # The prompt must not be empty, because its last token predicts the first completion token.
     if not isinstance(row["prompt"], str) or not row["prompt"]:
         raise InputError(f"{location}: prompt: expected a text, with the chat template filled in.")
 
 
-def _read_sides(location: str, row: Row, loss: str) -> tuple[PairSide, PairSide]:
-    """Return the chosen and the rejected side of a row, truncated for ``step-dpo``."""
+def _read_sides(location: str, row: Row, loss: PreferenceLoss) -> tuple[PairSide, PairSide]:
+    """Return the chosen and the rejected side of a row, shortened if the loss asks for it."""
     chosen = _pair_side(location, row, "chosen")
     rejected = _pair_side(location, row, "rejected")
     if "".join(chosen.steps) == "".join(rejected.steps):
@@ -104,7 +103,7 @@ def _read_sides(location: str, row: Row, loss: str) -> tuple[PairSide, PairSide]
             f"{location}: chosen and rejected are the same text, {chosen.steps[0]!r} … "
             "Leave the pair out."
         )
-    if loss == "step-dpo":
+    if loss.ends_at_first_difference:
         n_steps = find_first_difference(row)[0] + 1
         return chosen.truncate(n_steps), rejected.truncate(n_steps)
     return chosen, rejected

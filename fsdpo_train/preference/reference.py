@@ -11,7 +11,7 @@ from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import progress
 from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
 from fsdpo_train.config import DpoConfig
-from fsdpo_train.preference.data import PreferenceData
+from fsdpo_train.preference.data import PreferenceData, completion_length
 from fsdpo_train.preference.groups import PromptGroup, collate_groups
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
 from fsdpo_train.trainer.bf16_weights import Bfloat16Weights, uses_bfloat16_weights
@@ -79,6 +79,14 @@ def reference_logprobs(
     stored = store.load(keys)
     _check_lengths(data, stored, store)
     return [[stored[key.solution] for key in group_keys] for group_keys in data.keys]
+
+
+def zero_logprobs(data: PreferenceData) -> list[list[np.ndarray]]:
+    """Return zeros in the shape of :func:`reference_logprobs`, for losses without a reference."""
+    return [
+        [np.zeros(completion_length(solution), np.float32) for solution in group.solutions]
+        for group in data.groups
+    ]
 
 
 def _check_lengths(

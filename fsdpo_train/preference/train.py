@@ -17,11 +17,16 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.logprobs import patch_to_return_logprobs
 from fsdpo_data.engines.prefix_sharing import supports_prefix_sharing
 from fsdpo_train.config import DpoConfig
+from fsdpo_train.losses.preference_losses import SolutionBatch
 from fsdpo_train.preference.data import PreferenceCollator, prepare_pairs, training_rows
 from fsdpo_train.preference.groups import scatter_tokens
-from fsdpo_train.preference.loss import SolutionBatch, preference_loss
+from fsdpo_train.preference.loss import preference_loss
 from fsdpo_train.preference.pairs import group_by_prompt, open_pairs
-from fsdpo_train.preference.reference import reference_fingerprint, reference_logprobs
+from fsdpo_train.preference.reference import (
+    reference_fingerprint,
+    reference_logprobs,
+    zero_logprobs,
+)
 from fsdpo_train.preference.reference_store import ReferenceStore
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import pack_rows, pad_to_world_size
@@ -69,6 +74,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         RunMismatchError: if ``config.out`` or the reference cache belongs to another run.
         UnavailableError: if a model or a package is missing.
     """
+    loss = config.preference_loss  # imports a plug-in before the identity of the run is recorded
     source = open_pairs(config.data)
     with start_run(config, source) as identity:
         arguments = _preference_arguments(config)
@@ -76,7 +82,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         # The reference runs without dropout. Dropout in the policy would add noise to the margins.
         model = disable_dropout(model)
         fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
-        prompts = group_by_prompt(source.rows(), config.loss)
+        prompts = group_by_prompt(source.rows(), loss)
         data = prepare_pairs(prompts, tokenizer, context_length(config, model), fingerprint)
         with gathered_weights(model):  # the check runs the model
             share_prompt = config.share_prompt and supports_prefix_sharing(
@@ -84,7 +90,12 @@ def train_dpo(config: DpoConfig) -> DpoReport:
             )
         _log_counts(data.counts, share_prompt)
         store = ReferenceStore(config.reference_cache or config.out / "reference", fingerprint)
-        reference = reference_logprobs(data, store, config, arguments, share_prompt=share_prompt)
+        if loss.uses_reference:
+            reference = reference_logprobs(
+                data, store, config, arguments, share_prompt=share_prompt
+            )
+        else:
+            reference = zero_logprobs(data)
         model = patch_to_return_logprobs(model, attention=config.attention)
         rows = pack_rows(training_rows(data.groups, config.shuffle), config)
         trainer = PreferenceTrainer(

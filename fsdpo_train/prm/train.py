@@ -28,7 +28,6 @@ from fsdpo_train.prm.data import (
     prepare_rows,
     read_labelled_rows,
 )
-from fsdpo_train.prm.loss import pqm_loss, prm_loss
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import (
     can_share_prompts,
@@ -61,12 +60,14 @@ class PrmReport(TrainingReport):
         auc_ci95: 95 % interval of ``auc`` over problems. None if it cannot be computed.
         no_better_than_chance: Whether the lower bound of ``auc_ci95`` is at most 0.5. False without
             an interval.
+        is_policy: Whether the model is a policy with implicit rewards.
     """
 
     counts: Counter[str]
     held_out: dict[str, float]
     auc_ci95: tuple[float, float] | None
     no_better_than_chance: bool
+    is_policy: bool
 
 
 def train_prm(config: PrmConfig) -> PrmReport:
@@ -87,26 +88,26 @@ def train_prm(config: PrmConfig) -> PrmReport:
             eval_steps=config.eval_every or None,
             label_names=["labels"],
         )
-        is_implicit = config.loss == "implicit"
+        trains_policy = config.prm_loss.trains_policy
         model, tokenizer = _load_prm(config)
         data = prepare_rows(
             read_labelled_rows(source, config), tokenizer, context_length(config, model), config
         )
         _log_counts(data.counts)
         share_prompt = can_share_prompts(model, arguments, [*data.train, *data.held_out])
-        if is_implicit:
+        if trains_policy:
             check_plain_head(model)
             patch_to_return_logprobs(model, attention="auto")  # also accepts shared prompts
         elif share_prompt:
             accept_prefix_trees(model)
-        trainer_class = ImplicitTrainer if is_implicit else PrmTrainer
+        trainer_class = ImplicitTrainer if trains_policy else PrmTrainer
         no_labels = [IGNORE_LABEL] * len(data.train[0]["labels"])
         trainer = trainer_class(
             class_weights(data.train) if config.balance else None,
             config,
             share_prompt,
             model=add_lora_adapters(
-                model, config.lora, "CAUSAL_LM" if is_implicit else "TOKEN_CLS"
+                model, config.lora, "CAUSAL_LM" if trains_policy else "TOKEN_CLS"
             ),
             args=arguments,
             train_dataset=pad_to_world_size(
@@ -129,12 +130,13 @@ def train_prm(config: PrmConfig) -> PrmReport:
             held_out={name: metrics[name] for name in METRICS if name in metrics},
             auc_ci95=auc_ci95,
             no_better_than_chance=auc_ci95 is not None and auc_ci95[0] <= 0.5,
+            is_policy=trains_policy,
         )
 
 
 def _load_prm(config: PrmConfig) -> tuple[Any, Any]:
-    """Load the model and its tokenizer: a language model for ``implicit``, else a reward model."""
-    if config.loss == "implicit":
+    """Load the model and its tokenizer: a policy if the loss trains one, else a reward model."""
+    if config.prm_loss.trains_policy:
         return load_model(config, "AutoModelForCausalLM")
     return load_model(config, "AutoModelForTokenClassification", _set_reward_head)
 
@@ -186,15 +188,9 @@ class PrmTrainer(StageTrainer):
 
     def loss(self, logit_BK: Tensor, label_BK: Tensor, mask_BK: Tensor) -> Tensor:
         """Return the mean loss over solutions; ``loss_reduction`` applies within a solution."""
-        config = self.stage_config
-        if config.loss == "pqm":
-            return pqm_loss(logit_BK, label_BK, mask_BK, zeta=config.zeta)
-        return prm_loss(
-            logit_BK,
-            label_BK,
-            mask_BK,
-            reduction=config.loss_reduction,
-            class_weights=self.class_weights,
+        config: PrmConfig = self.stage_config
+        return config.prm_loss.function(
+            logit_BK, label_BK, mask_BK, config=config, class_weights=self.class_weights
         )
 
     def compute_loss(
@@ -218,8 +214,7 @@ class PrmTrainer(StageTrainer):
 class ImplicitTrainer(PrmTrainer):
     """A trainer for implicit PRMs, whose reward is β times the log-ratio to the start model.
 
-    The logit of a label position is β·log(π/π_ref) over all tokens up to this position. The loss is
-    the cross-entropy between the last logit and the last label, the outcome (Yuan et al. 2024).
+    The logit of a label position is β·log(π/π_ref) over all tokens up to this position.
     """
 
     def __init__(
@@ -249,11 +244,6 @@ class ImplicitTrainer(PrmTrainer):
         return self.stage_config.beta * gather_at_positions(
             ratio_BT.cumsum(-1), inputs["label_positions"]
         )
-
-    def loss(self, logit_BK: Tensor, label_BK: Tensor, mask_BK: Tensor) -> Tensor:
-        """Return the cross-entropy of the outcomes, which are the last labels of the solutions."""
-        n_remaining_BK = mask_BK.flip(-1).cumsum(-1).flip(-1)  # labels from this one to the last
-        return super().loss(logit_BK, label_BK, mask_BK & (n_remaining_BK == 1))
 
 
 def _heldout_metrics(prediction: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

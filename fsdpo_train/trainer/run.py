@@ -16,6 +16,7 @@ from fsdpo_cards.model import TrainingRun
 
 import fsdpo_data
 from fsdpo_data.core.files import write_text
+from fsdpo_data.core.plugins import load_environment_plugins, loaded_plugins
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.models.resolve import resolve_weights
@@ -49,7 +50,7 @@ def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, str]
         StoreError: if the directory cannot be written, or another process trains in it.
         UnavailableError: if the Hub cannot be reached, or a package is not installed.
     """
-    identity = {**config.identity(), "data": source.identity}
+    identity = {**config.identity(), "data": source.identity, **_plugin_identity()}
     if config.model is not None:
         # The revision is a Hub commit or a digest of the local files, because a path means nothing
         # on another machine. A run from random weights has no model.
@@ -58,6 +59,19 @@ def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, str]
     with lock_run_directory(config, identity):
         transformers.set_seed(config.seed)
         yield identity
+
+
+def _plugin_identity() -> dict[str, str]:
+    """Return the loaded plug-ins as an entry of the identity; nothing without plug-ins.
+
+    A plug-in can change the loss, so a resumed run must load the same files.
+    """
+    load_environment_plugins()
+    plugins = [
+        f"{plugin.module} {plugin.version or 'sha256:' + plugin.sha256}"
+        for plugin in loaded_plugins()
+    ]
+    return {"plugins": ", ".join(plugins)} if plugins else {}
 
 
 def finish_run(

@@ -38,7 +38,7 @@ from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.steps.rewards import AGGREGATES
-from fsdpo_data.steps.segment import SEGMENTERS, line_ends_of_stop, split_at_newlines, step_stops
+from fsdpo_data.steps.segment import SEGMENTERS, split_at_newlines, step_ending, step_stops
 
 CASES = 2_000
 
@@ -205,7 +205,7 @@ def reference_search(
 
     def reward(text: str) -> float:
         rewards = judge.one(prompt, split_at_newlines(text))
-        return AGGREGATES[spec.aggregate](rewards) if rewards else -math.inf
+        return AGGREGATES[spec.aggregate].compute(rewards) if rewards else -math.inf
 
     def top(count: int, new: list[Any]) -> list[Any]:
         order = sorted(range(len(new)), key=lambda i: (-new[i][2], i))
@@ -419,9 +419,9 @@ def test_search_rounds_end_at_step_boundaries(segmenter: str, separator: str, ma
         [(solution, _)] = beam_search(
             ["p"], writer, RecordingJudge(case), SamplingSpec(n=1), segmenter, spec
         )
-        assert list(solution.steps) == SEGMENTERS[segmenter](solution.text)
+        assert list(solution.steps) == SEGMENTERS[segmenter].split(solution.text)
         for item in seen:
-            assert SEGMENTERS[segmenter]("".join(item.steps)) == list(item.steps)
+            assert SEGMENTERS[segmenter].split("".join(item.steps)) == list(item.steps)
         lengths = [len(item.steps) for item in seen]
         assert all(later - earlier <= 1 for earlier, later in pairwise(lengths))
         assert max(lengths) <= 5
@@ -432,7 +432,7 @@ def test_stop_strings_start_the_next_step() -> None:
     assert step_stops("auto@1", "Step 1: a\n") == step_stops("step-marker@1", "")
     assert step_stops("auto@1", "a\n\n") == ("\n\n",)
     assert step_stops("auto@1", "a\n") == ("\n",)
-    assert [line_ends_of_stop(stop) for stop in ("\n", "\n\n", "\nStep ")] == ["\n", "\n\n", "\n"]
+    assert [step_ending(stop) for stop in ("\n", "\n\n", "\nStep ")] == ["\n", "\n\n", "\n"]
 
 
 @pytest.mark.parametrize("field", ["b1", "b2", "max_steps", "step_tokens"])

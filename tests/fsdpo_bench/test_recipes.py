@@ -12,6 +12,7 @@ import click
 import pytest
 import typer
 from fsdpo_bench.cli.app import app as bench_app
+from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
 from fsdpo_bench.recipes.recipe import (
     GPUS,
     UTILISATION,
@@ -19,10 +20,8 @@ from fsdpo_bench.recipes.recipe import (
     RecipeStage,
     Workload,
     estimate,
-    load_recipe,
     measured_cost,
     pending_command,
-    recipe_names,
     run_stages,
 )
 from fsdpo_bench.results.published import published_results
@@ -36,7 +35,7 @@ from fsdpo_train.cli.app import app as train_app
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {"fsdpo-data": data_app, "fsdpo-train": train_app, "fsdpo-bench": bench_app}
-RECIPES = {name: load_recipe(name) for name in recipe_names()}
+RECIPES = shipped_recipes()
 STAGES = [(name, stage) for name, recipe in RECIPES.items() for stage in recipe.stages]
 
 

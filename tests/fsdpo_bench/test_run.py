@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -36,6 +37,8 @@ from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import CHECKPOINT, resolve, resolve_weights
+from fsdpo_data.steps.rewards import AGGREGATES, Aggregate
+from fsdpo_data.steps.segment import SEGMENTERS, Segmenter
 
 KS = (1, 2, 4)
 PLAN = DecodingPlan(("greedy", "sc", "weighted", "bon", "sbs"), KS, "min", (BeamSpec(b1=2, b2=1),))
@@ -404,6 +407,31 @@ def test_every_decoder_runs_on_real_models(models: tuple[Path, Path], tmp_path: 
         solution = record["decoded"]["sbs@5,1"]["solution"]
         assert record["cost"]["sbs@5,1"]["prm_calls"] >= 5
         assert len(solution["rewards"] or []) == len(solution["steps"]) <= 3
+
+
+def test_beam_search_and_best_of_n_use_a_segmenter_and_an_aggregate_of_a_plugin(
+    models: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segmenter has no stop strings: it cuts the generated text itself."""
+    for registry in (SEGMENTERS, AGGREGATES):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+
+    def split_in_couples(text: str) -> list[str]:
+        return re.findall(r"\s*\S\s*\S?\s*", text)
+
+    SEGMENTERS.register(Segmenter("couples@1", "after every two letters", split_in_couples))
+    AGGREGATES.register(Aggregate("max", max))
+    line = ("--decoder", "bon,sbs", "--segmenter", "couples", "--aggregate", "max")
+    done = with_prm(*models, tmp_path / "run", *line, "--beam-aggregate", "max")
+    assert done.exit_code == 0, done.exception
+    config = read_config(tmp_path / "run")
+    assert config["segmenter"] == "couples@1" and config["decoders"] == ["bon@2:max", "sbs@5,1"]
+    for record in records(tmp_path / "run"):
+        for row in (*record["samples"], record["decoded"]["sbs@5,1"]["solution"]):
+            assert row["steps"] == split_in_couples(row["text"])
+        assert 1 <= len(record["decoded"]["sbs@5,1"]["solution"]["steps"]) <= 3
+        best = max(record["samples"], key=lambda sample: max(sample["rewards"] or [-math.inf]))
+        assert record["samples"][record["decoded"]["bon@2:max"]["sample"]] == best
 
 
 def test_a_prm_with_the_wrong_tokenizer_is_refused(

@@ -7,7 +7,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from preference_data import preference_rows
@@ -27,7 +27,8 @@ from fsdpo_data.core.errors import (  # noqa: E402
 )
 from fsdpo_data.engines.logprobs import check_plain_head  # noqa: E402
 from fsdpo_data.engines.samplers.tokenization import pad_sequences  # noqa: E402
-from fsdpo_train.config import DpoConfig, Loss  # noqa: E402
+from fsdpo_train.config import DpoConfig  # noqa: E402
+from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES  # noqa: E402
 from fsdpo_train.preference import reference  # noqa: E402
 from fsdpo_train.preference import train as dpo  # noqa: E402
 from fsdpo_train.preference.data import prepare_pairs  # noqa: E402
@@ -65,12 +66,16 @@ def largest_difference(first_run: Path, second_run: Path) -> float:
     return max(float((ours[name] - theirs[name]).abs().max()) for name in theirs)
 
 
-@pytest.mark.parametrize("loss", get_args(Loss))
+@pytest.mark.parametrize("loss", list(PREFERENCE_LOSSES))
 def test_every_loss_learns_to_prefer(loss: str, policy: Path, data: Path, tmp_path: Path) -> None:
     report = dpo.train_dpo(config(policy, data, tmp_path / "out", loss=loss, epochs=4))
-    assert report.loss < 0.4 < math.log(2)
     assert report.metrics["rewards/accuracies"] == 1
-    assert report.metrics["rewards/margins"] > 0.5
+    if loss == "ipo":  # starts at (1 / 2β)² = 100, and ends where the margin β·h is 1/2
+        assert report.loss < 50
+        assert report.metrics["rewards/margins"] == pytest.approx(0.5, abs=0.1)
+    else:
+        assert report.loss < 0.4 < math.log(2)
+        assert report.metrics["rewards/margins"] > 0.5
     assert report.counts["pairs"] == 24 and report.counts["solutions"] == 24
 
 
@@ -369,13 +374,13 @@ def test_all_losses_share_one_reference_cache(
     for loss in ("full-step", "step-dpo"):  # step-dpo truncates solutions, which adds entries
         dpo.train_dpo(config(policy, data, tmp_path / loss, loss=loss, **options))
     monkeypatch.setattr(reference, "load_model", refuse_to_load)
-    for loss in get_args(Loss):
+    for loss in PREFERENCE_LOSSES:
         dpo.train_dpo(config(policy, data, tmp_path / f"{loss}-again", loss=loss, **options))
 
 
 def test_processes_compute_disjoint_reference_groups(policy: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
-    prompts = group_by_prompt([("row", row) for row in preference_rows()], loss="dpo")
+    prompts = group_by_prompt([("row", row) for row in preference_rows()], PREFERENCE_LOSSES["dpo"])
     data = prepare_pairs(prompts, tokenizer, 256, {})
     stored_keys = {key.solution: None for key in data.keys[0]}
     mine, theirs = (
@@ -421,7 +426,7 @@ def test_a_changed_reference_file_is_detected(policy: Path, data: Path, tmp_path
 def test_step_dpo_ends_with_the_first_difference() -> None:
     base = {"prompt": "p", "chosen_rewards": [0.5] * 3, "rejected_rewards": [0.5] * 3}
     row = base | {"chosen_steps": ["a", "b", "c"], "rejected_steps": ["a", "x", "y"]}
-    (group,) = group_by_prompt([("row 1", row)], loss="step-dpo")
+    (group,) = group_by_prompt([("row 1", row)], PREFERENCE_LOSSES["step-dpo"])
     assert [(solution.steps, solution.ends_with_eos) for solution in group.solutions] == [
         (("a", "b"), False),
         (("a", "x"), False),
@@ -431,21 +436,21 @@ def test_step_dpo_ends_with_the_first_difference() -> None:
         "chosen_rewards": [0.5] * 2,
         "rejected_steps": ["a", "b", "c"],
     }
-    (group,) = group_by_prompt([("row 1", shorter)], loss="step-dpo")
+    (group,) = group_by_prompt([("row 1", shorter)], PREFERENCE_LOSSES["step-dpo"])
     assert [(solution.steps, solution.ends_with_eos) for solution in group.solutions] == [
         (("a", "b"), True),
         (("a", "b", "c"), True),
     ]
-    (group,) = group_by_prompt([("row 1", row)], loss="dpo")
+    (group,) = group_by_prompt([("row 1", row)], PREFERENCE_LOSSES["dpo"])
     assert [len(solution.steps) for solution in group.solutions] == [3, 3]
 
 
 def test_losses_that_use_no_rewards_need_no_reward_columns() -> None:
     row = preference_rows()[0]
     bare = {name: text for name, text in row.items() if not name.endswith("_rewards")}
-    for loss in ("dpo", "step-dpo"):
-        (group,) = group_by_prompt([("row 1", bare)], loss)
-        (scored,) = group_by_prompt([("row 1", row)], loss)
+    for loss in ("dpo", "step-dpo", "ipo"):
+        (group,) = group_by_prompt([("row 1", bare)], PREFERENCE_LOSSES[loss])
+        (scored,) = group_by_prompt([("row 1", row)], PREFERENCE_LOSSES[loss])
         assert [solution.steps for solution in group.solutions] == [
             solution.steps for solution in scored.solutions
         ]
@@ -453,14 +458,14 @@ def test_losses_that_use_no_rewards_need_no_reward_columns() -> None:
         with pytest.raises(
             InputError, match="columns chosen_rewards, rejected_rewards are missing"
         ):
-            group_by_prompt([("row 1", bare)], loss)
+            group_by_prompt([("row 1", bare)], PREFERENCE_LOSSES[loss])
     with pytest.raises(InputError, match="chosen_steps and chosen_rewards: expected two lists"):
-        group_by_prompt([("row 1", bare | {"chosen_steps": 3})], "dpo")
+        group_by_prompt([("row 1", bare | {"chosen_steps": 3})], PREFERENCE_LOSSES["dpo"])
 
 
 def test_repeated_solutions_are_stored_once() -> None:
     rows = [("row", row) for row in preference_rows(prompts=3, top=4)]
-    groups = group_by_prompt(rows, loss="dpo")
+    groups = group_by_prompt(rows, PREFERENCE_LOSSES["dpo"])
     assert [len(group.solutions) for group in groups] == [8, 8, 8]
     assert [len(group.pairs) for group in groups] == [16, 16, 16]
 
@@ -517,7 +522,7 @@ def test_identical_chosen_and_rejected_texts_are_refused() -> None:
     row = preference_rows()[0]
     rejected_side = {f"rejected{end}": row[f"chosen{end}"] for end in ("", "_steps", "_rewards")}
     with pytest.raises(InputError, match="row 7: chosen and rejected are the same text"):
-        group_by_prompt([("pairs, row 7", row | rejected_side)], loss="dpo")
+        group_by_prompt([("pairs, row 7", row | rejected_side)], PREFERENCE_LOSSES["dpo"])
 
 
 @pytest.mark.parametrize(

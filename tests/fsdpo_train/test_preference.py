@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache, partial
 from types import SimpleNamespace
-from typing import get_args
 
 import pytest
 
@@ -15,9 +14,16 @@ from fsdpo_data.engines import logprobs, tree_attention  # noqa: E402
 from fsdpo_data.engines.logprobs import token_logprobs  # noqa: E402
 from fsdpo_data.engines.prefix_sharing import tree_inputs, use_tree_attention  # noqa: E402
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution  # noqa: E402
-from fsdpo_train.config import Loss, PreferenceSpec  # noqa: E402
+from fsdpo_train.config import PreferenceSpec  # noqa: E402
+from fsdpo_train.losses.preference_losses import (  # noqa: E402
+    PREFERENCE_LOSSES,
+    PairLogprobs,
+    PreferenceLoss,
+    SolutionBatch,
+    step_weights,
+)
 from fsdpo_train.preference.groups import PromptGroup, collate_groups, scatter_tokens  # noqa: E402
-from fsdpo_train.preference.loss import SolutionBatch, preference_loss, step_weights  # noqa: E402
+from fsdpo_train.preference.loss import preference_loss  # noqa: E402
 
 EOS = 1
 PAD = 0
@@ -97,7 +103,10 @@ def naive_surrogate(
     groups: list[PromptGroup],
     spec: PreferenceSpec,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a scalar with the paper's gradient, summed term by term, and the mean of −log σ."""
+    """Return a scalar with the loss's gradient, summed term by term, and the value of the loss.
+
+    For losses with weights, these are the paper's gradient and the mean of −log σ.
+    """
     terms = []
     values = []
     for group in groups:
@@ -107,11 +116,17 @@ def naive_surrogate(
                 solution = group.solutions[index]
                 logp = solution_logprobs(model, solution)
                 with torch.no_grad():
-                    ratio = logp - solution_logprobs(reference, solution)
+                    reference_logp = solution_logprobs(reference, solution)
+                log_ratio = logp - reference_logp
+                ratio = log_ratio.detach()
                 steps = torch.tensor(solution.step_ids[solution.prompt_length :])
                 weights = naive_weights(spec, group.rewards[index], steps, sign, ratio, solution)
-                sides.append((spec.beta * ratio.sum(), (weights * logp).sum()))
-            (reward_w, gain_w), (reward_l, gain_l) = sides
+                sides.append((spec.beta * ratio.sum(), (weights * logp).sum(), log_ratio.sum()))
+            (reward_w, gain_w, ratio_w), (reward_l, gain_l, ratio_l) = sides
+            if spec.loss in NAIVE_PAIR_LOSSES:
+                terms.append(NAIVE_PAIR_LOSSES[spec.loss](ratio_w - ratio_l, spec.beta))
+                values.append(terms[-1])
+                continue
             pull = torch.sigmoid(reward_l - reward_w)
             beta = 1.0 if spec.loss == "public-code" else spec.beta
             terms.append(-beta * pull * (gain_w - gain_l))
@@ -119,11 +134,18 @@ def naive_surrogate(
     return torch.stack(terms).mean(), torch.stack(values).mean()
 
 
+#: Equation 17 of Azar et al. (2024), and a loss that a plug-in may add: the hinge of SLiC.
+NAIVE_PAIR_LOSSES = {
+    "ipo": lambda h, beta: (h - 1 / (2 * beta)) ** 2,
+    "hinge": lambda h, beta: torch.relu(1 - beta * h),
+}
+
+
 def naive_weights(spec, rewards, steps, sign, ratio, solution):
     exps = [
         torch.tensor(sign * spec.gamma * reward, dtype=torch.float64).exp() for reward in rewards
     ]
-    if spec.loss in ("dpo", "step-dpo"):
+    if spec.loss in ("dpo", "step-dpo", *NAIVE_PAIR_LOSSES):
         return torch.ones(len(steps)).double()
     if spec.loss == "public-code":
         completion_ids = solution.input_ids[solution.prompt_length :]
@@ -189,7 +211,7 @@ IGNORE_NON_LEAF_WARNING = pytest.mark.filterwarnings(
 @pytest.mark.usefixtures("flex_on_cpu")
 @pytest.mark.parametrize("attention", ["sdpa", "flex", "rows"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("loss", get_args(Loss))
+@pytest.mark.parametrize("loss", list(PREFERENCE_LOSSES))
 def test_grouped_batches_equal_separate_pairs(loss, architecture, attention):
     share_prompt = attention != "rows"
     kind = attention if share_prompt else "auto"
@@ -203,6 +225,38 @@ def test_grouped_batches_equal_separate_pairs(loss, architecture, attention):
     error = (gradients(model, total) - expected).norm() / expected.norm()
     assert error <= 1e-9
     assert 0 <= metrics["rewards/accuracies"] <= 1
+
+
+def hinge_loss(pairs: PairLogprobs, spec: PreferenceSpec) -> torch.Tensor:
+    return torch.relu(1 - spec.beta * pairs.ratio_difference_P)
+
+
+def test_a_registered_pair_loss_equals_separate_pairs(monkeypatch):
+    monkeypatch.setattr(PREFERENCE_LOSSES, "_entries", dict(PREFERENCE_LOSSES))
+    PREFERENCE_LOSSES.register(
+        PreferenceLoss(
+            name="hinge",
+            description="Hinge",
+            source="Zhao et al. 2023",
+            pair_loss=hinge_loss,
+        )
+    )
+    model, reference = (policy("Qwen2", seed) for seed in (0, 1))
+    spec = PreferenceSpec("hinge", beta=0.3)
+    groups = make_groups()
+    surrogate, value = naive_surrogate(model, reference, groups, spec)
+    expected = gradients(model, surrogate)
+    total, metrics = grouped_loss(model, reference, groups, spec, share_prompt=True)
+    assert torch.allclose(total, value, rtol=1e-9, atol=0)
+    error = (gradients(model, total) - expected).norm() / expected.norm()
+    assert error <= 1e-9 and expected.norm() > 0
+    assert metrics["alpha_entropy"].isnan()  # the loss has no step weights
+
+
+@pytest.mark.parametrize("forms", [{}, {"step_weights": step_weights, "pair_loss": hinge_loss}])
+def test_a_loss_has_exactly_one_form(forms):
+    with pytest.raises(InputError, match=r"PreferenceLoss = 'mine': expected exactly one of"):
+        PreferenceLoss(name="mine", description="", source="", **forms)
 
 
 @IGNORE_NON_LEAF_WARNING

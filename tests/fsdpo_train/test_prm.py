@@ -26,6 +26,7 @@ from fsdpo_data.engines.step_tokens import gather_at_positions  # noqa: E402
 from fsdpo_data.models.checkpoints import load_checkpoint  # noqa: E402
 from fsdpo_data.models.resolve import resolve_weights  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
+from fsdpo_train.losses.prm_losses import pqm_loss, prm_loss  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import (  # noqa: E402
     IGNORE_LABEL,
@@ -36,7 +37,6 @@ from fsdpo_train.prm.data import (  # noqa: E402
     prepare_rows,
     read_labelled_rows,
 )
-from fsdpo_train.prm.loss import pqm_loss, prm_loss  # noqa: E402
 from fsdpo_train.trainer.arguments import training_arguments  # noqa: E402
 
 

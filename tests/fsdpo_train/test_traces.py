@@ -22,6 +22,7 @@ from fsdpo_data.models.thinking import find_thinking  # noqa: E402
 from fsdpo_data.stages.import_outputs import ImportOutputsOptions, run_import  # noqa: E402
 from fsdpo_data.steps.segment import split_steps  # noqa: E402
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig  # noqa: E402
+from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES  # noqa: E402
 from fsdpo_train.preference.data import prepare_pairs  # noqa: E402
 from fsdpo_train.preference.groups import PromptGroup, collate_groups  # noqa: E402
 from fsdpo_train.preference.pairs import group_by_prompt, open_pairs  # noqa: E402
@@ -78,7 +79,7 @@ def test_long_traces_pass_through_all_stages(tokens: int, policy: Path, tmp_path
 
     # Training uses the exact sampled tokens after the prompt, without the chat template.
     tokenizer = load_tokenizer(str(policy))
-    prompts = group_by_prompt(open_pairs(pairs.path).rows(), "full-step")
+    prompts = group_by_prompt(open_pairs(pairs.path).rows(), PREFERENCE_LOSSES["full-step"])
     data = prepare_pairs(prompts, tokenizer, 65_536, {"model": "m"})
     assert data.counts["long_solutions"] == 0 and data.max_sequence_length > tokens
     read = {

@@ -22,6 +22,7 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer  # noqa:
 from fsdpo_data.engines.step_tokens import gather_at_positions  # noqa: E402
 from fsdpo_data.exchange.importing import import_rows  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
+from fsdpo_train.losses.prm_losses import prm_loss  # noqa: E402
 from fsdpo_train.prm.data import (  # noqa: E402
     IGNORE_LABEL,
     collate_solutions,
@@ -29,7 +30,6 @@ from fsdpo_train.prm.data import (  # noqa: E402
     prepare_rows,
     read_labelled_rows,
 )
-from fsdpo_train.prm.loss import prm_loss  # noqa: E402
 from fsdpo_train.prm.train import train_prm  # noqa: E402
 
 SEPARATOR = "\n"

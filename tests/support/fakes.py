@@ -3,12 +3,60 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
 from fsdpo_data.engines.scorers import ScorerInput
+
+#: Thinking of :class:`ThinkingSampler`, and its answer.
+THOUGHT = "Hm.\n\nLet me see.\n\nIt is 4."
+ANSWER = "It is 4.\n\nMore follows."
+
+
+class ThinkingSampler(StreamingSampler):
+    """A sampler whose tokens are characters; it thinks and then answers, from any prefix.
+
+    Args:
+        thinking: The text of the thinking.
+        counts: Whether the sampler counts tokens.
+        opens: Text with which the sampler opens its thinking; "" if the prompt opens it.
+    """
+
+    model = ModelRef("thinker", "0")
+
+    def __init__(self, thinking: str = THOUGHT, *, counts: bool = True, opens: str = "") -> None:
+        self.thinking = thinking
+        self.counts_tokens = counts
+        self.opening = opens
+        self.requests: list[tuple[list[str], SamplingSpec]] = []
+
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
+        self.requests.append((list(prompts), spec))
+        for index, context in enumerate(prompts):
+            yield PromptResult(index, [self.complete(context, spec, i) for i in range(spec.n)])
+
+    def complete(self, context: str, spec: SamplingSpec, index: int) -> Completion:
+        generated = context.partition("2+2?")[2]
+        text_before, end_marker, text_after = generated.partition("</think>")
+        script = f"{self.opening}{self.thinking}"
+        label = re.match(r"\s*(\d):", text_after if end_marker else generated)
+        index = int(label[1]) if label else index  # a continued answer keeps its label
+        if not generated.lstrip("\n").startswith("<think>") and not self.opening:
+            ahead = f"{index}: {ANSWER}".removeprefix(generated)  # without thinking
+        elif end_marker:
+            ahead = f"\n\n{index}: {ANSWER}".removeprefix(text_after)
+        else:
+            written = text_before if self.opening else text_before.partition("<think>\n")[2]
+            ahead = f"{script.removeprefix(written)}</think>\n\n{index}: {ANSWER}"
+        text, stop = cut_at_stop(ahead[: spec.max_tokens], spec.stop)
+        is_finished = stop is not None or len(ahead) <= spec.max_tokens
+        count = len(text) + len(stop or "")
+        n_tokens = count if self.counts_tokens else None
+        return Completion(text, "stop" if is_finished else "length", n_tokens, 0.5, stop)
 
 
 class FixedSampler:

@@ -15,7 +15,8 @@ import typer
 from fsdpo_bench.cli import options as cli_options
 from fsdpo_bench.prm.measure import PrmOptions, measure_prm
 from fsdpo_bench.publish.export import export_run
-from fsdpo_bench.recipes.recipe import GPUS, load_recipe, recipe_names, run_stages
+from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
+from fsdpo_bench.recipes.recipe import GPUS, run_stages
 from fsdpo_bench.results.compare import compare_runs
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.tasks.fetch import fetch_file
@@ -255,7 +256,7 @@ def validate(options: cli_options.TaskValidateOptions) -> None:
 def recipe(options: cli_options.RecipeOptions) -> None:
     """Run a recipe."""
     if options.name is None:
-        recipe_printing.print_recipes([load_recipe(name) for name in recipe_names()])
+        recipe_printing.print_recipes(list(shipped_recipes().values()))
         return
     selected_recipe = load_recipe(options.name)
     stages = selected_recipe.select_stages(options.stage)

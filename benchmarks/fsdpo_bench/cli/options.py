@@ -214,7 +214,8 @@ class RecipeOptions(Options):
     """Run a recipe, such as a row of the paper's tables, stage by stage; skip finished stages.
 
     Attributes:
-        name: Name of a recipe, or a TOML file of your own. Without a name, all recipes are listed.
+        name: Name of a recipe, a TOML file of your own, or FILE.toml:NAME for one of the recipes in
+            a file. Without a name, all recipes are listed.
         stage: Run only this stage. Repeatable.
         dry_run: Print commands, estimated cost and measured cost without running the stages.
         gpu: GPU for the cost estimate.

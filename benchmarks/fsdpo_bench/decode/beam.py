@@ -31,9 +31,9 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
-from fsdpo_data.models.thinking import split_solution
+from fsdpo_data.models.thinking import find_thinking, split_solution
 from fsdpo_data.steps.rewards import AGGREGATES
-from fsdpo_data.steps.segment import line_ends_of_stop, segmenter_name, step_stops
+from fsdpo_data.steps.segment import segmenter_name, step_ending, step_stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,8 @@ class _SamplingGroup(NamedTuple):
 
     n: int  #: Continuations per prefix.
     stop_strings: tuple[str, ...]  #: Strings that end a step.
+    #: Thinking tokens that are left; None without a limit, or if a step cannot exceed it.
+    max_think_tokens: int | None
 
 
 class _CandidateSlot(NamedTuple):
@@ -207,25 +209,31 @@ class _BeamSearcher:
     ) -> dict[_PrefixKey, Iterator[Completion]]:
         """Sample b1 continuations for each incomplete solution, and add their cost.
 
-        A text that is in a beam k times gets k·b1 different continuations. Texts with the same
-        number of continuations and the same stop strings go to the sampler in one call.
+        A text that is in a beam k times gets k·b1 different continuations. Texts with equal
+        settings (:class:`_SamplingGroup`) go to the sampler in one call.
         """
         needed: Counter[_PrefixKey] = Counter()
+        solutions: dict[_PrefixKey, PartialSolution] = {}
         for search_index, search in enumerate(searches):
             for solution in search.beam:
                 if not solution.is_complete:
-                    needed[_PrefixKey(search_index, solution.text)] += self.spec.b1
+                    key = _PrefixKey(search_index, solution.text)
+                    needed[key] += self.spec.b1
+                    solutions[key] = solution
         groups: dict[_SamplingGroup, list[_PrefixKey]] = defaultdict(list)
         for key, n in needed.items():
             stop_strings = step_stops(segmenter_name(self.segmenter), key.text)
-            groups[_SamplingGroup(n, stop_strings)].append(key)
+            limit = self._think_tokens_left(searches[key.search_index].prompt, solutions[key])
+            groups[_SamplingGroup(n, stop_strings, limit)].append(key)
         completions_by_prefix = {}
         for group, keys in groups.items():
             prompts = [searches[key.search_index].prompt + key.text for key in keys]
             step_sampling = replace(
                 self.sampling,
                 n=group.n,
-                max_tokens=min(self.spec.step_tokens, self.sampling.max_tokens),
+                # A limit of the thinking must be below the limit in total.
+                max_tokens=max(self._step_tokens, (group.max_think_tokens or 0) + 1),
+                max_think_tokens=group.max_think_tokens,
                 stop=(*self.sampling.stop, *group.stop_strings),
             )
             results = self.sampler.sample(prompts, step_sampling)
@@ -237,6 +245,23 @@ class _BeamSearcher:
                     )
         return completions_by_prefix
 
+    @property
+    def _step_tokens(self) -> int:
+        """The maximum number of tokens per step."""
+        return min(self.spec.step_tokens, self.sampling.max_tokens)
+
+    def _think_tokens_left(self, prompt: str, solution: PartialSolution) -> int | None:
+        """Return the thinking tokens that are left for the next step.
+
+        The result is None without a limit, and if a step cannot exceed the limit.
+        """
+        limit = self.sampling.max_think_tokens
+        if limit is None:
+            return None
+        if find_thinking(prompt, solution.text).closed is False:
+            limit = max(1, limit - (solution.n_tokens or 0))
+        return limit if limit <= self._step_tokens else None
+
     def _extend(
         self, prompt: str, partial: PartialSolution, completion: Completion
     ) -> PartialSolution:
@@ -245,7 +270,7 @@ class _BeamSearcher:
         stop = completion.stop_string
         is_step_end = stop is not None and stop not in self.sampling.stop
         if stop is not None and is_step_end:
-            text += line_ends_of_stop(stop)
+            text += step_ending(stop)
         steps = split_solution(prompt, text, self.segmenter)
         is_finished = completion.finish_reason == "stop" and not is_step_end
         n_allowed_steps = len(partial.steps) + 1

@@ -8,15 +8,14 @@ import os
 import shlex
 import subprocess
 import sysconfig
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from fsdpo_bench.decode.decoders import parse_result_name
-from fsdpo_bench.results.published import published_results, shipped_path
-from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
+from fsdpo_bench.results.published import published_results
+from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.toml_tables import TomlTable
 
 WorkKind = Literal["generate", "score", "train", "pairs", "none"]  #: See :class:`Workload`.
@@ -167,56 +166,6 @@ class CostEstimate(NamedTuple):
 
     tokens: float | None  #: Processed tokens; None if unknown.
     gpu_hours: float  #: GPU-hours, by the formulas of :attr:`Gpu.assumptions` or measured.
-
-
-def recipe_names() -> list[str]:
-    """Return the names of all recipes."""
-    return sorted(file.stem for file in shipped_path("recipes").glob("*.toml"))
-
-
-def load_recipe(name: str) -> Recipe:
-    """Load a recipe by its name or from a TOML file.
-
-    Raises:
-        InputError: if the recipe does not exist, or the file is not a recipe.
-    """
-    file = Path(name) if name.endswith(".toml") else shipped_path("recipes") / f"{name}.toml"
-    if not file.is_file():
-        suggestion = suggest_names(name, recipe_names())
-        raise InputError(
-            f"there is no recipe {name!r}.{suggestion} `fsdpo-bench recipe` lists all recipes."
-        )
-    try:
-        fields = tomllib.loads(file.read_text(encoding="utf-8"))
-        row = {"backbone": "", "method": "", **fields.get("row", {})}
-        return Recipe(
-            name=file.stem,
-            title=fields["title"],
-            about=_join_lines(fields["about"]),
-            stages=tuple(_parse_stage(**stage) for stage in fields["stage"]),
-            **row,
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{file} is not a recipe: {error!r}. Compare it with the recipes of fsdpo."
-        ) from None
-
-
-def _join_lines(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _parse_stage(*, purpose: str, command: str, work: dict[str, Any], **fields: Any) -> RecipeStage:
-    if work["kind"] not in get_args(WorkKind):
-        raise ValueError(
-            f"work kind {work['kind']!r}: expected one of {', '.join(get_args(WorkKind))}"
-        )
-    return RecipeStage(
-        purpose=_join_lines(purpose),
-        command=_join_lines(command),
-        work=Workload(**work),
-        **fields,
-    )
 
 
 def estimate(work: Workload, gpu: Gpu | None = None) -> CostEstimate:

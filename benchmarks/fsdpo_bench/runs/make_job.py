@@ -21,6 +21,7 @@ from fsdpo_data.engines.load import EngineSelection, resolve_model, resolve_prm
 from fsdpo_data.engines.options import DEFAULT_MODEL
 from fsdpo_data.engines.recorded_author import author_entry, solution_author
 from fsdpo_data.engines.registry import ENGINES, scorer_engine_for
+from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
 from fsdpo_data.models.checkpoints import load_config
@@ -219,7 +220,7 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
     return BenchJob(
         spec=spec,
         tasks=_limit_tasks(loaded_tasks, options),
-        make_sampler=lambda: response_file,
+        make_sampler=lambda: LoadedSampler(response_file, can_continue=False),
         make_scorer=scorer.load,
         batch_size=options.engine.batch_size or ENGINES["replay"].batch_size,
         workers=options.workers,

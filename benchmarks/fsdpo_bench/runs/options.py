@@ -12,6 +12,7 @@ from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.options import PrmFormatName, ReplayOptions
 from fsdpo_data.steps.rewards import AGGREGATES
+from fsdpo_data.steps.segment import SEGMENTER_NAMES
 
 _BEAM = "Step-wise beam search"
 _SAMPLING = "Sampling"
@@ -78,7 +79,7 @@ class RunOptions(ReplayOptions):
     )
     as_json: Annotated[bool, Option(flag="--json", in_digest=False)] = False
     template: Annotated[str | None, Option(panel=_SAMPLING, default_text="the model's")] = None
-    segmenter: Annotated[str, Option(panel=_SAMPLING)] = "auto"
+    segmenter: Annotated[str, Option(panel=_SAMPLING, choices=SEGMENTER_NAMES)] = "auto"
     sampling: Annotated[
         SamplingSpec,
         Group(

@@ -1,7 +1,7 @@
 """The interface of samplers: ``Sampler``, and ``StreamingSampler`` for results prompt by prompt."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
@@ -16,6 +16,10 @@ class PromptResult(NamedTuple):
 
 class Sampler(Protocol):
     """A component that generates completions of prompts with one model.
+
+    The class of an engine samples in one pass: it may ignore ``max_think_tokens``, and its stop
+    strings may apply inside the thinking. A sampler that was loaded is a
+    :class:`~fsdpo_data.engines.samplers.LoadedSampler`, which adds both to any engine.
 
     Sample ``i`` of a prompt depends only on (seed, prompt, i), not on the rest of the batch.
     Servers are the exception, because they do not guarantee their seeds.
@@ -45,3 +49,26 @@ class StreamingSampler:
         """Sample ``spec.n`` completions of each prompt, and wait for all prompts."""
         completions_by_prompt = dict(self.stream(prompts, spec))
         return [completions_by_prompt[index] for index in range(len(prompts))]
+
+
+def stream(sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec) -> Iterable[PromptResult]:
+    """Yield one result per prompt, in the order in which the prompts finish.
+
+    A sampler that does not stream returns all prompts at once.
+    """
+    if isinstance(sampler, StreamingSampler):
+        return sampler.stream(prompts, spec)
+    return [
+        PromptResult(index, completions)
+        for index, completions in enumerate(sampler.sample(prompts, spec))
+    ]
+
+
+def close_engine(engine: Any) -> None:
+    """Free the memory of a sampler or scorer, so that another model can be loaded.
+
+    Only engines with processes of their own, such as vLLM and Ray, have a ``close`` method.
+    """
+    close = getattr(engine, "close", None)
+    if close is not None:
+        close()

@@ -1,4 +1,4 @@
-"""Completions with thinking, sampled in several passes with any engine.
+"""Samplers with stop strings after the thinking and with thinking budgets, on any engine.
 
 A pass sends the text so far to the engine and appends the tokens that come back. Two features need
 more than one pass:
@@ -7,16 +7,61 @@ more than one pass:
   end marker. If a stop string ends a pass inside the thinking, the next pass continues.
 - A thinking budget (``max_think_tokens``) ends the thinking: the closing text of the model family
   is appended, and another pass generates the answer. Appended text does not count as tokens.
+
+An engine that cannot continue a text, such as a chat server or a recording, samples in one pass.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens
-from fsdpo_data.engines.samplers.base import PromptResult
-from fsdpo_data.models.thinking import ThinkingSpan, find_thinking
+from fsdpo_data.engines.samplers.base import (
+    PromptResult,
+    Sampler,
+    StreamingSampler,
+    close_engine,
+    stream,
+)
+from fsdpo_data.models.thinking import ThinkingSpan, find_thinking, open_thinking_start
+
+
+class LoadedSampler(StreamingSampler):
+    """A sampler that applies stop strings after the thinking, and limits the thinking."""
+
+    def __init__(self, engine: Sampler, *, can_continue: bool = True) -> None:
+        """Wrap the sampler of an engine.
+
+        Args:
+            engine: Samples one pass.
+            can_continue: Whether the engine can continue a text that it has started.
+        """
+        self.model = engine.model
+        self._engine = engine
+        self._can_continue = can_continue
+
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
+        """Yield ``spec.n`` completions of each prompt as the prompts finish.
+
+        Raises:
+            InputError: if the thinking has a limit, and the engine cannot continue a text.
+        """
+        if spec.max_think_tokens and not self._can_continue:
+            raise InputError(
+                "the limit needs a sampler that continues a text, which recordings and chat "
+                "servers cannot do. Remove the limit, or use another engine.",
+                field="SamplingSpec.max_think_tokens",
+                value=spec.max_think_tokens,
+            )
+        needs_passes = self._can_continue and (spec.stop or spec.max_think_tokens)
+        sample = _sample_in_passes if needs_passes else stream
+        yield from sample(self._engine, prompts, spec)
+
+    def close(self) -> None:
+        """Free the memory of the engine."""
+        close_engine(self._engine)
 
 
 @dataclass(slots=True, eq=False)
@@ -26,9 +71,14 @@ class _PartialCompletion:
     prompt: str  #: The prompt that the completion continues.
     completion: Completion  #: The text and the tokens so far.
     is_capped: bool = False  #: Whether the current pass may generate fewer tokens than are left.
+    #: Position in ``prompt`` where thinking starts that is still open; None if there is none.
+    thinking_start: int | None = None
 
     def _find_thinking(self) -> ThinkingSpan:
-        return find_thinking(self.prompt, self.completion.text)
+        if self.thinking_start is None:
+            return find_thinking(self.prompt, self.completion.text)
+        text = self.prompt[self.thinking_start :] + self.completion.text
+        return find_thinking(self.prompt[: self.thinking_start], text)
 
     def next_pass_spec(self, spec: SamplingSpec) -> SamplingSpec:
         """Return how to sample the next pass of this completion."""
@@ -104,24 +154,16 @@ class _PassItem(NamedTuple):
         return self.drafts[0].prompt + self.drafts[0].completion.text
 
 
-def sample_in_passes(
-    sample_pass: Callable[[Sequence[str], SamplingSpec], Iterable[PromptResult]],
-    prompts: Sequence[str],
-    spec: SamplingSpec,
+def _sample_in_passes(
+    engine: Sampler, prompts: Sequence[str], spec: SamplingSpec
 ) -> Iterator[PromptResult]:
-    """Yield ``spec.n`` completions of each prompt when the last of them is finished.
-
-    ``sample_pass`` samples a list of texts with one spec.
-    """
-    empty = Completion("", "length", 0)
-    drafts_by_prompt = [
-        [_PartialCompletion(prompt, empty) for _ in range(spec.n)] for prompt in prompts
-    ]
+    """Yield ``spec.n`` completions of each prompt when the last of them is finished."""
+    drafts_by_prompt = [_start_drafts(prompt, spec) for prompt in prompts]
     pending = {index: list(drafts) for index, drafts in enumerate(drafts_by_prompt)}
     while pending:
         for pass_spec, items in _group_into_passes(pending, spec).items():
             contexts = [item.context for item in items]
-            for item_index, completions in sample_pass(contexts, pass_spec):
+            for item_index, completions in stream(engine, contexts, pass_spec):
                 prompt_index, drafts = items[item_index]
                 for draft, completion in zip(drafts, completions, strict=True):
                     if draft.add(completion, spec):
@@ -130,6 +172,17 @@ def sample_in_passes(
                     finished = [draft.completion for draft in drafts_by_prompt[prompt_index]]
                     yield PromptResult(prompt_index, finished)
         pending = {index: drafts for index, drafts in pending.items() if drafts}
+
+
+def _start_drafts(prompt: str, spec: SamplingSpec) -> list[_PartialCompletion]:
+    """Return ``spec.n`` empty completions of a prompt.
+
+    A prompt can be the prefix of a solution that ends inside the thinking. The limit then applies
+    to the thinking that follows.
+    """
+    thinking_start = open_thinking_start(prompt) if spec.max_think_tokens else None
+    empty = Completion("", "length", 0)
+    return [_PartialCompletion(prompt, empty, thinking_start=thinking_start) for _ in range(spec.n)]
 
 
 def _group_into_passes(

@@ -34,7 +34,10 @@ def dataset(tmp_path: Path) -> Path:
         (["build", "--max-tokens", "0"], "--max-tokens 0: expected at least 1."),
         (["build", "--limit", "0"], "--limit 0: expected at least 1."),
         (["build", "--batch-size", "0"], "--batch-size 0: expected at least 1."),
-        (["build", "--segmenter", "lines"], "--segmenter lines: expected one of auto@1"),
+        (
+            ["build", "--segmenter", "lines"],
+            "--segmenter lines: expected one of auto, step-marker",
+        ),
         (
             ["build", "--engine", "replay"],
             "--engine replay and --replay FILE need each other",

@@ -16,7 +16,7 @@ import fsdpo_data as fd
 from fsdpo_data.cli.app import app
 from fsdpo_data.dataset.html_page import dataset_page, pair_step_weights
 from fsdpo_data.steps.rewards import step_weights
-from fsdpo_train.preference.loss import step_weights as of_the_loss
+from fsdpo_train.losses.preference_losses import step_weights as of_the_loss
 
 REWARDS = [0.9, 0.1, 0.5, 0.5]
 

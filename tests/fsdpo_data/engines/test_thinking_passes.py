@@ -2,80 +2,37 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+import json
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from fakes import ANSWER, THOUGHT, ThinkingSampler
 from random_model import save_random_model
 
+import fsdpo_data as fd
 from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, RunMismatchError
-from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.samplers import PromptResult, StreamingSampler, stream
-from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, cut_at_stop
+from fsdpo_data.engines.samplers import LoadedSampler
+from fsdpo_data.engines.samplers.tokenization import CompletionDecoder
 from fsdpo_data.models.prompts import load_tokenizer
 from fsdpo_data.models.thinking import THINKING_MARKERS
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
-
-THOUGHT = "Hm.\n\nLet me see.\n\nIt is 4."
-ANSWER = "It is 4.\n\nMore follows."
-
-
-class ThinkingSampler(StreamingSampler):
-    """A sampler whose tokens are characters; it thinks and then answers, from any prefix.
-
-    Args:
-        thinking: The text of the thinking.
-        counts: Whether the sampler counts tokens.
-        opens: Text with which the sampler opens its thinking; "" if the prompt opens it.
-    """
-
-    model = ModelRef("thinker", "0")
-
-    def __init__(self, thinking: str = THOUGHT, *, counts: bool = True, opens: str = "") -> None:
-        self.thinking = thinking
-        self.counts_tokens = counts
-        self.opening = opens
-        self.requests: list[tuple[list[str], SamplingSpec]] = []
-
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        self.requests.append((list(prompts), spec))
-        for index, context in enumerate(prompts):
-            yield PromptResult(index, [self.complete(context, spec, i) for i in range(spec.n)])
-
-    def complete(self, context: str, spec: SamplingSpec, index: int) -> Completion:
-        generated = context.partition("2+2?")[2]
-        text_before, end_marker, text_after = generated.partition("</think>")
-        script = f"{self.opening}{self.thinking}"
-        label = re.match(r"\s*(\d):", text_after if end_marker else generated)
-        index = int(label[1]) if label else index  # a continued answer keeps its label
-        if not generated.lstrip("\n").startswith("<think>") and not self.opening:
-            ahead = f"{index}: {ANSWER}".removeprefix(generated)  # without thinking
-        elif end_marker:
-            ahead = f"\n\n{index}: {ANSWER}".removeprefix(text_after)
-        else:
-            written = text_before if self.opening else text_before.partition("<think>\n")[2]
-            ahead = f"{script.removeprefix(written)}</think>\n\n{index}: {ANSWER}"
-        text, stop = cut_at_stop(ahead[: spec.max_tokens], spec.stop)
-        is_finished = stop is not None or len(ahead) <= spec.max_tokens
-        count = len(text) + len(stop or "")
-        n_tokens = count if self.counts_tokens else None
-        return Completion(text, "stop" if is_finished else "length", n_tokens, 0.5, stop)
 
 
 def solve(
     model: ThinkingSampler, prompt: str = "2+2?<think>\n", **spec_fields: Any
 ) -> list[Completion]:
-    [(_, completions)] = stream(
-        model, [prompt], SamplingSpec(**{"n": 2, "max_tokens": 100, **spec_fields})
-    )
+    spec = SamplingSpec(**{"n": 2, "max_tokens": 100, **spec_fields})
+    [(_, completions)] = LoadedSampler(model).stream([prompt], spec)
+    n_requests = len(model.requests)
+    assert LoadedSampler(model).sample([prompt], spec) == [completions]
+    del model.requests[n_requests:]  # the tests count the requests of one call
     return list(completions)
 
 
@@ -136,7 +93,7 @@ def test_the_answer_has_the_remaining_tokens() -> None:
 def test_models_without_thinking_are_sampled_in_one_pass() -> None:
     model = ThinkingSampler()
     spec = SamplingSpec(n=2, max_tokens=100, stop=("\n\n",))
-    completions = dict(stream(model, ["a 2+2?", "b 2+2?"], spec))
+    completions = dict(LoadedSampler(model).stream(["a 2+2?", "b 2+2?"], spec))
     assert [completion.text for completion in completions[1]] == ["0: It is 4.", "1: It is 4."]
     assert model.requests == [(["a 2+2?", "b 2+2?"], spec)]
     (completion, _) = solve(model, "2+2?", max_think_tokens=5)
@@ -150,6 +107,28 @@ def test_a_prompt_that_fills_the_context_is_truncated() -> None:
 
     (completion, _) = solve(Full(), stop=("\n\n",), max_think_tokens=5)
     assert (completion.text, completion.finish_reason) == ("", "length")
+
+
+def test_the_limit_applies_to_the_rest_of_open_thinking() -> None:
+    """The prompt of a continuation can end inside the thinking."""
+    model = ThinkingSampler(THOUGHT * 9)
+    start = (THOUGHT * 9)[:25]
+    (completion, _) = solve(model, f"2+2?<think>\n{start}", max_think_tokens=20, stop=("\n\nMore",))
+    assert completion.text == f"{(THOUGHT * 9)[25:45]}\n</think>\n\n0: It is 4."
+    assert (completion.thinking_tokens, completion.stop_string) == (20, "\n\nMore")
+    closed = f"2+2?<think>\n{THOUGHT}</think>\n\n"
+    (completion, _) = solve(ThinkingSampler(), closed, max_think_tokens=5)
+    assert completion.text == f"0: {ANSWER}"  # no limit without thinking
+
+
+def test_an_engine_that_cannot_continue_a_text_samples_in_one_pass() -> None:
+    model = ThinkingSampler()
+    spec = SamplingSpec(n=2, max_tokens=100, stop=("\n\nMore",))
+    LoadedSampler(model, can_continue=False).sample(["2+2?<think>\n"], spec)
+    assert model.requests == [(["2+2?<think>\n"], spec)]
+    limited = SamplingSpec(n=1, max_tokens=100, max_think_tokens=5)
+    with pytest.raises(InputError, match="max_think_tokens = 5: the limit needs a sampler that"):
+        LoadedSampler(model, can_continue=False).sample(["2+2?<think>\n"], limited)
 
 
 def test_limits_of_thinking_are_checked(tmp_path: Path) -> None:
@@ -220,6 +199,25 @@ def test_a_build_with_a_limit(policy: Path, tmp_path: Path) -> None:
         run_build(
             make_options(BuildOptions, {"out": tmp_path / "1", "resume": True} | again), NO_PROGRESS
         )
+
+
+def test_a_loaded_sampler_closes_the_thinking(policy: Path) -> None:
+    spec = SamplingSpec(n=4, max_tokens=40, max_think_tokens=15)
+    sampler = fd.load_sampler(str(policy), engine="transformers", device="cpu")
+    (completions,) = sampler.sample(["2+2?\n<think>\n"], spec)
+    texts = [completion.text for completion in completions if (completion.n_tokens or 0) > 15]
+    assert texts and all("\n</think>\n\n" in text for text in texts)
+    assert all((completion.thinking_tokens or 0) <= 15 for completion in completions)
+
+
+def test_a_replayed_recording_takes_no_limit(policy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "completions.jsonl"
+    completion = {"text": "4", "finish_reason": "stop"}
+    file.write_text(json.dumps({"prompt": "2+2?", "completions": [completion]}))
+    sampler = fd.load_sampler(str(policy), engine="replay", replay=file)
+    assert sampler.sample(["2+2?"], SamplingSpec(n=1, stop=("\n",)))[0][0].text == "4"
+    with pytest.raises(InputError, match="max_think_tokens = 5: the limit needs a sampler"):
+        sampler.sample(["2+2?"], SamplingSpec(n=1, max_think_tokens=5))
 
 
 def test_tokens_of_thinking_are_counted(policy: Path) -> None:

@@ -13,7 +13,7 @@ from near import TIE, gap
 
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
-from fsdpo_data.engines.samplers import stream
+from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.models.resolve import ResolvedModel, resolve
 from fsdpo_data.problems.load import load_problems
 
@@ -81,7 +81,7 @@ def test_thinking_is_limited_and_ignores_stop_strings(engine: Any, prompts: list
     thinking_prompts = [f"{prompt}<think>\n" for prompt in prompts[:4]]
     completions = [
         completion
-        for _, prompt_completions in stream(engine, thinking_prompts, spec)
+        for _, prompt_completions in LoadedSampler(engine).stream(thinking_prompts, spec)
         for completion in prompt_completions
     ]
     assert len(completions) == 12 and all(

@@ -1,0 +1,136 @@
+"""Load recipes by name, or from TOML files of users."""
+
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, WorkKind, Workload
+from fsdpo_bench.recipes.templates import Table, TemplateError, expand_grid, expand_stages, fill
+from fsdpo_bench.results.published import shipped_path
+from fsdpo_data.core.errors import InputError, suggest_names
+
+#: Suffix of a recipe file before the name of one of its recipes, as in ``mine.toml:small``.
+_NAME_SEPARATOR = ".toml:"
+
+
+@cache
+def shipped_recipes() -> dict[str, Recipe]:
+    """Return the recipes of fsdpo by name, sorted."""
+    files = shipped_path("recipes").glob("*.toml")
+    recipes = [recipe for file in files for recipe in read_recipes(file)]
+    return {recipe.name: recipe for recipe in sorted(recipes, key=lambda recipe: recipe.name)}
+
+
+def load_recipe(name: str) -> Recipe:
+    """Load a recipe by its name, from ``FILE.toml``, or from ``FILE.toml:NAME``.
+
+    Raises:
+        InputError: if the recipe does not exist, or the file is not a recipe.
+    """
+    if name.endswith(".toml"):
+        return _choose_recipe(Path(name), "")
+    if _NAME_SEPARATOR in name:
+        stem, _, recipe_name = name.rpartition(_NAME_SEPARATOR)
+        return _choose_recipe(Path(f"{stem}.toml"), recipe_name)
+    if name not in shipped_recipes():
+        raise _missing_recipe_error(name)
+    return shipped_recipes()[name]
+
+
+def _choose_recipe(file: Path, name: str) -> Recipe:
+    """Return the recipe with a name from a file; without a name, its only recipe."""
+    if not file.is_file():
+        raise _missing_recipe_error(str(file))
+    recipes = {recipe.name: recipe for recipe in read_recipes(file)}
+    if name in recipes:
+        return recipes[name]
+    if name or len(recipes) != 1:
+        raise InputError(
+            f"{file} has the recipes {', '.join(recipes)}. Choose one of them: {file}:NAME."
+        )
+    return next(iter(recipes.values()))
+
+
+def _missing_recipe_error(name: str) -> InputError:
+    suggestion = suggest_names(name, shipped_recipes())
+    return InputError(
+        f"there is no recipe {name!r}.{suggestion} `fsdpo-bench recipe` lists all recipes."
+    )
+
+
+def read_recipes(file: Path) -> list[Recipe]:
+    """Read the recipes in a TOML file.
+
+    Raises:
+        InputError: if the file is not a recipe.
+    """
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        return list(_parse_recipes(table, file.stem))
+    except TemplateError as error:
+        raise InputError(f"{file}: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{file} is not a recipe: {error!r}. Compare it with the recipes of fsdpo."
+        ) from None
+
+
+def _parse_recipes(table: Table, default_name: str) -> Iterator[Recipe]:
+    names = set()
+    for values in expand_grid(table, table.get("values", {}), "the recipe"):
+        row = {"backbone": "", "method": "", **table.get("row", {})}
+        fields = {"name": table.get("name", default_name), "title": table["title"]}
+        recipe = Recipe(
+            **fill(fields, values, "the recipe"),
+            about=_join_lines(fill(table["about"], values, "the recipe")),
+            stages=_parse_stages(table["stage"], values),
+            **fill(row, values, "the recipe"),
+        )
+        if recipe.name in names:
+            raise TemplateError(
+                f"two recipes have the name {recipe.name!r}. Use the values of `for` in `name`."
+            )
+        names.add(recipe.name)
+        yield recipe
+
+
+def _parse_stages(stages: list[dict[str, Any]], values: Table) -> tuple[RecipeStage, ...]:
+    parsed_stages: dict[str, RecipeStage] = {}
+    for fields in expand_stages(stages, values):
+        stage = _parse_stage(**fields)
+        if stage.name in parsed_stages:
+            raise TemplateError(
+                f"two stages have the name {stage.name!r}. Use the values of `for` in `name`."
+            )
+        parsed_stages[stage.name] = stage
+    return tuple(parsed_stages.values())
+
+
+def _parse_stage(
+    *,
+    name: str,
+    purpose: str,
+    command: str,
+    done_file: str = "",
+    gpus: int = 0,
+    work: dict[str, Any] | None = None,
+) -> RecipeStage:
+    workload = Workload(**(work or {"kind": "none"}))
+    if workload.kind not in get_args(WorkKind):
+        raise ValueError(
+            f"work kind {workload.kind!r}: expected one of {', '.join(get_args(WorkKind))}"
+        )
+    return RecipeStage(
+        name=name,
+        purpose=_join_lines(purpose),
+        command=_join_lines(command),
+        done_file=done_file,
+        gpus=gpus,
+        work=workload,
+    )
+
+
+def _join_lines(text: str) -> str:
+    return " ".join(text.split())

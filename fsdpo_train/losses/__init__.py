@@ -1,0 +1,1 @@
+"""The losses of preference training and of process reward models, one registration each."""
