@@ -87,7 +87,7 @@ class BracketParser:
         """Parse the binomial coefficient ``_{10}C_3``."""
         cursor = self._cursor
         total = self._operands.parse_script()
-        cursor.currency = None
+        cursor.currency = None  # the "$" before "_{10}C_3" delimits math, and is not a currency
         if cursor.peek_word() != "c" or cursor.peek_sign(1) != "_":
             raise UnparsableAnswerError("the subscript has no variable")
         cursor.skip(2)

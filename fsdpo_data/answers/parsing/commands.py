@@ -129,6 +129,7 @@ class CommandParser:
             return (
                 self._functions.parse_application(symbol) if cursor.peek_sign() == "(" else symbol
             )
+        # Plain "AB" is read as this product too, so both forms of a segment agree.
         if name == "overline" and len(text) == 2 and text.isupper():
             return tree.multiply([tree.Sym(letter) for letter in text])
         if name in ("vec", "overrightarrow"):

@@ -164,7 +164,7 @@ class TokenCursor:
             texts.append("" if token.text in "{}" else token.text)
         return "".join(texts)
 
-    def accept_marks(self) -> str:
+    def accept_degree_or_primes(self) -> str:
         r"""Step over a degree sign or primes: ``\circ``, ``{\circ}``, ``{\prime\prime}``.
 
         Returns:

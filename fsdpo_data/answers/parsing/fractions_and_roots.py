@@ -42,12 +42,6 @@ class FractionParser:
         cursor.position = start
         top = self.parse_argument()
         bottom = self.parse_argument()
-        if (
-            isinstance(top, tree.Num)
-            and top.decimal_places is not None
-            and isinstance(bottom, tree.Num)
-        ):
-            return tree.Div(top, bottom)
         return tree.divide(top, bottom)
 
     def _parse_derivative(self) -> Node | None:

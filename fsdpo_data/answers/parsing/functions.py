@@ -48,7 +48,7 @@ class FunctionParser:
         while cursor.peek_sign() in ("_", "^"):
             if cursor.take().text == "_":
                 base = self._operands.parse_script()
-            elif cursor.accept_marks() == "circ":
+            elif cursor.accept_degree_or_primes() == "circ":
                 raise UnparsableAnswerError("a function has a degree sign instead of an exponent")
             else:
                 exponent = self._operands.parse_script()
@@ -93,8 +93,8 @@ class FunctionParser:
     def parse_application(self, symbol: tree.Sym) -> Value:
         """Parse the argument of a function; the cursor is at the opening bracket.
 
-        The letters f, g and h take any argument. Other names take a single letter or number, so
-        ``x(x+1)`` stays a product.
+        The letters f, g, h, F, G and H, and names with a prime, take any argument. Other names take
+        a single letter or number, so ``x(x+1)`` stays a product.
         """
         cursor = self._cursor
         is_closed = cursor.peek_sign(2) == ")"

@@ -220,7 +220,7 @@ class _Lexer:
             self.space = max(self.space, 1)
         elif name in ("{", "lbrace"):
             self.bracket_depth += 1
-            self._append_token("cmd", "lset")
+            self._append_token("cmd", "lset")  # a written brace, unlike the "{" of a group
         elif name in ("}", "rbrace"):
             self.bracket_depth = max(self.bracket_depth - 1, 0)
             self._append_token("cmd", "rset")

@@ -117,6 +117,7 @@ class NameParser:
             return CONSTANTS[lower]
         if word in ("sqrt", "Sqrt"):
             return self._fractions.parse_root()
+        # Upright "min" means minutes, and upright "max" is a label.
         if lower in FUNCTIONS and not (token.upright and lower in ("max", "min")):
             return self._functions.parse_function(FUNCTIONS[lower])
         if word in ("np", "math") and cursor.accept("."):
@@ -134,19 +135,19 @@ class NameParser:
         ):
             cursor.skip(2)
             return tree.Sym(word[1:] + "'")
-        if lower in FIGURE_WORDS and cursor.peek().text.isupper():
+        if lower in FIGURE_WORDS and cursor.peek().text.isupper():  # "triangle ABC": skip the word
             return self._operands.parse_primary()
-        if (
-            lower in CURRENCIES
-            and word != "RS"
-            and cursor.peek(int(cursor.peek_sign() == ".")).kind in ("num", "cmd")
-        ):
+        n_dots = 1 if cursor.peek_sign() == "." else 0  # "Rs. 50"
+        is_before_amount = cursor.peek(n_dots).kind in ("num", "cmd")
+        if lower in CURRENCIES and word != "RS" and is_before_amount:  # "RS" is a line segment
             cursor.accept(".")
             cursor.currency = CURRENCIES[lower]
             return self._operands.parse_primary()
-        if token.upright and word.isupper() and len(cursor.tokens) > 1:
-            return self._parse_letters(word)
-        self._check_letter_product(token)
+        names_figure = (
+            token.upright and word.isupper() and len(cursor.tokens) > 1
+        )  # r"\text{AB} = 5"
+        if not names_figure:
+            self._check_letter_product(token)
         return self._parse_letters(word)
 
     def _check_letter_product(self, token: Token) -> None:

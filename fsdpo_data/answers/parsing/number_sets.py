@@ -19,6 +19,8 @@ def parse_number_set(cursor: TokenCursor, name: str) -> Value:
         return tree.Sym(name)
     cursor.skip()
     sign = cursor.take_group_text()
+    # "NN+" is the set of the positive integers. Authors write ZZ^* for the non-zero integers and
+    # for the positive ones, so it is read as ZZ, which contains both.
     if name in ("ZZ", "NN") and sign in ("+", "*", ">0", "ge1"):
         return tree.Sym("ZZ" if (name, sign) == ("ZZ", "*") else "NN+")
     if name != "RR":

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 MAX_NUMBER_WORDS = 20  #: Maximum number of words in one number.
+DOZEN = 12
 
 
 class NumberParser:
@@ -60,7 +61,7 @@ class NumberParser:
         scale = SCALES.get(word)
         if scale is not None and cursor.peek().kind == "word":
             cursor.skip()
-            is_exact = number.decimal_places is None or scale == 12
+            is_exact = number.decimal_places is None or scale == DOZEN  # "2.5 dozen" is exactly 30
             decimal_places = (
                 None if is_exact else (number.decimal_places or 0) - len(str(scale)) + 1
             )
@@ -86,6 +87,7 @@ class NumberParser:
         start = cursor.position
         if cursor.peek(1).kind == "num" and cursor.peek_sign(2) == "/":
             cursor.accept_word("and")
+        # "5 \frac{km}{h}" is a number with a unit, and not a mixed number.
         if cursor.peek_sign() == "frac" and not (
             cursor.peek_sign(1) == "{" and is_unit_ahead(cursor, 2)
         ):

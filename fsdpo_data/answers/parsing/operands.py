@@ -136,7 +136,7 @@ class OperandParser:
     def _parse_exponent(self, base: Node) -> Node:
         """Parse the text after ``^``: an exponent, degrees, primes or an ordinal mark."""
         cursor = self._cursor
-        primes = cursor.accept_marks()
+        primes = cursor.accept_degree_or_primes()
         if primes == "circ":
             return tree.Call("deg", (base,))
         if primes:

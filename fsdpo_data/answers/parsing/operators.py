@@ -42,13 +42,11 @@ class OperatorParser:
         parts: list[Node] = []
         while cursor.peek_sign() in ("_", "^"):
             cursor.skip()
-            bound = (
-                self._statements.parse_value()
-                if cursor.accept("{")
-                else self._operands.parse_primary()
-            )
-            if cursor.tokens[cursor.position - 1].text != "}" and cursor.peek_sign() == "}":
-                cursor.skip()
+            if cursor.accept("{"):
+                bound = self._statements.parse_value()
+                cursor.accept("}")
+            else:
+                bound = self._operands.parse_primary()
             sides = bound.parts if isinstance(bound, tree.Relation) else (bound,)
             parts.extend(as_node(side) for side in sides)
         return _build_bound_operator(name, parts, as_node(self._expressions.parse_product()))

@@ -85,7 +85,11 @@ class QuantityParser:
                 break
             cursor.skip()
             has_caret = bool(cursor.accept("^"))
-            marks = cursor.accept_marks() if has_caret else cursor.accept("'") + cursor.accept("'")
+            marks = (
+                cursor.accept_degree_or_primes()
+                if has_caret
+                else cursor.accept("'") + cursor.accept("'")
+            )
             if marks != "'" * len(terms):
                 cursor.position = start
                 break

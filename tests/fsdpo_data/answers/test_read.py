@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsdpo_data.answers import tree
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.parsing.answer import read_answer
 from fsdpo_data.answers.parsing.clean import clean
@@ -226,3 +227,9 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_reading_pieces_of_latex_never_raises(text):
     format_value(read(text))
+
+
+@pytest.mark.parametrize("bound", ["n", "x_{2}", "2^{n}", "{2^{n}}"])
+def test_bounds_of_a_sum_may_end_in_a_brace(bound: str) -> None:
+    value = read(rf"\sum_{{k=1}}^{{{bound}}} k^2")
+    assert isinstance(value, tree.Call) and value.name == "sum" and len(value.args) == 4
