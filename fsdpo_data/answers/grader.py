@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 from fsdpo_data.answers import GraderInput, Verdict, tree
 from fsdpo_data.answers.comparison.equivalence import compare_answers, is_words
@@ -47,26 +46,17 @@ _INTRODUCING_WORDS = word_set(
 _COMPOUND_TYPES = (ValueList, tree.Relation, tree.SetMembership, tree.Connective, tree.SetBuilder)
 _MAX_UNIT_CHARS = 60  #: Characters after a number in which its unit is searched.
 
-#: A parsed gold answer. Parse it once to grade many responses.
-ParsedGold: TypeAlias = ParsedAnswer
-
-
-def read_gold(text: str) -> ParsedGold:
-    """Parse a gold answer for :func:`grade_response`.
-
-    Grading against an empty gold answer gives ``gold_unparsed`` verdicts. A gold answer that is
-    not mathematical is compared as words.
-    """
-    return read_answer(text)
-
 
 def grade_response(
-    gold: ParsedGold, response: str, tolerance: float | None = None, *, is_truncated: bool = False
+    gold: ParsedAnswer, response: str, tolerance: float | None = None, *, is_truncated: bool = False
 ) -> Verdict:
     """Grade one response; never raises an exception on its text.
 
+    An empty gold answer gives the verdict ``gold_unparsed``. A gold answer that is not mathematical
+    is compared as words.
+
     Args:
-        gold: The parsed gold answer.
+        gold: The gold answer. Read it once with ``read_answer`` to grade many responses.
         response: The text of the response.
         tolerance: See :func:`compare_answers`.
         is_truncated: Whether the response stopped at its length limit. In such a response, only
@@ -122,7 +112,7 @@ class MathGrader:
 
     def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
         """Grade responses and return their verdicts in the same order."""
-        golds = {text: read_gold(text) for text in {item[0] for item in items}}
+        golds = {text: read_answer(text) for text in {item[0] for item in items}}
         return [
             grade_response(
                 golds[gold], response, self._tolerance, is_truncated=finish_reason == ["length"]

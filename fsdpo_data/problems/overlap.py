@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsdpo_data.answers.comparison.equivalence import compare_answers
-from fsdpo_data.answers.grader import ParsedGold, read_gold
+from fsdpo_data.answers.parsing.answer import ParsedAnswer, read_answer
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import replace_surrogates
 
@@ -72,7 +72,7 @@ def find_overlapping_pairs(
         training="id",
         benchmark="id_benchmark",
     ).sort("training", "benchmark")
-    golds = {index: read_gold(training[index].answer) for index in pairs["training"].unique()}
+    golds = {index: read_answer(training[index].answer) for index in pairs["training"].unique()}
     has_same_answer = [
         _is_same_answer(golds[training_index], benchmarks[benchmark_index].answer)
         for training_index, benchmark_index in pairs.select("training", "benchmark").iter_rows()
@@ -80,7 +80,7 @@ def find_overlapping_pairs(
     return pairs.with_columns(same_answer=pl.Series(has_same_answer, dtype=pl.Boolean))
 
 
-def _is_same_answer(gold: ParsedGold, other: str) -> bool:
+def _is_same_answer(gold: ParsedAnswer, other: str) -> bool:
     """Return whether two gold answers are equal; ASDiv's ``9 (apples)`` equals 9."""
     return bool(gold.text and other) and compare_answers(gold, other).status == "correct"
 

@@ -46,7 +46,6 @@ def _add_unit(units: dict[str, Unit], unit: Unit) -> None:
 UNITS = _build_units()  #: Units by name.
 PERCENT = UNITS["%"]
 DOLLAR = UNITS["$"]
-CENT = UNITS["cent"]
 DEGREE = UNITS["°"]
 #: Units by the sign or LaTeX command before or after a number, e.g. ``$`` or ``%``.
 UNIT_SIGNS = {sign: UNITS[name] for sign, name in _TABLE["signs"].items()}
