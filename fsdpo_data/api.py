@@ -23,11 +23,11 @@ from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import class_summary, field_help
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
-from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.core.sampling import DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets
 from fsdpo_data.dataset.html_page import dataset_page
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import StageOptions, derive_dataset
 from fsdpo_data.dataset.validate import check_files, validate
 from fsdpo_data.engines import load
@@ -143,7 +143,7 @@ class Dataset:
         files = self.manifest.config_paths(self.path, config)
         if not files:
             raise InputError(f"{self.path} has no {config}.")
-        return scan_parquet(files)
+        return scan_rows(config, files)
 
     def examples(
         self, count: int, *, problem: str | None, outcome: str | None, seed: int

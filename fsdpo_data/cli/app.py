@@ -32,7 +32,6 @@ _PANELS: dict[str, tuple[Callable[[Any], None], ...]] = {
         inspect_commands.templates,
     ),
     "Exchange": (
-        inspect_commands.migrate,
         exchange_commands.push,
         exchange_commands.pull,
         exchange_commands.export,

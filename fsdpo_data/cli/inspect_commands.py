@@ -1,4 +1,4 @@
-"""The commands of ``fsdpo-data`` that inspect, compare and migrate datasets, and list names."""
+"""The commands of ``fsdpo-data`` that inspect and compare datasets, and list names."""
 
 import json
 import shutil
@@ -18,8 +18,6 @@ from fsdpo_data.core.files import write_text
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Seed
 from fsdpo_data.dataset.diff import spec_changes
-from fsdpo_data.dataset.migrate import migrate_dataset
-from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.models.prompts import TEMPLATES, versioned_name
 from fsdpo_data.models.resolve import MODELS
 
@@ -140,24 +138,6 @@ def diff(options: DiffOptions) -> None:
         changes = [f"{count:,} {kind}" for kind, count in difference.changed.items() if count]
         counts = [f"{difference.added:,} added", f"{difference.removed:,} removed", *changes]
         typer.echo(f"{config}: {', '.join(counts)}  ({in_both})")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MigrateOptions(DatasetOptions):
-    """Convert a dataset to the schema of this release. The old dataset does not change.
-
-    Attributes:
-        data: Directory of a sealed dataset with an older schema.
-        out: New directory.
-    """
-
-    out: Path
-
-
-def migrate(options: MigrateOptions) -> None:
-    """Convert a dataset, and print the old and the new schema version."""
-    old_version = migrate_dataset(options.data, options.out)
-    typer.echo(f"{options.out}: migrated from schema {old_version} to {SCHEMA_VERSION}, and valid")
 
 
 @dataclass(frozen=True, kw_only=True)

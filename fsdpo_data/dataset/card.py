@@ -13,7 +13,7 @@ from fsdpo_cards.dataset import DatasetCardData
 from fsdpo_data.core.lazy import pa, pl, pq
 from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import CONFIGS
+from fsdpo_data.dataset.schema import CONFIGS, scan_rows
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
 
@@ -100,7 +100,7 @@ def _feature(arrow_type: pa.DataType) -> dict[str, Any]:
 
 def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, int]]]:
     """Return (label, count) rows of each distribution, by title."""
-    solutions = scan_parquet(manifest.config_paths(root, "solutions"))
+    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
     labels = manifest.labels
     steps = pl.col("completions").list.len()
     kinds = [kind for kind in ("positive", "negative", "unlabelled") if kind in labels]
@@ -133,7 +133,7 @@ def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, i
             "rejected_rewards", aggregate
         )
         title = f"Pairs by margin ({aggregate} reward of chosen minus rejected)"
-        plots[title] = _tenths(scan_parquet(manifest.config_paths(root, "pairs")), margin)
+        plots[title] = _tenths(scan_rows("pairs", manifest.config_paths(root, "pairs")), margin)
     return plots
 
 

@@ -150,7 +150,7 @@ def read_manifest(root: Path) -> Manifest:
         if version > SCHEMA_VERSION:
             advice = "Install a newer release of fsdpo."
         else:
-            advice = f"Bring it up to date with `fsdpo-data migrate {root}`."
+            advice = "Build the dataset again with this release."
         raise SchemaError(
             f"{file} is of schema version {version}; this release reads version "
             f"{SCHEMA_VERSION}. {advice}"

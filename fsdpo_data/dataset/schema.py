@@ -5,34 +5,82 @@ The README describes the columns in its section "Data model".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.entities import Pair, Problem, Solution
+from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.files import write_file
-from fsdpo_data.core.lazy import pa, pq
+from fsdpo_data.core.lazy import pa, pl, pq
+from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.core.toml_tables import read_toml
 
 #: Major version of the columns in ``schema.toml``. Manifests, parquet footers and Hub tags have it.
 SCHEMA_VERSION = 1
 VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
 CONFIGS = ("problems", "solutions", "pairs")
-#: Columns that solutions of schema 1 may lack, because early datasets did not record them.
-OPTIONAL_COLUMNS = ("thinking_closed", "thinking_tokens")
+_FIRST_VERSION = "1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a config, as ``schema.toml`` declares it."""
+
+    name: str  #: Name of the column, which is also the field of the entity.
+    type_spec: Any  #: Arrow type: a name, a list of one type, or a table of struct fields.
+    since: str = _FIRST_VERSION  #: Major and minor version of the schema that added the column.
+    default: Any = None  #: Value of the column in files of older versions.
+
+    @property
+    def version_key(self) -> tuple[int, ...]:
+        """The version as numbers, so that 1.10 comes after 1.9."""
+        return tuple(map(int, self.since.split(".")))
+
+
+@cache
+def config_columns(config: str) -> tuple[Column, ...]:
+    """Return the columns of ``problems``, ``solutions`` or ``pairs``."""
+    columns = []
+    for name, declaration in read_toml(__file__)[config].items():
+        if isinstance(declaration, dict) and "since" in declaration:
+            fields = {**declaration, "type_spec": declaration["type"]}
+            del fields["type"]
+            columns.append(Column(name, **fields))
+        else:
+            columns.append(Column(name, declaration))
+    return tuple(columns)
+
+
+def columns_of_version(config: str, names: Collection[str]) -> list[Column]:
+    """Return the columns of the schema version whose newest column is among ``names``."""
+    columns = config_columns(config)
+    version = max((column.version_key for column in columns if column.name in names), default=())
+    return [column for column in columns if column.version_key <= version]
+
+
+def default_values(config: str) -> dict[str, Any]:
+    """Return the values of the columns that older files may lack, by column."""
+    columns = config_columns(config)
+    return {column.name: column.default for column in columns if column.since != _FIRST_VERSION}
 
 
 @cache
 def arrow_schema(config: str) -> pa.Schema:
     """Return the Arrow schema of ``problems``, ``solutions`` or ``pairs``.
 
-    ``schema.toml`` lists the columns. The metadata, which parquet footers store, has the version.
+    The metadata, which parquet footers store, has the major version.
     """
-    column_types = read_toml(__file__)[config]
-    columns = {name: _arrow_type(type_spec) for name, type_spec in column_types.items()}
-    return pa.schema(columns, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
+    fields = [arrow_field(column) for column in config_columns(config)]
+    return pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
+
+
+def arrow_field(column: Column) -> pa.Field:
+    """Return the Arrow field of a column."""
+    return pa.field(column.name, _arrow_type(column.type_spec))
 
 
 def _arrow_type(type_spec: Any) -> pa.DataType:
@@ -44,18 +92,50 @@ def _arrow_type(type_spec: Any) -> pa.DataType:
     return pa.type_for_alias(type_spec)
 
 
-def replace_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
-    """Return a table of solutions with new values in one column.
+def read_table(config: str, file: Path) -> pa.Table:
+    """Read a file of a sealed dataset; columns that the file lacks get their default values.
 
-    Missing optional columns are added, filled with nulls.
+    Raises:
+        SchemaError: if the file has a column that this release does not know.
     """
+    table = pq.read_table(file)
+    schema = arrow_schema(config)
+    if unknown_columns := sorted(set(table.column_names) - set(schema.names)):
+        raise SchemaError(
+            f"{file} has the columns {', '.join(unknown_columns)}, which this release does not "
+            "know. Install a newer release of fsdpo."
+        )
+    for name, value in default_values(config).items():
+        if name not in table.column_names:
+            values = pa.array([value] * table.num_rows, type=schema.field(name).type)
+            table = table.append_column(schema.field(name), values)
+    return table.select(schema.names)
+
+
+def scan_rows(config: str, files: Sequence[Path]) -> pl.LazyFrame:
+    """Scan files of a sealed dataset; columns that they lack get their default values."""
+    rows = scan_parquet(files)
+    names = pq.read_schema(files[0]).names
+    missing_values = {
+        name: value for name, value in default_values(config).items() if name not in names
+    }
+    if not missing_values:
+        return rows
+    schema = arrow_schema(config)
+    column_types = pl.DataFrame(schema.empty_table()).schema
+    for name, value in missing_values.items():
+        rows = rows.with_columns(
+            pl.lit(pl.Series([value], dtype=column_types[name])).first().alias(name)
+        )
+    return rows.select(schema.names)
+
+
+def replace_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
+    """Return a table of :func:`read_table` for solutions, with new values in one column."""
     schema = arrow_schema("solutions")
     index = schema.get_field_index(name)
     column = pa.array(values, type=schema.field(index).type)
-    table = table.set_column(index, schema.field(index), column).cast(
-        pa.schema(list(schema)[: table.num_columns])
-    )
-    return pa.concat_tables([schema.empty_table(), table], promote_options="default")
+    return table.set_column(index, schema.field(index), column).cast(schema)
 
 
 def problems_table(problems: Iterable[Problem]) -> pa.Table:

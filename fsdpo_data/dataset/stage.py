@@ -25,7 +25,7 @@ from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
 from fsdpo_data.dataset.manifest_sections import FileEntry, PairStats, SpecSection
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
-from fsdpo_data.dataset.schema import write_parquet
+from fsdpo_data.dataset.schema import read_table, write_parquet
 from fsdpo_data.dataset.validate import check_files, check_invariants
 from fsdpo_data.engines.options import Resume
 
@@ -79,7 +79,7 @@ class DatasetDraft:
         missing_rows = sum(rows[file] for file in missing_files)
         self.progress.phase(phase, total_rows, done=total_rows - missing_rows)
         for file in missing_files:
-            table = transform(pq.read_table(file))
+            table = transform(read_table(config, file))
             write_parquet(table, self.root / file.relative_to(self.parent_root))
             if advance:
                 self.progress.advance(rows[file])

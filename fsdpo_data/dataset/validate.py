@@ -10,11 +10,11 @@ from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.lazy import pa, pl, pq
-from fsdpo_data.core.row_files import find_duplicates, scan_parquet, summarize_list
+from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.dataset import schema
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import FileEntry
-from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
+from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, scan_rows
 from fsdpo_data.pairs.checks import find_violations
 
 _TEXT_BATCH_ROWS = 2048  #: Rows whose steps are in memory at once.
@@ -57,8 +57,8 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
     """
     violations = list(_find_file_violations(root, manifest))
     if not violations:  # the row checks need the right columns
-        problems = scan_parquet(manifest.config_paths(root, "problems"))
-        solutions = scan_parquet(manifest.config_paths(root, "solutions"))
+        problems = scan_rows("problems", manifest.config_paths(root, "problems"))
+        solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
         violations += _find_id_violations(problems, solutions)
         violations += _find_row_violations(
             solutions, rewards_are_probabilities=manifest.spec.rewards_are_probabilities
@@ -106,16 +106,9 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
 
 
 def _expected_schema(config: str, first_file_schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a config, without optional columns if the first file has none."""
-    if set(schema.OPTIONAL_COLUMNS) & set(first_file_schema.names):
-        return pa.schema(list(schema.arrow_schema(config)))
-    return pa.schema(
-        [
-            column
-            for column in schema.arrow_schema(config)
-            if column.name not in schema.OPTIONAL_COLUMNS
-        ]
-    )
+    """Return the columns of a config in the schema version that wrote the first file."""
+    columns = schema.columns_of_version(config, first_file_schema.names)
+    return pa.schema(map(schema.arrow_field, columns))
 
 
 def _text_sha256(file: Path) -> str:
@@ -245,11 +238,11 @@ def _find_count_violations(root: Path, manifest: Manifest) -> Iterator[str]:
     """Yield the counts in the manifest that differ from the counts of the rows."""
     for config in CONFIGS:
         files = manifest.config_paths(root, config)
-        n_rows = scan_parquet(files).select(pl.len()).collect().item() if files else 0
+        n_rows = scan_rows(config, files).select(pl.len()).collect().item() if files else 0
         manifest_rows = getattr(manifest.rows, config)
         if n_rows != manifest_rows:
             yield f"{config} has {n_rows} rows, the manifest says {manifest_rows}"
-    solutions = scan_parquet(manifest.config_paths(root, "solutions"))
+    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
     counts = solutions.group_by("outcome").len().collect()
     outcomes = dict(zip(counts["outcome"], counts["len"], strict=True))
     if outcomes != manifest.outcomes:

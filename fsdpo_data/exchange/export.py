@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.exchange.formats import FORMATS, ExportFormat, NotExportableError, Row, unique_rows
 
@@ -124,12 +124,12 @@ def _convert_rows(
 def _read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a config with their problem and model, one file in memory at a time."""
     problems = (
-        scan_parquet(manifest.config_paths(root, "problems"))
+        scan_rows("problems", manifest.config_paths(root, "problems"))
         .select("problem_id", question="question", source="source", gold="answer")
         .collect()
     )
     model = pl.lit(manifest.spec.model.name).alias("model")
     for file in manifest.config_paths(root, config):
-        frame = scan_parquet([file]).collect().with_columns(model)
+        frame = scan_rows(config, [file]).collect().with_columns(model)
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")
         yield from joined.iter_rows(named=True)

@@ -19,9 +19,10 @@ from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.row_files import SPLITS, data_files, read_records, scan_parquet
+from fsdpo_data.core.row_files import SPLITS, data_files, read_records
 from fsdpo_data.dataset import manifest_sections
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, derive_dataset
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.engines.options import Resume
@@ -179,7 +180,7 @@ def read_sealed_problems(root: Path) -> list[Problem]:
     """
     manifest = read_manifest(root)
     check_files(root, manifest.config_files("problems"))
-    problems = scan_parquet(manifest.config_paths(root, "problems"))
+    problems = scan_rows("problems", manifest.config_paths(root, "problems"))
     rows = problems.select("question", "answer", "source", "split").collect()
     return [Problem(*row) for row in rows.iter_rows()]
 

@@ -23,10 +23,9 @@ from fsdpo_data.core.entities import Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
-from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import RegradeStats
-from fsdpo_data.dataset.schema import to_table
+from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.options import Workers
@@ -115,7 +114,9 @@ class GradeStage(Stage):
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse Monte-Carlo labels, because the dataset lacks the continuations behind them."""
-        rollouts = scan_parquet(manifest.config_paths(source, "solutions")).select("rollouts")
+        rollouts = scan_rows("solutions", manifest.config_paths(source, "solutions")).select(
+            "rollouts"
+        )
         if rollouts.select(pl.col("rollouts").is_not_null().any()).collect().item():
             raise InputError(
                 f"{source} has Monte-Carlo labels, which {manifest.spec.grader} graded. Their "
@@ -166,7 +167,7 @@ def _regrade_stats(
 
 def gold_answers(files: list[Path]) -> dict[str, str]:
     """Return the gold answers in files of problems, by problem id."""
-    return dict(scan_parquet(files).select("problem_id", "answer").collect().iter_rows())
+    return dict(scan_rows("problems", files).select("problem_id", "answer").collect().iter_rows())
 
 
 def regrade_table(

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from fsdpo_data.core.job_shard import JobShard
-from fsdpo_data.core.lazy import pa, pq
+from fsdpo_data.core.lazy import pa
 from fsdpo_data.dataset.manifest_sections import JudgeStats
 from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.dataset.schema import replace_column
+from fsdpo_data.dataset.schema import read_table, replace_column
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
@@ -86,7 +86,7 @@ class JudgeStage(Stage):
             totals = Counter[str]()
             # Read all files of the parent: a resumed run does not rewrite every file.
             for file in manifest.config_paths(draft.parent_root, "solutions"):
-                for solution in self._read_votes(draft, run, pq.read_table(file)):
+                for solution in self._read_votes(draft, run, read_table("solutions", file)):
                     if solution.votes is not None:
                         totals.update(self._manifest_counts(solution.row, solution.votes))
             cost = self.critique_sampler.record_cost(run, manifest)
@@ -97,7 +97,7 @@ class JudgeStage(Stage):
         """Yield the prompts for the judge."""
         # Read the parent: files that are already rewritten lack the Monte-Carlo labels.
         for file in draft.manifest.config_paths(draft.parent_root, "solutions"):
-            for _, prompt in self._prompts(draft, pq.read_table(file)):
+            for _, prompt in self._prompts(draft, read_table("solutions", file)):
                 if prompt:
                     yield Prefix(prefix_id(prompt), prompt)
 

@@ -19,10 +19,9 @@ from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa, pl, pq
 from fsdpo_data.core.options import Option
-from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import RolloutStats
-from fsdpo_data.dataset.schema import to_table
+from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.engines.load import resolve_model
 from fsdpo_data.engines.options import SamplerOptions, Shard
@@ -64,7 +63,7 @@ class LabelStage(Stage):
         """Refuse an unknown grader, and a dataset without labelled solutions of two steps."""
         get_grader(manifest.spec.grader)
         n_steps = pl.col("completions").list.len()
-        solutions = scan_parquet(manifest.config_paths(source, "solutions"))
+        solutions = scan_rows("solutions", manifest.config_paths(source, "solutions"))
         solutions = solutions.filter(pl.col("labels").is_not_null() & (n_steps > 1))
         if not solutions.select(pl.len()).collect().item():
             raise InputError(
@@ -98,7 +97,7 @@ class LabelStage(Stage):
 
 def _label_stats(files: list[Path]) -> dict[str, Any]:
     """Count the labelled steps, and those whose rounded label differs from the outcome label."""
-    solutions = scan_parquet(files).filter(pl.col("rollouts").is_not_null())
+    solutions = scan_rows("solutions", files).filter(pl.col("rollouts").is_not_null())
     steps = solutions.select("labels", "rollouts").explode("labels", "rollouts").drop_nulls()
     counts = pl.col("rollouts").struct
     label = counts.field("n_correct") / counts.field("n")

@@ -11,10 +11,9 @@ from fsdpo_data.core.command_line import command_parameters
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
-from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import PairStats
-from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.schema import arrow_schema, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
 from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
 from fsdpo_data.pairs.first_error import StepPairSpec
@@ -39,10 +38,13 @@ class PairStage(BasePairStage):
         super().check(source, manifest)
         files = manifest.config_paths(source, "solutions")
         pair_counts = (
-            choose_pairs(scan_parquet([file]), self.pair_spec).select(pl.len()) for file in files
+            choose_pairs(scan_rows("solutions", [file]), self.pair_spec).select(pl.len())
+            for file in files
         )
         if not any(count.collect().item() for count in pair_counts):
-            raise InputError(_no_pairs_message(scan_parquet(files), source, self.pair_spec))
+            raise InputError(
+                _no_pairs_message(scan_rows("solutions", files), source, self.pair_spec)
+            )
 
     def run(self, draft: DatasetDraft) -> None:
         """Write one file of pairs per file of solutions."""
@@ -51,7 +53,7 @@ class PairStage(BasePairStage):
         counts = pair_statistics(draft.current_files("pairs"), files, self.pair_spec.aggregate)
         if not counts["pairs"]:
             raise InputError(
-                _no_pairs_message(scan_parquet(files), draft.parent_root, self.pair_spec)
+                _no_pairs_message(scan_rows("solutions", files), draft.parent_root, self.pair_spec)
             )
         draft.set_pair_stats(PairStats.model_validate(counts))
 
@@ -73,7 +75,7 @@ def _no_pairs_message(solutions: pl.LazyFrame, source: Path, spec: PairSpec) -> 
 
 def pair_table(file: Path, spec: PairSpec) -> pa.Table:
     """Return the rows of ``pairs`` from one file of solutions."""
-    solutions = scan_parquet([file])
+    solutions = scan_rows("solutions", [file])
     sides = solutions.with_row_index("row").select(
         "row",
         "problem_id",

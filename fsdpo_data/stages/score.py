@@ -14,10 +14,9 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.core.statistics import ProblemAuc, RankingAuc, mean_auc, problem_aucs
 from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
-from fsdpo_data.dataset.schema import replace_column
+from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.engines.load import EngineSelection, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions, Shard
@@ -95,7 +94,7 @@ class ScoreStage(Stage):
 def questions_by_id(files: list[Path], problem_ids: pa.ChunkedArray) -> dict[str, str]:
     """Return the questions of some problems, by problem id."""
     unique_ids = pl.Series(problem_ids.unique().to_pylist(), dtype=pl.String).implode()
-    rows = scan_parquet(files).filter(pl.col("problem_id").is_in(unique_ids))
+    rows = scan_rows("problems", files).filter(pl.col("problem_id").is_in(unique_ids))
     return dict(rows.select("problem_id", "question").collect(engine="streaming").iter_rows())
 
 
@@ -142,7 +141,7 @@ def reward_statistics(files: list[Path]) -> RewardStats:
 
 def _read_rewards(file: Path) -> pl.DataFrame:
     """Return the aggregated rewards of the solutions in a file."""
-    rows = scan_parquet([file]).select(
+    rows = scan_rows("solutions", [file]).select(
         "problem_id",
         "outcome",
         n_rewards=pl.col("step_rewards").list.len(),

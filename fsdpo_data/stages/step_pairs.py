@@ -21,10 +21,9 @@ from fsdpo_data.core.entities import Pair
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import PairStats
-from fsdpo_data.dataset.schema import to_table
+from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.pairs.best_worst import PairSpec
@@ -63,7 +62,9 @@ class BasePairStage(Stage):
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards."""
-        rewards = scan_parquet(manifest.config_paths(source, "solutions")).select("step_rewards")
+        rewards = scan_rows("solutions", manifest.config_paths(source, "solutions")).select(
+            "step_rewards"
+        )
         if not rewards.select(pl.col("step_rewards").is_not_null().any()).collect().item():
             raise InputError(
                 f"{source} has no step rewards. Score it first: `fsdpo-data score {source}` with "

@@ -7,9 +7,9 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.schema import default_values, scan_rows
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 
@@ -52,7 +52,7 @@ def open_source(
         return RowSource(identity, lambda: _file_rows(data), is_dataset=False)
     hub_source = HubSource.parse(f"{data}:{config}" if config else str(data), {})
     if not data.exists() and hub_source is not None:
-        return _open_hub_dataset(hub_source, is_dataset=bool(config))
+        return _open_hub_dataset(hub_source, config)
     sealed_text = f"a sealed dataset with {config}, " if config else ""
     export_text = f" `fsdpo-data export {data} --to trl-sft` makes one." if data.is_dir() else ""
     raise InputError(
@@ -80,12 +80,14 @@ def _open_sealed(root: Path, config: str, columns: Sequence[str]) -> RowSource:
         prm = manifest.spec.score.prm
         provenance["prm"] = f"{prm.name}@{prm.revision}"
     shards = manifest.config_paths(root, config)
-    return RowSource(manifest.digest, lambda: _shard_rows(shards, columns), provenance=provenance)
+    return RowSource(
+        manifest.digest, lambda: _shard_rows(config, shards, columns), provenance=provenance
+    )
 
 
-def _shard_rows(files: Sequence[Path], columns: Sequence[str]) -> Iterator[LocatedRow]:
+def _shard_rows(config: str, files: Sequence[Path], columns: Sequence[str]) -> Iterator[LocatedRow]:
     for file in files:
-        rows = pl.read_parquet(file, columns=list(columns), glob=False)
+        rows = scan_rows(config, [file]).select(columns).collect()
         for row_number, row in enumerate(rows.iter_rows(named=True), 1):
             yield f"{file}, row {row_number}", row
 
@@ -98,13 +100,16 @@ def _file_rows(file: Path) -> Iterator[LocatedRow]:
         yield location, record.fields
 
 
-def _open_hub_dataset(source: HubSource, *, is_dataset: bool) -> RowSource:
+def _open_hub_dataset(source: HubSource, config: str) -> RowSource:
+    defaults = default_values(config) if config else {}
     commit, ((label, records),) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
-    rows = [(f"{label}, row {record.row_number}", record.fields) for record in records]
+    rows = [
+        (f"{label}, row {record.row_number}", defaults | dict(record.fields)) for record in records
+    ]
     return RowSource(
         identity=identity,
         rows=lambda: iter(rows),
-        is_dataset=is_dataset,
+        is_dataset=bool(config),
         provenance={"dataset": identity},
     )

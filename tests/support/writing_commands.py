@@ -11,7 +11,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -262,20 +261,6 @@ def _bench_arguments(inputs: Inputs) -> list[str]:
     return ["fsdpo_bench", "run", *replay, "--decoder", "sc", "--k", "8", "--batch-size", "4"]
 
 
-_MIGRATE = """
-import sys
-from pathlib import Path
-from fsdpo_data.dataset.migrate import migrate_dataset
-from fsdpo_data.cli.console import run_app
-
-def newer(root):
-    file = root / "manifest.json"
-    file.write_text(file.read_text().replace('"schema_version": 0', '"schema_version": 1'))
-
-run_app(lambda: migrate_dataset(Path(sys.argv[1]), Path(sys.argv[2]), migrations={0: newer}))
-"""
-
-
 def list_commands(inputs: Inputs) -> dict[str, WritingCommand]:
     """Return the commands by name."""
     commands = [
@@ -324,18 +309,8 @@ def _stage_commands(inputs: Inputs) -> Iterator[WritingCommand]:
 
 
 def _exchange_commands(inputs: Inputs) -> Iterator[WritingCommand]:
-    """Yield the commands that migrate, convert and transfer datasets."""
+    """Yield the commands that convert and transfer datasets."""
     pairs = inputs.path("pairs")
-    old = inputs.path("old")
-    if not old.exists() and pairs.exists():
-        subprocess.run(["cp", "-r", pairs, old], check=True)
-        text = (old / "manifest.json").read_text()
-        (old / "manifest.json").write_text(
-            text.replace('"schema_version": 1', '"schema_version": 0')
-        )
-
-    def migrate(out: Path) -> list[str]:
-        return [sys.executable, "-c", _MIGRATE, str(old), str(out)]
 
     def import_rows(out: Path) -> list[str]:
         source = next(inputs.path("prm800k").glob("*.jsonl"))
@@ -351,7 +326,6 @@ def _exchange_commands(inputs: Inputs) -> Iterator[WritingCommand]:
         files = repo.at() if repo and repo.resolve("main") else {}
         return {path: sha256(data) for path, data in files.items() if path != "README.md"}
 
-    yield WritingCommand("migrate", migrate, sources=[old])
     export = ["export", pairs, "--to", "llama-factory-sharegpt"]
     yield WritingCommand("export", _command("fsdpo_data", *export), sources=[pairs])
     yield WritingCommand("import", import_rows)

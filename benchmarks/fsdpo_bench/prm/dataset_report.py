@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.core.statistics import RankingAuc, auc, mean_interval, ranking_auc
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
@@ -85,7 +85,7 @@ def load_graded(root: Path) -> list[ScoredSolution]:
     check_files(root, [*manifest.config_files("problems"), *manifest.config_files("solutions")])
     problems = _read_problems(root, manifest)
     rows = (
-        scan_parquet(manifest.config_paths(root, "solutions"))
+        scan_rows("solutions", manifest.config_paths(root, "solutions"))
         .filter((pl.col("completions").list.len() > 0) & pl.col("outcome").is_in(GRADED_OUTCOMES))
         .select(["problem_id", "prompt", "completions", "step_rewards", "outcome"])
         .collect()
@@ -120,7 +120,7 @@ class _DatasetProblems(NamedTuple):
 def _read_problems(root: Path, manifest: Manifest) -> _DatasetProblems:
     """Read the problems of a dataset."""
     problems = _DatasetProblems({}, {})
-    rows = scan_parquet(manifest.config_paths(root, "problems")).collect()
+    rows = scan_rows("problems", manifest.config_paths(root, "problems")).collect()
     for row in rows.iter_rows(named=True):
         problem_id = row.pop("problem_id")
         metadata = json.loads(row.pop("metadata"))

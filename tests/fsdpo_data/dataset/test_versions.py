@@ -6,24 +6,26 @@ import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from helpers import small_build
+from helpers import problem_set, small_build
 from paired_data import paired_dataset
 
+from fsdpo_data import api
 from fsdpo_data.cli.app import main
-from fsdpo_data.core.errors import InputError, SchemaError, StoreError
+from fsdpo_data.core.errors import SchemaError, StoreError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets, spec_changes
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.migrate import migrate_dataset
-from fsdpo_data.dataset.schema import OPTIONAL_COLUMNS, SCHEMA_VERSION
+from fsdpo_data.dataset.schema import SCHEMA_VERSION, default_values, read_table
 from fsdpo_data.dataset.stage import Stage, derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.scorers import ScorerInput
@@ -52,11 +54,8 @@ def test_every_version_has_a_frozen_dataset() -> None:
 
 
 @pytest.mark.parametrize("version", FROZEN)
-def test_frozen_datasets_are_read(version: int, tmp_path: Path) -> None:
+def test_frozen_datasets_are_read(version: int) -> None:
     frozen = DATA / f"schema-{version}"
-    if version < SCHEMA_VERSION:
-        migrate_dataset(frozen, tmp_path / "new")
-        frozen = tmp_path / "new"
     manifest = validate(frozen).to_dict()
     assert manifest["digest"] == FROZEN[version]
     assert manifest["rows"] == {"problems": 2, "solutions": 8, "pairs": 8}
@@ -74,7 +73,10 @@ def test_a_dataset_from_before_a_column_is_gone_on_from(tmp_path: Path) -> None:
     old = DATA / "schema-1"
     [file] = (old / "solutions").glob("*.parquet")
     columns = pl.read_parquet(file).columns
-    assert not set(OPTIONAL_COLUMNS) & set(columns)
+    newer_columns = list(default_values("solutions"))
+    assert newer_columns == ["thinking_closed", "thinking_tokens"]
+    assert not set(newer_columns) & set(columns)
+    assert api.open_dataset(old).solutions().collect().columns == [*columns, *newer_columns]
     card = dataset_card(old, read_manifest(old))
     assert "name: step_rewards" in card and "name: thinking_closed" not in card
     stages: list[Stage] = [GradeStage("math@2"), PairStage(PairSpec(top=1))]
@@ -83,8 +85,8 @@ def test_a_dataset_from_before_a_column_is_gone_on_from(tmp_path: Path) -> None:
         derive_dataset(old, tmp_path / name, stage_list, progress=LineProgress())
         validate(tmp_path / name)
         rows = pl.read_parquet(tmp_path / name / "solutions" / file.name)
-        assert rows.columns == [*columns, *OPTIONAL_COLUMNS]
-        assert rows.select(OPTIONAL_COLUMNS).null_count().row(0) == (8, 8)
+        assert rows.columns == [*columns, *newer_columns]
+        assert rows.select(newer_columns).null_count().row(0) == (8, 8)
     derive_dataset(old, tmp_path / "paired", [PairStage(PairSpec(top=1))], progress=LineProgress())
     solutions = pl.read_parquet(tmp_path / "paired/solutions" / file.name)
     assert solutions.columns == columns
@@ -103,14 +105,9 @@ def test_other_versions_are_refused_with_advice(tmp_path: Path) -> None:
     newer = of_version(SCHEMA_VERSION + 1, tmp_path / "newer")
     with pytest.raises(SchemaError, match="Install a newer release of fsdpo"):
         read_manifest(newer)
-    with pytest.raises(SchemaError, match=r"cannot bring to 1\. Install the newest release"):
-        migrate_dataset(newer, tmp_path / "out")
     older = of_version(0, tmp_path / "older")
-    with pytest.raises(SchemaError, match=f"`fsdpo-data migrate {older}`"):
+    with pytest.raises(SchemaError, match=r"of schema version 0; .* Build the dataset"):
         read_manifest(older)
-    with pytest.raises(InputError, match="is of schema 1 already"):
-        migrate_dataset(DATA / "schema-1", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -141,25 +138,67 @@ def test_keys_of_development_versions_are_refused(
         read_manifest(dataset)
 
 
-def test_a_migration_is_complete_and_leaves_the_old_dataset(tmp_path: Path) -> None:
-    def to_1(root: Path) -> None:
-        manifest = json.loads((root / "manifest.json").read_text())
-        manifest["schema_version"] = 1
-        (root / "manifest.json").write_text(json.dumps(manifest))
+#: Reads datasets without the column ``note``, and derives a dataset that has the column.
+_READ_OLD_DATASETS = """
+import sys
+from pathlib import Path
+from fsdpo_data import api
+from fsdpo_data.dataset.schema import read_table
 
-    def broken(root: Path) -> None:
-        to_1(root)
-        shutil.rmtree(root / "pairs")
+for path in map(Path, sys.argv[2:]):
+    old = api.open_dataset(path).validate()
+    assert old.solutions().collect()["note"].to_list() == ["none"] * 8
+    [file] = old.manifest.config_paths(path, "solutions")
+    assert read_table("solutions", file)["note"].to_pylist() == ["none"] * 8
+    graded = old.grade(out=Path(sys.argv[1]) / path.name, workers=1).validate()
+    print(graded.solutions().collect()["note"].to_list())
+    assert not graded.manifest.rows.pairs
+    row = old.examples(1, problem=None, outcome=None, seed=0)[0]["solutions"][0]
+    assert row["note"] == "none"
+"""
 
-    older, out = of_version(0, tmp_path / "older"), tmp_path / "out"
-    with pytest.raises(SchemaError, match="is missing"):
-        migrate_dataset(older, out, migrations={0: broken})
-    assert not out.exists()
-    assert migrate_dataset(older, out, migrations={0: to_1}) == 0
-    assert validate(out).digest == FROZEN[1]
-    assert json.loads((older / "manifest.json").read_text())["schema_version"] == 0
-    with pytest.raises(InputError, match="exists already"):
-        migrate_dataset(older, out, migrations={0: to_1})
+
+def test_a_new_column_needs_two_declarations_and_old_datasets_are_read(tmp_path: Path) -> None:
+    """A copy of the program gets a column: a row of the schema, and a field of the entity."""
+    copy = tmp_path / "copy"
+    ignored = shutil.ignore_patterns("__pycache__")
+    for package in ("fsdpo_data", "cards/fsdpo_cards"):
+        shutil.copytree(DATA.parents[1] / package, copy / package, ignore=ignored)
+    changes = {
+        "dataset/schema.toml": (
+            'thinking_tokens = { type = "int32", since = "1.1" }\n',
+            'note = { type = "string", since = "1.2", default = "none" }\n',
+        ),
+        "core/entities.py": (
+            "    thinking_tokens: int | None = None\n",
+            '    note: str | None = "none"\n',
+        ),
+    }
+    for name, (last_line, new_line) in changes.items():
+        file = copy / "fsdpo_data" / name
+        text = file.read_text()
+        assert text.count(last_line) == 1
+        file.write_text(text.replace(last_line, last_line + new_line))
+    new = tmp_path / "new"
+    small_build(new, problem_set(2))
+    assert "note" not in pl.read_parquet(new / "solutions/*.parquet").columns
+    paths = os.pathsep.join([str(copy), str(copy / "cards")])
+    done = subprocess.run(
+        [sys.executable, "-c", _READ_OLD_DATASETS, tmp_path / "out", DATA / "schema-1", new],
+        cwd=tmp_path,  # Python imports from the working directory first
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(["none"] * 8)] * 2
+    graded = tmp_path / "out/new"
+    assert pl.read_parquet(graded / "solutions/*.parquet")["note"].to_list() == ["none"] * 8
+    with pytest.raises(SchemaError, match="note is string, expected no such column"):
+        validate(graded)
+    [file] = (graded / "solutions").glob("*.parquet")
+    with pytest.raises(SchemaError, match="the columns note, which this release does not know"):
+        read_table("solutions", file)
 
 
 def make_diff(n_rows: int, *changes: str) -> ConfigDiff:
@@ -224,21 +263,6 @@ def test_the_command(
     counts = json.loads(run("diff", tmp_path / "run", pairs, "--json"))
     assert counts["solutions"]["common"] == 12
     assert counts["solutions"]["changed"]["rewritten"] == 12
-
-
-def test_migrating_onto_a_full_disk_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    older = of_version(0, tmp_path / "older")
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("shutil.copyfileobj", full)
-    monkeypatch.setattr("shutil.copy2", full)
-    with pytest.raises(StoreError, match=r"Cannot write to \S+: the disk is full; free some space"):
-        migrate_dataset(older, tmp_path / "out", migrations={0: lambda folder: None})
-    assert not (tmp_path / "out").exists()
 
 
 def test_pulling_onto_a_read_only_disk_says_so(
