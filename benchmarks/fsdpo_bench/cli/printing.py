@@ -9,8 +9,8 @@ from fsdpo_bench.cli.tables import plain_text, print_table, print_text
 from fsdpo_bench.prm.measure import PrmMeasurements
 from fsdpo_bench.prm.prmbench import ALTERATIONS, PrmBenchScores, StepErrorScores
 from fsdpo_bench.recorded.outputs import GradedResponse
-from fsdpo_bench.report.plots import format_points
 from fsdpo_bench.results.compare import PairedDifference, RunComparison
+from fsdpo_bench.results.numbers import format_points, number_rows
 from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.tasks.table import Task
 from fsdpo_bench.tasks.validate import TaskReport
@@ -166,8 +166,8 @@ def _result_rows(results: Results) -> Iterator[Sequence[str]]:
                 format_amount(cost["tokens"]),
                 f"{cost['prm_calls']:,.0f}",
             )
-        for k, average in task["avg_at_k"].items():
-            yield task["title"], f"avg@{k}", format_points(average), "", f"{average['n']:,}", "", ""
+        for row in number_rows(task, "terminal"):
+            yield task["title"], row.title, row.text, "", f"{row.result['n']:,}", "", ""
     for suite, suite_results in results["suites"].items():
         for name, mean in suite_results["decoders"].items():
             yield f"mean of {suite}", name, format_points(mean), "", f"{mean['n']:,}", "", ""

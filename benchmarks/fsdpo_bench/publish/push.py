@@ -14,6 +14,7 @@ from typing import Any
 from fsdpo_cards.benchmark import model_index
 from fsdpo_cards.commands import COMMIT_PATTERN
 
+from fsdpo_bench.results.numbers import number_rows
 from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import read_config, read_records, record_file
@@ -89,8 +90,8 @@ def _eval_result_files(results: Results, run: Path, url: str) -> Iterator[tuple[
     for name, task in results["tasks"].items():
         source = results["run"]["tasks"][name]["source"]
         last_record = datetime.fromtimestamp(record_file(run, name).stat().st_mtime, UTC)
-        averages = {f"avg@{k}": average for k, average in task["avg_at_k"].items()}
-        for metric, result in {**task["decoders"], **averages}.items():
+        numbers = {row.title: row.result for row in number_rows(task, "hub")}
+        for metric, result in {**task["decoders"], **numbers}.items():
             if result["accuracy"] is None or result["ci95"] is None:
                 continue
             low, high = (100 * bound for bound in result["ci95"])

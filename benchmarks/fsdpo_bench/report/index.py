@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 from fsdpo_cards.pages.page import render_page
 
-from fsdpo_bench.report.plots import format_points
 from fsdpo_bench.report.render import TEMPLATES_FOLDER, run_date
 from fsdpo_bench.results.intervals import macro_average
+from fsdpo_bench.results.numbers import decoder_accuracy, format_points
 from fsdpo_bench.results.outcomes import read_problem_results
-from fsdpo_bench.results.summary import accuracy_result, decoder_accuracy
+from fsdpo_bench.results.summary import accuracy_result
 from fsdpo_bench.runs.records import RECORDS_FOLDER, read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text

@@ -1,13 +1,19 @@
 """The plots of the report: accuracy, cost, calibration and rewards."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.report.svg import Axis, SvgDrawing, draw_panel
+from fsdpo_bench.results.numbers import format_points
 from fsdpo_bench.results.published import is_backbone, published_results_for
-from fsdpo_data.core.sampling import UNKNOWN
+from fsdpo_bench.results.result_types import (
+    AccuracyResult,
+    Results,
+    RewardStatistics,
+    TaskResults,
+)
 
 _ROW_HEIGHT = 16  #: Pixels per decoder in the accuracy plot.
 _TASK_GAP = 14  #: Pixels between benchmarks in the accuracy plot.
@@ -15,24 +21,13 @@ _NAME_WIDTH = 106  #: Pixels for the decoder names; the style sheet has the same
 _LABEL_HEIGHT = 12  #: Pixels per decoder name in the cost plot.
 
 _UNKNOWN_DECODER_STYLE = "c6"  #: Style class of a decoder whose plug-in is missing.
-_CORRECTNESS_STYLES = {"correct": "good", "wrong": "bad"}
-
-Results = Mapping[str, Any]  #: ``results.json``, or a part of it.
+_CORRECTNESS_STYLES: Mapping[Literal["correct", "wrong"], str] = {"correct": "good", "wrong": "bad"}
 
 
 def style_class(decoder: str) -> str:
     """Return the style class of a decoder, which is its colour."""
     setup = parse_result_name(decoder)
     return f"c{setup.decoder.colour}" if setup else _UNKNOWN_DECODER_STYLE
-
-
-def format_points(result: Results) -> str:
-    """Format an accuracy, or an accuracy drop, with its interval: ``58.3 [54.1, 62.4]``."""
-    value = result["drop"] if "drop" in result else result["accuracy"]
-    if value is None:
-        return "–"
-    low, high = result["ci95"]
-    return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def accuracy_plot(results: Results) -> str:
@@ -66,15 +61,16 @@ def accuracy_plot(results: Results) -> str:
     return drawing.render()
 
 
-def _draw_interval(drawing: SvgDrawing, y: float, decoder: str, result: Results) -> None:
+def _draw_interval(drawing: SvgDrawing, y: float, decoder: str, result: AccuracyResult) -> None:
     """Draw the row of a decoder: its name, its interval and its accuracy."""
     style = style_class(decoder)
     accuracy = result["accuracy"]
+    interval = result["ci95"]
     drawing.add_text(0, y + 4, decoder, style="small", anchor="end", dx=-8)
-    if accuracy is None:
+    if accuracy is None or interval is None:
         drawing.add_text(0, y + 4, "no problem counts", style="small")
         return
-    low, high = (f"{100 * bound:.2f}%" for bound in result["ci95"])
+    low, high = (f"{100 * bound:.2f}%" for bound in interval)
     drawing.add_line(x1=low, y1=y, x2=high, y2=y, style=f"whisker {style}")
     drawing.add_circle(
         x=f"{100 * accuracy:.2f}%",
@@ -86,20 +82,34 @@ def _draw_interval(drawing: SvgDrawing, y: float, decoder: str, result: Results)
     drawing.add_text("100%", y + 4, f"{100 * accuracy:.1f}", style="small", dx=8)
 
 
-def cost_plot(task: Results) -> str:
+class _CostPoint(NamedTuple):
+    """A decoder in the cost plot."""
+
+    tokens: float  #: Tokens per problem.
+    accuracy: float  #: Accuracy as a fraction.
+    interval: Sequence[float]  #: 95 % interval of the accuracy.
+
+
+def _cost_points(task: TaskResults) -> dict[str, _CostPoint]:
+    """Return the points of the decoders with known token counts, by decoder."""
+    points = {}
+    for name, result in task["decoders"].items():
+        tokens = result["cost"]["tokens"]
+        accuracy = result["accuracy"]
+        interval = result["ci95"]
+        if not isinstance(tokens, str) and tokens and accuracy is not None and interval is not None:
+            points[name] = _CostPoint(tokens / task["problems"], accuracy, interval)
+    return points
+
+
+def cost_plot(task: TaskResults) -> str:
     """Draw accuracy against tokens per problem by decoder; empty without known token counts."""
-    decoders = {
-        name: result
-        for name, result in task["decoders"].items()
-        if result["cost"]["tokens"] not in (0, UNKNOWN) and result["accuracy"] is not None
-    }
-    if not decoders:
+    points = _cost_points(task)
+    if not points:
         return ""
-    tokens = {
-        name: result["cost"]["tokens"] / task["problems"] for name, result in decoders.items()
-    }
-    bounds = [bound for result in decoders.values() for bound in result["ci95"]]
-    bottom = max(196, 30 + _LABEL_HEIGHT * len(decoders))
+    tokens = {name: point.tokens for name, point in points.items()}
+    bounds = [bound for point in points.values() for bound in point.interval]
+    bottom = max(196, 30 + _LABEL_HEIGHT * len(points))
     x = Axis(min(tokens.values()) / 1.4, max(tokens.values()) * 1.4, 46, 250, log=True)
     y = Axis(100 * max(0, min(bounds) - 0.02), 100 * min(1, max(bounds) + 0.02), bottom, 26)
     drawing = draw_panel(
@@ -109,15 +119,15 @@ def cost_plot(task: Results) -> str:
         x_label="tokens per problem",
         y_label=f"{task['title']}, accuracy in %",
     )
-    y_positions = {name: y(100 * result["accuracy"]) for name, result in decoders.items()}
+    y_positions = {name: y(100 * point.accuracy) for name, point in points.items()}
     label_positions = _space_out(y_positions, _LABEL_HEIGHT, bottom)
     # Decoders with the same budget are next to each other. Their names are below each other, to the
     # right of the plot.
     x_positions = _space_out({name: x(tokens[name]) for name in tokens}, 9)
     for name, x_position in x_positions.items():
-        result = decoders[name]
+        result = task["decoders"][name]
         style = style_class(name)
-        low, high = (y(100 * bound) for bound in result["ci95"])
+        low, high = (y(100 * bound) for bound in points[name].interval)
         drawing.add_line(x1=x_position, y1=low, x2=x_position, y2=high, style=f"whisker {style}")
         drawing.add_circle(
             x=x_position,
@@ -154,7 +164,7 @@ def _space_out(
     return positions
 
 
-def calibration_plot(rewards: Results) -> str:
+def calibration_plot(rewards: RewardStatistics) -> str:
     """Draw the fraction of correct solutions against the reward of their steps."""
     x = Axis(0, 1, 46, 350)
     y = Axis(0, 1, 196, 26)
@@ -191,7 +201,7 @@ def calibration_plot(rewards: Results) -> str:
     return drawing.render()
 
 
-def distribution_plot(rewards: Results) -> str:
+def distribution_plot(rewards: RewardStatistics) -> str:
     """Draw the reward distributions of correct and of wrong solutions."""
     distribution = rewards["distribution"]
     totals = {kind: max(1, sum(distribution[kind])) for kind in _CORRECTNESS_STYLES}
@@ -222,7 +232,7 @@ def distribution_plot(rewards: Results) -> str:
     return drawing.render()
 
 
-def step_plot(rewards: Results) -> str:
+def step_plot(rewards: RewardStatistics) -> str:
     """Draw the mean reward by the number of the step."""
     steps = rewards["by_step"]
     numbered_steps = {

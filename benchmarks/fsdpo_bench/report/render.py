@@ -5,8 +5,9 @@
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from markupsafe import Markup
 
 from fsdpo_bench.report import plots
 from fsdpo_bench.report.problem_list import build_problem_list
+from fsdpo_bench.results.numbers import format_points, number_rows
 from fsdpo_bench.results.published import is_backbone, published_results_for
-from fsdpo_bench.results.result_types import AccuracyResult, Results
+from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import RECORDS_FOLDER, read_config, read_records
 from fsdpo_data.core.errors import InputError
@@ -60,7 +62,11 @@ def render_html(
     return render_page(
         TEMPLATES_FOLDER / "report.html",
         problem_list.page_data,
-        {"points": plots.format_points, "style_class": plots.style_class},
+        {
+            "points": format_points,
+            "style_class": plots.style_class,
+            "numbers": partial(number_rows, output="page"),
+        },
         title=page_title(results, date),
         results=results,
         problem_list=problem_list,
@@ -102,26 +108,15 @@ def render_markdown(results: Results) -> str:
     published = published_rows(results)
     return render(
         TEMPLATES_FOLDER / "report.md",
-        filters={"points": plots.format_points},
+        filters={"points": format_points},
         results=results,
-        sample_rows=list(_sample_rows(results)),
+        number_rows=[
+            (task["title"], row) for task in tasks.values() for row in number_rows(task, "markdown")
+        ],
         published_rows=published,
         published_tasks=[name for name in tasks if any(name in row["values"] for row in published)],
         settings=setting_rows(results["run"]),
     )
-
-
-def _sample_rows(results: Results) -> Iterator[tuple[str, str, AccuracyResult]]:
-    """Yield (benchmark, metric, result) for avg@k, pass@k and maj@k."""
-    for task in results["tasks"].values():
-        results_by_metric = {
-            "avg": task["avg_at_k"],
-            "pass": task["pass_at_k"],
-            "maj": task["maj_at_k"],
-        }
-        for metric, results_by_k in results_by_metric.items():
-            for k, result in results_by_k.items():
-                yield task["title"], f"{metric}@{k}", result
 
 
 def published_rows(results: Results) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ class DecoderResults(AccuracyResult):
 
 
 class TaskResults(TypedDict):
-    """The results of a benchmark.
+    """The results of a benchmark, with one key for each number of ``results.numbers``.
 
     The inner keys of ``groups``, ``group_spread`` and ``accuracy_drops`` are decoders. Their outer
     keys are groups, such as ``level``, and the labels within a group.
@@ -61,6 +61,60 @@ class TaskResults(TypedDict):
     maj_at_k: dict[str, AccuracyResult]  #: maj@k by k.
 
 
+RewardBin = TypedDict(
+    "RewardBin",
+    {
+        "from": float,  # lower bound of the rewards
+        "to": float,  # upper bound of the rewards
+        "steps": int,  # steps in the bin
+        "problems": int | None,  # problems of these steps
+        "reward": float,  # mean reward
+        "correct": float,  # fraction of the steps in correct solutions
+        "ci95": list[float],  # 95 % interval of this fraction
+    },
+)
+
+
+class Calibration(TypedDict):
+    """The fraction of steps in correct solutions by reward."""
+
+    bins: list[RewardBin]  #: Bins with steps.
+    expected_error: float  #: Mean distance of reward and fraction, weighted by steps.
+
+
+class RewardDistribution(TypedDict):
+    """The numbers of solutions by bin of their reward."""
+
+    aggregate: str  #: Aggregate of the step rewards.
+    correct: list[int]  #: Correct solutions by bin.
+    wrong: list[int]  #: Wrong solutions by bin.
+
+
+class StepReward(TypedDict):
+    """The rewards of all steps with one number."""
+
+    reward: float  #: Mean reward.
+    steps: int  #: Number of steps.
+
+
+class RewardsByStep(TypedDict):
+    """The mean rewards by the number of the step; None for numbers without steps."""
+
+    correct: list[StepReward | None]  #: Steps of correct solutions.
+    wrong: list[StepReward | None]  #: Steps of wrong solutions.
+
+
+class RewardStatistics(TypedDict):
+    """The statistics of the step rewards of a run."""
+
+    solutions: int  #: Solutions with rewards.
+    correct: int  #: Correct solutions among them.
+    calibration: Calibration  #: Correctness by reward.
+    distribution: RewardDistribution  #: Solutions by reward.
+    by_step: RewardsByStep  #: Rewards by step.
+    ranking_auc: dict[str, dict[str, Any]]  #: Ranking AUC by aggregate.
+
+
 class Results(TypedDict):
     """The content of ``results.json``."""
 
@@ -69,4 +123,4 @@ class Results(TypedDict):
     tasks: dict[str, TaskResults]  #: Results by benchmark.
     suites: dict[str, SuiteResults]  #: Mean results by suite.
     cost: dict[str, Costs]  #: Cost over all benchmarks, by decoder.
-    rewards: dict[str, Any] | None  #: Statistics of the step rewards; None without rewards.
+    rewards: RewardStatistics | None  #: Statistics of the step rewards; None without rewards.

@@ -4,23 +4,21 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.decode.records import ProblemRecord
 from fsdpo_bench.results import result_types
 from fsdpo_bench.results.intervals import (
     Proportion,
     macro_average,
     paired_interval,
-    pass_at_k,
     proportion,
 )
+from fsdpo_bench.results.numbers import NUMBERS, decoder_accuracy
 from fsdpo_bench.results.outcomes import (
     COST_NAMES,
     Amount,
     ProblemResult,
-    problem_clusters,
     read_problem_results,
     sum_amounts,
 )
@@ -31,9 +29,6 @@ from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
 #: Format version of ``results.json``. It increases when a field changes its meaning.
 RESULTS_VERSION = 1
-
-#: Values of k for pass@k, in addition to the number of samples; larger values are skipped.
-PASS_AT_K_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
 def summarise(records: Iterable[ProblemRecord], config: Mapping[str, Any]) -> result_types.Results:
@@ -70,7 +65,6 @@ def _task_results(
     base_results = results_by_task.get(task_config.get("base_task", ""), ())
     base_results_by_question = {result.question: result for result in base_results}
     has_tolerance = task_config.get("tolerance") is not None
-    avg_at_k, pass_at_k_results = _sample_metrics(results)
     spread: dict[str, dict[str, float]] = {}
     if "spread_group" in task_config:
         spread = _group_spread(results, task_config["spread_group"])
@@ -79,7 +73,7 @@ def _task_results(
         accuracy_drops = {
             group: _accuracy_drops(results, group, base_results_by_question) for group in groups
         }
-    return {
+    task_results = {
         "title": task_config.get("title", results[0].task),
         "problems": len(results),
         "task_problems": task_config.get("rows", len(results)),
@@ -89,14 +83,12 @@ def _task_results(
         "groups": {group: _group_accuracies(results, group) for group in groups},
         "group_spread": spread,
         "accuracy_drops": accuracy_drops,
-        "avg_at_k": avg_at_k,
-        "pass_at_k": pass_at_k_results,
-        "maj_at_k": {
-            str(setup.k): accuracy_result(decoder_accuracy(results, name))
-            for name in decoders
-            if (setup := parse_result_name(name)) and setup.decoder.metric == "maj"
-        },
     }
+    numbers = {
+        number.name: {key: accuracy_result(value) for key, value in number.compute(results).items()}
+        for number in NUMBERS.values()
+    }
+    return cast(result_types.TaskResults, task_results | numbers)
 
 
 def accuracy_result(accuracy: Proportion) -> AccuracyResult:
@@ -108,23 +100,6 @@ def accuracy_result(accuracy: Proportion) -> AccuracyResult:
         "ci95": None if accuracy.ci95 is None else [round(bound, 6) for bound in accuracy.ci95],
         "clusters": accuracy.clusters,
     }
-
-
-def decoder_accuracy(
-    results: Sequence[ProblemResult], decoder: str, *, strict: bool = False
-) -> Proportion:
-    """Return the accuracy of a decoder, clustered if problems share base problems.
-
-    With ``strict``, the tolerance of the benchmark does not apply.
-    """
-    counted_results = []
-    verdicts = []
-    for result in results:
-        answer = result.decoder_answers.get(decoder)
-        if answer is not None and answer.correct is not None:
-            counted_results.append(result)
-            verdicts.append(int(bool(answer.strict if strict else answer.correct)))
-    return proportion(verdicts, problem_clusters(counted_results))
 
 
 def _decoder_results(
@@ -214,29 +189,6 @@ def _accuracy_drops(
     return drops
 
 
-def _sample_metrics(
-    results: Sequence[ProblemResult],
-) -> tuple[dict[str, AccuracyResult], dict[str, AccuracyResult]]:
-    """Return avg@k and pass@k over the problems that have graded samples."""
-    sampled = [result for result in results if result.graded_samples]
-    if not sampled:
-        return {}, {}
-    max_k = min(result.graded_samples for result in sampled)
-    clusters = problem_clusters(sampled)
-
-    def mean_over_problems(values: Sequence[float]) -> AccuracyResult:
-        return accuracy_result(proportion(values, clusters, trials=max_k))
-
-    pass_at_k_results = {}
-    for k in sorted({size for size in PASS_AT_K_SIZES if size <= max_k} | {max_k}):
-        pass_probabilities = [
-            pass_at_k(result.graded_samples, result.correct_samples, k) for result in sampled
-        ]
-        pass_at_k_results[str(k)] = mean_over_problems(pass_probabilities)
-    accuracies = [result.correct_samples / result.graded_samples for result in sampled]
-    return {str(max_k): mean_over_problems(accuracies)}, pass_at_k_results
-
-
 def _suite_results(
     results: Mapping[str, Sequence[ProblemResult]],
 ) -> dict[str, result_types.SuiteResults]:
@@ -303,7 +255,7 @@ def collect_rewarded_samples(
         yield record
 
 
-def _reward_statistics(samples: Sequence[RewardedSample]) -> dict[str, Any] | None:
+def _reward_statistics(samples: Sequence[RewardedSample]) -> result_types.RewardStatistics | None:
     """Return the statistics of the rewards; None without rewards."""
     if not samples:
         return None
@@ -342,7 +294,7 @@ class _BinnedStep(NamedTuple):
     reward: float  #: Reward of the step.
 
 
-def _calibration(samples: Sequence[RewardedSample]) -> dict[str, Any]:
+def _calibration(samples: Sequence[RewardedSample]) -> result_types.Calibration:
     """Compare step rewards with the fraction of correct solutions.
 
     A reward model trained on outcomes predicts this fraction. Steps of one problem are not
@@ -361,7 +313,7 @@ def _calibration(samples: Sequence[RewardedSample]) -> dict[str, Any]:
 
 def _mean_rewards_by_step(
     step_rewards: Sequence[Sequence[float]],
-) -> list[dict[str, float] | None]:
+) -> list[result_types.StepReward | None]:
     """Return the mean reward by step number; None for numbers without steps."""
     rewards_by_number: list[list[float]] = [[] for _ in range(MAX_STEP_NUMBER)]
     for rewards in step_rewards:
@@ -373,18 +325,18 @@ def _mean_rewards_by_step(
     ]
 
 
-def _bin_statistics(index: int, steps: Sequence[_BinnedStep]) -> dict[str, Any]:
+def _bin_statistics(index: int, steps: Sequence[_BinnedStep]) -> result_types.RewardBin:
     """Return the statistics of one bin of step rewards."""
     accuracy = proportion(
         [step.is_correct for step in steps], [step.problem_index for step in steps]
     )
-    rounded_accuracy = accuracy_result(accuracy)
+    assert accuracy.value is not None and accuracy.ci95 is not None  # a bin has steps
     return {
         "from": index / REWARD_BINS,
         "to": (index + 1) / REWARD_BINS,
         "steps": accuracy.n,
         "problems": accuracy.clusters,
         "reward": round(sum(step.reward for step in steps) / accuracy.n, 6),
-        "correct": rounded_accuracy["accuracy"],
-        "ci95": rounded_accuracy["ci95"],
+        "correct": round(accuracy.value, 6),
+        "ci95": [round(bound, 6) for bound in accuracy.ci95],
     }
