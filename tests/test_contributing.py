@@ -78,6 +78,18 @@ def test_a_benchmark(run: Run, tmp_path: Path) -> None:
     assert results["tasks"]["sums"]["decoders"]["greedy"]["accuracy"] == 0.5
 
 
+def test_a_decoder_and_a_report_number(run: Run, tmp_path: Path) -> None:
+    line = ["--suite", "mine", "--engine", "parrot", "--model", "tiny", "--out", tmp_path / "bench"]
+    printed = run("fsdpo_bench", "run", *line, "--decoder", "shortest", "--k", 2)
+    results = json.loads((tmp_path / "bench/results.json").read_text())
+    assert results["tasks"]["sums"]["decoders"]["shortest@2"]["accuracy"] == 0.5
+    assert results["tasks"]["sums"]["all_at_k"]["2"]["accuracy"] == 0.5
+    assert "shortest@2" in printed and "all@2" in printed
+    again = tmp_path / "again"
+    run("fsdpo_bench", "grade", tmp_path / "bench", "--out", again, "--k", 1)
+    assert [*json.loads((again / "results.json").read_text())["cost"]] == ["shortest@1"]
+
+
 def test_every_path_that_is_named_exists() -> None:
     folders = ("", "fsdpo_data/", "benchmarks/", "benchmarks/fsdpo_bench/")
     table = TEXT.partition("## To add")[2].partition("###")[0]

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from fsdpo_bench.recorded.outputs import read_outputs
 from typer import Option
+
+from fsdpo_data.recorded.outputs import read_outputs
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 from scaling import BUILD_ARGUMENTS, SAMPLES_PER_PROBLEM, RecordedProblem, run, write_recorded

@@ -31,8 +31,9 @@ from typing import Annotated, Any
 
 import grade_peer
 import typer
-from fsdpo_bench.recorded.outputs import read_outputs
 from typer import Option
+
+from fsdpo_data.recorded.outputs import read_outputs
 
 TESTS = Path(__file__).parents[2] / "tests"
 sys.path.insert(0, str(TESTS / "support"))

@@ -21,9 +21,9 @@ from fsdpo_data.core.progress import progress
 from fsdpo_data.exchange.formats import FORMATS
 from fsdpo_data.exchange.importing import import_rows, quarantine_path
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
-from fsdpo_data.problems.recorded_responses import RESPONSE_FORMATS
 from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push, push_dataset
-from fsdpo_data.stages.import_outputs import ImportOutputsOptions, run_import
+from fsdpo_data.recorded.formats import RESPONSE_FORMATS
+from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from bench_runs import read_rows, written
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.recorded.outputs import read_outputs
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.recorded.outputs import read_outputs
 
 TEXTS = (
     (

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from bench_runs import written
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.recorded.outputs import read_outputs
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.recorded.outputs import read_outputs
 
 #: The reference solution is the target; two filters read the same response.
 GSM8K = {

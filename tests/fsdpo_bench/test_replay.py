@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from bench_runs import read_rows, written
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.recorded.outputs import grade_outputs, read_outputs
-from fsdpo_bench.recorded.replay import read_response_file
 from fsdpo_bench.runs.options import RunOptions
 from oracles import NEMO_0, NEMO_1, TORA, float_equal
 from typer.testing import CliRunner
@@ -21,7 +19,9 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import resolve
-from fsdpo_data.problems.recorded_responses import question_key
+from fsdpo_data.recorded.formats import question_key
+from fsdpo_data.recorded.outputs import grade_outputs, read_outputs
+from fsdpo_data.recorded.response_file import read_response_file
 
 
 @pytest.fixture(scope="module")

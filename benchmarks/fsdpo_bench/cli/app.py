@@ -148,7 +148,7 @@ def _grade_run(run: Path, options: cli_options.ResponseGradeOptions) -> None:
 def _grade_file(
     file: Path, options: cli_options.ResponseGradeOptions, tolerance: float | None
 ) -> None:
-    from fsdpo_bench.recorded.outputs import grade_outputs, read_outputs, summarize_by_series
+    from fsdpo_data.recorded.outputs import grade_outputs, read_outputs, summarize_by_series
 
     responses = grade_outputs(read_outputs(file), tolerance, options.workers)
     series = summarize_by_series(responses)

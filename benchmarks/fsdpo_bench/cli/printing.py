@@ -8,7 +8,6 @@ from fsdpo_cards.render import format_amount, format_percent
 from fsdpo_bench.cli.tables import plain_text, print_table, print_text
 from fsdpo_bench.prm.measure import PrmMeasurements
 from fsdpo_bench.prm.prmbench import ALTERATIONS, PrmBenchScores, StepErrorScores
-from fsdpo_bench.recorded.outputs import GradedResponse
 from fsdpo_bench.results.compare import PairedDifference, RunComparison
 from fsdpo_bench.results.numbers import format_points, number_rows
 from fsdpo_bench.results.result_types import Results
@@ -16,6 +15,7 @@ from fsdpo_bench.tasks.table import Task
 from fsdpo_bench.tasks.validate import TaskReport
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
+from fsdpo_data.recorded.outputs import GradedResponse
 
 _MAX_QUESTION_CHARS = 90  #: Characters of a question in the list of changed problems.
 

@@ -50,7 +50,7 @@ def _export_records(run: Path, task: str, decoder: str) -> Iterator[ExportRecord
 
     The texts are the decoder's own solution, or the samples that it chose among. The finish reason
     is ``length`` if all texts were truncated. Other libraries ignore it, but
-    :mod:`fsdpo_data.problems.recorded_responses` reads it.
+    :mod:`fsdpo_data.recorded.formats` reads it.
     """
     setup = parse_result_name(decoder)
     n_samples = setup.k if setup else None  # all samples for an unknown decoder

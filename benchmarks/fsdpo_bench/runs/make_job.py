@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.decoders import DECODERS
 from fsdpo_bench.decode.plan import DecodingPlan
-from fsdpo_bench.recorded.replay import ResponseFile, TemplatedScorer, read_response_file
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks, limit_problems
 from fsdpo_bench.tasks.load import LoadedTask, load_task
+from fsdpo_bench.tasks.recorded import recorded_task, restrict_to_responses
 from fsdpo_bench.tasks.table import Task, select_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef, digest
@@ -32,6 +32,7 @@ from fsdpo_data.models.resolve import (
     ResolvedWeights,
     resolve_weights,
 )
+from fsdpo_data.recorded.response_file import ResponseFile, TemplatedScorer, read_response_file
 from fsdpo_data.steps.segment import segmenter_name
 
 #: Fraction of a GPU's memory that vLLM takes for the policy if a reward model runs on the same GPU.
@@ -199,9 +200,11 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
         )
     needs_recorded_rewards = plan.needs_prm and options.prm is None
     response_file.check_responses(max(1, plan.n_samples), rewards=needs_recorded_rewards)
-    loaded_tasks = [response_file.restrict_to_task(load_task(task, options.data)) for task in tasks]
+    loaded_tasks = [
+        restrict_to_responses(load_task(task, options.data), response_file) for task in tasks
+    ]
     if not tasks:
-        loaded_tasks = [response_file.as_task()]
+        loaded_tasks = [recorded_task(response_file)]
     model = response_file.model if options.model is None else resolve_weights(options.model).ref
     is_model_named = options.model is not None or options.series is not None
     if options.prm is not None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fsdpo_bench.recorded.outputs import read_outputs
 from typed_pairs import typed_pairs
 
 from fsdpo_data.answers.comparison import symbolic, worker
@@ -19,6 +18,7 @@ from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.parsing.answer import read_answer
 from fsdpo_data.answers.tree import is_node
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.recorded.outputs import read_outputs
 
 pytestmark = pytest.mark.proof
 

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.recorded.outputs import read_outputs
 from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
@@ -21,7 +20,8 @@ from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.problems.recorded_responses import RESPONSE_FORMATS, RecordedResponse
+from fsdpo_data.recorded.formats import RESPONSE_FORMATS, RecordedResponse
+from fsdpo_data.recorded.outputs import read_outputs
 
 QWEN: Differences = {
     (73, "sample 7"): ("correct", "wrong", "theirs does not read 10{,}000 as 10000"),

@@ -29,13 +29,13 @@ from fsdpo_data.engines.options import Resume, Workers
 from fsdpo_data.engines.samplers.replay import BaseReplaySampler
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.problems.load import ProblemSet, files_revision, load_problems, quarantine_row
-from fsdpo_data.problems.recorded_responses import (
+from fsdpo_data.problems.row_formats import UnusableRowError, require_encodable
+from fsdpo_data.recorded.formats import (
     RecordedResponse,
     find_response_format,
     question_key,
     unknown_format_message,
 )
-from fsdpo_data.problems.row_formats import UnusableRowError, require_encodable
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build
 from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
 

@@ -1,21 +1,17 @@
-"""Replay a file of recorded responses through the decoders, in place of a model."""
+"""A file of recorded responses in place of a model: a sampler, and a scorer of its rewards."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fsdpo_bench.recorded.outputs import has_output_format, read_outputs
-from fsdpo_bench.tasks.load import LoadedTask
-from fsdpo_bench.tasks.table import Task
-from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
+from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.engines.samplers.replay import BaseReplaySampler
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.models.prompts import Template
-from fsdpo_data.problems.load import problems_digest
-from fsdpo_data.problems.recorded_responses import RecordedResponse, question_key
+from fsdpo_data.recorded.formats import RecordedResponse, question_key
+from fsdpo_data.recorded.outputs import has_output_format, read_outputs
 
 
 @dataclass(slots=True)
@@ -48,57 +44,9 @@ class ResponseFile(BaseReplaySampler):
                 )
             if rewards and any(response.reward is None for response in responses):
                 raise InputError(
-                    f"{self.file} contains no reward for row {responses[0].row}, but weighted and "
-                    "bon need rewards. Use `decoder=sc`, or give a process reward model as `prm`."
+                    f"{self.file} contains no reward for row {responses[0].row}. Give a process "
+                    "reward model as `prm`, or use only decoders that need no rewards."
                 )
-
-    def as_task(self) -> LoadedTask:
-        """Return the questions and golds of the file as a benchmark."""
-        name = self.file.stem
-        problems = [
-            Problem(
-                question=responses[0].question,
-                answer=responses[0].gold,
-                source=name,
-                split="test",
-            )
-            for responses in self.responses.values()
-        ]
-        ids = [problem.id for problem in problems]
-        return LoadedTask(
-            task=Task(name=name, title=name, count=len(problems)),
-            problems=problems,
-            ids=ids,
-            ref=SourceRef(self.file.name, self.model.revision, "test"),
-            digest=problems_digest(ids),
-        )
-
-    def restrict_to_task(self, loaded_task: LoadedTask) -> LoadedTask:
-        """Return the problems of a benchmark that have responses in the file.
-
-        The golds come from the benchmark.
-
-        Raises:
-            InputError: if no problem has a response.
-        """
-        indices = [
-            index
-            for index, problem in enumerate(loaded_task.problems)
-            if question_key(problem.question) in self.responses
-        ]
-        if not indices:
-            raise InputError(
-                f"{self.file} has no response to any problem of {loaded_task.task.title}. Remove "
-                "`task` to grade the responses with the golds in the file."
-            )
-        warnings = [*loaded_task.warnings]
-        if len(indices) < len(loaded_task.problems):
-            warnings.append(
-                f"{self.file.name} has responses to {len(indices):,} of the "
-                f"{len(loaded_task.problems):,} problems of {loaded_task.task.title}; the run "
-                "excludes the other problems"
-            )
-        return replace(loaded_task.subset(indices), warnings=warnings)
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Return the recorded reward of each response, once per step."""

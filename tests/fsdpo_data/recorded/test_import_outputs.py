@@ -20,13 +20,13 @@ from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.problems.recorded_responses import (
+from fsdpo_data.problems.row_formats import UnusableRowError
+from fsdpo_data.recorded.formats import (
     RESPONSE_FORMATS,
     find_response_format,
     unknown_format_message,
 )
-from fsdpo_data.problems.row_formats import UnusableRowError
-from fsdpo_data.stages.import_outputs import ImportOutputsOptions, run_import
+from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import
 
 RIGHT, WRONG = "Step 1: 2 + 2 = 4.\nThe answer is: 4", "So it is 5.\nThe answer is: 5"
 

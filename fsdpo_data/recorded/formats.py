@@ -53,7 +53,7 @@ class RecordedResponse:
 class ResponseFormat:
     """The names of the fields in which one publisher stores a response and its data.
 
-    The attributes are the keys of ``recorded_responses.toml``.
+    The attributes are the keys of ``formats.toml``.
     """
 
     publisher: str  #: Publisher of the format, for messages.

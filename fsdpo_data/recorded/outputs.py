@@ -14,12 +14,12 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.problems.recorded_responses import (
+from fsdpo_data.problems.row_formats import UnusableRowError
+from fsdpo_data.recorded.formats import (
     RecordedResponse,
     find_response_format,
     unknown_format_message,
 )
-from fsdpo_data.problems.row_formats import UnusableRowError
 from fsdpo_data.stages.grade import GradingInput, grade_in_pool
 
 

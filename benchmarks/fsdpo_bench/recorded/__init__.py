@@ -1,1 +1,0 @@
-"""Responses that other tools recorded: grade them, or replay them through the decoders."""

@@ -1,0 +1,1 @@
+"""Outputs that other programs recorded: their formats, grading, replay and import."""
