@@ -10,8 +10,12 @@ from fsdpo_cards.render import front_matter, hub_metadata, render
 Results = Mapping[str, Any]  #: The content of ``results.json``.
 
 
-def benchmark_card(results: Results) -> str:
+def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) -> str:
     """Render the README of a run, with its accuracies as metadata and as tables.
+
+    Args:
+        results: The content of ``results.json``.
+        decoders: Explanation of each decoder, by the form of its result names.
 
     Raises:
         jinja2.UndefinedError: if the results lack a field of the card.
@@ -23,6 +27,7 @@ def benchmark_card(results: Results) -> str:
         suites=results["suites"],
         cost=results["cost"],
         plot=draw_bars(list(_accuracy_rows(results))),
+        decoders=decoders or {},
         command=measure_command(results["run"]),
     )
     metadata = hub_metadata(

@@ -5,6 +5,7 @@ Built-in entries are registered where they are defined. Plug-ins add entries fro
 (:mod:`fsdpo_data.core.plugins`).
 """
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -91,6 +92,14 @@ class Registry(Mapping[str, EntryT]):
     def imported_entries(self) -> list[EntryT]:
         """The entries whose modules are imported: the built-in ones, and those of ``--plugin``."""
         return list(self._entries.values())
+
+    def importable_entries(self) -> list[EntryT]:
+        """Return all entries except those of plug-ins that cannot be imported."""
+        entries = []
+        for name in self:
+            with contextlib.suppress(InputError):
+                entries.append(self[name])
+        return entries
 
     def __getitem__(self, name: str) -> EntryT:
         """Return the entry of a name; KeyError if there is none."""

@@ -18,6 +18,7 @@ from fsdpo_bench.decode.solution import (
 from fsdpo_bench.decode.vote import best_of_n, self_consistency, weighted_vote
 from fsdpo_data.core.registry import Registry
 
+DEFAULT_DECODER = "greedy"  #: The decoder of a run without the option ``decoder``.
 DECODERS: Registry[Decoder] = Registry("decoder", Decoder, group="fsdpo.decoders")
 
 
@@ -27,6 +28,23 @@ def parse_result_name(name: str) -> DecoderSetup | None:
     if decoder_name not in DECODERS:
         return None
     return DECODERS[decoder_name].parse_suffix(at_sign + parameters)
+
+
+def default_decoders(*, has_metric: bool) -> list[str]:
+    """Return the decoders of a run without the option ``decoder``.
+
+    Args:
+        has_metric: Whether a benchmark has a metric over samples, such as ``avg@8``.
+    """
+    if not has_metric:
+        return [DEFAULT_DECODER]
+    metric_decoders = [decoder.name for decoder in DECODERS.importable_entries() if decoder.metric]
+    return [DEFAULT_DECODER, *metric_decoders]
+
+
+def prm_decoders() -> list[str]:
+    """Return the names of the decoders that need step rewards."""
+    return [decoder.name for decoder in DECODERS.importable_entries() if decoder.needs_rewards]
 
 
 def _decode_greedily(request: DecodingRequest) -> list[OwnSolution]:

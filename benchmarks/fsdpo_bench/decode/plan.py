@@ -7,7 +7,7 @@ from typing import Any
 
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.decoder import Decoder, DecoderSetup
-from fsdpo_bench.decode.decoders import DECODERS
+from fsdpo_bench.decode.decoders import DECODERS, DEFAULT_DECODER
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.steps.rewards import check_aggregate
 
@@ -16,7 +16,9 @@ from fsdpo_data.steps.rewards import check_aggregate
 class DecodingPlan:
     """The decoders of a run and their settings."""
 
-    decoders: tuple[str, ...] = ("greedy",)  #: Names of decoders, in the order of ``DECODERS``.
+    decoders: tuple[str, ...] = (
+        DEFAULT_DECODER,
+    )  #: Names of decoders, in the order of ``DECODERS``.
     #: Numbers of samples K to choose from. All decoders share one set of samples.
     ks: tuple[int, ...] = (5,)
     aggregate: str = "min"  #: Name of the aggregate of step rewards, for decoders that choose.
@@ -118,7 +120,8 @@ def make_plan(
     for name in names or [""]:
         if name not in DECODERS:
             choices = "; ".join(
-                f"{key} ({decoder.description})" for key, decoder in DECODERS.items()
+                f"{decoder.name} ({decoder.description})"
+                for decoder in DECODERS.importable_entries()
             )
             suggestion = suggest_names(name, DECODERS)
             raise InputError(

@@ -17,6 +17,7 @@ from fsdpo_cards.pages.problem_list import DEFAULT_BUDGET_BYTES, ProblemList
 from fsdpo_cards.render import render
 from markupsafe import Markup
 
+from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.report import plots
 from fsdpo_bench.report.problem_list import build_problem_list
 from fsdpo_bench.results.numbers import format_points, number_rows
@@ -173,11 +174,17 @@ def write_report(
     if not total:
         raise InputError(f"{run} contains no records. Continue the run with `resume=True`.")
     write_text(run / "results.json", json.dumps(results, indent=1) + "\n")
-    write_text(run / "README.md", benchmark_card(results))
+    write_text(run / "README.md", benchmark_card(results, _decoder_titles(results)))
     write_text(run / "report.md", render_markdown(results))
     problem_list = build_problem_list(read_records(run), total, budget_bytes)
     write_text(run / "report.html", render_html(results, problem_list, warn, run_date(run)))
     return results
+
+
+def _decoder_titles(results: Results) -> dict[str, str]:
+    """Return the explanation of each decoder of a run, by the form of its result names."""
+    setups = [parse_result_name(name) for name in results["cost"]]
+    return {setup.decoder.form: setup.decoder.title for setup in setups if setup is not None}
 
 
 def run_date(run: Path) -> str:

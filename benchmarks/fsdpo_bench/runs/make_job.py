@@ -155,7 +155,7 @@ def _prepare_scorer(
     if prm_format is not None and not prm_format.is_probability and plan.probability_decoders:
         alternatives = [
             decoder.name
-            for decoder in DECODERS.values()
+            for decoder in DECODERS.importable_entries()
             if decoder.needs_rewards and not decoder.needs_probabilities
         ]
         raise InputError(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fsdpo_bench.decode.beam import BeamSpec
+from fsdpo_bench.decode.decoders import default_decoders, prm_decoders
 from fsdpo_bench.decode.plan import DecodingPlan, make_plan
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Group, Option
@@ -116,7 +117,6 @@ class RunOptions(ReplayOptions):
                 model without a decoder that needs it.
         """
         metric_ks = sorted({int(metric.partition("@")[2]) for metric in metrics if "@" in metric})
-        default_decoders = ("greedy", "sc") if metric_ks else ("greedy",)
         beams = [
             BeamSpec(
                 b1=self.b1,
@@ -129,7 +129,7 @@ class RunOptions(ReplayOptions):
             for b2 in self.b2
         ]
         plan = make_plan(
-            decoders=self.decoder or default_decoders,
+            decoders=self.decoder or default_decoders(has_metric=bool(metric_ks)),
             ks=self.k or metric_ks or (5,),
             aggregate=self.aggregate,
             beams=beams,
@@ -143,8 +143,8 @@ class RunOptions(ReplayOptions):
             )
         if self.prm is not None and not plan.needs_prm:
             raise InputError(
-                "no decoder needs step rewards. Add the decoder weighted, bon or sbs, or remove "
-                "`prm`.",
+                f"no decoder needs step rewards. Add one of {', '.join(prm_decoders())}, or "
+                "remove `prm`.",
                 field="prm",
                 value=self.prm,
             )

@@ -1,6 +1,5 @@
 """Benchmarks, defined by TOML files: built-in ones, those of plug-ins, and files of the user."""
 
-import contextlib
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -81,7 +80,8 @@ class Task:
     #: Relative error of numeric answers, in addition to the rounding of the gold; 0 allows only
     #: the rounding. Reports give the tolerant and the strict score. None for exact answers.
     tolerance: float | None = None
-    metric: str = "greedy"  #: The default metric: ``greedy``, ``avg@K`` or ``maj@K``.
+    #: The default metric: ``avg@K``, ``maj@K``, or ``greedy`` for the accuracy of one solution.
+    metric: str = "greedy"
     #: Field with the base problem; problems with the same value are one cluster in statistics.
     cluster: str = ""
     #: Benchmark with the base problems; reports give the drop in accuracy from it.
@@ -249,10 +249,7 @@ def all_tasks() -> Mapping[str, Task]:
 
 def suites() -> Mapping[str, tuple[str, ...]]:
     """Return the names of the benchmarks of each suite; a broken plug-in is in no suite."""
-    tasks = list(builtin_tasks().values())
-    for name in PLUGIN_TASKS:
-        with contextlib.suppress(InputError):
-            tasks.append(PLUGIN_TASKS[name])
+    tasks = [*builtin_tasks().values(), *PLUGIN_TASKS.importable_entries()]
     names = dict.fromkeys(suite for task in tasks for suite in task.suites)
     return {name: tuple(task.name for task in tasks if name in task.suites) for name in names}
 

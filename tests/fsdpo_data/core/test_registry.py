@@ -29,7 +29,8 @@ FRUITS.register(Fruit("apple", "red"))
 @pytest.fixture
 def empty_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget all plug-ins before and after a test."""
-    monkeypatch.delenv(plugins.PLUGINS_VARIABLE, raising=False)
+    # Unlike delenv, setenv also undoes what a test adds to an absent variable.
+    monkeypatch.setenv(plugins.PLUGINS_VARIABLE, "")
     monkeypatch.setattr(plugins, "_loaded_plugins", {})
     monkeypatch.setattr(plugins, "_loaded_arguments", set())
 
@@ -146,6 +147,7 @@ def test_entry_points_are_imported_when_they_are_used(
             fruits.find("fig")
         with pytest.raises(InputError, match=r"fsdpo\.fruits: kiwi = no_orchard:KIWI"):
             fruits.find("kiwi")
+        assert [fruit.name for fruit in fruits.importable_entries()] == ["plum"]
     finally:
         plugins.entry_points_by_group.cache_clear()
         sys.modules.pop("orchard", None)
