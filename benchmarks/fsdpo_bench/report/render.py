@@ -29,7 +29,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.dataset.run import CONFIG_FILE
 
-TEMPLATES_FOLDER = Path(__file__).parent / "templates"
+TEMPLATES_FOLDER = Path(__file__).parent  #: Folder of the templates of pages and reports.
 _REWARD_PLOTS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
 _MAX_TITLE_TASKS = 3  #: Benchmarks that a title names; for more, it names the means of suites.
 
