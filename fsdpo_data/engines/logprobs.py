@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.prefix_sharing import (
+from fsdpo_data.engines.prefix_sharing.model_attention import (
     TreeAttention,
-    decoder_of,
     tree_inputs,
     use_tree_attention,
 )
+from fsdpo_data.models.checkpoints import decoder_of
 
 _PROBE_TOKENS = 8  #: Tokens of the input that compares a model's logits with its head.
 _MAX_RELATIVE_ROUNDING = 1e-3  #: Relative difference of logits that rounding may cause.

@@ -145,6 +145,22 @@ def read_tensors(weights: ResolvedWeights, prefix: str) -> dict[str, Any]:
     return tensors
 
 
+def decoder_of(model: Any) -> Any:
+    """Return the decoder of a causal language model, without the vocabulary head.
+
+    Raises:
+        InputError: if the model has no separate decoder.
+    """
+    # In text models that are parts of larger models (Llama 4), `base_model` is the model itself.
+    decoder = model.base_model if model.base_model is not model else getattr(model, "model", None)
+    if decoder is None:
+        raise InputError(
+            f"the architecture {type(model).__name__} has no decoder apart from its head. Choose "
+            "another model."
+        )
+    return decoder
+
+
 def context_length(config: Any) -> int:
     """Return the maximum number of tokens of a model; without position limit, ``sys.maxsize``."""
     text_config = config.get_text_config()  # vision models have several configs

@@ -9,12 +9,12 @@ import torch
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import progress
+from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights, uses_bfloat16_weights
 from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.preference.data import PreferenceData, completion_length
 from fsdpo_train.preference.groups import PromptGroup, collate_groups
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
-from fsdpo_train.trainer.bf16_weights import Bfloat16Weights, uses_bfloat16_weights
 from fsdpo_train.trainer.deepspeed import without_zero3_partitioning
 from fsdpo_train.trainer.models import load_model
 
@@ -144,7 +144,7 @@ def _compute_missing(
         model, tokenizer = load_model(config, "AutoModelForCausalLM")
     model = model.to(arguments.device).eval()
     check_plain_head(model)  # no soft cap or scale after the head
-    if uses_bfloat16_weights(config, arguments):
+    if uses_bfloat16_weights(config.dtype, arguments):
         Bfloat16Weights(model).install()
     patch_to_return_logprobs(model, attention=config.attention)
     unsaved: list[tuple[ReferenceKey, list[float]]] = []

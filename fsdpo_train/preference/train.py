@@ -15,7 +15,7 @@ import torch
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.logprobs import patch_to_return_logprobs
-from fsdpo_data.engines.prefix_sharing import supports_prefix_sharing
+from fsdpo_data.engines.prefix_sharing.probe import supports_prefix_sharing
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.losses.preference_losses import SolutionBatch
 from fsdpo_train.preference.data import PreferenceCollator, prepare_pairs, training_rows

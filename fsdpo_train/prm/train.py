@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from fsdpo_data.core.statistics import auc, auc_interval, ranking_auc
+from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights
 from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
-from fsdpo_data.engines.prefix_sharing import accept_prefix_trees
+from fsdpo_data.engines.prefix_sharing.model_attention import accept_prefix_trees
 from fsdpo_data.engines.step_tokens import gather_at_positions
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
@@ -36,7 +37,6 @@ from fsdpo_train.trainer.batching import (
     pack_rows,
     pad_to_world_size,
 )
-from fsdpo_train.trainer.bf16_weights import Bfloat16Weights
 from fsdpo_train.trainer.models import add_lora_adapters, context_length, load_model
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer

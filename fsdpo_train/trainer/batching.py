@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fsdpo_data.engines.prefix_sharing import pack_prefix_tree, supports_prefix_sharing
+from fsdpo_data.engines.prefix_sharing.probe import supports_prefix_sharing
+from fsdpo_data.engines.prefix_sharing.tree import pack_prefix_tree
 from fsdpo_data.engines.samplers import tokenization
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.deepspeed import gathered_weights
@@ -175,7 +176,7 @@ def model_inputs(batch: TensorBatch, share_prompt: bool) -> tuple[TensorBatch, T
     Args:
         batch: A batch of :func:`collate_rows`.
         share_prompt: Whether neighbours with the same prompt share it. All solutions then form one
-            row, see :func:`~fsdpo_data.engines.prefix_sharing.pack_prefix_tree`.
+            row, see :func:`~fsdpo_data.engines.prefix_sharing.tree.pack_prefix_tree`.
 
     Returns:
         The model inputs, and the position of each token in the flattened inputs, shape [B, T].

@@ -11,10 +11,14 @@ import transformers
 from accelerate.utils import broadcast_object_list
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.cpu_bf16.weights import (
+    TOKENS_FACTOR,
+    Bfloat16Weights,
+    uses_bfloat16_weights,
+)
 from fsdpo_data.models.checkpoints import MAX_CPU_BATCH_TOKENS
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import group_rows, grouped_order, model_inputs, unpack_rows
-from fsdpo_train.trainer.bf16_weights import Bfloat16Weights, uses_bfloat16_weights
 from fsdpo_train.trainer.checkpoints import (
     STAGING_FOLDER,
     commit_checkpoint,
@@ -98,7 +102,7 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         self.data_collator = lambda rows: collate(unpack_rows(rows))
         # With this flag and a count of items, no version of transformers divides by grad_accum.
         self.model_accepts_loss_kwargs = True
-        self.uses_bfloat16 = uses_bfloat16_weights(config, self.args)
+        self.uses_bfloat16 = uses_bfloat16_weights(config.dtype, self.args)
         self.compute_context = (
             Bfloat16Weights(self.model).use_in_model if self.uses_bfloat16 else nullcontext
         )
@@ -168,8 +172,7 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         if is_distributed or self.args.device.type != "cpu" or "input_ids" not in inputs:
             return [inputs]
         _, position_BT = model_inputs(inputs, self.share_prompt)
-        # bfloat16 products gain from more tokens, and need half the memory per token.
-        tokens_per_part = MAX_CPU_BATCH_TOKENS * (2 if self.uses_bfloat16 else 1)
+        tokens_per_part = MAX_CPU_BATCH_TOKENS * (TOKENS_FACTOR if self.uses_bfloat16 else 1)
         part_B = position_BT.amax(1) // tokens_per_part
         part_sizes = part_B.unique_consecutive(return_counts=True)[1].tolist()
         split_tensors = {name: tensor.split(part_sizes) for name, tensor in inputs.items()}

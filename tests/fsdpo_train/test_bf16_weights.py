@@ -9,11 +9,11 @@ torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
+from fsdpo_data.engines.cpu_bf16 import weights as bf16_weights  # noqa: E402
+from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights  # noqa: E402
 from fsdpo_data.problems.embedded import CHECKPOINT  # noqa: E402
 from fsdpo_train.config import SftConfig  # noqa: E402
 from fsdpo_train.sft.train import train_sft  # noqa: E402
-from fsdpo_train.trainer import bf16_weights  # noqa: E402
-from fsdpo_train.trainer.bf16_weights import Bfloat16Weights  # noqa: E402
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ def test_long_rows_need_no_mask(
     assert row_mask(2, 4097).all() and not row_mask(2, 4097, left=True).all()
     options: dict[str, Any] = dict(share_prompt=False, save_every=6)
     dpo.train_dpo(config(policy, data, tmp_path / "mask", **options))
-    monkeypatch.setattr("fsdpo_data.engines.prefix_sharing.MAX_MASKED_ROW_TOKENS", 4)
+    monkeypatch.setattr("fsdpo_data.engines.prefix_sharing.masks.MAX_MASKED_ROW_TOKENS", 4)
     assert row_mask(2, 5).all()
     dpo.train_dpo(config(policy, data, tmp_path / "none", **options))
     assert losses(tmp_path / "mask") == pytest.approx(losses(tmp_path / "none"), rel=1e-4)

@@ -10,9 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
-from fsdpo_data.engines import logprobs, tree_attention  # noqa: E402
+from fsdpo_data.engines import logprobs  # noqa: E402
 from fsdpo_data.engines.logprobs import token_logprobs  # noqa: E402
-from fsdpo_data.engines.prefix_sharing import tree_inputs, use_tree_attention  # noqa: E402
+from fsdpo_data.engines.prefix_sharing import masks  # noqa: E402
+from fsdpo_data.engines.prefix_sharing.model_attention import (  # noqa: E402
+    tree_inputs,
+    use_tree_attention,
+)
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution  # noqa: E402
 from fsdpo_train.config import PreferenceSpec  # noqa: E402
 from fsdpo_train.losses.preference_losses import (  # noqa: E402
@@ -266,7 +270,7 @@ def test_other_lengths_do_not_compile_again(flex_on_cpu, monkeypatch):
 
     counter = CompileCounter()
     compiled = cache(partial(torch.compile, backend=counter, dynamic=True))
-    monkeypatch.setattr(tree_attention, "_compile", lambda call, device: compiled(call))
+    monkeypatch.setattr(masks, "compile_on_gpu", lambda call, device: compiled(call))
     model = policy("Qwen2", 0, "flex")
     compilations = []
     for seed in range(4):

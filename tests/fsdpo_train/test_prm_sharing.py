@@ -15,7 +15,11 @@ torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
 from fsdpo_data.engines.logprobs import patch_to_return_logprobs  # noqa: E402
-from fsdpo_data.engines.prefix_sharing import accept_prefix_trees, pack_prefix_tree, tree_inputs  # noqa: E402
+from fsdpo_data.engines.prefix_sharing.model_attention import (  # noqa: E402
+    accept_prefix_trees,
+    tree_inputs,
+)
+from fsdpo_data.engines.prefix_sharing.tree import pack_prefix_tree  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
@@ -118,7 +122,7 @@ def test_sharing_does_not_change_losses_and_gradients(family: str, loss: Any) ->
 def test_sharing_does_not_change_the_sft_loss(
     family: str, chunk_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.tree_attention._QUERY_CHUNK_TOKENS", chunk_tokens)
+    monkeypatch.setattr("fsdpo_data.engines.prefix_sharing.masks.QUERY_CHUNK_TOKENS", chunk_tokens)
     model = random_model(family, "CausalLM", 0)
     rows = [{**row, "n_prompt": max(1, row["n_prompt"])} for row in make_rows()]
     expected: Any = 0

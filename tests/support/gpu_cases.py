@@ -235,7 +235,8 @@ def attention(_: Path, case: GpuCase) -> Metrics:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
-    from fsdpo_data.engines import prefix_sharing
+    from fsdpo_data.engines.prefix_sharing.attention import tree_attention
+    from fsdpo_data.engines.prefix_sharing.model_attention import REGISTERED_NAMES, tree_inputs
     from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
     from fsdpo_train.preference.groups import PromptGroup, collate_groups
 
@@ -250,9 +251,9 @@ def attention(_: Path, case: GpuCase) -> Metrics:
     batch = collate_groups([group] * 4, share_prompt=shares_prompt, pad_id=0, eos_id=1)
     attention_name = "flex" if case.variant == "flex" else "sdpa"
     model = Namespace(device=torch.device(device), dtype=dtype)
-    model.config = Namespace(_attn_implementation=prefix_sharing._REGISTERED_NAMES[attention_name])
+    model.config = Namespace(_attn_implementation=REGISTERED_NAMES[attention_name])
     tensors = {name: tensor.to(device) for name, tensor in batch["model_inputs"].items()}
-    inputs = prefix_sharing.tree_inputs(model, **tensors)
+    inputs = tree_inputs(model, **tensors)
     n_rows, n_positions = inputs["input_ids"].shape
     shape = (n_rows, 14, n_positions, 64)  # heads of Qwen2.5-0.5B
     query, key, value = (
@@ -264,7 +265,7 @@ def attention(_: Path, case: GpuCase) -> Metrics:
 
     def run() -> None:
         if shares_prompt:
-            out, _ = prefix_sharing.tree_attention(
+            out, _ = tree_attention(
                 module=None,
                 query_RHLD=query,
                 key_RGLD=key,

@@ -189,7 +189,7 @@ def pad_sequences(
     """
     from torch.nn.utils.rnn import pad_sequence
 
-    from fsdpo_data.engines.prefix_sharing import MAX_MASKED_ROW_TOKENS
+    from fsdpo_data.engines.prefix_sharing.masks import MAX_MASKED_ROW_TOKENS
 
     rows = [torch.tensor(sequence, dtype=torch.long) for sequence in sequences]
     side = "left" if pad_left else "right"

@@ -12,11 +12,11 @@ from torch import Tensor
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.logprobs import check_plain_head, token_logprobs
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.prefix_sharing import decoder_of
 from fsdpo_data.engines.samplers.tokenization import pad_sequences
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.scorers.token_scorer import TransformersScorer, length_batches
 from fsdpo_data.engines.step_tokens import EncodedSolution
+from fsdpo_data.models.checkpoints import decoder_of
 from fsdpo_data.models.resolve import ResolvedWeights
 
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from fsdpo_data.engines import prefix_sharing
-from fsdpo_data.engines.prefix_sharing import (
-    MAX_MASKED_ROW_TOKENS,
+from fsdpo_data.engines.prefix_sharing import probe
+from fsdpo_data.engines.prefix_sharing.masks import MAX_MASKED_ROW_TOKENS
+from fsdpo_data.engines.prefix_sharing.probe import (
     PROBE_PROMPT_TOKENS,
     PROBE_SOLUTION_TOKENS,
 )
@@ -57,7 +57,7 @@ class PrmScorer(TransformersScorer):
 
         Every token of the two solutions is a step.
         """
-        if prefix_sharing.attention_window(self._net.config):
+        if probe.attention_window(self._net.config):
             return False  # a sliding window drops keys that other solutions still need
         prompt_step_ids = [PROMPT_STEP_ID] * PROBE_PROMPT_TOKENS
         probe_length = PROBE_PROMPT_TOKENS + PROBE_SOLUTION_TOKENS
@@ -68,14 +68,14 @@ class PrmScorer(TransformersScorer):
                 score_positions=list(range(PROBE_PROMPT_TOKENS, probe_length)),
                 n_steps=PROBE_SOLUTION_TOKENS,
             )
-            for input_ids in prefix_sharing.probe_ids(self._net)
+            for input_ids in probe.probe_ids(self._net)
         ]
 
         def compute_with_shared_prompt() -> Tensor:
             batches = self._compute_with_shared_prompts([[0, 1]], dict(enumerate(probes)))
             return torch.cat([logits for _, logits in batches])
 
-        return prefix_sharing.matches_unshared(
+        return probe.matches_unshared(
             self._net, lambda: self._compute_logits(probes), compute_with_shared_prompt
         )
 

@@ -15,17 +15,17 @@ from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
 from fsdpo_data.core.identity import ModelRef  # noqa: E402
 from fsdpo_data.engines.logprobs import check_plain_head  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
-from fsdpo_data.engines.prefix_sharing import (  # noqa: E402
-    MAX_MASKED_ROW_TOKENS,
+from fsdpo_data.engines.prefix_sharing.attention import _attend  # noqa: E402
+from fsdpo_data.engines.prefix_sharing.masks import MAX_MASKED_ROW_TOKENS  # noqa: E402
+from fsdpo_data.engines.prefix_sharing.model_attention import use_tree_attention  # noqa: E402
+from fsdpo_data.engines.prefix_sharing.probe import (  # noqa: E402
     _make_probes,
     supports_prefix_sharing,
-    use_tree_attention,
 )
 from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
 from fsdpo_data.engines.scorers.prm import PrmScorer, _group_by_prompt  # noqa: E402
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution, StepTokenizer  # noqa: E402
-from fsdpo_data.engines.tree_attention import _attend  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
 
 SIZES: dict[str, Any] = dict(

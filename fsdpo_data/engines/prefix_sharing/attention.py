@@ -1,4 +1,4 @@
-"""Attention over prefix trees: the masks, and an attention function for transformers.
+"""Attention over prefix trees, as an attention function for transformers.
 
 There are two implementations:
 
@@ -8,70 +8,20 @@ There are two implementations:
 """
 
 from collections.abc import Sequence
-from functools import cache, partial
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.cpu_bf16.attention import Bfloat16CpuAttention
+from fsdpo_data.engines.prefix_sharing import masks
+from fsdpo_data.engines.prefix_sharing.tree import Segment
 
-FLEX_BLOCK_TOKENS = 128  #: Block size of FlexAttention; rows are padded to a multiple.
-#: Tokens of a solution that attend at once. Larger chunks compute more masked scores, smaller
-#: chunks have more overhead.
-_QUERY_CHUNK_TOKENS = 512
 #: Arguments of attention functions that tree attention does not implement.
 _UNSUPPORTED_ATTENTION_ARGUMENTS = ("softcap", "s_aux", "position_bias")
-
-
-class Segment(NamedTuple):
-    """A prompt or a solution in a row of a prefix tree."""
-
-    n_tokens: int  #: Length of the segment.
-    prompt_index: int  #: Index of the prompt among the segments; a prompt has its own index.
-
-
-def block_mask(segments: Sequence[Segment], device: Any) -> Any:
-    """Return the mask of a tree for FlexAttention."""
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    n_tokens_N, prompt_index_N = torch.tensor(segments, device=device).T
-    segment_L = torch.arange(len(segments), device=device).repeat_interleave(n_tokens_N)
-    prompt_L = prompt_index_N[segment_L]
-
-    def is_visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        """Return whether a query attends to a key."""
-        is_same_segment = segment_L[key] == segment_L[query]
-        return (is_same_segment | (segment_L[key] == prompt_L[query])) & (key <= query)
-
-    create_mask = _compile(create_block_mask, segment_L.device.type)
-    row_tokens = len(segment_L)
-    return create_mask(
-        is_visible, B=None, H=None, Q_LEN=row_tokens, KV_LEN=row_tokens, device=device
-    )
-
-
-def lower_right_mask(segments: Sequence[Segment], dtype: torch.dtype, device: Any) -> Tensor:
-    """Return the additive mask, [1, 1, T, S], of the last tokens of the longest solution.
-
-    Its lower right corner [t, s] is the mask of any t queries with s keys.
-    """
-    solutions = [segment for index, segment in enumerate(segments) if index != segment.prompt_index]
-    max_queries = max((solution.n_tokens for solution in solutions), default=0)
-    max_queries = min(_QUERY_CHUNK_TOKENS, max_queries)
-    max_keys = max(
-        (solution.n_tokens + segments[solution.prompt_index].n_tokens for solution in solutions),
-        default=0,
-    )
-    mask_TS = torch.full((max_queries, max_keys), -torch.inf, dtype=dtype, device=device)
-    return mask_TS.triu(max_keys - max_queries + 1)[None, None]
-
-
-@cache
-def _compile(function: Any, device_type: str) -> Any:
-    """Compile a function of FlexAttention on GPUs, once for all lengths."""
-    return torch.compile(function, dynamic=True) if device_type == "cuda" else function
 
 
 def tree_attention(
@@ -143,7 +93,7 @@ def tree_attention(
     else:
         from torch.nn.attention.flex_attention import flex_attention
 
-        flex = _compile(flex_attention, query_RHLD.device.type)
+        flex = masks.compile_on_gpu(flex_attention, query_RHLD.device.type)
         output_RHLD = flex(
             query_RHLD,
             key_RGLD,
@@ -179,7 +129,7 @@ def _attend_by_segment(
         visible_key = torch.cat([keys[prompt], keys[index]], dim=2)
         visible_value = torch.cat([values[prompt], values[index]], dim=2)
         n_keys = lengths[prompt]
-        for query_chunk in queries[index].split(_QUERY_CHUNK_TOKENS, dim=2):
+        for query_chunk in queries[index].split(masks.QUERY_CHUNK_TOKENS, dim=2):
             n_queries = query_chunk.shape[2]
             n_keys += n_queries
             chunk_mask = mask[:, :, mask.shape[2] - n_queries :, mask.shape[3] - n_keys :]
@@ -202,7 +152,7 @@ def _attend(
     is_cpu_bf16 = query.is_cpu and query.dtype == torch.bfloat16
     if is_cpu_bf16 and torch.is_grad_enabled() and query.shape[3] == value.shape[3]:
         scale = scale or query.shape[3] ** -0.5
-        return _Bfloat16CpuAttention.apply(query, key, value, mask, scale)
+        return Bfloat16CpuAttention.apply(query, key, value, mask, scale)
     return scaled_dot_product_attention(
         query,
         key,
@@ -212,53 +162,3 @@ def _attend(
         scale=scale,
         enable_gqa=enable_gqa,
     )
-
-
-class _Bfloat16CpuAttention(torch.autograd.Function):  # type: ignore[misc]
-    """Attention in bfloat16 on a CPU, [R, H, T, D] to [R, G, S, D]; the last query sees all keys.
-
-    The gradient takes two thirds of the time of torch's and has half its error. Scores stay in
-    float32. Matrix products with bfloat16 results have bfloat16 inputs.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: Any) -> Any:
-        """Return the outputs of the queries."""
-        output, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            query,
-            key,
-            value,
-            dropout_p=0.0,
-            is_causal=mask is None,
-            attn_mask=mask,
-            scale=scale,
-        )
-        ctx.save_for_backward(query, key, value, output, logsumexp)
-        ctx.scale = scale
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of queries, keys and values."""
-        query, key, value, output, logsumexp = ctx.saved_tensors
-        n_queries, width = query.shape[2:]
-        n_keys = key.shape[2]
-        groups = key.shape[:2].numel()
-        # N = H / G · T: the query heads of one key head are concatenated.
-        query_GND = query.reshape(groups, -1, width)
-        output_GND = output.reshape(groups, -1, width)
-        upstream_GND = upstream.reshape(groups, -1, width)
-        key_GSD = key.reshape(groups, n_keys, width)
-        value_GSD = value.reshape(groups, n_keys, width)
-        weight_GNS = query_GND.float() @ key_GSD.float().mT
-        weight_GNS.mul_(ctx.scale).sub_(logsumexp.reshape(groups, -1, 1)).exp_()
-        weight_GNS.view(-1, n_queries, n_keys).tril_(n_keys - n_queries)
-        grad_GNS = upstream_GND.float() @ value_GSD.float().mT
-        grad_GNS.sub_((upstream_GND.float() * output_GND).sum(-1, keepdim=True))
-        grad_GNS.mul_(weight_GNS).mul_(ctx.scale)
-        grad_GNS = grad_GNS.to(query.dtype)
-        weight_GNS = weight_GNS.to(query.dtype)
-        query_grad = (grad_GNS @ key_GSD).view_as(query)
-        key_grad = (grad_GNS.mT @ query_GND).view_as(key)
-        value_grad = (weight_GNS.mT @ upstream_GND).view_as(value)
-        return query_grad, key_grad, value_grad, None, None

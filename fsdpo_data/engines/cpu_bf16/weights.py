@@ -1,4 +1,4 @@
-"""bfloat16 training on CPUs: a model computes with bfloat16 copies of its float32 weights."""
+"""The weights of bfloat16 training on CPUs: bfloat16 copies of a model's float32 weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,20 +9,21 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from fsdpo_train.config import TrainConfig
-
+#: Tokens of a bfloat16 batch on a CPU, relative to a float32 batch.
+TOKENS_FACTOR = 2
 #: Gradient elements that are converted and added at a time, so that they stay in the CPU cache.
 _CHUNK_ELEMENTS = 2**18
 
 
-def uses_bfloat16_weights(config: TrainConfig, arguments: Any) -> bool:
-    """Return whether to use :class:`Bfloat16Weights`.
+def uses_bfloat16_weights(dtype: str, arguments: Any) -> bool:
+    """Return whether to use :class:`Bfloat16Weights`: in a single bfloat16 process on a CPU.
 
-    They are used for bfloat16 training in a single process on a CPU. Autocast then has nothing to
-    convert.
+    Args:
+        dtype: Precision of the computation.
+        arguments: The ``TrainingArguments`` of the run.
     """
     is_single_process = arguments.world_size == 1 and arguments.deepspeed is None
-    return is_single_process and arguments.device.type == "cpu" and config.dtype == "bfloat16"
+    return is_single_process and arguments.device.type == "cpu" and dtype == "bfloat16"
 
 
 class _ParameterSlot(NamedTuple):
