@@ -144,8 +144,8 @@ def dpo_options(options: argparse.Namespace) -> dict[str, Any]:
     if variant == "no unique solutions":
         # The trainer calls this function before training, so it can also split the groups.
         reference_logprobs = train.reference_logprobs
-        train.reference_logprobs = lambda data, *args, **kwargs: separate_pairs(
-            data, reference_logprobs(data, *args, **kwargs)
+        train.reference_logprobs = lambda groups, *args, **kwargs: separate_pairs(
+            groups, reference_logprobs(groups, *args, **kwargs)
         )
     return dict(
         data=options.folder / "pairs.jsonl",

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import torch
@@ -31,15 +31,16 @@ if TYPE_CHECKING:
     from fsdpo_train.config import PreferenceSpec
 
 
-@dataclass(frozen=True, slots=True)
-class SolutionBatch:
-    """The different solutions of a batch, padded to one shape."""
+class SolutionBatch(NamedTuple):
+    """The different solutions of a batch as tensors of one shape, and the pairs between them."""
 
     #: Log-probabilities of the tokens under the reference policy. Padding may hold any number.
     reference_ST: Tensor
     step_ST: Tensor  #: Step index of each token, -1 at padding.
     is_eos_ST: Tensor  #: Whether the token is the end-of-sequence token.
     reward_SK: Tensor  #: Step rewards. Entries without a step may hold any number.
+    chosen_P: Tensor  #: Index of the chosen solution of each pair.
+    rejected_P: Tensor  #: Index of the rejected solution of each pair.
 
     def masked_rewards(self) -> tuple[Tensor, Tensor]:
         """Return the step rewards (zero without a step) and the mask of the steps, both [S, K]."""

@@ -1,122 +1,85 @@
-"""Tokenised training data of preference runs, and the collator that batches it by prompt."""
+"""Tokenised training data of preference runs, and the collator that batches it by prompt.
+
+Every different solution is computed once, and so is its prompt. Name suffixes give the shapes:
+``_N`` completion tokens of the batch, ``_S`` solutions, ``_T`` tokens, ``_K`` steps, ``_P`` pairs.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.step_tokens import EncodedSolution, StepTokenizer
-from fsdpo_train.preference.groups import PromptGroup, collate_groups, scatter_tokens
-from fsdpo_train.preference.pairs import PromptPairs
-from fsdpo_train.preference.reference_store import ReferenceKey, reference_key
+from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution, StepTokenizer
+from fsdpo_train.losses.preference_losses import SolutionBatch
+from fsdpo_train.preference.pairs import PromptGroup
+from fsdpo_train.trainer.batching import collate_rows, completion_inputs, pad_rows
 
 
-@dataclass(slots=True)
-class PreferenceData:
-    """Tokenised preference pairs, grouped by prompt."""
-
-    groups: list[PromptGroup]  #: The different solutions of each prompt, and their pairs.
-    keys: list[list[ReferenceKey]]  #: Reference store keys, one per solution, as in ``groups``.
-    #: Numbers of ``prompts``, ``solutions``, ``pairs`` and completion ``tokens``. Dropped rows:
-    #: ``repeated_pairs`` are duplicates, ``long_solutions`` exceed the context length, and
-    #: ``long_pairs`` contain such a solution.
-    counts: Counter[str]
-
-    @property
-    def max_sequence_length(self) -> int:
-        """Number of tokens of the longest solution, prompt included."""
-        return max(len(solution.input_ids) for group in self.groups for solution in group.solutions)
-
-
-def prepare_pairs(
-    prompts: Sequence[PromptPairs], tokenizer: Any, max_length: int, fingerprint: Mapping[str, str]
-) -> PreferenceData:
+def tokenize_groups(
+    groups: Iterable[PromptGroup], tokenizer: Any, max_length: int
+) -> tuple[list[PromptGroup], Counter[str]]:
     """Tokenise all solutions, and drop those over ``max_length`` tokens with their pairs.
 
     Args:
-        prompts: The pairs of each prompt.
+        groups: The pairs of each prompt, as text.
         tokenizer: The tokenizer of the policy.
         max_length: Maximum number of tokens of prompt and solution.
-        fingerprint: Identifies the reference model, see
-            :func:`~fsdpo_train.preference.reference.reference_fingerprint`.
+
+    Returns:
+        The groups with tokens, and the numbers of ``prompts``, ``solutions``, ``pairs`` and
+        completion ``tokens``. Dropped rows: ``repeated_pairs`` are duplicates, ``long_solutions``
+        exceed the context length, and ``long_pairs`` contain such a solution.
 
     Raises:
         InputError: if a step contains no token, or no pair is left.
     """
     step_tokenizer = StepTokenizer(tokenizer)
-    data = PreferenceData(groups=[], keys=[], counts=Counter())
-    for prompt in prompts:
-        _add_prompt(data, prompt, step_tokenizer, max_length=max_length, fingerprint=fingerprint)
-    if not data.groups:
+    counts: Counter[str] = Counter()
+    tokenized = [_tokenize_group(group, step_tokenizer, max_length, counts) for group in groups]
+    usable_groups = [group for group in tokenized if group.pairs]
+    if not usable_groups:
         raise InputError(
-            f"none of {data.counts['long_pairs']} pairs is left; "
-            f"{data.counts['long_solutions']} solutions exceed {max_length} tokens. Raise "
+            f"none of {counts['long_pairs']} pairs is left; "
+            f"{counts['long_solutions']} solutions exceed {max_length} tokens. Raise "
             "max_length, or choose a model with a longer context."
         )
-    return data
+    return usable_groups, counts
 
 
-def _add_prompt(
-    data: PreferenceData,
-    prompt: PromptPairs,
-    step_tokenizer: StepTokenizer,
-    *,
-    max_length: int,
-    fingerprint: Mapping[str, str],
-) -> None:
-    """Tokenise the solutions of a prompt, and add them to ``data`` with the usable pairs."""
+def _tokenize_group(
+    group: PromptGroup, step_tokenizer: StepTokenizer, max_length: int, counts: Counter[str]
+) -> PromptGroup:
+    """Return the group with the tokens of its usable pairs, and count what is used and dropped."""
     encoded = [
         step_tokenizer.encode(
-            prompt.prompt, side.steps, add_eos=side.ends_with_eos, max_length=max_length
+            group.prompt, solution.steps, add_eos=solution.ends_with_eos, max_length=max_length
         )
-        for side in prompt.solutions
+        for solution in group.solutions
     ]
     fits = [not solution.truncated_steps for solution in encoded]
     pairs = [
-        (chosen, rejected) for chosen, rejected in prompt.pairs if fits[chosen] and fits[rejected]
+        (chosen, rejected) for chosen, rejected in group.pairs if fits[chosen] and fits[rejected]
     ]
-    data.counts["long_solutions"] += len(fits) - sum(fits)
-    data.counts["repeated_pairs"] += prompt.duplicate_pairs
-    data.counts["long_pairs"] += len(prompt.pairs) - len(pairs)
-    if not pairs:
-        return
-    rewards = [side.rewards for side in prompt.solutions]
-    group, solution_indices = _restrict_to_pairs(PromptGroup(encoded, rewards, prompt.pairs), pairs)
-    sides = [prompt.solutions[index] for index in solution_indices]
-    data.groups.append(group)
-    data.keys.append(
-        [
-            reference_key(fingerprint, prompt.prompt, side.steps, ends_with_eos=side.ends_with_eos)
-            for side in sides
-        ]
-    )
-    data.counts["prompts"] += 1
-    data.counts["solutions"] += len(sides)
-    data.counts["pairs"] += len(pairs)
-    data.counts["tokens"] += sum(map(completion_length, group.solutions))
+    counts["long_solutions"] += len(fits) - sum(fits)
+    counts["repeated_pairs"] += group.duplicate_pairs
+    counts["long_pairs"] += len(group.pairs) - len(pairs)
+    usable_group = replace(group, tokens=encoded).restrict_to_pairs(pairs)
+    if pairs:
+        counts["prompts"] += 1
+        counts["solutions"] += len(usable_group.solutions)
+        counts["pairs"] += len(pairs)
+        counts["tokens"] += sum(map(completion_length, usable_group.tokens))
+    return usable_group
 
 
 def completion_length(solution: EncodedSolution) -> int:
     """Return the number of tokens after the prompt."""
     return len(solution.input_ids) - solution.prompt_length
-
-
-def _restrict_to_pairs(
-    group: PromptGroup, pairs: Sequence[tuple[int, int]]
-) -> tuple[PromptGroup, list[int]]:
-    """Return a group with only ``pairs`` and their solutions, and the old solution indices."""
-    old_indices = sorted({index for pair in pairs for index in pair})
-    new_index = {old: new for new, old in enumerate(old_indices)}
-    restricted = PromptGroup(
-        solutions=[group.solutions[index] for index in old_indices],
-        rewards=[group.rewards[index] for index in old_indices],
-        pairs=[(new_index[chosen], new_index[rejected]) for chosen, rejected in pairs],
-    )
-    return restricted, old_indices
 
 
 def training_rows(groups: Sequence[PromptGroup], shuffle: str) -> list[dict[str, Any]]:
@@ -140,37 +103,31 @@ def training_rows(groups: Sequence[PromptGroup], shuffle: str) -> list[dict[str,
 def _row_length(group: PromptGroup, pairs: Sequence[tuple[int, int]]) -> int:
     """Return the number of tokens of the prompt and of all different solutions in ``pairs``."""
     indices = {index for pair in pairs for index in pair}
-    solutions = [group.solutions[index] for index in indices]
-    return solutions[0].prompt_length + sum(map(completion_length, solutions))
+    tokens = [group.tokens[index] for index in indices]
+    return tokens[0].prompt_length + sum(map(completion_length, tokens))
 
 
 @dataclass(frozen=True, slots=True)
 class PreferenceCollator:
     """Collator of the rows of :func:`training_rows`, which joins the pairs of one prompt."""
 
-    groups: Sequence[PromptGroup]  #: All prompt groups of the run.
-    #: Reference log-probabilities of each group, with one array per solution.
-    reference_logprobs: Sequence[Sequence[np.ndarray]]
+    groups: Sequence[PromptGroup]  #: All prompt groups of the run, with their reference.
     share_prompt: bool  #: Whether the model computes each prompt once for its solutions.
     pad_id: int  #: Token id of padding.
     eos_id: int  #: Token id of the end-of-sequence token.
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the tensors of :func:`collate_groups`, and ``reference_ST``."""
+        """Return the ``model_inputs`` of the batch, and its ``solutions``."""
         batch: list[PromptGroup] = []
-        reference_arrays: list[np.ndarray] = []
         for group_index, pairs in _pairs_by_group(rows).items():
             # A padding row has no pair. One pair of its group still runs through the model.
             model_pairs = pairs or self.groups[group_index].pairs[:1]
-            group, solution_indices = _restrict_to_pairs(self.groups[group_index], model_pairs)
+            group = self.groups[group_index].restrict_to_pairs(model_pairs)
             batch.append(group if pairs else replace(group, pairs=[]))
-            group_arrays = self.reference_logprobs[group_index]
-            reference_arrays.extend(group_arrays[index] for index in solution_indices)
-        tensors = collate_groups(
-            batch, share_prompt=self.share_prompt, pad_id=self.pad_id, eos_id=self.eos_id
-        )
-        reference_N = torch.from_numpy(np.concatenate(reference_arrays))
-        return tensors | {"reference_ST": scatter_tokens(reference_N, tensors["step_ST"])}
+        return {
+            "model_inputs": group_inputs(batch, share_prompt=self.share_prompt, pad_id=self.pad_id),
+            "solutions": collate_groups(batch, eos_id=self.eos_id),
+        }
 
 
 def _pairs_by_group(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[tuple[int, int]]]:
@@ -182,3 +139,58 @@ def _pairs_by_group(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[tuple[i
         group_index: group_pairs for group_index, group_pairs in pairs.items() if group_pairs
     }
     return nonempty or pairs
+
+
+def group_inputs(
+    groups: Sequence[PromptGroup], *, share_prompt: bool, pad_id: int
+) -> dict[str, Tensor]:
+    """Return the inputs of the model for all solutions; see :func:`.batching.completion_inputs`."""
+    rows = [
+        {"input_ids": solution.input_ids, "n_prompt": solution.prompt_length}
+        for group in groups
+        for solution in group.tokens
+    ]
+    return completion_inputs(collate_rows(rows, pad_id), share_prompt)
+
+
+def collate_groups(groups: Sequence[PromptGroup], *, eos_id: int) -> SolutionBatch:
+    """Collate prompt groups into one batch. Groups without a reference get zeros."""
+    solutions = [solution for group in groups for solution in group.tokens]
+    step_ST = pad_rows([solution.step_ids for solution in solutions], PROMPT_STEP_ID)
+    is_completion_ST = step_ST > PROMPT_STEP_ID
+    next_is_completion_ST = torch.nn.functional.pad(is_completion_ST[:, 1:], (0, 1))
+    last_ids_S = torch.tensor([solution.input_ids[-1] for solution in solutions])
+    is_last_ST = is_completion_ST & ~next_is_completion_ST
+    reference = [array for group in groups for array in group.reference]
+    reference_ST = torch.zeros(step_ST.shape)
+    if reference:
+        reference_ST = scatter_tokens(torch.from_numpy(np.concatenate(reference)), step_ST)
+    chosen_P, rejected_P = _batch_pairs(groups)
+    return SolutionBatch(
+        reference_ST=reference_ST,
+        step_ST=step_ST,
+        is_eos_ST=is_last_ST & (last_ids_S == eos_id)[:, None],
+        reward_SK=pad_rows(
+            [solution.rewards for group in groups for solution in group.solutions], 0.0
+        ),
+        chosen_P=chosen_P,
+        rejected_P=rejected_P,
+    )
+
+
+def _batch_pairs(groups: Sequence[PromptGroup]) -> tuple[Tensor, Tensor]:
+    """Return the chosen and the rejected solution of each pair, as indices into the batch."""
+    pairs: list[tuple[int, int]] = []
+    first_index = 0
+    for group in groups:
+        pairs.extend(
+            (first_index + chosen, first_index + rejected) for chosen, rejected in group.pairs
+        )
+        first_index += len(group.tokens)
+    chosen_P, rejected_P = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T.contiguous()
+    return chosen_P, rejected_P
+
+
+def scatter_tokens(value_N: Tensor, step_ST: Tensor) -> Tensor:
+    """Return a [S, T] tensor with one value per step token and zero elsewhere."""
+    return value_N.new_zeros(step_ST.shape).masked_scatter(step_ST > PROMPT_STEP_ID, value_N)

@@ -15,11 +15,7 @@ from fsdpo_train.losses.preference_losses import PairLogprobs, SolutionBatch, st
 
 
 def preference_loss(
-    logp_ST: Tensor,
-    solutions: SolutionBatch,
-    chosen_P: Tensor,
-    rejected_P: Tensor,
-    spec: PreferenceSpec,
+    logp_ST: Tensor, solutions: SolutionBatch, spec: PreferenceSpec
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the mean loss over pairs, and metrics for the log.
 
@@ -28,9 +24,7 @@ def preference_loss(
     Args:
         logp_ST: Log-probabilities of the tokens under the policy. Padding may hold any finite
             number.
-        solutions: The other tensors of the same solutions.
-        chosen_P: Index of the chosen solution of each pair.
-        rejected_P: Index of the rejected solution of each pair.
+        solutions: The other tensors of the same solutions, and their pairs.
         spec: The loss with its β and γ.
 
     Returns:
@@ -43,6 +37,8 @@ def preference_loss(
         - ``alpha_entropy``: entropy of the step weights, 1 if they are uniform. NaN if every
           solution has a single step, or the loss uses no step rewards.
     """
+    chosen_P = solutions.chosen_P
+    rejected_P = solutions.rejected_P
     mask_ST = solutions.step_ST >= 0
     logp_ST = logp_ST.masked_fill(~mask_ST, 0)
     ratio_ST = (logp_ST - solutions.reference_ST).masked_fill(~mask_ST, 0)
@@ -51,7 +47,7 @@ def preference_loss(
     margin_P = implicit_reward_S[chosen_P] - implicit_reward_S[rejected_P]
     loss = spec.preference_loss
     if loss.pair_loss is not None:
-        pairs = _pair_logprobs(logp_ST, ratio_ST, mask_ST, chosen_P, rejected_P)
+        pairs = _pair_logprobs(logp_ST, ratio_ST, solutions)
         value = loss.pair_loss(pairs, spec).mean()
     else:
         chosen_weight_ST = _token_weights(ratio_ST.detach(), solutions, spec, sign=1)
@@ -78,14 +74,14 @@ def preference_loss(
     return value, metrics
 
 
-def _pair_logprobs(
-    logp_ST: Tensor, ratio_ST: Tensor, mask_ST: Tensor, chosen_P: Tensor, rejected_P: Tensor
-) -> PairLogprobs:
+def _pair_logprobs(logp_ST: Tensor, ratio_ST: Tensor, solutions: SolutionBatch) -> PairLogprobs:
     """Return the sums of each pair. The sums of a solution are computed once for all its pairs."""
     logp_S = logp_ST.sum(-1)
     # Sums of token ratios round less than the difference of two large sums.
     ratio_S = ratio_ST.sum(-1)
-    n_tokens_S = mask_ST.sum(-1)
+    n_tokens_S = (solutions.step_ST >= 0).sum(-1)
+    chosen_P = solutions.chosen_P
+    rejected_P = solutions.rejected_P
     return PairLogprobs(
         chosen_P=logp_S[chosen_P],
         rejected_P=logp_S[rejected_P],

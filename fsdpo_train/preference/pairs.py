@@ -1,14 +1,21 @@
 """Preference pairs: read from a dataset or file, checked, and grouped by prompt."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.pairs.statistics import find_first_difference
 from fsdpo_train.losses.preference_losses import PreferenceLoss
 from fsdpo_train.trainer.row_source import LocatedRow, Row, RowSource, open_source
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from fsdpo_data.engines.step_tokens import EncodedSolution
 
 #: Columns of a pair that training reads.
 COLUMNS = ("prompt", "chosen_steps", "rejected_steps", "chosen_rewards", "rejected_rewards")
@@ -18,8 +25,8 @@ _MAX_REWARD = 1e30
 
 
 @dataclass(frozen=True, slots=True)
-class PairSide:
-    """The chosen or the rejected solution of a pair."""
+class PairedSolution:
+    """The text of a chosen or a rejected solution, with its step rewards."""
 
     steps: tuple[str, ...]  #: The steps; joined they are the text.
     rewards: tuple[float, ...]  #: The reward of each step.
@@ -35,15 +42,47 @@ class PairSide:
 
 
 @dataclass(slots=True)
-class PromptPairs:
-    """The pairs of one prompt."""
+class PromptGroup:
+    """The different solutions of one prompt, and the pairs between them.
+
+    A group is read as text. :func:`.data.tokenize_groups` adds the tokens, and the training the
+    log-probabilities of the reference.
+    """
 
     prompt: str  #: The rendered prompt.
     #: The different solutions of the prompt, in the order of their first pair.
-    solutions: list[PairSide] = field(default_factory=list)
+    solutions: list[PairedSolution] = field(default_factory=list)
     #: The different pairs, as (chosen, rejected) indices into ``solutions``.
     pairs: list[tuple[int, int]] = field(default_factory=list)
     duplicate_pairs: int = 0  #: Number of rows whose pair is already in ``pairs``.
+    #: Token ids of each solution, with the prompt; empty before the tokenisation.
+    tokens: Sequence[EncodedSolution] = ()
+    #: Reference log-probabilities of each solution; empty before they are computed.
+    reference: Sequence[np.ndarray] = ()
+
+    def select(
+        self, solution_indices: Sequence[int], pairs: Sequence[tuple[int, int]] = ()
+    ) -> PromptGroup:
+        """Return a group with some of the solutions, and ``pairs`` of these solutions.
+
+        Args:
+            solution_indices: The solutions of the new group, as indices into this group.
+            pairs: The pairs of the new group, as indices into this group.
+        """
+        new_index = {old: new for new, old in enumerate(solution_indices)}
+        return PromptGroup(
+            prompt=self.prompt,
+            solutions=[self.solutions[index] for index in solution_indices],
+            pairs=[(new_index[chosen], new_index[rejected]) for chosen, rejected in pairs],
+            tokens=[self.tokens[index] for index in solution_indices] if self.tokens else (),
+            reference=(
+                [self.reference[index] for index in solution_indices] if self.reference else ()
+            ),
+        )
+
+    def restrict_to_pairs(self, pairs: Sequence[tuple[int, int]]) -> PromptGroup:
+        """Return a group with only ``pairs`` and their solutions."""
+        return self.select(sorted({index for pair in pairs for index in pair}), pairs)
 
 
 def open_pairs(data: Path) -> RowSource:
@@ -51,7 +90,7 @@ def open_pairs(data: Path) -> RowSource:
     return open_source(data, COLUMNS, config="pairs", optional_columns=("chosen", "rejected"))
 
 
-def group_by_prompt(rows: Iterable[LocatedRow], loss: PreferenceLoss) -> list[PromptPairs]:
+def group_by_prompt(rows: Iterable[LocatedRow], loss: PreferenceLoss) -> list[PromptGroup]:
     """Check pairs and group them by prompt, with each different solution once.
 
     For losses without step rewards, the reward columns may be missing.
@@ -59,12 +98,12 @@ def group_by_prompt(rows: Iterable[LocatedRow], loss: PreferenceLoss) -> list[Pr
     Raises:
         InputError: if a row cannot be used, or there are no rows.
     """
-    groups: dict[str, PromptPairs] = {}
-    solution_indices: dict[str, dict[PairSide, int]] = {}
+    groups: dict[str, PromptGroup] = {}
+    solution_indices: dict[str, dict[PairedSolution, int]] = {}
     for location, row in rows:
         _check_row(location, row, loss)
         chosen, rejected = _read_sides(location, row, loss)
-        group = groups.setdefault(row["prompt"], PromptPairs(row["prompt"]))
+        group = groups.setdefault(row["prompt"], PromptGroup(row["prompt"]))
         index_of = solution_indices.setdefault(row["prompt"], {})
         for side in (chosen, rejected):
             if side not in index_of:
@@ -94,7 +133,9 @@ def _check_row(location: str, row: Row, loss: PreferenceLoss) -> None:
         raise InputError(f"{location}: prompt: expected a text, with the chat template filled in.")
 
 
-def _read_sides(location: str, row: Row, loss: PreferenceLoss) -> tuple[PairSide, PairSide]:
+def _read_sides(
+    location: str, row: Row, loss: PreferenceLoss
+) -> tuple[PairedSolution, PairedSolution]:
     """Return the chosen and the rejected side of a row, shortened if the loss asks for it."""
     chosen = _pair_side(location, row, "chosen")
     rejected = _pair_side(location, row, "rejected")
@@ -109,7 +150,7 @@ def _read_sides(location: str, row: Row, loss: PreferenceLoss) -> tuple[PairSide
     return chosen, rejected
 
 
-def _pair_side(location: str, row: Row, side: str) -> PairSide:
+def _pair_side(location: str, row: Row, side: str) -> PairedSolution:
     """Return one side of a row, ``chosen`` or ``rejected``.
 
     Raises:
@@ -138,7 +179,7 @@ def _pair_side(location: str, row: Row, side: str) -> PairSide:
                 f"{location}: reward {reward!r} in {side}_rewards is not a usable number. "
                 "Score the dataset again."
             )
-    return PairSide(steps=tuple(steps), rewards=tuple(map(float, rewards)))
+    return PairedSolution(steps=tuple(steps), rewards=tuple(map(float, rewards)))
 
 
 def _is_usable_reward(reward: Any) -> bool:

@@ -1,7 +1,7 @@
 """Computation of the reference log-probabilities that the reference store does not have yet."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Container, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,21 +12,14 @@ from fsdpo_data.core.progress import progress
 from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights, uses_bfloat16_weights
 from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
 from fsdpo_train.config import DpoConfig
-from fsdpo_train.preference.data import PreferenceData, completion_length
-from fsdpo_train.preference.groups import PromptGroup, collate_groups
+from fsdpo_train.preference.data import completion_length, group_inputs
+from fsdpo_train.preference.pairs import PromptGroup
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
 from fsdpo_train.trainer.deepspeed import without_zero3_partitioning
 from fsdpo_train.trainer.models import load_model
 
 #: Solutions per file of the store. A killed run loses the work on at most this many.
 SOLUTIONS_PER_FILE = 2048
-
-
-class MissingGroup(NamedTuple):
-    """The solutions of one prompt whose reference log-probabilities are missing."""
-
-    group: PromptGroup  #: The missing solutions, without pairs.
-    keys: list[ReferenceKey]  #: The store key of each missing solution.
 
 
 def reference_fingerprint(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
@@ -46,7 +39,7 @@ def reference_fingerprint(config: DpoConfig, model: str, tokenizer: Any) -> dict
 
 
 def reference_logprobs(
-    data: PreferenceData,
+    groups: Sequence[PromptGroup],
     store: ReferenceStore,
     config: DpoConfig,
     arguments: Any,
@@ -59,7 +52,7 @@ def reference_logprobs(
     reference is the model that training starts from. It is loaded only if something is missing.
 
     Args:
-        data: The preference pairs, by prompt.
+        groups: The tokenised prompt groups.
         store: Log-probabilities that earlier runs computed.
         config: Options of the training run.
         arguments: The ``transformers.TrainingArguments``.
@@ -69,70 +62,74 @@ def reference_logprobs(
         RunMismatchError: if the store belongs to other data or another model.
         StoreError: if a file of the store was changed.
     """
-    keys = [key for group_keys in data.keys for key in group_keys]
+    keys_by_group = [_group_keys(group, store) for group in groups]
+    keys = [key for group_keys in keys_by_group for key in group_keys]
     missing_groups = _missing_groups(
-        data, store.load(keys), arguments.process_index, arguments.world_size
+        groups,
+        keys_by_group,
+        store.load(keys),
+        process_index=arguments.process_index,
+        world_size=arguments.world_size,
     )
     if missing_groups:
         _compute_missing(missing_groups, store, config, arguments, share_prompt=share_prompt)
     arguments.distributed_state.wait_for_everyone()
     stored = store.load(keys)
-    _check_lengths(data, stored, store)
-    return [[stored[key.solution] for key in group_keys] for group_keys in data.keys]
+    reference = [[stored[key.solution] for key in group_keys] for group_keys in keys_by_group]
+    _check_lengths(groups, reference, store)
+    return reference
 
 
-def zero_logprobs(data: PreferenceData) -> list[list[np.ndarray]]:
-    """Return zeros in the shape of :func:`reference_logprobs`, for losses without a reference."""
+def _group_keys(group: PromptGroup, store: ReferenceStore) -> list[ReferenceKey]:
+    """Return the store key of each solution."""
     return [
-        [np.zeros(completion_length(solution), np.float32) for solution in group.solutions]
-        for group in data.groups
+        store.key(group.prompt, solution.steps, ends_with_eos=solution.ends_with_eos)
+        for solution in group.solutions
     ]
 
 
 def _check_lengths(
-    data: PreferenceData, stored: Mapping[str, np.ndarray], store: ReferenceStore
+    groups: Sequence[PromptGroup], reference: Sequence[Sequence[np.ndarray]], store: ReferenceStore
 ) -> None:
     """Raise a StoreError unless every solution has one log-probability per completion token."""
-    for group, group_keys in zip(data.groups, data.keys, strict=True):
-        for solution, key in zip(group.solutions, group_keys, strict=True):
-            n_values = len(stored[key.solution])
-            n_tokens = len(solution.input_ids) - solution.prompt_length
-            if n_values != n_tokens:
+    for group, arrays in zip(groups, reference, strict=True):
+        for solution, array in zip(group.tokens, arrays, strict=True):
+            if len(array) != completion_length(solution):
                 raise StoreError(
-                    f"{store.folder}: {n_values} reference log-probabilities for a solution of "
-                    f"{n_tokens} tokens. Remove the directory; it is computed again."
+                    f"{store.folder}: {len(array)} reference log-probabilities for a solution of "
+                    f"{completion_length(solution)} tokens. Remove the directory; it is computed "
+                    "again."
                 )
 
 
 def _missing_groups(
-    data: PreferenceData, stored: Mapping[str, np.ndarray], process_index: int, world_size: int
-) -> list[MissingGroup]:
+    groups: Sequence[PromptGroup],
+    keys_by_group: Sequence[Sequence[ReferenceKey]],
+    stored: Container[str],
+    *,
+    process_index: int,
+    world_size: int,
+) -> list[PromptGroup]:
     """Return this process's groups of solutions that are not stored, longest group first.
 
     Groups are assigned to processes by their index among *all* groups. Another process may already
     have added to the store, so the processes can disagree about the missing groups.
     """
     missing_groups = []
-    all_groups = list(zip(data.groups, data.keys, strict=True))
+    all_groups = list(zip(groups, keys_by_group, strict=True))
     for group, keys in all_groups[process_index::world_size]:
         indices = [index for index, key in enumerate(keys) if key.solution not in stored]
         if indices:
-            missing_group = PromptGroup(
-                solutions=[group.solutions[index] for index in indices],
-                rewards=[group.rewards[index] for index in indices],
-                pairs=[],
-            )
-            missing_keys = [keys[index] for index in indices]
-            missing_groups.append(MissingGroup(missing_group, missing_keys))
+            missing_groups.append(group.select(indices))
     return sorted(missing_groups, key=_n_tokens, reverse=True)
 
 
-def _n_tokens(missing_group: MissingGroup) -> int:
-    return sum(len(solution.input_ids) for solution in missing_group.group.solutions)
+def _n_tokens(group: PromptGroup) -> int:
+    return sum(len(solution.input_ids) for solution in group.tokens)
 
 
 def _compute_missing(
-    missing_groups: Sequence[MissingGroup],
+    missing_groups: Sequence[PromptGroup],
     store: ReferenceStore,
     config: DpoConfig,
     arguments: Any,
@@ -149,18 +146,18 @@ def _compute_missing(
     patch_to_return_logprobs(model, attention=config.attention)
     unsaved: list[tuple[ReferenceKey, list[float]]] = []
     with progress() as progress_bar:
-        progress_bar.phase("reference", sum(len(missing.keys) for missing in missing_groups))
+        progress_bar.phase("reference", sum(len(group.tokens) for group in missing_groups))
         batch_size = 1 if model.device.type == "cpu" else config.batch_size
         for start in range(0, len(missing_groups), batch_size):
             batch = missing_groups[start : start + batch_size]
             logprobs = _solution_logprobs(
                 model,
-                [missing.group for missing in batch],
+                batch,
                 tokenizer,
                 dtype=config.dtype,
                 share_prompt=share_prompt,
             )
-            batch_keys = [key for missing in batch for key in missing.keys]
+            batch_keys = [key for group in batch for key in _group_keys(group, store)]
             unsaved.extend(zip(batch_keys, logprobs, strict=True))
             if len(unsaved) >= SOLUTIONS_PER_FILE or start + batch_size >= len(missing_groups):
                 store.save(unsaved)
@@ -175,20 +172,13 @@ def _solution_logprobs(
 
     The patched model returns them as one vector over the tokens of all solutions (N).
     """
-    batch = collate_groups(
-        groups,
-        share_prompt=share_prompt,
-        pad_id=tokenizer.pad_token_id or 0,
-        eos_id=tokenizer.eos_token_id,
+    batch_inputs = group_inputs(
+        groups, share_prompt=share_prompt, pad_id=tokenizer.pad_token_id or 0
     )
     device = model.device
-    inputs = {name: tensor.to(device) for name, tensor in batch["model_inputs"].items()}
+    inputs = {name: tensor.to(device) for name, tensor in batch_inputs.items()}
     uses_autocast = dtype == "bfloat16"
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=uses_autocast):
         logp_N = model(**inputs).float().cpu()
-    lengths = [
-        len(solution.input_ids) - solution.prompt_length
-        for group in groups
-        for solution in group.solutions
-    ]
+    lengths = [completion_length(solution) for group in groups for solution in group.tokens]
     return [logp_T.tolist() for logp_T in logp_N.split(lengths)]

@@ -40,24 +40,6 @@ class ReferenceKey:
     text: str  #: Digest of the steps. It serves to explain a mismatch.
 
 
-def reference_key(
-    fingerprint: Mapping[str, str], prompt: str, steps: Sequence[str], *, ends_with_eos: bool
-) -> ReferenceKey:
-    """Return the key of a solution.
-
-    Args:
-        fingerprint: Identifies the reference model.
-        prompt: The rendered prompt.
-        steps: The steps of the solution.
-        ends_with_eos: Whether an end-of-sequence token follows the last step.
-    """
-    return ReferenceKey(
-        solution=digest("reference", dict(fingerprint), prompt, list(steps), ends_with_eos),
-        prompt=digest(prompt),
-        text=digest(list(steps), ends_with_eos),
-    )
-
-
 class ReferenceStore:
     """A directory of reference log-probabilities.
 
@@ -73,6 +55,7 @@ class ReferenceStore:
 
     def __init__(self, folder: Path, fingerprint: Mapping[str, str]) -> None:
         self.folder = folder
+        self.fingerprint = dict(fingerprint)
         with store_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         header = folder / HEADER_FILE
@@ -98,6 +81,20 @@ class ReferenceStore:
     def digest(self) -> str:
         """Digest of all files of the store."""
         return digest([file.name for file in self._shard_files()])
+
+    def key(self, prompt: str, steps: Sequence[str], *, ends_with_eos: bool) -> ReferenceKey:
+        """Return the key of a solution.
+
+        Args:
+            prompt: The rendered prompt.
+            steps: The steps of the solution.
+            ends_with_eos: Whether an end-of-sequence token follows the last step.
+        """
+        return ReferenceKey(
+            solution=digest("reference", self.fingerprint, prompt, list(steps), ends_with_eos),
+            prompt=digest(prompt),
+            text=digest(list(steps), ends_with_eos),
+        )
 
     def load(self, keys: Sequence[ReferenceKey]) -> dict[str, np.ndarray]:
         """Return the stored log-probabilities of ``keys``, by ``ReferenceKey.solution``.

@@ -8,7 +8,7 @@ pairs.
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,15 +18,15 @@ from fsdpo_data.engines.logprobs import patch_to_return_logprobs
 from fsdpo_data.engines.prefix_sharing.probe import supports_prefix_sharing
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.losses.preference_losses import SolutionBatch
-from fsdpo_train.preference.data import PreferenceCollator, prepare_pairs, training_rows
-from fsdpo_train.preference.groups import scatter_tokens
+from fsdpo_train.preference.data import (
+    PreferenceCollator,
+    scatter_tokens,
+    tokenize_groups,
+    training_rows,
+)
 from fsdpo_train.preference.loss import preference_loss
 from fsdpo_train.preference.pairs import group_by_prompt, open_pairs
-from fsdpo_train.preference.reference import (
-    reference_fingerprint,
-    reference_logprobs,
-    zero_logprobs,
-)
+from fsdpo_train.preference.reference import reference_fingerprint, reference_logprobs
 from fsdpo_train.preference.reference_store import ReferenceStore
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import pack_rows, pad_to_world_size
@@ -58,7 +58,7 @@ class DpoReport(TrainingReport):
     """The results of a preference training run.
 
     Attributes:
-        counts: Sizes of the data; see :class:`~fsdpo_train.preference.data.PreferenceData`.
+        counts: Sizes of the data; see :func:`~fsdpo_train.preference.data.tokenize_groups`.
         metrics: Mean of each of ``METRICS`` over the last logging window.
     """
 
@@ -82,22 +82,26 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         # The reference runs without dropout. Dropout in the policy would add noise to the margins.
         model = disable_dropout(model)
         fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
-        prompts = group_by_prompt(source.rows(), loss)
-        data = prepare_pairs(prompts, tokenizer, context_length(config, model), fingerprint)
+        groups, counts = tokenize_groups(
+            group_by_prompt(source.rows(), loss), tokenizer, context_length(config, model)
+        )
+        max_row_tokens = max(
+            len(solution.input_ids) for group in groups for solution in group.tokens
+        )
         with gathered_weights(model):  # the check runs the model
-            share_prompt = config.share_prompt and supports_prefix_sharing(
-                model, data.max_sequence_length
-            )
-        _log_counts(data.counts, share_prompt)
+            share_prompt = config.share_prompt and supports_prefix_sharing(model, max_row_tokens)
+        _log_counts(counts, share_prompt)
         store = ReferenceStore(config.reference_cache or config.out / "reference", fingerprint)
         if loss.uses_reference:
             reference = reference_logprobs(
-                data, store, config, arguments, share_prompt=share_prompt
+                groups, store, config, arguments, share_prompt=share_prompt
             )
-        else:
-            reference = zero_logprobs(data)
+            groups = [
+                replace(group, reference=arrays)
+                for group, arrays in zip(groups, reference, strict=True)
+            ]
         model = patch_to_return_logprobs(model, attention=config.attention)
-        rows = pack_rows(training_rows(data.groups, config.shuffle), config)
+        rows = pack_rows(training_rows(groups, config.shuffle), config)
         trainer = PreferenceTrainer(
             config,
             share_prompt,
@@ -107,8 +111,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
             train_dataset=pad_to_world_size(rows, arguments, pairs=[]),
             processing_class=tokenizer,
             data_collator=PreferenceCollator(
-                groups=data.groups,
-                reference_logprobs=reference,
+                groups=groups,
                 share_prompt=share_prompt,
                 pad_id=tokenizer.pad_token_id,
                 eos_id=tokenizer.eos_token_id,
@@ -120,7 +123,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
             trainer,
             config,
             {**identity, **source.provenance, "reference": store.digest},
-            counts=data.counts,
+            counts=counts,
             metrics=_last_metrics(trainer.state.log_history),
         )
 
@@ -164,30 +167,19 @@ class PreferenceTrainer(StageTrainer):
 
     def count_items(self, batch: Mapping[str, Any]) -> int:
         """Return the number of pairs."""
-        return len(batch["chosen_P"])
+        return len(batch["solutions"].chosen_P)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], *_: Any, num_items_in_batch: Any = None
     ) -> Any:
         """Return the loss over the pairs of a batch."""
+        solutions: SolutionBatch = inputs["solutions"]
         logp_N = model(**inputs["model_inputs"])
-        logp_ST = scatter_tokens(logp_N, inputs["step_ST"])
-        n_pairs = len(inputs["chosen_P"])
+        logp_ST = scatter_tokens(logp_N, solutions.step_ST)
+        n_pairs = len(solutions.chosen_P)
         if not n_pairs:  # a padding row: the other processes wait for its gradients
             return 0 * logp_N.sum()
-        solutions = SolutionBatch(
-            reference_ST=inputs["reference_ST"],
-            step_ST=inputs["step_ST"],
-            is_eos_ST=inputs["is_eos_ST"],
-            reward_SK=inputs["reward_SK"],
-        )
-        loss, metrics = preference_loss(
-            logp_ST,
-            solutions,
-            chosen_P=inputs["chosen_P"],
-            rejected_P=inputs["rejected_P"],
-            spec=self.stage_config,
-        )
+        loss, metrics = preference_loss(logp_ST, solutions, self.stage_config)
         self._add_metrics(metrics, n_pairs)
         return self.scale_loss(loss, n_pairs, num_items_in_batch)
 

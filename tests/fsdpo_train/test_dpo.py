@@ -31,8 +31,9 @@ from fsdpo_train.config import DpoConfig  # noqa: E402
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES  # noqa: E402
 from fsdpo_train.preference import reference  # noqa: E402
 from fsdpo_train.preference import train as dpo  # noqa: E402
-from fsdpo_train.preference.data import prepare_pairs  # noqa: E402
+from fsdpo_train.preference.data import tokenize_groups  # noqa: E402
 from fsdpo_train.preference.pairs import group_by_prompt, open_pairs  # noqa: E402
+from fsdpo_train.preference.reference_store import ReferenceStore  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -378,14 +379,21 @@ def test_all_losses_share_one_reference_cache(
         dpo.train_dpo(config(policy, data, tmp_path / f"{loss}-again", loss=loss, **options))
 
 
-def test_processes_compute_disjoint_reference_groups(policy: Path) -> None:
+def test_processes_compute_disjoint_reference_groups(policy: Path, tmp_path: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
     prompts = group_by_prompt([("row", row) for row in preference_rows()], PREFERENCE_LOSSES["dpo"])
-    data = prepare_pairs(prompts, tokenizer, 256, {})
-    stored_keys = {key.solution: None for key in data.keys[0]}
+    groups, _ = tokenize_groups(prompts, tokenizer, 256)
+    store = ReferenceStore(tmp_path / "reference", {})
+    keys = [reference._group_keys(group, store) for group in groups]
     mine, theirs = (
-        [key for _, keys in reference._missing_groups(data, stored, process, 2) for key in keys]
-        for process, stored in ((0, {}), (1, stored_keys))
+        [
+            key
+            for group in reference._missing_groups(
+                groups, keys, stored, process_index=process, world_size=2
+            )
+            for key in reference._group_keys(group, store)
+        ]
+        for process, stored in ((0, {}), (1, {key.solution for key in keys[0]}))
     )
     assert len({*mine, *theirs}) == len(mine) + len(theirs) == 24
 

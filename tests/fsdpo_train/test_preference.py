@@ -23,11 +23,15 @@ from fsdpo_train.losses.preference_losses import (  # noqa: E402
     PREFERENCE_LOSSES,
     PairLogprobs,
     PreferenceLoss,
-    SolutionBatch,
     step_weights,
 )
-from fsdpo_train.preference.groups import PromptGroup, collate_groups, scatter_tokens  # noqa: E402
+from fsdpo_train.preference.data import (  # noqa: E402
+    collate_groups,
+    group_inputs,
+    scatter_tokens,
+)
 from fsdpo_train.preference.loss import preference_loss  # noqa: E402
+from fsdpo_train.preference.pairs import PairedSolution, PromptGroup  # noqa: E402
 
 EOS = 1
 PAD = 0
@@ -61,6 +65,12 @@ def policy(architecture: str, seed: int, attention: str = "sdpa") -> torch.nn.Mo
     return model.double().train()
 
 
+def tokenized_group(tokens, rewards, pairs) -> PromptGroup:
+    """Return a group of solutions without text."""
+    solutions = [PairedSolution(steps=(), rewards=tuple(row)) for row in rewards]
+    return PromptGroup("", solutions=solutions, pairs=pairs, tokens=tokens)
+
+
 def make_groups(seed: int = 0) -> list[PromptGroup]:
     """Return two prompts whose solutions have one to four steps and partly no EOS token."""
     draw = torch.Generator().manual_seed(seed)
@@ -88,7 +98,7 @@ def make_groups(seed: int = 0) -> list[PromptGroup]:
                 EncodedSolution([*prompt, *ids], owners, list(range(len(sizes))), len(sizes))
             )
             rewards.append(torch.rand(len(sizes), generator=draw).tolist())
-        groups.append(PromptGroup(solutions, rewards, pairs))
+        groups.append(tokenized_group(solutions, rewards, pairs))
     return groups
 
 
@@ -117,14 +127,16 @@ def naive_surrogate(
         for pair in group.pairs:
             sides = []
             for index, sign in zip(pair, (1, -1), strict=True):
-                solution = group.solutions[index]
+                solution = group.tokens[index]
                 logp = solution_logprobs(model, solution)
                 with torch.no_grad():
                     reference_logp = solution_logprobs(reference, solution)
                 log_ratio = logp - reference_logp
                 ratio = log_ratio.detach()
                 steps = torch.tensor(solution.step_ids[solution.prompt_length :])
-                weights = naive_weights(spec, group.rewards[index], steps, sign, ratio, solution)
+                weights = naive_weights(
+                    spec, group.solutions[index].rewards, steps, sign, ratio, solution
+                )
                 sides.append((spec.beta * ratio.sum(), (weights * logp).sum(), log_ratio.sum()))
             (reward_w, gain_w, ratio_w), (reward_l, gain_l, ratio_l) = sides
             if spec.loss in NAIVE_PAIR_LOSSES:
@@ -170,12 +182,11 @@ def grouped_loss(
     spec: PreferenceSpec,
     share_prompt: bool,
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    batch = SimpleNamespace(
-        **collate_groups(groups, share_prompt=share_prompt, pad_id=PAD, eos_id=EOS)
-    )
+    batch = collate_groups(groups, eos_id=EOS)
+    model_inputs = group_inputs(groups, share_prompt=share_prompt, pad_id=PAD)
 
     def table(net: torch.nn.Module) -> torch.Tensor:
-        inputs = dict(batch.model_inputs)
+        inputs = dict(model_inputs)
         source_N = inputs.pop("source_N")
         target_N = inputs.pop("target_N")
         hidden = net.model(**tree_inputs(net, **inputs)).last_hidden_state
@@ -185,9 +196,8 @@ def grouped_loss(
 
     with torch.no_grad():
         reference_ST = table(reference)
-    reward_SK = batch.reward_SK.double()
-    solutions = SolutionBatch(reference_ST, batch.step_ST, batch.is_eos_ST, reward_SK)
-    return preference_loss(table(model), solutions, batch.chosen_P, batch.rejected_P, spec)
+    solutions = batch._replace(reference_ST=reference_ST, reward_SK=batch.reward_SK.double())
+    return preference_loss(table(model), solutions, spec)
 
 
 def gradients(model: torch.nn.Module, loss: torch.Tensor) -> torch.Tensor:
@@ -295,7 +305,7 @@ def test_full_step_scaled_with_gamma_0_is_dpo():
 
 def test_equal_rewards_give_the_gradient_of_gamma_0():
     flat = [
-        PromptGroup(g.solutions, [[0.3] * len(r) for r in g.rewards], g.pairs)
+        tokenized_group(g.tokens, [[0.3] * len(s.rewards) for s in g.solutions], g.pairs)
         for g in make_groups()
     ]
     equal_rewards = loss_gradients(PreferenceSpec("full-step", gamma=5), flat)
@@ -309,9 +319,9 @@ def test_full_step_on_single_steps_is_dpo():
         return EncodedSolution(solution.input_ids, owners, [len(owners) - 1], 1)
 
     single = [
-        PromptGroup(
-            [merge_steps(solution) for solution in g.solutions],
-            [[r[0]] for r in g.rewards],
+        tokenized_group(
+            [merge_steps(solution) for solution in g.tokens],
+            [[solution.rewards[0]] for solution in g.solutions],
             g.pairs,
         )
         for g in make_groups()

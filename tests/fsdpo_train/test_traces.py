@@ -23,9 +23,17 @@ from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import 
 from fsdpo_data.steps.segment import split_steps  # noqa: E402
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig  # noqa: E402
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES  # noqa: E402
-from fsdpo_train.preference.data import prepare_pairs  # noqa: E402
-from fsdpo_train.preference.groups import PromptGroup, collate_groups  # noqa: E402
-from fsdpo_train.preference.pairs import group_by_prompt, open_pairs  # noqa: E402
+from fsdpo_train.preference.data import (  # noqa: E402
+    collate_groups,
+    group_inputs,
+    tokenize_groups,
+)
+from fsdpo_train.preference.pairs import (  # noqa: E402
+    PairedSolution,
+    PromptGroup,
+    group_by_prompt,
+    open_pairs,
+)
 from fsdpo_train.preference.train import train_dpo  # noqa: E402
 from fsdpo_train.prm.train import train_prm  # noqa: E402
 from fsdpo_train.sft.train import train_sft  # noqa: E402
@@ -80,13 +88,11 @@ def test_long_traces_pass_through_all_stages(tokens: int, policy: Path, tmp_path
     # Training uses the exact sampled tokens after the prompt, without the chat template.
     tokenizer = load_tokenizer(str(policy))
     prompts = group_by_prompt(open_pairs(pairs.path).rows(), PREFERENCE_LOSSES["full-step"])
-    data = prepare_pairs(prompts, tokenizer, 65_536, {"model": "m"})
-    assert data.counts["long_solutions"] == 0 and data.max_sequence_length > tokens
-    read = {
-        tokenizer.decode(solution.input_ids)
-        for group in data.groups
-        for solution in group.solutions
-    }
+    groups, counts = tokenize_groups(prompts, tokenizer, 65_536)
+    solutions = [solution for group in groups for solution in group.tokens]
+    assert counts["long_solutions"] == 0
+    assert max(len(solution.input_ids) for solution in solutions) > tokens
+    read = {tokenizer.decode(solution.input_ids) for solution in solutions}
     expected_texts = {
         f"{i}: 20 + 22?<think>\n{text}<|endoftext|>" for i in range(2) for text in texts
     }
@@ -116,10 +122,10 @@ def test_preparation_time_is_linear_in_the_tokens(policy: Path) -> None:
         text = trace(size, 42, 0)
         steps = split_steps(text, find_thinking("<think>", text).end, "both@1")
         encoded = encoder.encode("20 + 22?<think>\n", steps, add_eos=True)
-        group = PromptGroup([encoded, encoded], [[0.5] * len(steps)] * 2, [(0, 1)])
-        batch = collate_groups([group], share_prompt=False, pad_id=0, eos_id=0)
-        values = [*batch.values(), *batch["model_inputs"].values()]
-        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        solution = PairedSolution(steps=tuple(steps), rewards=(0.5,) * len(steps))
+        group = PromptGroup("", [solution] * 2, [(0, 1)], tokens=[encoded] * 2)
+        inputs = group_inputs([group], share_prompt=False, pad_id=0)
+        tensors = [*collate_groups([group], eos_id=0), *inputs.values()]
         return sum(tensor.numel() for tensor in tensors)
 
     small = 40_000

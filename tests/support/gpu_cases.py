@@ -238,7 +238,8 @@ def attention(_: Path, case: GpuCase) -> Metrics:
     from fsdpo_data.engines.prefix_sharing.attention import tree_attention
     from fsdpo_data.engines.prefix_sharing.model_attention import REGISTERED_NAMES, tree_inputs
     from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
-    from fsdpo_train.preference.groups import PromptGroup, collate_groups
+    from fsdpo_train.preference.data import group_inputs
+    from fsdpo_train.preference.pairs import PairedSolution, PromptGroup
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
@@ -246,13 +247,14 @@ def attention(_: Path, case: GpuCase) -> Metrics:
     length = prompt_tokens + solution_tokens
     step_ids = [PROMPT_STEP_ID] * prompt_tokens + [0] * solution_tokens
     solution = EncodedSolution([2] * length, step_ids, [length - 1], 1)
-    group = PromptGroup([solution] * 8, [[0.0]] * 8, [])
+    texts = [PairedSolution(steps=(), rewards=(0.0,))] * 8
+    group = PromptGroup("", texts, tokens=[solution] * 8)
     shares_prompt = case.variant in ("flex", "tree")
-    batch = collate_groups([group] * 4, share_prompt=shares_prompt, pad_id=0, eos_id=1)
+    model_inputs = group_inputs([group] * 4, share_prompt=shares_prompt, pad_id=0)
     attention_name = "flex" if case.variant == "flex" else "sdpa"
     model = Namespace(device=torch.device(device), dtype=dtype)
     model.config = Namespace(_attn_implementation=REGISTERED_NAMES[attention_name])
-    tensors = {name: tensor.to(device) for name, tensor in batch["model_inputs"].items()}
+    tensors = {name: tensor.to(device) for name, tensor in model_inputs.items()}
     inputs = tree_inputs(model, **tensors)
     n_rows, n_positions = inputs["input_ids"].shape
     shape = (n_rows, 14, n_positions, 64)  # heads of Qwen2.5-0.5B

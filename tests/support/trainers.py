@@ -180,21 +180,23 @@ def trl_trainer(method: str, data: Path, model: Path, **settings: Any) -> Any:
     )
 
 
-def separate_pairs(data: Any, reference: Any) -> Any:
+def separate_pairs(groups: list[Any], reference: Any) -> Any:
     """Give every pair its own copies of its solutions, as in trainers without prompt groups.
 
-    The function changes ``data.groups`` and returns the reference log-probabilities in the same
-    order.
+    The function changes ``groups`` and returns the reference log-probabilities in the same order.
     """
-    from fsdpo_train.preference.groups import PromptGroup
+    from dataclasses import replace
 
     reference_by_group = []
-    for group_index, (group, arrays) in enumerate(zip(data.groups, reference, strict=True)):
+    for group_index, (group, arrays) in enumerate(zip(groups, reference, strict=True)):
         order = [index for pair in group.pairs for index in pair]
         pairs = [(2 * n, 2 * n + 1) for n in range(len(group.pairs))]
-        solutions = [group.solutions[i] for i in order]
-        rewards = [group.rewards[i] for i in order]
-        data.groups[group_index] = PromptGroup(solutions, rewards, pairs)
+        groups[group_index] = replace(
+            group,
+            solutions=[group.solutions[i] for i in order],
+            tokens=[group.tokens[i] for i in order],
+            pairs=pairs,
+        )
         reference_by_group.append([arrays[i] for i in order])
     return reference_by_group
 
@@ -205,7 +207,7 @@ def compute_reference(trainer: Any, policy: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     from fsdpo_data.engines.logprobs import patch_to_return_logprobs
-    from fsdpo_train.preference.groups import scatter_tokens
+    from fsdpo_train.preference.data import scatter_tokens
 
     reference_model = AutoModelForCausalLM.from_pretrained(policy, trust_remote_code=False).eval()
     patch_to_return_logprobs(reference_model, attention="auto")
@@ -214,7 +216,8 @@ def compute_reference(trainer: Any, policy: Path) -> None:
     def compute_loss(model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         with torch.no_grad():
             logp_N = reference_model(**inputs["model_inputs"])
-        reference_ST = scatter_tokens(logp_N, inputs["step_ST"])
-        return policy_loss(model, {**inputs, "reference_ST": reference_ST}, *args, **kwargs)
+        reference_ST = scatter_tokens(logp_N, inputs["solutions"].step_ST)
+        solutions = inputs["solutions"]._replace(reference_ST=reference_ST)
+        return policy_loss(model, {**inputs, "solutions": solutions}, *args, **kwargs)
 
     trainer.compute_loss = compute_loss

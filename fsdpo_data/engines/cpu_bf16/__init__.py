@@ -1,6 +1,6 @@
 """bfloat16 training on CPUs: faster and smaller than autocast, with float32 weights.
 
-This folder is used by ``--dtype bfloat16`` with a single process on a CPU. GPUs, and runs with
+The folder serves ``--dtype bfloat16`` with a single process on a CPU. GPUs, and runs with
 several processes, use autocast of torch.
 
 Autocast converts every weight in every pass and keeps activations in float32. On a GPU, this is
