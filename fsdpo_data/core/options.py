@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from fsdpo_data.core.errors import InputError, unknown_name_error
-from fsdpo_data.core.registry import Registry
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)
 
@@ -182,10 +181,7 @@ def class_summary(options_class: type) -> str:
 
 
 def field_help(options_class: type) -> dict[str, str]:
-    """Return the help text of each field, from the docstrings of the class and its bases.
-
-    The text of a field whose choices are a registry ends with the texts of the registry's entries.
-    """
+    """Return the help text of each field, from the docstrings of the class and its bases."""
     help_texts: dict[str, str] = {}
     for base in reversed(options_class.__mro__):
         docstring = inspect.cleandoc(base.__doc__ or "")
@@ -193,16 +189,4 @@ def field_help(options_class: type) -> dict[str, str]:
         section = re.split(r"\n(?=\w+:\n)", attributes)[0]
         for name, text in _ATTRIBUTE.findall(section):
             help_texts[name] = " ".join(text.split())
-    for name, declaration in declared_fields(options_class).items():
-        if isinstance(declaration.option.choices, Registry) and name in help_texts:
-            help_texts[name] += _describe_entries(declaration.option.choices)
     return help_texts
-
-
-def _describe_entries(registry: Registry[Any]) -> str:
-    """Return name and help text of each entry that has a help text."""
-    return "".join(
-        f" ``{entry.name}``: {entry.help_text}"
-        for entry in registry.imported_entries
-        if hasattr(entry, "help_text")
-    )

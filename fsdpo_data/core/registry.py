@@ -88,11 +88,6 @@ class Registry(Mapping[str, EntryT]):
             raise unknown_name_error(field or self.kind, name, self)
         return self[name]
 
-    @property
-    def imported_entries(self) -> list[EntryT]:
-        """The entries whose modules are imported: the built-in ones, and those of ``--plugin``."""
-        return list(self._entries.values())
-
     def importable_entries(self) -> list[EntryT]:
         """Return all entries except those of plug-ins that cannot be imported."""
         entries = []

@@ -86,7 +86,7 @@ class PreferenceLoss:
     """
 
     name: str  #: The name on the command line.
-    description: str  #: What the loss does, in one sentence.
+    summary: str  #: What the loss does, in one sentence.
     source: str  #: The paper, with its section or equation.
     options: tuple[str, ...] = ("beta",)  #: Names of the options that the loss reads.
     uses_rewards: bool = False  #: Whether pairs need step rewards.
@@ -107,11 +107,12 @@ class PreferenceLoss:
             )
 
     @property
-    def help_text(self) -> str:
+    def description(self) -> str:
         """The text about the loss in ``--help``."""
-        options = " and ".join(f"`{option}`" for option in self.options)
+        flags = (f"--{option}" for option in self.options)
+        options = " and ".join(flags)
         rewards = "" if self.uses_rewards else "; needs no step rewards"
-        return f"{self.description} ({self.source}; reads {options}{rewards})."
+        return f"{self.summary} ({self.source}; reads {options}{rewards})"
 
 
 #: The preference losses by name. A module that ``--plugin`` names registers further losses.
@@ -177,7 +178,7 @@ def ipo_pair_loss(pairs: PairLogprobs, spec: PreferenceSpec) -> Tensor:
 PREFERENCE_LOSSES.register(
     PreferenceLoss(
         name="full-step",
-        description="Step-wise DPO, which weights each step by its reward",
+        summary="Step-wise DPO, which weights each step by its reward",
         source="Full-Step-DPO, section 3.2",
         options=("beta", "gamma"),
         uses_rewards=True,
@@ -187,7 +188,7 @@ PREFERENCE_LOSSES.register(
 PREFERENCE_LOSSES.register(
     PreferenceLoss(
         name="full-step-scaled",
-        description="The same weights times the number of steps, so that γ = 0 gives DPO",
+        summary="The same weights times the number of steps, so that γ = 0 gives DPO",
         source="Full-Step-DPO, section 3.2",
         options=("beta", "gamma"),
         uses_rewards=True,
@@ -197,7 +198,7 @@ PREFERENCE_LOSSES.register(
 PREFERENCE_LOSSES.register(
     PreferenceLoss(
         name="dpo",
-        description="DPO on whole solutions",
+        summary="DPO on whole solutions",
         source="Rafailov et al. 2023, equation 7",
         pair_loss=dpo_pair_loss,
     )
@@ -205,7 +206,7 @@ PREFERENCE_LOSSES.register(
 PREFERENCE_LOSSES.register(
     PreferenceLoss(
         name="step-dpo",
-        description="DPO on solutions that end with the first step in which they differ",
+        summary="DPO on solutions that end with the first step in which they differ",
         source="Lai et al. 2024",
         ends_at_first_difference=True,  # the shared steps before it cancel
         pair_loss=dpo_pair_loss,
@@ -214,7 +215,7 @@ PREFERENCE_LOSSES.register(
 PREFERENCE_LOSSES.register(
     PreferenceLoss(
         name="ipo",
-        description="Squared distance of the log-ratio difference from 1 / 2β, summed over tokens",
+        summary="Squared distance of the log-ratio difference from 1 / 2β, summed over tokens",
         source="Azar et al. 2024, equation 17",
         pair_loss=ipo_pair_loss,
     )
@@ -222,7 +223,7 @@ PREFERENCE_LOSSES.register(
 PREFERENCE_LOSSES.register(
     PreferenceLoss(
         name="public-code",
-        description="Public code that is presented as the paper's: token weights, no factor β",
+        summary="Public code that is presented as the paper's: token weights, no factor β",
         source="no paper",
         options=("beta", "gamma"),
         uses_rewards=True,

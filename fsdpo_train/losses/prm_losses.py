@@ -46,7 +46,7 @@ class PrmLoss:
     """A loss of process reward models."""
 
     name: str  #: The name on the command line.
-    description: str  #: What the loss does, in one sentence.
+    summary: str  #: What the loss does, in one sentence.
     source: str  #: The paper, with its section or equation.
     function: PrmLossFunction  #: Computes the loss of a batch.
     options: tuple[str, ...]  #: Names of the options that the loss reads.
@@ -55,10 +55,11 @@ class PrmLoss:
     trains_policy: bool = False
 
     @property
-    def help_text(self) -> str:
+    def description(self) -> str:
         """The text about the loss in ``--help``."""
-        options = ", ".join(f"`{option}`" for option in self.options)
-        return f"{self.description} ({self.source}; reads {options})."
+        flags = ("--" + option.replace("_", "-") for option in self.options)
+        options = ", ".join(flags)
+        return f"{self.summary} ({self.source}; reads {options})"
 
 
 #: The losses of process reward models by name.
@@ -187,7 +188,7 @@ def _outcome_bce(
 PRM_LOSSES.register(
     PrmLoss(
         name="bce",
-        description="Cross-entropy of each step against its label",
+        summary="Cross-entropy of each step against its label",
         source="Full-Step-DPO, section 3.3",
         function=_bce,
         options=("loss_reduction", "balance"),
@@ -196,7 +197,7 @@ PRM_LOSSES.register(
 PRM_LOSSES.register(
     PrmLoss(
         name="pqm",
-        description="Right steps rank above wrong steps and above earlier right steps",
+        summary="Right steps rank above wrong steps and above earlier right steps",
         source="Li and Li 2024, equation 10",
         function=_pqm,
         options=("zeta",),
@@ -205,7 +206,7 @@ PRM_LOSSES.register(
 PRM_LOSSES.register(
     PrmLoss(
         name="implicit",
-        description=(
+        summary=(
             "Trains a policy, whose log-ratio to the start model predicts the outcome. Score an "
             "implicit PRM with `--policy` and `--reference`"
         ),

@@ -32,7 +32,7 @@ def slic_loss(pairs, spec):
 PREFERENCE_LOSSES.register(
     PreferenceLoss(
         name="slic",
-        description="Hinge on mean log-probabilities",
+        summary="Hinge on mean log-probabilities",
         source="Zhao et al. 2023",
         uses_reference=False,
         pair_loss=slic_loss,

@@ -250,7 +250,7 @@ def test_a_registered_pair_loss_equals_separate_pairs(monkeypatch):
     PREFERENCE_LOSSES.register(
         PreferenceLoss(
             name="hinge",
-            description="Hinge",
+            summary="Hinge",
             source="Zhao et al. 2023",
             pair_loss=hinge_loss,
         )
@@ -270,7 +270,7 @@ def test_a_registered_pair_loss_equals_separate_pairs(monkeypatch):
 @pytest.mark.parametrize("forms", [{}, {"step_weights": step_weights, "pair_loss": hinge_loss}])
 def test_a_loss_has_exactly_one_form(forms):
     with pytest.raises(InputError, match=r"PreferenceLoss = 'mine': expected exactly one of"):
-        PreferenceLoss(name="mine", description="", source="", **forms)
+        PreferenceLoss(name="mine", summary="", source="", **forms)
 
 
 @IGNORE_NON_LEAF_WARNING
