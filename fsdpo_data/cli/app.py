@@ -51,7 +51,7 @@ def _register_command(run: Callable[[Any], None], panel: str) -> None:
         app,
         options_class,
         name=name,
-        examples=_EXAMPLES[name] + exchange_commands.FORMAT_HELP.get(name, ""),
+        examples=_EXAMPLES.get(name, "") + exchange_commands.FORMAT_HELP.get(name, ""),
         panel=panel,
         launch=DATA_SCRIPTS if issubclass(options_class, ShardedOptions) else None,
     )(run)

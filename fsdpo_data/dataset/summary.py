@@ -15,7 +15,7 @@ from fsdpo_data.dataset.manifest_sections import (
     RewardStats,
     SpecSection,
 )
-from fsdpo_data.models.prompts import CHAT_TEMPLATES, TEMPLATES
+from fsdpo_data.models.prompts import TEMPLATES
 
 
 class _SummaryFormatter(Formatter):
@@ -88,7 +88,7 @@ def _describe_prompt(spec: SpecSection) -> str:
         return name
     text = template.text.replace("\n", "\\n")
     # The digest of a chat template includes the tokenizer's own template, which is unknown here.
-    if name in CHAT_TEMPLATES or getattr(spec.engine, "api", "") == "chat":
+    if template.needs_chat or getattr(spec.engine, "api", "") == "chat":
         return f"{name}  ({text}), within the model's own chat format"
     # Another release may use the same name for another text.
     return f"{name}  ({text})" if spec.template.digest == template.digest else name

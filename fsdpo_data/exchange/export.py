@@ -69,7 +69,7 @@ def export(root: Path, name: str, out: Path) -> ExportResult:
     result = ExportResult(out / export_format.file_name)
     dataset_rows = _read_rows(root, manifest, export_format.config)
     rows = _convert_rows(dataset_rows, export_format, result.left_out)
-    if name == "trl-sft":
+    if export_format.has_unique_rows:
         rows = unique_rows(rows)
     with store_errors(out):
         out.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,7 @@ class ExportFormat:
     #: The exported row, with a placeholder ``{column}`` for each value. Empty if ``converter``
     #: returns the exported row.
     row: Mapping[str, Any] = field(default_factory=dict)
+    has_unique_rows: bool = False  #: Whether equal rows of a problem are exported once.
     needs_labels: bool = False  #: Whether only solutions with step labels are exported.
     outcomes: Sequence[str] = OUTCOMES  #: Outcomes of the exported solutions.
     #: Content of further files, as JSON values by file name.
@@ -155,17 +156,9 @@ def unique_rows(rows: Iterable[Row]) -> Iterator[Row]:
         yield from {tuple(row.values()): row for row in problem_rows}.values()
 
 
-_CONVERTERS = {
-    "openrlhf": compute_openrlhf_margin,
-    "math-shepherd": convert_to_math_shepherd,
-    "prm800k": compute_prm800k_values,
-    "processbench": compute_processbench_values,
-    "step-dpo-10k": convert_to_step_dpo,
-}
-
-
-def _make_format(name: str, **fields: Any) -> ExportFormat:
-    return ExportFormat(converter=_CONVERTERS.get(name), **fields)
+def _make_format(name: str, converter: str = "", **fields: Any) -> ExportFormat:
+    """Make a format from its row, which may name a function of this module as ``converter``."""
+    return ExportFormat(converter=globals()[converter] if converter else None, **fields)
 
 
 #: The rows of ``formats.toml``: export formats, by the name that ``export --to`` takes.

@@ -376,21 +376,9 @@ class StepLabelReader:
         return [number not in wrong_steps for number in range(1, count + 1)]
 
 
-_ROW_READERS = {
-    "trl-stepwise": read_trl,
-    "math-shepherd": read_math_shepherd,
-    "prm800k": read_prm800k,
-    "processbench": read_processbench,
-    "step-dpo-10k": read_step_dpo,
-    "rlhflow": read_rlhflow,
-    "math-aps": read_math_aps,
-    "versaprm": read_versaprm,
-    "genprm": read_genprm,
-}
-
-
-def _make_reader(name: str, **fields: Any) -> StepLabelReader:
-    return StepLabelReader(read_row=_ROW_READERS.get(name), **fields)
+def _make_reader(name: str, read_row: str = "", **fields: Any) -> StepLabelReader:
+    """Make a reader from its row, which may name a function of this module as ``read_row``."""
+    return StepLabelReader(read_row=globals()[read_row] if read_row else None, **fields)
 
 
 #: Readers of step labels, by the name of their format.

@@ -15,8 +15,8 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError, UnavailableError, install_command
 from fsdpo_data.core.identity import digest
-from fsdpo_data.core.registry import resolve_version
-from fsdpo_data.core.toml_tables import TomlTable
+from fsdpo_data.core.registry import Registry, resolve_version
+from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.hub.client import HubRepo, to_fsdpo_error
 from fsdpo_data.models.untrusted import describe_load_error, limit_execution, read_tokenizer
 
@@ -33,6 +33,7 @@ class Template:
     #: templates that use ``text`` for all questions.
     multiline: str = ""
     stop: tuple[str, ...] = ()  #: Strings that end an answer, if the model may not stop.
+    needs_chat: bool = False  #: Whether the chat template of the tokenizer must wrap the text.
     #: Chat format of the tokenizer, which wraps the text; None for plain text.
     chat: ChatFormat | None = None
 
@@ -88,14 +89,12 @@ class ChatFormat:
         return text
 
 
-#: The rows of ``prompts.toml``: prompt templates by name and number.
-TEMPLATES = TomlTable(
-    __file__, lambda name, stop=(), **fields: Template(name, stop=tuple(stop), **fields)
-)
+#: Prompt templates by name and number: the rows of ``prompts.toml``, then those of plug-ins.
+TEMPLATES = Registry("template", Template, group="fsdpo.templates")
+for _name, _fields in read_toml(__file__).items():
+    TEMPLATES.register(Template(_name, **{**_fields, "stop": tuple(_fields.get("stop", ()))}))
 #: Template of recorded responses whose files do not state their prompt.
 RECORDED_TEMPLATE = Template("recorded@1", "{question}")
-#: Templates that use the chat template of the tokenizer.
-CHAT_TEMPLATES = ("chat@1", "chat-boxed@1")
 
 
 def get_template(
@@ -113,7 +112,7 @@ def get_template(
         UnavailableError: if the tokenizer cannot be loaded.
     """
     template = TEMPLATES[versioned_name(name)]
-    if template.name not in CHAT_TEMPLATES:
+    if not template.needs_chat:
         return template
     if tokenizer_path is None:
         raise InputError(

@@ -95,9 +95,10 @@ def test_metamath_splits_a_question_as_its_training_did(question: str) -> None:
 
 def test_a_bare_name_is_the_latest_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert get_template("alpaca").name == "alpaca@1"
+    monkeypatch.setattr(TEMPLATES, "_entries", dict(TEMPLATES._entries))
     for number in (2, 10):
         newer = Template(f"alpaca@{number}", f"{number} {{question}}")
-        monkeypatch.setitem(TEMPLATES, newer.name, newer)
+        TEMPLATES.register(newer)
     assert get_template("alpaca").render("x") == "10 x"
     assert get_template("alpaca@1").render("2+2?") == ALPACA
 

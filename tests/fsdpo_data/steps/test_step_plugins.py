@@ -1,4 +1,4 @@
-"""A segmenter and an aggregate from a plug-in file are used like built-in ones."""
+"""A segmenter, an aggregate and a prompt template of a plug-in are used like built-in ones."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from fsdpo_data.steps.segment import (
 PLUGIN = r'''
 import re
 
+from fsdpo_data.models.prompts import TEMPLATES, Template
 from fsdpo_data.steps.rewards import AGGREGATES, Aggregate
 from fsdpo_data.steps.segment import SEGMENTERS, Segmenter
 
@@ -41,6 +42,7 @@ def split_at_sentences(text):
 
 SEGMENTERS.register(Segmenter("sentence@2", "after each sentence", split_at_sentences))
 AGGREGATES.register(Aggregate("max", max))
+TEMPLATES.register(Template("terse@1", "Q: {question}\nA:"))
 '''
 
 
@@ -77,11 +79,15 @@ def own_entries(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_build_and_pairs_use_a_plugin(plugin_file: Path, tmp_path: Path) -> None:
     built = tmp_path / "built"
     line = ("--limit", 3, "--samples", 2, "--segmenter", "sentence", "--workers", 2)
+    line += ("--template", "terse")
     run(plugin_file, "fsdpo_data", "build", *line, "--out", built)
     assert read_manifest(built).spec.segmenter == "sentence@2"
     solutions = pl.read_parquet(built / "solutions/*.parquet")["completions"].to_list()
     assert solutions == [re.split(r"(?<=\.\s)(?=\S)", "".join(steps)) for steps in solutions]
     assert max(map(len, solutions)) > 2
+    assert read_manifest(built).spec.template.name == "terse@1"
+    prompts = pl.read_parquet(built / "solutions/*.parquet")["prompt"]
+    assert all(prompt.startswith("Q: ") and prompt.endswith("\nA:") for prompt in prompts)
     # The plug-in is absent now.
     assert validate(built).spec.segmenter == "sentence@2"
     for command in ("validate", "inspect"):
