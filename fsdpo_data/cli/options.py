@@ -181,8 +181,9 @@ def _typer_parameter(parameter: CommandParameter, parameters: _Parameters) -> Pa
     default = parameter.default
     if default is dataclasses.MISSING:
         default = Parameter.empty
+    names = parameter.choices if option.names_in_value is None else option.names_in_value
     settings: dict[str, Any] = {
-        "help": _with_flags(parameter.help, parameters) + _describe_choices(parameter.choices),
+        "help": _with_flags(parameter.help, parameters) + _describe_choices(names),
         "metavar": option.metavar or _metavar(parameter),
         "show_default": _default_text(option, default),
         "rich_help_panel": option.panel or None,

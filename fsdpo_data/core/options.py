@@ -44,6 +44,8 @@ class Option:
     metavar: str = ""  #: Placeholder of the value in ``--help``; empty for a name from the type.
     #: Valid words, for fields whose type is not a ``Literal``. A registry is read when it is used.
     choices: Collection[str] | None = None
+    #: Names that a value combines, such as ``greedy,sc``. The help describes them.
+    names_in_value: Collection[str] | None = None
 
     def describe_violation(self, value: float) -> str:
         """Describe the values that the bounds allow; empty if ``value`` is within the bounds."""

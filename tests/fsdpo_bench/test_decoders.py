@@ -95,6 +95,12 @@ def test_result_names_are_parsed_as_they_are_written() -> None:
     ]
 
 
+def test_the_help_describes_every_decoder() -> None:
+    text = " ".join(invoke("run", "--help").output.replace("│", " ").split())
+    for decoder in DECODERS.values():
+        assert f"{decoder.name}: {decoder.description}." in text
+
+
 @pytest.mark.parametrize(
     "name", ["", "sc", "sc@", "sc@0", "sc@-1", "sc@5:min", "bon@5", "sbs@5", "greedy@1", "first@2"]
 )

@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fsdpo_bench.decode.beam import BeamSpec
-from fsdpo_bench.decode.decoders import default_decoders, prm_decoders
+from fsdpo_bench.decode.decoders import (
+    DECODERS,
+    DEFAULT_DECODER,
+    default_decoders,
+    prm_decoders,
+)
 from fsdpo_bench.decode.plan import DecodingPlan, make_plan
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Group, Option
@@ -36,12 +41,10 @@ class RunOptions(ReplayOptions):
             `question` and `answer`; may be repeated.
         data: Directory with a folder or a file for each benchmark, or the file of one benchmark.
         limit: Maximum number of problems per benchmark, drawn at random with the seed.
-        decoder: `greedy`, `sc` (self-consistency), `weighted` (weighted vote), `bon` (best-of-N)
-            or `sbs` (step-wise beam search); several with commas: `greedy,sc`.
-        k: Number of samples per problem from which `sc`, `weighted` and `bon` choose; may be
-            repeated.
-        prm: Process reward model for `weighted`, `bon` and `sbs`: a directory, or `org/name` on the
-            Hub.
+        decoder: Names of decoders; several with commas: `greedy,sc`.
+        k: Number of samples per problem, for decoders that choose from samples; may be repeated.
+        prm: Process reward model for decoders that need step rewards: a directory, or `org/name`
+            on the Hub.
         prm_format: Prompt and score position of a published reward model: a name, or a TOML file.
             By default they are detected from the model.
         out: Run directory.
@@ -49,8 +52,8 @@ class RunOptions(ReplayOptions):
         template: Prompt template.
         segmenter: Rule that splits a solution into steps.
         sampling: Sampling settings; `k` replaces the number of samples `n`.
-        aggregate: Function from the step rewards of a sample to its reward, for `weighted` and
-            `bon`; `last` takes the reward of the last step.
+        aggregate: Function from the step rewards of a sample to its reward, for decoders that
+            choose by reward; `last` takes the reward of the last step.
         b1: Next steps to sample for each solution in the beam.
         b2: Solutions to keep after each step (the beam size); may be repeated, for one search
             each.
@@ -71,7 +74,9 @@ class RunOptions(ReplayOptions):
     task: Sequence[str] = ()
     data: Annotated[Path | None, Option(default_text="the Hub", in_digest=False)] = None
     limit: Annotated[int | None, _COUNT] = None
-    decoder: Annotated[Sequence[str], Option(default_text="greedy")] = ()
+    decoder: Annotated[
+        Sequence[str], Option(names_in_value=DECODERS, default_text=DEFAULT_DECODER)
+    ] = ()
     k: Annotated[Sequence[int], Option(min=1, default_text="5")] = ()
     prm: str | None = None
     prm_format: PrmFormatName = None
