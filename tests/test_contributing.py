@@ -71,6 +71,22 @@ def test_a_sampler_and_a_scorer(run: Run, tmp_path: Path) -> None:
     assert "parrot" in run("fsdpo_data", "build", "--help")
 
 
+def test_a_sampler_and_a_scorer_of_a_plugin(run: Run, tmp_path: Path) -> None:
+    built, scored, prm = (tmp_path / name for name in ("built", "scored", "prm"))
+    plugin = ["--plugin", "my_engines.py"]
+    line = ["--engine", "macaw", "--limit", 3, "--samples", 2, "--out", built]
+    run("fsdpo_data", "build", *plugin, *line)
+    prm.mkdir()
+    config = {"architectures": ["MyRewardModel"], "model_type": "llama"}
+    (prm / "config.json").write_text(json.dumps(config))
+    line = ["--prm", prm, "--engine", "first-step", "--out", scored]
+    run("fsdpo_data", "score", built, *plugin, *line)
+    manifest = json.loads((scored / "manifest.json").read_text())
+    assert manifest["spec"]["engine"]["name"] == "macaw"
+    assert manifest["spec"]["score"]["engine"]["name"] == "first-step"
+    assert manifest["rewards"]["scored"] == 6
+
+
 def test_a_benchmark(run: Run, tmp_path: Path) -> None:
     line = ["--suite", "mine", "--engine", "parrot", "--model", "tiny", "--out", tmp_path / "bench"]
     run("fsdpo_bench", "run", *line)

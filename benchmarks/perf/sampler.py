@@ -35,7 +35,7 @@ from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
-from fsdpo_data.engines.registry import ENGINES
+from fsdpo_data.engines.registry import SAMPLERS
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.tokenization import encode_prompt
 from fsdpo_data.engines.samplers.vllm import VllmSampler
@@ -50,7 +50,7 @@ Measurement = Callable[[Any, BuildSpec, ProblemSet], float]
 def main(
     problems: int = 256,
     samples: int = 32,
-    batch: int = ENGINES["vllm"].batch_size,
+    batch: int = SAMPLERS["vllm"].batch_size,
     rounds: int = 3,
     base_url: str = "",
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.engines.registry import SAMPLERS
 
 NODES = 2  #: Number of machines, or of array tasks, in a new script.
 
@@ -37,9 +38,9 @@ def launch_script(
     if launcher not in scripts:
         raise InputError(f"`print_launch={launcher}`: expected {' or '.join(scripts)}.")
     _, command = _remove_flag(arguments, "--print-launch")
-    if launcher == "ray":
+    if launcher in SAMPLERS:  # the script starts a cluster for the engine with its name
         _, command = _remove_flag(command, "--engine")
-        command += ["--engine", "ray"]
+        command += ["--engine", launcher]
     out, command_without_out = _remove_flag(command, "--out")
     if scripts is DATA_SCRIPTS and launcher == "sbatch":  # the script adds --out and --shard
         if not out:

@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling, SamplingSpec
-from fsdpo_data.engines.registry import EngineName, ScorerName
+from fsdpo_data.engines.registry import (
+    SAMPLERS,
+    SCORERS,
+    EngineEntry,
+    EngineName,
+    SamplerEntry,
+    ScorerEntry,
+    ScorerName,
+    builtin_entries,
+)
 
 # Headings of `--help`.
 _ENGINE_PANEL = "Engine"
@@ -91,7 +100,12 @@ class EngineOptions(Options):
     @property
     def uses_ray(self) -> bool:
         """Whether replicas of the model run on a Ray cluster, each with its own GPUs."""
-        return self.engine == "ray"
+        return self.engine_entry.is_cluster
+
+    @property
+    def engine_entry(self) -> EngineEntry:
+        """The registration of the engine."""
+        return SAMPLERS[self.engine]
 
     @property
     def engine_args(self) -> dict[str, Any]:
@@ -171,14 +185,24 @@ class SamplerOptions(EngineOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for engine, setting, value in (
-            ("replay", "replay=FILE", self.replay),
-            ("openai", "base_url=URL", self.server.base_url),
-        ):
-            if (self.engine == engine) != (value is not None):
+        own_values = {"replay": self.replay, "base_url": self.server.base_url}
+        for entry in builtin_entries(SAMPLERS):
+            name = entry.own_option.partition("=")[0]
+            if name and (self.engine == entry.name) != (own_values[name] is not None):
                 raise InputError(
-                    f"`engine={engine}` and `{setting}` need each other. Give both or neither."
+                    f"`engine={entry.name}` and `{entry.own_option}` need each other. Give both or "
+                    "neither."
                 )
+
+    @property
+    def engine_entry(self) -> SamplerEntry:
+        """The registration of the engine."""
+        return SAMPLERS[self.engine]
+
+    @property
+    def can_continue_text(self) -> bool:
+        """Whether the sampler can continue a text that it has started."""
+        return self.engine_entry.can_continue(self.server.api)
 
     def scorer_options(self, engine: str, prm_format: str | None) -> "ScorerOptions":
         """Return the options of a reward model that runs next to this sampler.
@@ -273,3 +297,8 @@ class ScorerOptions(EngineOptions):
     beta: Annotated[
         float | None, Option(panel=_ENGINE_PANEL, exclusive_min=0, default_text="0.05")
     ] = None
+
+    @property
+    def engine_entry(self) -> ScorerEntry:
+        """The registration of the engine."""
+        return SCORERS[self.engine]

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from fsdpo_data.core.errors import FsdpoError, InputError, install_command
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.lazy import ray
+from fsdpo_data.core.plugins import plugin_environment
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.registry import EngineRole, engine_error
 from fsdpo_data.engines.samplers import PromptResult, StreamingSampler, close_engine, stream
@@ -122,7 +123,7 @@ class ReplicaPool(StreamingSampler):
         self._batch_size = batch_size
         start_ray()
         resources = placement.resources(ray.nodes())
-        actor_class = ray.remote(**resources.actor_options)(_Replica)
+        actor_class = ray.remote(**resources.actor_options, **_plugin_options())(_Replica)
         self._start_replica = partial(actor_class.remote, load)
         self._actors = [self._start_replica() for _ in range(resources.replica_count)]
         self._consecutive_deaths = 0
@@ -297,9 +298,15 @@ def resolve_engine_on_cluster(
     start_ray()
     placement = Placement(actors=1, gpus_per_replica=0 if device == "cpu" else None)
     task_options = placement.resources(ray.nodes()).actor_options | {"num_cpus": 0}
-    task = ray.remote(**task_options)(resolve_engine)
+    task = ray.remote(**task_options, **_plugin_options())(resolve_engine)
     engine: str = _get_result(task.remote("auto", device, role))
     return engine
+
+
+def _plugin_options() -> dict[str, Any]:
+    """Return the options of actors and tasks that load the plug-ins of this process."""
+    environment = plugin_environment()
+    return {"runtime_env": {"env_vars": environment}} if environment else {}
 
 
 def _kill_actors(actors: Sequence[Any]) -> None:

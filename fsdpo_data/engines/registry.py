@@ -1,64 +1,162 @@
-"""The table of engines: which class samples or scores, and which packages it needs.
+"""The registries of samplers and scorers: what the program asks about an engine.
 
-To add an engine, write a module in ``samplers`` or ``scorers`` and add a table to
-``registry.toml``. The engine's class takes the arguments ``(weights, options)``.
+``registry.toml`` has the built-in engines. A plug-in adds others with
+``SAMPLERS.register(SamplerEntry(name="parrot", loader=ParrotSampler))``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from fsdpo_data.core.errors import UnavailableError
-from fsdpo_data.core.toml_tables import TomlTable
+from fsdpo_data.core.options import Option
+from fsdpo_data.core.registry import Registry
+from fsdpo_data.core.toml_tables import read_toml
 
 EngineRole = Literal["sampler", "scorer"]  #: The two components that an engine can provide.
+
+#: Engine of options that name none; the machine that runs the model chooses.
+AUTOMATIC_ENGINE = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineEntry:
-    """One engine of ``registry.toml``."""
+    """The properties that samplers and scorers have in common."""
 
-    sampler: str = ""  #: ``module:class`` of the sampler; empty if the engine does not sample.
-    scorer: str = ""  #: ``module:class`` of the scorer; empty if the engine does not score.
+    name: str  #: Name on the command line and in manifests.
+    #: Class or function with the arguments ``(weights, options)``, or its ``module:name``. Empty
+    #: for an automatic engine.
+    loader: str | Callable[[Any, Any], Any] = ""
     packages: Sequence[str] = ()  #: Packages that the engine imports.
     extra: str = ""  #: The extra of ``fsdpo`` that installs these packages.
     alternative: str = ""  #: End of the error message: an alternative to installing the extra.
+    batch_size: int = 256  #: Prompts per batch. vLLM is fastest with thousands of sequences.
+    is_automatic: bool = False  #: Whether the machine that runs the model chooses the engine.
+    is_cluster: bool = False  #: Whether replicas of the model run on a Ray cluster.
+    #: Function that says whether an automatic choice takes this engine, as ``module:name``. Empty
+    #: if no automatic choice takes it.
+    automatic_check: str = ""
+    is_fallback: bool = False  #: Whether an automatic choice takes this engine if no check is true.
+    has_fixed_device: bool = False  #: Whether the installation supports only one kind of device.
+    #: Engine argument with the fraction of the GPU memory to use; empty if there is none.
+    memory_argument: str = ""
+
+    def load(self, weights: Any, options: Any) -> Any:
+        """Load the sampler or scorer.
+
+        Raises:
+            UnavailableError: if a library, a GPU or the weights are missing.
+        """
+        loader = import_object(self.loader) if isinstance(self.loader, str) else self.loader
+        return loader(weights, options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplerEntry(EngineEntry):
+    """The registration of a sampler."""
+
     #: Whether the sampler can continue a text that it has started, to limit thinking.
     continues_text: bool = True
     is_remote: bool = False  #: Whether a server runs the model.
-    batch_size: int = 256  #: Prompts per batch. vLLM is fastest with thousands of sequences.
+    needs_model: bool = True  #: Whether a model runs, in this process or elsewhere.
+    #: Option without which the engine cannot run, and that no other engine takes, with its value.
+    own_option: str = ""
 
     def can_continue(self, api: str) -> bool:
         """Return whether the sampler can continue a text through an API of its server."""
         return self.continues_text and not (self.is_remote and api == "chat")
 
-    def load_class(self, role: EngineRole) -> Any:
-        """Import the class that samples or scores."""
-        module, _, name = getattr(self, role).partition(":")
-        return getattr(import_module(f"fsdpo_data.engines.{role}s.{module}"), name)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScorerEntry(EngineEntry):
+    """The registration of a scorer."""
+
+    #: Architectures of the checkpoints that the scorer reads, with ``*`` for any characters. Empty
+    #: if the PRM formats recognise the checkpoint.
+    architectures: Sequence[str] = ()
+    #: Whether an automatic choice takes the scorer for a published reward model.
+    is_automatic_for_published: bool = True
+    computes_log_ratios: bool = True  #: Whether the scorer can run a reference model too.
+
+    def reads(self, architecture: str) -> bool:
+        """Return whether the scorer reads checkpoints of an architecture without a PRM format."""
+        return any(fnmatch(architecture, pattern) for pattern in self.architectures)
 
 
-ENGINES = TomlTable(__file__, lambda _, **fields: EngineEntry(**fields))
+SAMPLERS: Registry[SamplerEntry] = Registry("sampler", SamplerEntry, group="fsdpo.samplers")
+SCORERS: Registry[ScorerEntry] = Registry("scorer", ScorerEntry, group="fsdpo.scorers")
+
+EngineName: TypeAlias = Annotated[str, Option(panel="Engine", choices=SAMPLERS)]
+ScorerName: TypeAlias = Annotated[str, Option(panel="Engine", choices=SCORERS)]
+
+EntryT = TypeVar("EntryT", bound=EngineEntry)
+
+
+@cache
+def _read_rows() -> dict[str, dict[str, Any]]:
+    return read_toml(__file__)
+
+
+def _register_builtin_engines() -> None:
+    """Register the rows of ``registry.toml``."""
+    for name, row in _read_rows().items():
+        fields = {key: value for key, value in row.items() if key not in ("sampler", "scorer")}
+        if "sampler" in row:
+            SAMPLERS.register(SamplerEntry(name=name, **fields, **row["sampler"]))
+        if "scorer" in row:
+            SCORERS.register(ScorerEntry(name=name, **fields, **row["scorer"]))
+
+
+_register_builtin_engines()
+
+
+def builtin_entries(registry: Registry[EntryT]) -> Iterator[EntryT]:
+    """Yield the entries of ``registry.toml``, so that no plug-in is imported."""
+    return (registry[name] for name in _read_rows() if name in registry)
+
+
+def choose_engine(registry: Registry[EntryT], device: str) -> EntryT:
+    """Return the engine that an automatic choice takes on this machine.
+
+    An automatic choice takes no plug-in; users name plug-ins.
+    """
+    for entry in builtin_entries(registry):
+        supports_device = device != "cpu" or not entry.has_fixed_device
+        if supports_device and entry.automatic_check and import_object(entry.automatic_check)():
+            return entry
+    return fallback_engine(registry)
+
+
+def fallback_engine(registry: Registry[EntryT]) -> EntryT:
+    """Return the engine that an automatic choice takes if no other engine can run."""
+    return next(entry for entry in builtin_entries(registry) if entry.is_fallback)
+
+
+def scorer_engine_for(sampler_engine: str, *, shares_memory: bool = True) -> str:
+    """Return the engine of a reward model for the solutions of a sampler.
+
+    Args:
+        sampler_engine: Name of the sampler.
+        shares_memory: Whether both models are loaded at the same time. A second vLLM would compete
+            with the first for GPU memory. On a Ray cluster each model has its own GPUs.
+    """
+    sampler = SAMPLERS[sampler_engine]
+    if not sampler.needs_model:
+        return AUTOMATIC_ENGINE
+    if shares_memory and not sampler.is_cluster:
+        return fallback_engine(SCORERS).name
+    return sampler_engine if sampler_engine in SCORERS else AUTOMATIC_ENGINE
+
+
+def import_object(name: str) -> Any:
+    """Import an object with the name ``module:name``."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def engine_error(name: str, message: str) -> UnavailableError:
     """Return the error for an engine that cannot run."""
     return UnavailableError(message, field="engine", value=name)
-
-
-if TYPE_CHECKING:
-    EngineName: TypeAlias = str
-    ScorerName: TypeAlias = str
-else:  # registry.toml alone lists the engines, so the choices of `--engine` come from there
-    EngineName = Literal["auto", "ray", *ENGINES]
-    ScorerName = Literal["auto", "ray", *(name for name in ENGINES if ENGINES[name].scorer)]
-
-
-def scorer_engine_for(sampler_engine: str) -> ScorerName:
-    """Return the engine that runs a reward model next to a policy.
-
-    A second vLLM would compete with the first for GPU memory. On a Ray cluster each model has its
-    own GPUs.
-    """
-    return {"ray": "ray", "replay": "auto"}.get(sampler_engine, "transformers")

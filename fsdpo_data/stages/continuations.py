@@ -32,11 +32,12 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import ContinuationStats
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import DatasetDraft
-from fsdpo_data.engines.load import EngineSelection
+from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import SamplerOptions, Workers
-from fsdpo_data.engines.registry import ENGINES
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights, served_weights
+from fsdpo_data.engines.selection import select_sampler
+from fsdpo_data.engines.weights import resolve_sampler_weights
+from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.stages.grade import (
     THINKING_GRADED,
@@ -288,15 +289,14 @@ def resolve_continuation_sampler(
         UnavailableError: if the engine is not installed, or the model does not exist.
     """
     server = options.engine.server
-    engine = ENGINES.get(options.engine.engine)
-    can_continue = engine is None or engine.can_continue(server.api)
-    if not can_continue and options.engine.replay is None:
+    is_replay = options.engine.replay is not None
+    if not options.engine.can_continue_text and not is_replay:
         raise server.field_error(
             "api", "chat servers cannot continue a text. Use `api=completions`."
         )
     manifest = read_manifest(data)
     overrides = options.sampling_overrides
-    if not can_continue:
+    if is_replay:
         overrides["max_think_tokens"] = None  # a recording has the length that it has
     sampling = continuation_sampling(manifest, n, **overrides)
     model = _resolve_continuation_model(data, options, manifest)
@@ -310,12 +310,12 @@ def make_continuation_sampler(
     phase: str = "continue",
 ) -> ContinuationSampler:
     """Return the sampler of a resolved model; the weights are loaded when they are needed."""
-    selection = EngineSelection.select(engine)
+    selection = select_sampler(engine)
     return ContinuationSampler(
         model=model.ref,
         sampling=sampling,
         engine=selection.spec_entry,
-        make_sampler=lambda: selection.load("sampler", model),
+        make_sampler=lambda: load_selected_sampler(selection, model),
         batch_size=engine.batch_size or selection.batch_size,
         phase=phase,
     )
@@ -329,7 +329,7 @@ def _resolve_continuation_model(
     if options.engine.replay is not None and options.model is None:
         return ResolvedWeights(ModelRef(solution_model.name, solution_model.revision), "")
     name = options.model or solution_model.name
-    model = served_weights(name) if options.engine.engine == "openai" else resolve_weights(name)
+    model = resolve_sampler_weights(name, options.engine.engine)
     if model.ref.revision != solution_model.revision:
         resolved = f"{model.ref.name} at {model.ref.revision}"
         if options.model is None:

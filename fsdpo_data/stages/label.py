@@ -23,9 +23,9 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import RolloutStats
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.engines.load import resolve_model
 from fsdpo_data.engines.options import SamplerOptions, Shard
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
+from fsdpo_data.engines.weights import resolve_model
 from fsdpo_data.models.resolve import ResolvedModel, resolve_served
 from fsdpo_data.stages.continuations import (
     ContinuationGrader,

@@ -18,7 +18,7 @@ from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import Stage, stage_specs
-from fsdpo_data.engines.load import EngineSelection, resolve_model
+from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import (
     DEFAULT_MODEL,
     PrmFormatName,
@@ -27,7 +27,9 @@ from fsdpo_data.engines.options import (
     Shard,
 )
 from fsdpo_data.engines.recorded_author import author_entry, solution_author
-from fsdpo_data.engines.registry import ENGINES
+from fsdpo_data.engines.registry import scorer_engine_for
+from fsdpo_data.engines.selection import select_sampler
+from fsdpo_data.engines.weights import resolve_model
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
@@ -111,10 +113,7 @@ class BuildOptions(ReplayOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         _sampler_options(self)  # checks the sizes against the engine
-        engine = ENGINES.get(self.engine.engine)
-        can_continue = engine is None or engine.can_continue(self.engine.server.api)
-        is_limited = self.sampling.max_think_tokens is not None
-        if is_limited and (self.is_replay or not can_continue):
+        if self.sampling.max_think_tokens is not None and not self.engine.can_continue_text:
             raise InputError(
                 "the limit needs a sampler that continues a text, which replay and chat servers "
                 "cannot do. Use another engine, or `api=completions`.",
@@ -144,7 +143,7 @@ def _make_stages(options: BuildOptions) -> list[Stage]:
     if options.prm is None:
         return []
     sampler_options = _sampler_options(options)
-    engine = "auto" if sampler_options.engine in ("openai", "replay") else sampler_options.engine
+    engine = scorer_engine_for(sampler_options.engine, shares_memory=False)
     score_stage = make_score_stage(
         options.prm, sampler_options.scorer_options(engine, options.prm_format)
     )
@@ -203,7 +202,7 @@ def _make_job(options: BuildOptions) -> BuildJob:
     )
     for warning in source.warnings:
         log.warning(warning)
-    selection = EngineSelection.select(engine)
+    selection = select_sampler(engine)
     is_model_named = options.model is not None
     spec = BuildSpec(
         # In a recording, another model than ``model`` may have written the solutions, and some
@@ -221,7 +220,7 @@ def _make_job(options: BuildOptions) -> BuildJob:
     return BuildJob(
         spec=spec,
         source=source,
-        make_sampler=lambda: selection.load("sampler", model),
+        make_sampler=lambda: load_selected_sampler(selection, model),
         batch_size=engine.batch_size or selection.batch_size,
         workers=options.workers,
     )
@@ -230,11 +229,12 @@ def _make_job(options: BuildOptions) -> BuildJob:
 def _check_device(options: BuildOptions) -> None:
     """Raise an error if the device cannot run the model."""
     engine = options.engine
-    if engine.device == "cpu" and engine.engine == "vllm":
+    if engine.device == "cpu" and engine.engine_entry.has_fixed_device:
         raise engine.field_error(
-            "device", "an installed vLLM supports only one kind of device. Remove `device`."
+            "device",
+            f"an installed {engine.engine} supports only one kind of device. Remove `device`.",
         )
-    is_local = not engine.uses_ray and engine.replay is None
+    is_local = not engine.uses_ray and engine.engine_entry.needs_model
     if engine.device == "cuda" and is_local and find_spec("torch"):
         pick_device("cuda")
 

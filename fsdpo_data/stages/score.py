@@ -18,10 +18,12 @@ from fsdpo_data.core.statistics import ProblemAuc, RankingAuc, mean_auc, problem
 from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
 from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.engines.load import EngineSelection, resolve_prm
+from fsdpo_data.engines.load import load_selected_scorer
 from fsdpo_data.engines.options import ScorerOptions, Shard
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import format_entry
+from fsdpo_data.engines.selection import select_scorer
+from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.steps.rewards import aggregate_expr
 
 #: Solutions per call of the scorer: enough to batch similar lengths, few enough to show progress.
@@ -212,10 +214,10 @@ def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
         UnavailableError: if the engine is not installed, or the model cannot be read.
     """
     weights = resolve_prm(prm, options)
-    selection = EngineSelection.select_for_scorer(options, weights)
+    selection = select_scorer(options, weights)
     return ScoreStage(
         prm=weights.ref,
-        engine={"name": selection.engine, "dtype": options.dtype},
-        make_scorer=lambda: selection.load("scorer", weights),
+        engine=selection.spec_entry,
+        make_scorer=lambda: load_selected_scorer(selection, weights),
         format_entry=format_entry(weights),
     )

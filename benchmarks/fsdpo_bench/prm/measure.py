@@ -18,10 +18,11 @@ from fsdpo_bench.prm.prmbench import PrmBenchScores, measure_step_errors, read_a
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.engines.load import load_likelihood, load_scorer, resolve_prm
+from fsdpo_data.engines.load import load_likelihood, load_scorer
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
+from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import ResolvedWeights
 

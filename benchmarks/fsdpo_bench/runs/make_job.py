@@ -17,13 +17,15 @@ from fsdpo_bench.tasks.table import Task, select_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef, digest
 from fsdpo_data.core.progress import progress
-from fsdpo_data.engines.load import EngineSelection, resolve_model, resolve_prm
+from fsdpo_data.engines.load import load_selected_sampler, load_selected_scorer
 from fsdpo_data.engines.options import DEFAULT_MODEL
 from fsdpo_data.engines.recorded_author import author_entry, solution_author
-from fsdpo_data.engines.registry import ENGINES, scorer_engine_for
+from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
+from fsdpo_data.engines.selection import select_sampler, select_scorer
+from fsdpo_data.engines.weights import resolve_model, resolve_prm
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template, get_template, load_tokenizer
 from fsdpo_data.models.resolve import (
@@ -69,7 +71,7 @@ def run_job(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
     return out
 
 
-class _ScorerEntry(NamedTuple):
+class _PrmLoader(NamedTuple):
     """A reward model that is checked, but not loaded."""
 
     load: Callable[[], Scorer]  #: Loads the reward model.
@@ -98,8 +100,8 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
     if plan.needs_prm and not engine.uses_ray:
         memory_limit = f"gpu_memory_utilization={POLICY_GPU_FRACTION}"
         engine = replace(engine, engine_arg=(memory_limit, *engine.engine_arg))
-    selection = EngineSelection.select(engine, model_count=2 if plan.needs_prm else 1)
-    scorer = _ScorerEntry(_load_no_scorer, None)
+    selection = select_sampler(engine, model_count=2 if plan.needs_prm else 1)
+    scorer = _PrmLoader(_load_no_scorer, None)
     if plan.needs_prm:
         scorer = _prepare_scorer(options, plan, model, warn)
     spec = _make_spec(
@@ -114,7 +116,7 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
     return BenchJob(
         spec=spec,
         tasks=_limit_tasks(loaded_tasks, options),
-        make_sampler=partial(selection.load, "sampler", model),
+        make_sampler=partial(load_selected_sampler, selection, model),
         make_scorer=scorer.load,
         batch_size=options.engine.batch_size or selection.batch_size,
         workers=options.workers,
@@ -133,7 +135,7 @@ def _load_no_scorer() -> Scorer:
 
 def _prepare_scorer(
     options: RunOptions, plan: DecodingPlan, model: ResolvedModel | None, warn: Warn
-) -> _ScorerEntry:
+) -> _PrmLoader:
     """Resolve and check the process reward model.
 
     Args:
@@ -149,7 +151,7 @@ def _prepare_scorer(
         scorer_engine_for(options.engine.engine), options.prm_format
     )
     prm = resolve_prm(str(options.prm), scorer_options)
-    selection = EngineSelection.select_for_scorer(scorer_options, prm, model_count=2)
+    selection = select_scorer(scorer_options, prm, model_count=2)
     check_tokenizer(prm, None if options.model is None else model, warn)
     prm_format = prm.prm_format if isinstance(prm, PublishedPrm) else None
     if prm_format is not None and not prm_format.is_probability and plan.probability_decoders:
@@ -165,9 +167,9 @@ def _prepare_scorer(
             value=",".join(plan.probability_decoders),
         )
     entry = {**asdict(prm.ref), "engine": selection.spec_entry, **format_entry(prm)}
-    load: Callable[[], Scorer] = partial(selection.load, "scorer", prm)
+    load: Callable[[], Scorer] = partial(load_selected_scorer, selection, prm)
     if model is not None or (prm_format is not None and prm_format.has_own_prompt):
-        return _ScorerEntry(load, entry)
+        return _PrmLoader(load, entry)
     if options.template is None:
         raise InputError(
             "missing: the recorded responses have no prompts. Give the prompt template of the "
@@ -176,7 +178,7 @@ def _prepare_scorer(
         )
     template = get_template(options.template, prm.path, revision=prm.commit)
     entry["template"] = {"name": template.name, "digest": template.digest}
-    return _ScorerEntry(lambda: TemplatedScorer(load(), template), entry)
+    return _PrmLoader(lambda: TemplatedScorer(load(), template), entry)
 
 
 def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) -> BenchJob:
@@ -210,13 +212,13 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
     if options.prm is not None:
         scorer = _prepare_scorer(options, plan, None, warn)
     else:
-        entry = {**asdict(response_file.model), "engine": {"name": "replay"}}
-        scorer = _ScorerEntry(lambda: response_file, entry)
+        entry = {**asdict(response_file.model), "engine": {"name": options.engine.engine}}
+        scorer = _PrmLoader(lambda: response_file, entry)
     spec = _make_spec(
         options,
         author=solution_author(options, model, is_model_named=is_model_named),
         template=RECORDED_TEMPLATE,
-        engine={"name": "replay", "dtype": "auto"},
+        engine={"name": options.engine.engine, "dtype": "auto"},
         plan=plan,
         prm=scorer.entry if plan.needs_prm else None,
     )
@@ -225,7 +227,7 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
         tasks=_limit_tasks(loaded_tasks, options),
         make_sampler=lambda: LoadedSampler(response_file, can_continue=False),
         make_scorer=scorer.load,
-        batch_size=options.engine.batch_size or ENGINES["replay"].batch_size,
+        batch_size=options.engine.batch_size or options.engine.engine_entry.batch_size,
         workers=options.workers,
     )
 

@@ -185,6 +185,16 @@ def _resolve_dtype(weights: ResolvedWeights, options: EngineOptions) -> str:
     return str(load_config(weights).dtype or "auto").removeprefix("torch.")
 
 
+def can_sample_here() -> bool:
+    """Return whether an automatic choice takes vLLM to sample on this machine."""
+    return is_vllm_usable(on_cpu=True)
+
+
+def can_score_here() -> bool:
+    """Return whether an automatic choice takes vLLM to score on this machine."""
+    return is_vllm_usable(on_cpu=False)
+
+
 def is_vllm_usable(*, on_cpu: bool) -> bool:
     """Return whether vLLM is installed and supports a device of this machine.
 

@@ -35,7 +35,7 @@ _PLACEHOLDER = re.compile(r"\{(question|prompt|bos|steps|step|k|i)\}")
 #: The characters that ``strip`` removes; None for all white space.
 _STRIPPED_CHARACTERS = {"newlines": "\r\n", "space": None, "nothing": ""}
 #: The fields that only detect a format; they do not change its rewards.
-_DETECTION_FIELDS = ("name", "models", "architectures")
+_DETECTION_FIELDS = ("name", "models", "architectures", "token_labels", "is_for_policies")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +112,10 @@ class PrmFormat(Options):
     models: Sequence[str] = ()
     #: The architectures with this format; an architecture in several formats selects none of them.
     architectures: Sequence[str] = ()
+    #: Number of labels of the checkpoints for token classification with this format; 0 for none.
+    token_labels: int = 0
+    #: Whether models with a reference model have this format, unless their name is in another one.
+    is_for_policies: bool = False
 
     @property
     def meaning(self) -> str:
@@ -244,14 +248,17 @@ def detect_format(weights: ResolvedWeights, config: Any) -> PrmFormat | None:
     prm_format = format_by_name(weights, config)
     if prm_format is not None:
         return prm_format
-    architectures = config.architectures
-    has_architecture = isinstance(architectures, list) and architectures
-    architecture = str(architectures[0]) if has_architecture else "no architecture"
+    architecture = architecture_name(config)
     is_classifier = architecture.endswith("ForTokenClassification")
-    if is_classifier and config.num_labels in (1, 2):
-        return PRM_FORMATS["trl"] if config.num_labels == 2 else None
+    if is_classifier and config.num_labels == 1:
+        return None
     all_formats = list(PRM_FORMATS.values())
-    matches = [prm_format for prm_format in all_formats if architecture in prm_format.architectures]
+    matches = [
+        prm_format
+        for prm_format in all_formats
+        if architecture in prm_format.architectures
+        or (is_classifier and config.num_labels == prm_format.token_labels)
+    ]
     if len(matches) == 1:
         return matches[0]
     choices = ", ".join(prm_format.name for prm_format in matches or all_formats)
@@ -263,6 +270,18 @@ def detect_format(weights: ResolvedWeights, config: Any) -> PrmFormat | None:
         field="prm",
         value=weights.path,
     )
+
+
+def architecture_name(config: Any) -> str:
+    """Return the first architecture in the config of a checkpoint."""
+    architectures = config.architectures
+    has_architecture = isinstance(architectures, list) and architectures
+    return str(architectures[0]) if has_architecture else "no architecture"
+
+
+def format_of_policies() -> PrmFormat:
+    """Return the PRM format of a policy with a reference model."""
+    return next(prm_format for prm_format in PRM_FORMATS.values() if prm_format.is_for_policies)
 
 
 def format_by_name(weights: ResolvedWeights, config: Any) -> PrmFormat | None:

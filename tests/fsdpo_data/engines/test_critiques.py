@@ -12,7 +12,7 @@ import pytest
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.load import load_scorer, resolve_prm
+from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
@@ -23,6 +23,7 @@ from fsdpo_data.engines.scorers.critiques import (
     read_votes,
 )
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
+from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template
 
 PROCESSBENCH, THINKPRM = PRM_FORMATS["processbench"], PRM_FORMATS["thinkprm"]

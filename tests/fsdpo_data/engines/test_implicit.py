@@ -17,9 +17,10 @@ import transformers  # noqa: E402
 from scored import solutions, worst  # noqa: E402
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
-from fsdpo_data.engines.load import load_scorer, resolve_prm  # noqa: E402
+from fsdpo_data.engines.load import load_scorer  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
+from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
 
 CHAT = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"

@@ -24,7 +24,7 @@ from scored import worst  # noqa: E402
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
 from fsdpo_data.core.identity import ModelRef  # noqa: E402
-from fsdpo_data.engines.load import EngineSelection, load_scorer, resolve_prm  # noqa: E402
+from fsdpo_data.engines.load import load_scorer  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
@@ -33,6 +33,8 @@ from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
     get_prm_format,
 )
 from fsdpo_data.engines.scorers.published import PrmHead, load_prm  # noqa: E402
+from fsdpo_data.engines.selection import select_scorer  # noqa: E402
+from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
 
 #: ``make_checkpoint(family)`` returns the checkpoint of a family.
@@ -494,23 +496,20 @@ def test_a_checkpoint_without_a_language_model_head_is_refused(
 
 
 def test_published_heads_use_vllm_only_if_it_is_selected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.load.resolve_engine", lambda *_: "vllm")
+    monkeypatch.setattr("fsdpo_data.engines.selection.resolve_engine", lambda *_: "vllm")
     own_weights = ResolvedWeights(ModelRef("mine", "0"), "mine")
     published_weights = PublishedPrm(
         ModelRef("theirs", "0"), "theirs", prm_format=PRM_FORMATS["qwen"]
     )
-    assert EngineSelection.select_for_scorer(ScorerOptions(), own_weights).engine == "vllm"
-    assert (
-        EngineSelection.select_for_scorer(ScorerOptions(), published_weights).engine
-        == "transformers"
-    )
+    assert select_scorer(ScorerOptions(), own_weights).entry.name == "vllm"
+    assert select_scorer(ScorerOptions(), published_weights).entry.name == "transformers"
     vllm_options = ScorerOptions(engine="vllm")
-    assert EngineSelection.select_for_scorer(vllm_options, published_weights).engine == "vllm"
+    assert select_scorer(vllm_options, published_weights).entry.name == "vllm"
     implicit_weights = dataclasses.replace(
         published_weights, prm_format=PRM_FORMATS["implicit"], reference=own_weights
     )
     with pytest.raises(InputError, match="Use `engine=transformers`"):
-        EngineSelection.select_for_scorer(vllm_options, implicit_weights)
+        select_scorer(vllm_options, implicit_weights)
 
 
 def test_the_page_lists_every_prm_format() -> None:

@@ -21,10 +21,10 @@ from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.load import EngineSelection
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Placement, ReplicaPool
 from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.engines.selection import select_sampler
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.stages.pipeline import BuildOptions
 
@@ -125,7 +125,7 @@ def test_scorer_replicas_need_ray() -> None:
 def test_the_error_without_ray_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UnavailableError, match=r"pip install -e '.*\[ray\]'"):
-        EngineSelection.select(SamplerOptions(engine="ray"))
+        select_sampler(SamplerOptions(engine="ray"))
 
 
 class SquaresScorer:

@@ -36,12 +36,12 @@ def test_vllm_gives_the_rewards_of_transformers(tmp_path: Path) -> None:
 def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) -> None:
     """Each engine takes nearly all GPU memory, so the first must end before the second starts."""
     from fsdpo_data.core.progress import LineProgress
-    from fsdpo_data.engines.load import resolve_prm
     from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
     from fsdpo_data.engines.samplers import Sampler
     from fsdpo_data.engines.samplers.vllm import VllmSampler
     from fsdpo_data.engines.scorers import Scorer
     from fsdpo_data.engines.scorers.vllm import VllmPrmScorer
+    from fsdpo_data.engines.weights import resolve_prm
     from fsdpo_data.models.resolve import resolve_weights
     from fsdpo_data.stages.sample import BuildJob, build
     from fsdpo_data.stages.score import ScoreStage

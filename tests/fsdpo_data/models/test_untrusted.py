@@ -81,7 +81,7 @@ def test_a_yes_on_standard_input_runs_nothing(line: list[str], evil: Path, tmp_p
 
 def test_a_prm_with_code_of_its_own_is_refused(evil: Path, tmp_path: Path) -> None:
     from fsdpo_data.core.errors import UnavailableError
-    from fsdpo_data.engines.load import resolve_prm
+    from fsdpo_data.engines.weights import resolve_prm
 
     with pytest.raises(
         UnavailableError, match=r"prm = .*Python code from the checkpoint, which fsdpo never runs"

@@ -1,0 +1,101 @@
+"""Resolves the weights that an engine loads: a model, or a reward model with its PRM format."""
+
+from dataclasses import replace
+
+from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
+from fsdpo_data.engines.registry import SAMPLERS, SCORERS
+from fsdpo_data.engines.scorers import prm_formats
+from fsdpo_data.engines.scorers.prm_formats import PrmFormat, PublishedPrm, architecture_name
+from fsdpo_data.models import resolve
+from fsdpo_data.models.checkpoints import load_config
+from fsdpo_data.models.resolve import (
+    ResolvedModel,
+    ResolvedWeights,
+    resolve_weights,
+    served_weights,
+)
+
+
+def resolve_model(name: str, options: SamplerOptions, template: str | None = None) -> ResolvedModel:
+    """Resolve the model that an engine runs, and its prompt template.
+
+    Raises:
+        InputError: if the model or the template does not exist.
+        UnavailableError: if the Hub cannot be reached, or denies access.
+    """
+    if SAMPLERS[options.engine].is_remote:
+        return resolve.resolve_served(name, template, chat=options.server.api == "chat")
+    return resolve.resolve(name, template)
+
+
+def resolve_sampler_weights(name: str, engine: str) -> ResolvedWeights:
+    """Resolve the weights of a model without its prompt template.
+
+    Args:
+        name: A short name, a directory or ``org/name[@revision]``; the name on a server.
+        engine: Name of the sampler.
+
+    Raises:
+        InputError: if the model does not exist.
+        UnavailableError: if the Hub cannot be reached, or denies access.
+    """
+    return served_weights(name) if SAMPLERS[engine].is_remote else resolve_weights(name)
+
+
+def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeights:
+    """Resolve a process reward model and its PRM format.
+
+    The options can name the format. Otherwise the name and the config of the model decide. A scorer
+    that lists the architecture of the checkpoint needs no format.
+
+    Returns:
+        A :class:`PublishedPrm`, or plain weights for a model that fsdpo trained.
+
+    Raises:
+        InputError: if the model or the format does not exist, or the format is not recognised.
+        UnavailableError: if the model cannot be read.
+    """
+    options = options or ScorerOptions()
+    try:
+        weights = resolve_weights(name)
+        config = load_config(weights)
+    except FsdpoError as error:
+        raise error.for_field("prm") from None
+    if options.prm_format:
+        prm_format: PrmFormat | None = prm_formats.get_prm_format(options.prm_format)
+    elif SCORERS[options.engine].reads(architecture_name(config)):
+        prm_format = None
+    elif options.reference and prm_formats.format_by_name(weights, config) is None:
+        prm_format = prm_formats.format_of_policies()
+    else:
+        prm_format = prm_formats.detect_format(weights, config)
+    if prm_format is None:
+        return weights
+    if prm_format.unsupported_reason:
+        raise InputError(f"{prm_format.unsupported_reason}.", field="prm", value=name)
+    reference = options.reference or prm_format.reference or None
+    _check_reference(prm_format, reference)
+    if options.beta is not None:
+        prm_format = replace(prm_format, beta=options.beta)
+    return PublishedPrm(
+        weights.ref,
+        weights.path,
+        weights.commit,
+        prm_format=prm_format,
+        reference=resolve_weights(reference) if reference else None,
+    )
+
+
+def _check_reference(prm_format: PrmFormat, reference: str | None) -> None:
+    """Raise InputError unless exactly the formats with log-ratios have a reference model."""
+    needs_reference = prm_format.activation.startswith("log-ratio")
+    if needs_reference and reference is None:
+        message = (
+            f"the PRM format {prm_format.name} needs a reference model. Add `reference=MODEL`."
+        )
+    elif reference is not None and not needs_reference:
+        message = f"the PRM format {prm_format.name} uses no reference model. Remove `reference`."
+    else:
+        return
+    raise InputError(message, field="reference", value=reference)
