@@ -1,17 +1,13 @@
 """Options of the training stages: frozen, and checked before torch is loaded."""
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import Option, Options, declared_fields
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES, PreferenceLoss
 from fsdpo_train.losses.prm_losses import PRM_LOSSES, PrmLoss
 
-_LOGGING_OPTIONS = ("report_to", "log_every", "save_every", "save_limit", "eval_every")
-#: Options that do not change the trained weights. A resumed run may change them.
-NON_IDENTITY_OPTIONS = frozenset(("out", "resume", "reference_cache", *_LOGGING_OPTIONS))
 #: Names of the DeepSpeed configurations that come with the package.
 DEEPSPEED_PRESETS = ("zero2", "zero3")
 
@@ -68,7 +64,7 @@ class TrainConfig(Options):
     stage: ClassVar[str]
 
     data: Annotated[Path, Option(positional=True)]
-    out: Path
+    out: Annotated[Path, Option(in_digest=False)]
     model: str | None = None
     epochs: Annotated[float, Option(exclusive_min=0)] = 1.0
     max_steps: Annotated[int, Option(min=0)] = 0
@@ -79,7 +75,7 @@ class TrainConfig(Options):
     lora: Annotated[int, Option(min=0)] = 0
     load_in_4bit: Annotated[bool, Option(panel=_COMPUTE)] = False
     seed: Annotated[int, Option(min=0, max=2**32 - 1)] = 0
-    resume: bool = False
+    resume: Annotated[bool, Option(in_digest=False)] = False
     schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "linear"
     optim: Annotated[str, Option(panel=_OPTIMIZER)] = "adamw_torch_fused"
     warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.05
@@ -91,10 +87,10 @@ class TrainConfig(Options):
     dtype: Annotated[Literal["float32", "bfloat16"], Option(panel=_COMPUTE)] = "float32"
     gradient_checkpointing: Annotated[bool, Option(panel=_COMPUTE)] = False
     deepspeed: Annotated[str | None, Option(panel=_COMPUTE)] = None
-    report_to: Annotated[str, Option(panel=_LOGGING)] = "none"
-    log_every: Annotated[int, Option(min=1, panel=_LOGGING)] = 10
-    save_every: Annotated[int, Option(min=0, panel=_LOGGING)] = 500
-    save_limit: Annotated[int, Option(min=1, panel=_LOGGING)] = 1
+    report_to: Annotated[str, Option(panel=_LOGGING, in_digest=False)] = "none"
+    log_every: Annotated[int, Option(min=1, panel=_LOGGING, in_digest=False)] = 10
+    save_every: Annotated[int, Option(min=0, panel=_LOGGING, in_digest=False)] = 500
+    save_limit: Annotated[int, Option(min=1, panel=_LOGGING, in_digest=False)] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,8 +131,11 @@ class TrainConfig(Options):
 
         A resumed run must have the same values.
         """
-        fields = dataclasses.asdict(self)
-        return {key: str(value) for key, value in fields.items() if key not in NON_IDENTITY_OPTIONS}
+        return {
+            name: str(getattr(self, name))
+            for name, declaration in declared_fields(type(self)).items()
+            if declaration.option.in_digest
+        }
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,7 @@ class PrmConfig(TrainConfig):
     balance: bool = False
     only_mixed: bool = False
     held_out: Annotated[float, Option(min=0, exclusive_max=1)] = 0.05
-    eval_every: Annotated[int, Option(min=0, panel=_LOGGING)] = 0
+    eval_every: Annotated[int, Option(min=0, panel=_LOGGING, in_digest=False)] = 0
 
     @property
     def prm_loss(self) -> PrmLoss:
@@ -285,4 +284,4 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     shuffle: Literal["groups", "pairs"] = "groups"
     share_prompt: Annotated[bool, Option(panel=_COMPUTE)] = True
     attention: Annotated[Literal["auto", "flex", "sdpa"], Option(panel=_COMPUTE)] = "auto"
-    reference_cache: Annotated[Path | None, Option(panel=_COMPUTE)] = None
+    reference_cache: Annotated[Path | None, Option(panel=_COMPUTE, in_digest=False)] = None

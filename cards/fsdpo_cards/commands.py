@@ -8,12 +8,43 @@ from typing import Any
 from fsdpo_cards.render import render
 
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")  #: A commit on the Hub; local files have a digest.
+#: The input of a stage in a stored command line: its parent dataset.
+_PARENT = re.compile(r"dataset@[0-9a-f]+")
 _SAMPLE_DECODERS = ("sc", "weighted", "bon")  #: Decoders that choose among samples.
 
 
-def rebuild_commands(spec: Mapping[str, Any]) -> list[str]:
-    """Return one command line for each stage of the dataset."""
-    return _render_commands("rebuild.txt", spec=spec)
+def rebuild_commands(commands: Sequence[str]) -> list[str]:
+    """Return the command lines of a dataset, each with an output directory, for the shell.
+
+    The output directory of a command is the input of the next command.
+    """
+    lines: list[str] = []
+    out = ""
+    for command in commands:
+        words = [out if _PARENT.fullmatch(word) else word for word in shlex.split(command)]
+        out = _output_directory(words[1], [line.rpartition(" ")[2] for line in lines])
+        lines.append(break_line([*words, "--out", out]))
+    return lines
+
+
+def _output_directory(command: str, directories: Sequence[str]) -> str:
+    """Return an output directory with the name of a command, which no earlier command uses."""
+    directory = f"runs/{command}"
+    number = 1
+    while directory in directories:
+        number += 1
+        directory = f"runs/{command}-{number}"
+    return directory
+
+
+def break_line(words: Sequence[str]) -> str:
+    """Return a command line for the shell, with one option per line."""
+    lines: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("--"):
+            lines.append([])
+        lines[-1].append(word)
+    return " \\\n  ".join(shlex.join(line) for line in lines)
 
 
 def measure_command(run: Mapping[str, Any]) -> str:
@@ -39,7 +70,16 @@ def train_command(run: Any, data_commands: Sequence[str]) -> str:
     if there are no commands.
     """
     data = data_commands[-1].rpartition(" ")[2] if data_commands else run.data
-    return _render_commands("train.txt", run=run, data=data)[0]
+    words = [data if word == run.data else word for word in shlex.split(run.command)]
+    line = break_line([*words, "--out", f"runs/{run.stage}"])
+    all_processes, local_processes = run.processes
+    if all_processes == 1:
+        return line
+    launcher = f"torchrun --nproc-per-node {local_processes} -m fsdpo_train"
+    if all_processes > local_processes:
+        n_machines = all_processes // local_processes
+        launcher = launcher.replace("torchrun", f"torchrun --nnodes {n_machines}")
+    return line.replace("fsdpo-train", launcher, 1)
 
 
 def pinned_name(ref: Mapping[str, Any]) -> str:

@@ -52,7 +52,7 @@ def dataset_card(
         spec=spec,
         name=name,
         revision=revision,
-        rebuild_commands=commands.rebuild_commands(spec),
+        rebuild_commands=commands.rebuild_commands(card_data.manifest.get("commands", [])),
         policy=commands.policy_argument(spec),
     )
     return front_matter(_metadata(card_data)) + body

@@ -20,8 +20,7 @@ class TrainingRun:
     data: str  #: The training data: a name, or ``org/name@commit`` on the Hub.
     report: Mapping[str, Any]  #: The report of the run, such as steps, loss and metrics.
     options: Mapping[str, str]  #: All options and versions, as text.
-    #: Options that affect the weights and differ from their defaults, without model and data.
-    overrides: Mapping[str, Any]
+    command: str  #: The command line that trains the model, without its output directory.
     manifest: Mapping[str, Any] | None = None  #: Manifest of the training data, if it is a dataset.
     processes: tuple[int, int] = (1, 1)  #: Training processes in total, and per machine.
 
@@ -33,7 +32,7 @@ def model_card(run: TrainingRun) -> str:
         jinja2.UndefinedError: if the run lacks a field of the card.
     """
     spec = run.manifest["spec"] if run.manifest else None
-    data_commands = commands.rebuild_commands(spec) if spec else []
+    data_commands = commands.rebuild_commands((run.manifest or {}).get("commands", []))
     body = render(
         f"model_{run.stage}.md",
         run=run,

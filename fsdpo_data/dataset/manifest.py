@@ -47,6 +47,10 @@ class Manifest(manifest_sections.SparseSection):
     pairs: manifest_sections.PairStats | None = None  #: Set by the pair stage.
     contamination: manifest_sections.ContaminationStats | None = None  #: Set by decontamination.
     regraded: manifest_sections.RegradeStats | None = None  #: Set by the grade stage.
+    #: Command lines that create the dataset, in order; None if one of them is unknown.
+    commands: list[str] | None = None
+    #: Plug-ins that were loaded; None without plug-ins.
+    plugins: list[manifest_sections.PluginEntry] | None = None
     manifest_digest: str = ""  #: Digest of all other fields; empty until the manifest is written.
 
     @field_validator("files")
@@ -74,7 +78,11 @@ class Manifest(manifest_sections.SparseSection):
 
 
 def make_manifest(
-    spec: Mapping[str, Any], files: list[FileEntry], tally: Tally, quarantined: Mapping[str, int]
+    spec: Mapping[str, Any],
+    files: list[FileEntry],
+    tally: Tally,
+    quarantined: Mapping[str, int],
+    commands: list[str] | None = None,
 ) -> Manifest:
     """Describe a newly built dataset, whose ``files`` are finished.
 
@@ -83,6 +91,7 @@ def make_manifest(
         files: Entries of all files; the file of ``problems`` comes first.
         tally: Counts over all solutions.
         quarantined: Number of unusable input rows, by reason.
+        commands: Command lines that create the dataset.
     """
     counts = tally.manifest_counts()
     return Manifest(
@@ -106,6 +115,8 @@ def make_manifest(
             seconds=round(tally.seconds, 3),
         ),
         files=files,
+        commands=commands,
+        plugins=manifest_sections.plugin_entries(),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import pydantic
 
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.plugins import PluginRef, loaded_plugins
 from fsdpo_data.dataset.schema import CONFIGS
 
 Number = int | float  #: An integer stays an integer, because 1 and 1.0 have different digests.
@@ -110,6 +111,23 @@ class PairSection(ManifestSection):
     """The options that selected the pairs."""
 
     aggregate: str = "mean"  #: The aggregate of step rewards that ranked the solutions.
+
+
+class PluginEntry(ManifestSection):
+    """A plug-in that was loaded when the dataset was sealed."""
+
+    module: str  #: Name of the module.
+    version: str  #: Version of the installed package; empty for a file.
+    sha256: str  #: SHA-256 of the module's source file; empty without a file.
+
+
+def plugin_entries(earlier: list[PluginEntry] | None = None) -> list[PluginEntry] | None:
+    """Return the loaded plug-ins and those of earlier stages; None without plug-ins."""
+    plugins = {
+        *loaded_plugins(),
+        *(PluginRef(entry.module, entry.version, entry.sha256) for entry in earlier or ()),
+    }
+    return [PluginEntry(**plugin._asdict()) for plugin in sorted(plugins)] or None
 
 
 class SparseSection(ManifestSection):

@@ -8,6 +8,7 @@ so a directory with a manifest is complete ("sealed").
 
 import contextlib
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -16,12 +17,15 @@ from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_atomic
 from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.jsonl_log import JsonlLog, encode_line, read_spans
+from fsdpo_data.core.plugins import loaded_plugins
 from fsdpo_data.core.sampling import UNKNOWN, Completion, is_completion
 
 CONFIG_FILE = "config.json"
 COMPLETIONS_FILE = "completions.jsonl"
 MANIFEST_FILE = "manifest.json"
 QUARANTINE_FILE = "quarantine.jsonl"
+#: Keys of a config that describe the run, not its content.
+_RUN_KEYS = ("config_digest", "command")
 #: Fields of a completion that are recorded only if they have a value.
 _OPTIONAL_FIELDS = ("reasoning", "thinking_tokens")
 
@@ -121,10 +125,19 @@ def _completion_fields(completion: Completion) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def lock_run_directory(path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
+def lock_run_directory(
+    path: Path, config: Mapping[str, Any], *, resume: bool, command: Sequence[str] = ()
+) -> Iterator[None]:
     """Lock the directory of the run that ``config`` describes, and check its config.
 
     A missing directory is created. With ``resume``, a run that has started continues.
+
+    Args:
+        path: The directory.
+        config: Everything that determines the content of the run. Loaded plug-ins are added.
+        resume: Whether the directory may contain the run.
+        command: Words of the command line of the run. The config records them, but does not compare
+            them.
 
     Raises:
         RunMismatchError: if the directory contains a run and ``resume`` is off, or if its config
@@ -132,16 +145,23 @@ def lock_run_directory(path: Path, config: Mapping[str, Any], *, resume: bool) -
         StoreError: if the directory is not writable, or another process writes to it.
     """
     with lock_directory(path):
-        _check_config(path, config, resume=resume)
+        plugins = [plugin._asdict() for plugin in loaded_plugins()]
+        if plugins:
+            config = {**config, "plugins": plugins}
+        _check_config(path, config, resume=resume, command=command)
         yield
 
 
-def _check_config(path: Path, config: Mapping[str, Any], *, resume: bool) -> None:
+def _check_config(
+    path: Path, config: Mapping[str, Any], *, resume: bool, command: Sequence[str]
+) -> None:
     """Write the config of a new run, or compare it with the config of an existing run."""
     file = path / CONFIG_FILE
     new_config = {"config_digest": digest(config), **to_json_values(config)}
     if not file.exists():
         _check_empty(path)
+        if command:
+            new_config["command"] = shlex.join(command)
         text = json.dumps(new_config, indent=2, ensure_ascii=False)
         write_atomic(file, text.encode() + b"\n")
         return
@@ -180,13 +200,13 @@ def _check_empty(path: Path) -> None:
 def differing_keys(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 ) -> list[KeyChange]:
-    """Return the keys whose values differ between two configs, except digests of configs."""
+    """Return the keys whose values differ between two configs, except those of the run itself."""
     changes: list[KeyChange] = []
     for key in sorted(old.keys() | new.keys()):
         old_value = old.get(key)
         new_value = new.get(key)
         if isinstance(old_value, dict) and isinstance(new_value, dict):
             changes += differing_keys(old_value, new_value, f"{prefix}{key}.")
-        elif old_value != new_value and key != "config_digest":
+        elif old_value != new_value and key not in _RUN_KEYS:
             changes.append(KeyChange(prefix + key, old_value, new_value))
     return changes

@@ -7,6 +7,7 @@ continues with the first unwritten file.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
-from fsdpo_data.dataset.manifest_sections import FileEntry, PairStats, SpecSection
+from fsdpo_data.dataset.manifest_sections import FileEntry, PairStats, SpecSection, plugin_entries
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
 from fsdpo_data.dataset.schema import read_table, write_parquet
 from fsdpo_data.dataset.validate import check_files, check_invariants
@@ -113,12 +114,24 @@ class DatasetDraft:
         return file if file.exists() else None
 
 
+#: The parent dataset in the command line of a stage.
+PARENT = "DATASET"
+
+
 class Stage(Protocol):
     """An operation that derives a dataset from a dataset."""
 
     #: The key of the manifest's spec that the stage sets. Stages with the same key replace each
     #: other, such as the stages that write pairs.
     spec_key: str
+
+    @property
+    def command(self) -> Sequence[str]:
+        """Words of the command line that runs the stage; empty if it is unknown.
+
+        :data:`PARENT` stands for the dataset that the stage works on.
+        """
+        return ()
 
     def spec(self) -> Mapping[str, Any]:
         """Return all options that determine the output of the stage, as plain values."""
@@ -154,7 +167,7 @@ class StageOptions(Options, ABC):
         resume: Continue the run in `out`.
     """
 
-    data: Annotated[str | Path, Option(positional=True)] = field(kw_only=False)
+    data: Annotated[str | Path, Option(positional=True, placeholder=PARENT)] = field(kw_only=False)
     out: Annotated[str | Path, Option(in_digest=False)]
     resume: Resume = False
 
@@ -219,15 +232,38 @@ def stage_specs(stages: Sequence[Stage]) -> dict[str, Any]:
     return to_json_values({stage.spec_key: stage.spec() for stage in stages})
 
 
-def run_stages(source: Path, out: Path, stages: Sequence[Stage], progress: Progress) -> Manifest:
-    """Run ``stages`` and seal the result, in a directory that the caller has locked."""
+def run_stages(
+    source: Path,
+    out: Path,
+    stages: Sequence[Stage],
+    progress: Progress,
+    commands: list[str] | None = None,
+) -> Manifest:
+    """Run ``stages`` and seal the result, in a directory that the caller has locked.
+
+    ``commands`` are the command lines that create the result. For None, those of the parent and the
+    stages do.
+    """
     if not (out / MANIFEST_FILE).exists():
         parent = read_manifest(source)
         draft = DatasetDraft(source, out, parent.model_copy(deep=True), progress)
         for stage in stages:
             stage.run(draft)
+        draft.manifest.commands = commands or _extend_commands(parent, stages)
         _seal_draft(draft, parent, stage_specs(stages))
     return read_manifest(out)
+
+
+def _extend_commands(parent: Manifest, stages: Sequence[Stage]) -> list[str] | None:
+    """Return the command lines of the parent and the stages; None if one is unknown."""
+    if parent.commands is None or not all(stage.command for stage in stages):
+        return None
+    parent_name = f"dataset@{parent.digest}"
+    lines = [
+        shlex.join(parent_name if word == PARENT else word for word in stage.command)
+        for stage in stages
+    ]
+    return [*parent.commands, *lines]
 
 
 def _seal_draft(draft: DatasetDraft, parent: Manifest, specs: Mapping[str, Any]) -> None:
@@ -248,6 +284,7 @@ def _seal_draft(draft: DatasetDraft, parent: Manifest, specs: Mapping[str, Any])
     manifest.digest = files_digest(entries)
     manifest.parent = parent.digest
     manifest.files = entries
+    manifest.plugins = plugin_entries(parent.plugins)
     draft.progress.phase("validate", 1)
     seal_dataset(root, manifest)
     draft.progress.advance(1)

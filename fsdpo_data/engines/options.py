@@ -2,13 +2,13 @@
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import Option, Options, declared_fields
 from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling, SamplingSpec
 from fsdpo_data.engines.registry import (
     SAMPLERS,
@@ -128,6 +128,9 @@ class EngineOptions(Options):
         return arguments
 
 
+EngineOptionsT = TypeVar("EngineOptionsT", bound=EngineOptions)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions(Options):
     """Options of a model server, for the engine `openai`.
@@ -218,6 +221,23 @@ class SamplerOptions(EngineOptions):
             actors=self.actors,
             gpus_per_actor=self.gpus_per_actor,
         )
+
+
+def resolved_engine(options: EngineOptionsT, spec_entry: Mapping[str, str]) -> EngineOptionsT:
+    """Return the options with the engine and data type of a spec, and nothing about the machine.
+
+    Args:
+        options: The options that the user gave.
+        spec_entry: The entry of the engine in the spec, with ``name`` and ``dtype``.
+    """
+    declarations = declared_fields(type(options))
+    changes: dict[str, Any] = {
+        field.name: field.default
+        for field in fields(options)
+        if not declarations[field.name].option.in_digest
+    }
+    changes |= {"engine": spec_entry["name"], "dtype": spec_entry["dtype"]}
+    return replace(options, **changes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,15 @@ anywhere in the input, and memory holds only their positions in the temporary fi
 import tempfile
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Annotated, Any, NamedTuple
 
 import orjson
+from fsdpo_cards.commands import pinned_name
 
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import store_errors
@@ -62,6 +64,7 @@ class ImportOutputsOptions(Options):
             thinking marks, for example in a box. By default such a solution has no answer.
         workers: Number of processes that grade.
         resume: Continue the run in `out`.
+        source: `outputs`, as the command line names this import.
     """
 
     file: Annotated[str | Path, Option(positional=True, placeholder="FILE")]
@@ -93,6 +96,7 @@ class ImportOutputsOptions(Options):
     grade_thinking: Annotated[bool, Option(panel=_OUTPUTS_PANEL)] = False
     workers: Workers = None
     resume: Resume = False
+    source: str = ""
 
 
 def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path, Manifest]:
@@ -128,8 +132,23 @@ def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path,
             make_sampler=lambda: reader.sampler,
             workers=options.workers,
             render_prompt=reader.recorded_prompt,
+            command=_import_command(options, spec, is_gold_given=bool(options.problems)),
         )
         return out, build(job, out, resume=options.resume, progress=progress)
+
+
+def _import_command(
+    options: ImportOutputsOptions, spec: BuildSpec, *, is_gold_given: bool
+) -> list[str]:
+    """Return the words of the command line that imports the file, with pinned names."""
+    problems = tuple(pinned_name(asdict(source)) for source in spec.sources)
+    pinned_options = replace(
+        options,
+        problems=problems if is_gold_given else (),
+        segmenter=spec.segmenter,
+        model_name=spec.model.name,
+    )
+    return command_line(pinned_options, "fsdpo-data", "import")
 
 
 def _no_outputs_message(options: ImportOutputsOptions, reader: "_OutputReader") -> str:

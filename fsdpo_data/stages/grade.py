@@ -19,6 +19,7 @@ from typing import Annotated, Any, NamedTuple
 from fsdpo_data.answers import Grader, GraderInput, Verdict
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
@@ -104,6 +105,7 @@ class GradeStage(Stage):
     workers: int | None = None  #: Processes that grade; None for one per available core.
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False
+    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
     def spec(self) -> Mapping[str, Any]:
         """Return the full name of the grader, and whether it reads thinking."""
@@ -239,8 +241,10 @@ class GradeOptions(StageOptions):
 
     def stage(self) -> GradeStage:
         """Return the stage; SchemaError if the release does not contain the grader."""
+        grader = get_grader(self.grader).version
         return GradeStage(
-            grader=get_grader(self.grader).version,
+            command=command_line(replace(self, grader=grader), "fsdpo-data", "grade"),
+            grader=grader,
             workers=self.workers,
             grade_thinking=self.grade_thinking,
         )

@@ -62,6 +62,7 @@ class JudgeStage(Stage):
     template: Template  #: Prompt template of the judge.
     #: Spec of the Monte-Carlo labels to agree with; None to keep every label.
     consensus: Mapping[str, Any] | None = None
+    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
     def spec(self) -> Mapping[str, Any]:
         """Return the judge, its format and its sampling parameters."""

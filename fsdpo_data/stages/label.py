@@ -6,13 +6,14 @@ finished solution needs no continuation: its outcome is the label of the last st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.identity import ModelRef, file_sha256
@@ -23,7 +24,7 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import RolloutStats
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.engines.options import SamplerOptions, Shard
+from fsdpo_data.engines.options import SamplerOptions, Shard, resolved_engine
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
 from fsdpo_data.engines.weights import resolve_model
 from fsdpo_data.models.resolve import ResolvedModel, resolve_served
@@ -35,6 +36,7 @@ from fsdpo_data.stages.continuations import (
     Prefix,
     SolutionPrefix,
     make_continuation_sampler,
+    pinned_model,
     resolve_continuation_sampler,
     step_prefixes,
 )
@@ -54,6 +56,7 @@ class LabelStage(Stage):
     #: Samples the continuations; its ``n`` is N in the module docstring.
     continuation_sampler: ContinuationSampler
     workers: int | None = None  #: Processes that grade; None for one per available core.
+    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
     def spec(self) -> Mapping[str, Any]:
         """Return the model that continues and its sampling parameters."""
@@ -240,7 +243,20 @@ class LabelOptions(StageOptions, ContinuationOptions):
             return _make_judge_stage(self, self.judge)
         assert self.rollouts is not None
         sampler = resolve_continuation_sampler(Path(self.data), self, self.rollouts)
-        return LabelStage(sampler, self.workers)
+        command = _label_command(self, model=pinned_model(self, sampler), engine=sampler.engine)
+        return LabelStage(sampler, self.workers, command)
+
+
+def _label_command(options: LabelOptions, *, engine: Mapping[str, str], **fields: Any) -> list[str]:
+    """Return the words of the command line that runs the stage.
+
+    Args:
+        options: The options of the stage.
+        engine: The engine in the spec of the stage.
+        **fields: Pinned names that replace fields of the options.
+    """
+    pinned_options = replace(options, engine=resolved_engine(options.engine, engine), **fields)
+    return command_line(pinned_options, "fsdpo-data", "label")
 
 
 def _make_judge_stage(options: LabelOptions, judge: str) -> JudgeStage:
@@ -261,11 +277,18 @@ def _make_judge_stage(options: LabelOptions, judge: str) -> JudgeStage:
         critique_sampling(critique_format, model.template, options.votes),
         **options.sampling_overrides,
     )
+    sampler = make_continuation_sampler(model, sampling, options.engine, "judge")
     return JudgeStage(
-        critique_sampler=make_continuation_sampler(model, sampling, options.engine, "judge"),
+        critique_sampler=sampler,
         critique_format=critique_format,
         template=model.template,
         consensus=_consensus_spec(options),
+        command=_label_command(
+            options,
+            judge=sampler.model_argument,
+            judge_format=critique_format.name,
+            engine=sampler.engine,
+        ),
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from fsdpo_data.core.command_line import command_parameters
+from fsdpo_data.core.command_line import command_line, command_parameters
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
@@ -15,10 +16,15 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import PairStats
 from fsdpo_data.dataset.schema import arrow_schema, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
+from fsdpo_data.engines.options import resolved_engine
 from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
 from fsdpo_data.pairs.first_error import StepPairSpec
 from fsdpo_data.pairs.statistics import pair_statistics, problem_counts
-from fsdpo_data.stages.continuations import ContinuationOptions, resolve_continuation_sampler
+from fsdpo_data.stages.continuations import (
+    ContinuationOptions,
+    pinned_model,
+    resolve_continuation_sampler,
+)
 from fsdpo_data.stages.step_pairs import BasePairStage, StepPairStage
 from fsdpo_data.steps.rewards import AGGREGATES
 
@@ -32,6 +38,7 @@ class PairStage(BasePairStage):
     """Adds the ``pairs`` config with pairs of complete solutions."""
 
     pair_spec: PairSpec  #: The rule that selects the pairs.
+    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards or gives no pair."""
@@ -162,7 +169,13 @@ class PairOptions(StageOptions):
             sampler = resolve_continuation_sampler(
                 Path(self.data), self.step_dpo, self.step_dpo.continuations
             )
+            step_dpo = replace(
+                self.step_dpo,
+                model=pinned_model(self.step_dpo, sampler),
+                engine=resolved_engine(self.step_dpo.engine, sampler.engine),
+            )
             return StepPairStage(
+                command=command_line(replace(self, step_dpo=step_dpo), "fsdpo-data", "pair"),
                 pair_spec=StepPairSpec(threshold=self.step_dpo.threshold, max_pairs=self.max_pairs),
                 continuation_sampler=sampler,
                 workers=self.step_dpo.workers,
@@ -174,4 +187,4 @@ class PairOptions(StageOptions):
             require_outcome=self.require_outcome,
             min_margin=self.min_margin,
         )
-        return PairStage(pair_spec)
+        return PairStage(pair_spec, command=command_line(self, "fsdpo-data", "pair"))

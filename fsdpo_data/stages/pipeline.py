@@ -3,12 +3,15 @@
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
+from fsdpo_cards.commands import pinned_name
+
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
@@ -25,6 +28,7 @@ from fsdpo_data.engines.options import (
     ReplayOptions,
     SamplerOptions,
     Shard,
+    resolved_engine,
 )
 from fsdpo_data.engines.recorded_author import author_entry, solution_author
 from fsdpo_data.engines.registry import scorer_engine_for
@@ -35,7 +39,7 @@ from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
-from fsdpo_data.stages.score import make_score_stage
+from fsdpo_data.stages.score import ScoreStage, make_score_stage
 from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
 
 log = logging.getLogger(__name__)
@@ -163,7 +167,8 @@ def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest
     job = _make_job(options)
     stages = _make_stages(options)
     out = Path(options.out or _default_out(job, stages))
-    return out, build(job, out, stages, resume=options.resume, progress=progress)
+    command = _build_command(options, job.spec, stages)
+    return out, build(job, out, stages, command=command, resume=options.resume, progress=progress)
 
 
 def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) -> Path:
@@ -223,7 +228,26 @@ def _make_job(options: BuildOptions) -> BuildJob:
         make_sampler=lambda: load_selected_sampler(selection, model),
         batch_size=engine.batch_size or selection.batch_size,
         workers=options.workers,
+        command=_build_command(replace(options, prm=None, top=None), spec),
     )
+
+
+def _build_command(
+    options: BuildOptions, spec: BuildSpec, stages: Sequence[Stage] = ()
+) -> list[str]:
+    """Return the words of the command line that builds the dataset, with pinned names."""
+    prm = next((stage.prm for stage in stages if isinstance(stage, ScoreStage)), None)
+    is_model_known = not options.is_replay or options.model is not None
+    pinned_options = replace(
+        options,
+        model=pinned_name(asdict(spec.model)) if is_model_known else None,
+        problems=tuple(pinned_name(asdict(source)) for source in spec.sources),
+        engine=resolved_engine(options.engine, spec.engine),
+        prm=None if prm is None else pinned_name(asdict(prm)),
+        template=spec.template.name,
+        segmenter=spec.segmenter,
+    )
+    return command_line(pinned_options, "fsdpo-data", "build")
 
 
 def _check_device(options: BuildOptions) -> None:

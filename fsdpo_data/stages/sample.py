@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 import shutil
 import time
 from collections import Counter
@@ -85,6 +86,8 @@ class BuildJob:
     workers: int | None = None  #: Processes that annotate; None for one per available core.
     #: Returns the prompt of a problem; None to render the template of the spec.
     render_prompt: Callable[[Problem], str] | None = None
+    #: Words of the command line that builds the dataset; empty if it is unknown.
+    command: Sequence[str] = ()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -97,6 +100,7 @@ def build(
     out: Path,
     stages: Sequence[Stage] = (),
     *,
+    command: Sequence[str] = (),
     resume: bool = False,
     progress: Progress,
 ) -> Manifest:
@@ -104,6 +108,7 @@ def build(
 
     The config of the directory covers the build and its stages. A run that was stopped in any stage
     can be resumed. A run with another config is refused before it samples.
+    ``command`` has the words of the command line that builds the dataset and runs the stages.
 
     Raises:
         InputError: if there are no problems, or a stage cannot write anything.
@@ -127,7 +132,8 @@ def build(
         _build(tracked_job, out / BUILD_FOLDER, resume=True, progress=progress)
         for sampler in loaded_samplers:
             close_engine(sampler)  # the next model may need the memory
-        return run_stages(out / BUILD_FOLDER, out, stages, progress)
+        commands = [shlex.join(command)] if command else None
+        return run_stages(out / BUILD_FOLDER, out, stages, progress, commands)
 
 
 def _build(job: BuildJob, out: Path, *, resume: bool, progress: Progress) -> Manifest:
@@ -244,7 +250,8 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
         tally.add(counts)
         progress.advance(1)
     quarantine_reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined_rows)
-    manifest = make_manifest(job.config, files, tally, quarantine_reasons)
+    commands = [shlex.join(job.command)] if job.command else None
+    manifest = make_manifest(job.config, files, tally, quarantine_reasons, commands)
     progress.phase("validate", 1)
     seal_dataset(root, manifest, saved_problems=len(run.line_spans))
     progress.advance(1)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fsdpo_cards.commands import pinned_name
+
+from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import GRADED_OUTCOMES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
@@ -19,7 +22,7 @@ from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
 from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.engines.load import load_selected_scorer
-from fsdpo_data.engines.options import ScorerOptions, Shard
+from fsdpo_data.engines.options import ScorerOptions, Shard, resolved_engine
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import format_entry
 from fsdpo_data.engines.selection import select_scorer
@@ -39,6 +42,7 @@ class ScoreStage(Stage):
         engine: Name of the engine and precision of the weights, for the spec.
         make_scorer: Loads the scorer. Called only if rewards are missing, because loading is slow.
         format_entry: Description of the PRM format, for the spec; empty for models of fsdpo-train.
+        command: Words of the command line that runs the stage.
     """
 
     spec_key = "score"
@@ -47,6 +51,7 @@ class ScoreStage(Stage):
     engine: Mapping[str, str]
     make_scorer: Callable[[], Scorer]
     format_entry: Mapping[str, Any] = field(default_factory=dict)
+    command: Sequence[str] = ()
     _scorer: Scorer | None = None  #: The loaded scorer.
 
     def spec(self) -> Mapping[str, Any]:
@@ -203,7 +208,25 @@ class ScoreOptions(StageOptions):
 
     def stage(self) -> ScoreStage:
         """Check the process reward model and the engine."""
-        return make_score_stage(str(self.prm or self.policy), self.engine)
+        stage = make_score_stage(str(self.prm or self.policy), self.engine)
+        return replace(stage, command=_score_command(self, stage))
+
+
+def _score_command(options: ScoreOptions, stage: ScoreStage) -> list[str]:
+    """Return the words of the command line that runs the stage, with pinned names."""
+    prm = pinned_name(asdict(stage.prm))
+    engine = resolved_engine(options.engine, stage.engine)
+    if "reference" in stage.format_entry:
+        engine = replace(engine, reference=pinned_name(stage.format_entry["reference"]))
+    if "prm_format" in stage.format_entry:
+        engine = replace(engine, prm_format=stage.format_entry["prm_format"]["name"])
+    pinned_options = replace(
+        options,
+        prm=prm if options.prm else None,
+        policy=prm if options.policy else None,
+        engine=engine,
+    )
+    return command_line(pinned_options, "fsdpo-data", "score")
 
 
 def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:

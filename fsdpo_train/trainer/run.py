@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,16 +16,19 @@ from fsdpo_cards.commands import pinned_name
 from fsdpo_cards.model import TrainingRun
 
 import fsdpo_data
+from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.plugins import load_environment_plugins, loaded_plugins
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.models.resolve import resolve_weights
-from fsdpo_train.config import NON_IDENTITY_OPTIONS, TrainConfig
+from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.row_source import RowSource
-from fsdpo_train.trainer.run_directory import is_main_process, lock_run_directory
+from fsdpo_train.trainer.run_directory import COMMAND_KEY, is_main_process, lock_run_directory
 from fsdpo_train.trainer.trainer import save_merged
 
+#: Options whose value may be a local path.
+_PATH_OPTIONS = ("from_config", "deepspeed")
 ReportT = TypeVar("ReportT", bound="TrainingReport")
 
 
@@ -56,6 +60,8 @@ def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, str]
         # on another machine. A run from random weights has no model.
         ref = resolve_weights(config.model).ref
         identity["model"] = f"{ref.name}@{ref.revision}"
+    words = train_command(config, _pinned_model(identity), _data_name(config, identity))
+    identity[COMMAND_KEY] = shlex.join(words)
     with lock_run_directory(config, identity):
         transformers.set_seed(config.seed)
         yield identity
@@ -109,43 +115,57 @@ def finish_run(
 def _write_card(config: TrainConfig, card_data: Mapping[str, str], report: TrainingReport) -> None:
     """Write the model card to ``README.md``."""
     has_manifest = (config.data / MANIFEST_FILE).exists()
-    is_on_hub = not config.data.exists()
-    model_name, _, revision = card_data.get("model", "").rpartition("@")
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     versions = {
         "fsdpo": fsdpo_data.__version__,
         "torch": version("torch"),
         "transformers": version("transformers"),
     }
+    options = {name: value for name, value in card_data.items() if name != COMMAND_KEY}
     run = TrainingRun(
         stage=config.stage,
         name=config.out.resolve().name,
-        model=pinned_name({"name": model_name, "revision": revision}),
-        # The parent folders of a file stay private.
-        data=card_data["data"] if is_on_hub else config.data.resolve().name,
+        model=_pinned_model(card_data),
+        data=_data_name(config, card_data),
         report=vars(report),
-        options={**_without_folders(card_data), **versions},
-        overrides=_without_folders(_changed_options(config)),
+        options={**_without_folders(options), **versions},
+        command=card_data[COMMAND_KEY],
         manifest=read_manifest(config.data).to_dict() if has_manifest else None,
-        processes=(world_size, local_world_size),
+        processes=(
+            int(os.environ.get("WORLD_SIZE", "1")),
+            int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        ),
     )
     write_text(config.out / "README.md", model_card(run))
 
 
-def _changed_options(config: TrainConfig) -> dict[str, Any]:
-    """Return the options that differ from their defaults and determine the weights."""
-    excluded = NON_IDENTITY_OPTIONS | {"data", "model"}
-    return {
-        field.name: getattr(config, field.name)
-        for field in dataclasses.fields(config)
-        if field.name not in excluded and getattr(config, field.name) != field.default
-    }
+def _pinned_model(identity: Mapping[str, str]) -> str:
+    """Return the initial model with its commit on the Hub; empty for random weights."""
+    name, _, revision = identity.get("model", "").rpartition("@")
+    return pinned_name({"name": name, "revision": revision})
+
+
+def _data_name(config: TrainConfig, identity: Mapping[str, str]) -> str:
+    """Return the training data: a pinned name on the Hub, or the name of a file or folder."""
+    # The parent folders of a file stay private.
+    return config.data.resolve().name if config.data.exists() else identity["data"]
+
+
+def train_command(config: TrainConfig, model: str, data: str) -> list[str]:
+    """Return the words of the command line that trains the same model, without local folders.
+
+    Args:
+        config: The options of the run.
+        model: Name of the initial model; empty for random weights.
+        data: Name of the training data.
+    """
+    pinned_config = dataclasses.replace(config, data=Path(data), model=model or None)
+    words = command_line(pinned_config, "fsdpo-train", config.stage)
+    local_paths = {str(getattr(config, name, None)) for name in _PATH_OPTIONS}
+    return [Path(word).name if word in local_paths else word for word in words]
 
 
 def _without_folders(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with file names in place of paths."""
-    path_options = ("from_config", "deepspeed")
     return {
-        key: Path(value).name if key in path_options else value for key, value in options.items()
+        key: Path(value).name if key in _PATH_OPTIONS else value for key, value in options.items()
     }

@@ -15,6 +15,8 @@ from fsdpo_data.core.errors import InputError, RunMismatchError, StoreError
 from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_text
 from fsdpo_train.config import TrainConfig
 
+#: Key of the command line in the record of a run. The other options determine the command line.
+COMMAND_KEY = "command"
 #: Files of a run that ended before its first step: the lock, and the log-probabilities of the
 #: reference policy. A new run may start next to them.
 _LEFTOVER_FILES = {LOCK_FILE, "reference"}
@@ -59,7 +61,8 @@ def _check_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> No
     stored = read_identity(
         identity_file, "so the options of its run are unknown. Choose another `out`"
     )
-    changed = {key for key in stored.keys() | identity if stored.get(key) != identity.get(key)}
+    compared_keys = (stored.keys() | identity.keys()) - {COMMAND_KEY}
+    changed = {key for key in compared_keys if stored.get(key) != identity.get(key)}
     if changed:
         raise RunMismatchError(
             f"the run was started with other options; these differ: {sorted(changed)}. Resume with "

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fsdpo_cards import model_card
+from fsdpo_cards.commands import rebuild_commands, train_command
 from fsdpo_cards.model import TrainingRun
 from hub_server import TOKEN, client_env, run_client, running_hub
 from huggingface_hub import ModelCard
@@ -99,7 +100,7 @@ def test_the_command_of_a_card_trains_the_same_model(
     models: Path, data: Path, tmp_path: Path, stage: str
 ) -> None:
     replacements = {
-        "runs/pairs": data,
+        "pairs": data,
         "rows.jsonl": models / "rows.jsonl",
         "checkpoint": CHECKPOINT,
         f"runs/{stage}": tmp_path / "again",
@@ -117,7 +118,6 @@ def test_the_card_describes_the_origin_of_the_data(models: Path) -> None:
     for line in (
         "| problems | `test`, split `train`, at `1` |",
         "| step rewards | `made-up-prm` at `sha256:0`, engine none, dtype float32 |",
-        "fsdpo-data pair runs/scored",
         "| `test` | unknown |",
         "in 0 and shorter in 0 of 12 pairs",
         "The problems have not been compared with benchmarks.",
@@ -128,19 +128,34 @@ def test_the_card_describes_the_origin_of_the_data(models: Path) -> None:
 def make_run(**changes: Any) -> TrainingRun:
     report = {"rows": 1, "tokens": 2, "steps": 3, "loss": 0.5, "too_long": 0, "unusable": 0}
     run = TrainingRun(
-        "sft", "mine", f"org/base@{COMMIT}", f"org/rows@{COMMIT}", report, {"lr": "1"}, {}
+        stage="sft",
+        name="mine",
+        model=f"org/base@{COMMIT}",
+        data=f"org/rows@{COMMIT}",
+        report=report,
+        options={"lr": "1"},
+        command=f"fsdpo-train sft org/rows@{COMMIT} --model org/base@{COMMIT}",
     )
     return replace(run, **changes)
 
 
 def test_hub_models_and_datasets_are_linked_with_their_commit() -> None:
-    card = ModelCard(model_card(make_run(overrides={"dtype": "bfloat16"}, processes=(16, 8))))
+    card = ModelCard(
+        model_card(make_run(command=f"{make_run().command} --dtype bfloat16", processes=(16, 8)))
+    )
     assert card.data.base_model == "org/base" and card.data.datasets == ["org/rows"]
     line = " ".join(card.content.partition("torchrun")[2].partition("```")[0].split())
     assert line == (
         "--nnodes 2 --nproc-per-node 8 -m fsdpo_train sft "
         f"org/rows@{COMMIT} \\ --model org/base@{COMMIT} \\ --dtype bfloat16 \\ --out runs/sft"
     )
+
+
+def test_the_training_data_are_the_output_of_the_last_data_command() -> None:
+    commands = ["fsdpo-data build", "fsdpo-data pair dataset@0 --top 2"]
+    assert "fsdpo-data pair runs/build" in rebuild_commands(commands)[1]
+    line = train_command(make_run(), rebuild_commands(commands))
+    assert line.startswith("fsdpo-train sft runs/pair \\\n")
 
 
 def test_an_undefined_field_is_an_error() -> None:

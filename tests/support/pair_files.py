@@ -13,9 +13,10 @@ from helpers import seal_json
 
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.stage import Stage
 
 
-class Rewards:
+class Rewards(Stage):
     """A stage that sets the rewards of every solution by a table of texts."""
 
     spec_key = "score"

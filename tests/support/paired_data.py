@@ -12,7 +12,7 @@ from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.dataset.stage import DatasetDraft, derive_dataset
+from fsdpo_data.dataset.stage import DatasetDraft, Stage, derive_dataset
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.score import reward_statistics
@@ -24,7 +24,7 @@ SOLUTIONS = tuple(
 )
 
 
-class MadeUpRewards:
+class MadeUpRewards(Stage):
     """A stage that rewards each step by a digest of the step: arbitrary, and always the same.
 
     Args:

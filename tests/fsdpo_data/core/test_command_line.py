@@ -51,16 +51,32 @@ def parse(words: list[str]) -> dict[str, Any]:
             "build",
             {"engine": "replay", "replay": "FILE", "temperature": 0.8, "model_name": "GPT 9"},
         ),
-        (LabelOptions, "fsdpo-data", "label", {"data": "d", "rollouts": 4, "temperature": 1.0}),
-        (LabelOptions, "fsdpo-data", "label", {"data": "d", "judge": "j", "votes": 3}),
-        (ScoreOptions, "fsdpo-data", "score", {"data": "d", "policy": "p", "reference": "r"}),
-        (PairOptions, "fsdpo-data", "pair", {"data": "d", "require_outcome": False, "top": 2}),
-        (PairOptions, "fsdpo-data", "pair", {"data": "d", "min_margin": -0.5}),
+        (
+            LabelOptions,
+            "fsdpo-data",
+            "label",
+            {"data": "DATASET", "rollouts": 4, "temperature": 1.0},
+        ),
+        (LabelOptions, "fsdpo-data", "label", {"data": "DATASET", "judge": "j", "votes": 3}),
+        (ScoreOptions, "fsdpo-data", "score", {"data": "DATASET", "policy": "p", "reference": "r"}),
         (
             PairOptions,
             "fsdpo-data",
             "pair",
-            {"data": "d", "style": "step-dpo", "threshold": 0.3, "max_tokens": 99, "model": "m"},
+            {"data": "DATASET", "require_outcome": False, "top": 2},
+        ),
+        (PairOptions, "fsdpo-data", "pair", {"data": "DATASET", "min_margin": -0.5}),
+        (
+            PairOptions,
+            "fsdpo-data",
+            "pair",
+            {
+                "data": "DATASET",
+                "style": "step-dpo",
+                "threshold": 0.3,
+                "max_tokens": 99,
+                "model": "m",
+            },
         ),
         (
             RunOptions,
@@ -128,5 +144,5 @@ def test_help_shows_the_defaults_of_specs() -> None:
 )
 def test_options_of_another_style_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as error:
-        make_options(PairOptions, {"data": "d", "out": "o", **values})
+        make_options(PairOptions, {"data": "DATASET", "out": "o", **values})
     assert message in str(error.value)

@@ -125,38 +125,27 @@ def test_an_undefined_field_is_an_error(dataset: Path, field: str) -> None:
         dataset_card(dataset, manifest)
 
 
-def test_the_commands_name_what_decided_the_content() -> None:
-    sampling = {"n": 8, "temperature": 0.7, "top_p": 1.0, "max_tokens": 9, "seed": 3, "stop": []}
-    commit = "0123456789" * 4
-    spec = {
-        "model": {"name": "org/model", "revision": commit},
-        "sources": [{"name": "openai/gsm8k:main", "revision": commit, "split": "train"}],
-        "problems": {"count": 5},
-        "template": {"name": "alpaca@1"},
-        "sampling": sampling,
-        "segmenter": "auto@1",
-        "engine": {"name": "vllm", "dtype": "auto"},
-        "label": {"model": {"name": "my-sft", "revision": "sha256:1"}, "sampling": sampling},
-        "score": {"prm": {"name": "my prm", "revision": "sha256:2"}},
-        "pair": {
-            "top": 4,
-            "aggregate": "min",
-            "require_outcome": False,
-            "max_pairs": 3,
-            "min_margin": None,
-        },
-    }
-    lines = [line.replace(" \\\n ", "") for line in rebuild_commands(spec)]
-    assert lines == [
-        f"fsdpo-data build --model org/model@{commit} --problems openai/gsm8k@{commit}:main "
-        "--split train --limit 5 --samples 8 --temperature 0.7 --top-p 1.0 --max-tokens 9 --seed 3 "
-        "--template alpaca@1 --segmenter auto@1 --engine vllm --dtype auto --out runs/built",
-        "fsdpo-data label runs/built --model my-sft --rollouts 8 --temperature 0.7 --top-p 1.0 "
-        "--max-tokens 9 --seed 3 --out runs/labelled",
-        "fsdpo-data score runs/labelled --prm 'my prm' --out runs/scored",
-        "fsdpo-data pair runs/scored --top 4 --aggregate min --no-require-outcome --max-pairs 3 "
-        "--out runs/pairs",
+def test_commands_get_output_directories() -> None:
+    commands = [
+        "fsdpo-data build --model org/model@abc --samples 8",
+        "fsdpo-data label dataset@0123abc --rollouts 8",
+        "fsdpo-data label dataset@4567def --judge 'my judge' --consensus",
     ]
+    lines = [line.replace(" \\\n ", "") for line in rebuild_commands(commands)]
+    assert lines == [
+        "fsdpo-data build --model org/model@abc --samples 8 --out runs/build",
+        "fsdpo-data label runs/build --rollouts 8 --out runs/label",
+        "fsdpo-data label runs/label --judge 'my judge' --consensus --out runs/label-2",
+    ]
+
+
+def test_a_dataset_of_unknown_commands_has_no_section_for_them(dataset: Path) -> None:
+    manifest = read_manifest(dataset)
+    assert manifest.commands is None
+    assert "To create the dataset again" not in dataset_card(dataset, manifest)
+    manifest.commands = ["fsdpo-data build --limit 2"]
+    card = dataset_card(dataset, manifest)
+    assert "To create the dataset again" in card and "  --out runs/build\n```" in card
 
 
 def test_licences_of_several_sources() -> None:

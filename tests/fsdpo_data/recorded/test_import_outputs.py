@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 from bench_runs import written
-from fsdpo_cards.commands import policy_argument, rebuild_commands
+from fsdpo_cards.commands import policy_argument
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
@@ -176,7 +176,11 @@ def test_samples_of_one_problem_may_be_in_several_files(tmp_path: Path) -> None:
 def test_options_and_fields_reach_the_manifest_and_other_values_are_unknown(tmp_path: Path) -> None:
     reported = {"finish_reason": "length", "n_tokens": 7}
     file = written(tmp_path / "theirs.jsonl", [plain("2+2?", "4", RIGHT, **reported)])
-    options = {"model_name": "My 7B, step 400", "temperature": 0.6, "template": "alpaca"}
+    options = {
+        "model_name": "My 7B, step 400",
+        "temperature": 0.6,
+        "template": "alpaca",
+    }
     manifest, [row] = import_file(file, tmp_path / "out", **options)
     assert manifest.spec.model.name == "My 7B, step 400"
     assert manifest.spec.model.revision == f"sha256:{file_sha256(file)}"
@@ -185,12 +189,12 @@ def test_options_and_fields_reach_the_manifest_and_other_values_are_unknown(tmp_
     assert (sampling.max_tokens, sampling.seed) == ("unknown", "unknown")
     assert (row["finish_reason"], row["n_tokens"]) == ("length", 7)
     assert "### Instruction:\n2+2?" in row["prompt"]
-    spec = json.loads((tmp_path / "out/manifest.json").read_text())["spec"]
-    [command] = [line.replace(" \\\n ", "") for line in rebuild_commands(spec)]
-    assert command == (
-        "fsdpo-data import FILE --from outputs --model-name 'My 7B, step 400' --split train "
-        "--temperature 0.6 --template alpaca@1 --segmenter auto@1 --out runs/built"
-    )
+    sealed = json.loads((tmp_path / "out/manifest.json").read_text())
+    spec = sealed["spec"]
+    assert sealed["commands"] == [
+        "fsdpo-data import FILE --template alpaca --model-name 'My 7B, step 400' --temperature 0.6 "
+        "--segmenter auto@1"
+    ]
     assert policy_argument(spec) == "BASE_MODEL"
 
 
@@ -432,6 +436,10 @@ def test_the_command_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*line, "outputs", "--model-name", "Theirs", "--workers", "1"])
     assert done.exit_code == 0, done.output
     assert "Theirs" in done.output and f"next: fsdpo-data inspect {out}" in done.output
+    [command] = json.loads((out / "manifest.json").read_text())["commands"]
+    assert command == (
+        "fsdpo-data import FILE --model-name Theirs --segmenter auto@1 --from outputs"
+    )
     for flag, value in (("--temperature", "0.5"), ("--problems", "gsm8k"), ("--series", "x")):
         with pytest.raises(InputError, match=f"{flag} .*needs --from outputs"):
             CliRunner().invoke(app, [*line, "prm800k", flag, value], catch_exceptions=False)

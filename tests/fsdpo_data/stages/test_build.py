@@ -270,7 +270,7 @@ def test_the_rebuild_command_of_a_replay_card_works(
     card = (tmp_path / "out/README.md").read_text()
     assert "--model-name" not in card
     [printed] = re.findall(r"^fsdpo-data (build .*?)^```", card, re.M | re.S)
-    files = {"FILE": "said.jsonl", "problems.jsonl": "problems.jsonl", "runs/built": "again"}
+    files = {"FILE": "said.jsonl", "problems.jsonl": "problems.jsonl", "runs/build": "again"}
     words = shlex.split(printed.replace("\\\n", ""))
     again = [str(tmp_path / files[word]) if word in files else word for word in words]
     assert run(capsys, *again)[0] == 0

@@ -23,7 +23,7 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.dataset.stage import Stage, derive_dataset
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.stages.grade import GradeStage
@@ -153,7 +153,7 @@ def test_a_resumed_grading_equals_an_uninterrupted_one(
     assert hashes(tmp_path / "new") == hashes(tmp_path / "whole")
 
 
-class ColumnStage:
+class ColumnStage(Stage):
     """A stage that fills a column with one value per step."""
 
     spec_key = "score"
