@@ -30,7 +30,7 @@ EntryT = TypeVar("EntryT", bound=NamedEntry)
 
 
 class Registry(Mapping[str, EntryT]):
-    """The entries of one kind by name: built-in ones first, then those of plug-ins.
+    """The entries of one kind by name: built-in entries first, then the entries of plug-ins.
 
     Names of entry points are known without an import. The first access to such a name imports the
     plug-in, so a broken plug-in stops only the commands that use it.
@@ -89,7 +89,7 @@ class Registry(Mapping[str, EntryT]):
         return self[name]
 
     def importable_entries(self) -> list[EntryT]:
-        """Return all entries except those of plug-ins that cannot be imported."""
+        """Return all entries, without the entries of plug-ins that cannot be imported."""
         entries = []
         for name in self:
             with contextlib.suppress(InputError):

@@ -122,7 +122,7 @@ class PluginEntry(ManifestSection):
 
 
 def plugin_entries(earlier: list[PluginEntry] | None = None) -> list[PluginEntry] | None:
-    """Return the loaded plug-ins and those of earlier stages; None without plug-ins."""
+    """Return the loaded plug-ins, and the plug-ins of earlier stages; None without plug-ins."""
     plugins = {
         *loaded_plugins(),
         *(PluginRef(entry.module, entry.version, entry.sha256) for entry in earlier or ()),

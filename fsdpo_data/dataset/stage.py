@@ -241,8 +241,13 @@ def run_stages(
 ) -> Manifest:
     """Run ``stages`` and seal the result, in a directory that the caller has locked.
 
-    ``commands`` are the command lines that create the result. For None, those of the parent and the
-    stages do.
+    Args:
+        source: Directory of the parent dataset.
+        out: Directory of the new dataset.
+        stages: The stages, in order.
+        progress: Progress bar.
+        commands: The command lines that create the result. The default is the command lines of the
+            parent and of the stages.
     """
     if not (out / MANIFEST_FILE).exists():
         parent = read_manifest(source)

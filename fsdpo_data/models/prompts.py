@@ -89,7 +89,7 @@ class ChatFormat:
         return text
 
 
-#: Prompt templates by name and number: the rows of ``prompts.toml``, then those of plug-ins.
+#: Prompt templates by name and number: the rows of ``prompts.toml``, then plug-ins.
 TEMPLATES = Registry("template", Template, group="fsdpo.templates")
 for _name, _fields in read_toml(__file__).items():
     TEMPLATES.register(Template(_name, **{**_fields, "stop": tuple(_fields.get("stop", ()))}))

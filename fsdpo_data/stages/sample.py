@@ -133,7 +133,9 @@ def build(
         for sampler in loaded_samplers:
             close_engine(sampler)  # the next model may need the memory
         commands = [shlex.join(command)] if command else None
-        return run_stages(out / BUILD_FOLDER, out, stages, progress, commands)
+        return run_stages(
+            out / BUILD_FOLDER, out, stages=stages, progress=progress, commands=commands
+        )
 
 
 def _build(job: BuildJob, out: Path, *, resume: bool, progress: Progress) -> Manifest:
@@ -251,7 +253,9 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
         progress.advance(1)
     quarantine_reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined_rows)
     commands = [shlex.join(job.command)] if job.command else None
-    manifest = make_manifest(job.config, files, tally, quarantine_reasons, commands)
+    manifest = make_manifest(
+        job.config, files=files, tally=tally, quarantined=quarantine_reasons, commands=commands
+    )
     progress.phase("validate", 1)
     seal_dataset(root, manifest, saved_problems=len(run.line_spans))
     progress.advance(1)

@@ -101,6 +101,12 @@ def test_the_help_describes_every_decoder() -> None:
         assert f"{decoder.name}: {decoder.description}." in text
 
 
+def test_names_of_aggregates_may_contain_dots_and_hyphens() -> None:
+    setup = parse_result_name("bon@16:top-2.mean")
+    assert setup is not None and (setup.k, setup.aggregate) == (16, "top-2.mean")
+    assert setup.name == "bon@16:top-2.mean"
+
+
 @pytest.mark.parametrize(
     "name", ["", "sc", "sc@", "sc@0", "sc@-1", "sc@5:min", "bon@5", "sbs@5", "greedy@1", "first@2"]
 )

@@ -38,7 +38,10 @@ def grade_problems(
     """
     responses = [response for problem in problems for response in _task_responses(problem)]
     verdicts = iter(grade_task_responses(task, responses, workers))
-    return [_grade_problem(task, problem, setups, result_names, verdicts) for problem in problems]
+    return [
+        _grade_problem(task, problem, setups=setups, result_names=result_names, verdicts=verdicts)
+        for problem in problems
+    ]
 
 
 def _task_responses(problem: DecodedProblem) -> list[TaskResponse]:

@@ -30,7 +30,7 @@ _COUNT_FORMAT = ParameterFormat(r"[1-9]\d{0,8}", int)
 #: The parameters of decoders; they are fields of :class:`DecoderSetup`.
 PARAMETERS: Mapping[str, ParameterFormat] = {
     "k": _COUNT_FORMAT,
-    "aggregate": ParameterFormat(r"\w+", str),
+    "aggregate": ParameterFormat(r"[\w.-]+", str),
     "b1": _COUNT_FORMAT,
     "b2": _COUNT_FORMAT,
 }

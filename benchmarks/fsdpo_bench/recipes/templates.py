@@ -62,7 +62,7 @@ def expand_grid(table: Table, values: Table, owner: str) -> Iterator[Table]:
 
 
 def _add_row(axis: str, row: Any, values: Table, owner: str) -> list[Table]:
-    """Return the values with those of a row; nothing if a condition of the row is not satisfied."""
+    """Return the values, with the values of a row; an empty list if a condition does not hold."""
     if not isinstance(row, dict):
         return [{**values, axis: row}]
     extended_values = {**values, **row}

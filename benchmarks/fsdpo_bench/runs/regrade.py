@@ -44,8 +44,8 @@ def regrade_run(
     Args:
         source: The run to grade again.
         out: Directory of the new run.
-        ks: Numbers of samples to choose from; by default those of the old run.
-        aggregate: Name of the aggregate of step rewards; by default that of the old run.
+        ks: Numbers of samples to choose from. The default is the numbers of the old run.
+        aggregate: Name of the aggregate of step rewards. The default is the old run's aggregate.
         workers: Number of grading processes.
         progress: Progress bar.
         resume: Whether to continue an interrupted run in ``out``.

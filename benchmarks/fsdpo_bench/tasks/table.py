@@ -1,4 +1,4 @@
-"""Benchmarks, defined by TOML files: built-in ones, those of plug-ins, and files of the user."""
+"""Benchmarks, defined by TOML files: built-in files, plug-in files, and files of the user."""
 
 import re
 import tomllib
@@ -239,7 +239,7 @@ PLUGIN_TASKS: Registry[Task] = Registry(
 
 
 def all_tasks() -> Mapping[str, Task]:
-    """Return the built-in benchmarks, followed by those of plug-ins, by name.
+    """Return the built-in benchmarks, followed by the benchmarks of plug-ins, by name.
 
     Raises:
         InputError: if a plug-in cannot be imported.

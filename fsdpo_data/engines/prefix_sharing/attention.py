@@ -115,7 +115,7 @@ def _attend_by_segment(
     scale: float | None,
     enable_gqa: bool,
 ) -> Tensor:
-    """Compute attention segment by segment; ``mask`` is that of :func:`lower_right_mask`."""
+    """Compute attention segment by segment; ``mask`` comes from :func:`lower_right_mask`."""
     attend = partial(_attend, scale=scale, enable_gqa=enable_gqa)
     lengths = [segment.n_tokens for segment in segments]
     queries = query.split(lengths, dim=2)

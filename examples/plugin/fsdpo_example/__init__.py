@@ -1,0 +1,1 @@
+"""A plug-in with one thing of each kind: each module registers one or two things."""

@@ -1,0 +1,18 @@
+"""A decoder that chooses the shortest of K samples."""
+
+from fsdpo_bench.decode.decoder import Candidates, Decoder
+
+
+def choose_shortest(candidates: Candidates) -> int:
+    """Return the index of the sample with the fewest characters."""
+    lengths = [len(sample.text) for sample in candidates.samples]
+    return lengths.index(min(lengths))
+
+
+SHORTEST = Decoder(
+    name="shortest",
+    title="the shortest of K samples",
+    description="the shortest of K samples",
+    suffix="@{k}",
+    choose=choose_shortest,
+)

@@ -1,0 +1,121 @@
+"""The example plug-in is installed with pip, and everything that it adds is used."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "examples/plugin"
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the package to a folder of its own."""
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", str(folder), str(PACKAGE)], check=True)
+    return folder
+
+
+def run_program(site: Path | None, folder: Path, *line: object) -> subprocess.CompletedProcess[str]:
+    """Run a program in ``folder``, with or without the installed package."""
+    paths = [ROOT, ROOT / "benchmarks", ROOT / "cards", *([site] if site else [])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    return subprocess.run(
+        [sys.executable, "-m", *map(str, line)],
+        cwd=folder,
+        env={**environment, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def run(site: Path, tmp_path: Path) -> Run:
+    def run(*line: object) -> str:
+        result = run_program(site, tmp_path, *line)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    return run
+
+
+def read_manifest(folder: Path) -> dict:
+    return json.loads((folder / "manifest.json").read_text())
+
+
+def test_data_with_everything_from_the_package(run: Run, site: Path, tmp_path: Path) -> None:
+    """Sampler, segmenter and template build; scorer and aggregate make pairs."""
+    things = ("--engine", "parrot", "--segmenter", "sentence", "--template", "arrow")
+    run("fsdpo_data", "build", *things, "--limit", 4, "--samples", 2, "--out", "built")
+    built = read_manifest(tmp_path / "built")
+    assert built["spec"]["engine"]["name"] == "parrot"
+    assert built["spec"]["segmenter"] == "sentence@1"
+    assert built["spec"]["template"]["name"] == "arrow@1"
+    assert built["statistics"]["unique_solutions"] == 4
+    assert built["labels"]["steps"] == 2 * 4 * 2  # two sentences per sample
+    modules = {plugin["module"]: plugin["version"] for plugin in built["plugins"]}
+    assert modules.keys() >= {"fsdpo_example.engines", "fsdpo_example.steps"}
+    assert set(modules.values()) == {"1.0"}
+    prm = tmp_path / "prm"
+    prm.mkdir()
+    config = {"architectures": ["LlamaForTokenClassification"], "model_type": "llama"}
+    (prm / "config.json").write_text(json.dumps({**config, "num_labels": 1}))
+    run("fsdpo_data", "score", "built", "--prm", "prm", "--engine", "short", "--out", "scored")
+    assert read_manifest(tmp_path / "scored")["rewards"]["scored"] == 8
+    run("fsdpo_data", "build", "--limit", 20, "--samples", 6, "--out", "tiny")
+    run("fsdpo_data", "score", "tiny", "--prm", "prm", "--engine", "short", "--out", "rewarded")
+    run("fsdpo_data", "pair", "rewarded", "--aggregate", "median", "--out", "pairs")
+    assert read_manifest(tmp_path / "pairs")["spec"]["pair"]["aggregate"] == "median"
+    run("fsdpo_data", "validate", "pairs")
+
+    for line in (("validate", "built"), ("inspect", "built"), ("view", "built")):
+        without_package = run_program(None, tmp_path, "fsdpo_data", *line)
+        assert without_package.returncode == 0, without_package.stderr
+
+
+def test_a_benchmark_and_a_decoder(run: Run, tmp_path: Path) -> None:
+    line = ("--suite", "mine", "--engine", "parrot", "--model", "tiny", "--segmenter", "sentence")
+    run("fsdpo_bench", "run", *line, "--decoder", "shortest", "--k", 2, "--out", "bench")
+    results = json.loads((tmp_path / "bench/results.json").read_text())
+    assert results["tasks"]["sums"]["decoders"]["shortest@2"]["accuracy"] == 0.5
+    assert "shortest@2" in run("fsdpo_bench", "report", "bench")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="torch.distributed")
+def test_a_preference_loss(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from preference_data import preference_rows
+    from prm_data import write_rows
+    from random_model import save_random_model
+
+    save_random_model(tmp_path / "policy")
+    write_rows(tmp_path / "pairs.jsonl", preference_rows())
+    train = ("dpo", "pairs.jsonl", "--model", "policy", "--loss", "slic", "--max-steps", 1)
+    run("fsdpo_train", *train, "--out", "trained")
+    assert "slic" in (tmp_path / "trained/README.md").read_text()
+
+
+def test_help_lists_the_names_without_importing_the_package(site: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for path in site.iterdir():
+        if path.name.endswith(".dist-info"):
+            (broken / path.name).symlink_to(path)  # the metadata without the modules
+    text = run_program(broken, tmp_path, "fsdpo_data", "build", "--help").stdout
+    assert "parrot" in text
+    line = ("build", "--limit", 1, "--samples", 1)
+    result = run_program(broken, tmp_path, "fsdpo_data", *line, "--out", "plain")
+    assert result.returncode == 0, result.stderr
+    result = run_program(broken, tmp_path, "fsdpo_data", *line, "--engine", "parrot")
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert "fsdpo_example" in result.stderr and "cannot be imported" in result.stderr
