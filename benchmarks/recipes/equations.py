@@ -33,7 +33,7 @@ OPERATORS = {
 
 def main(asdiv: Path, mawps: Path, model: Path, out: Path = Path("runs"), test: int = 400) -> None:
     """Write ``test.jsonl``, ``train.jsonl`` and ``rows.jsonl``."""
-    problems = load_problems([str(mawps)], split="test").problems
+    problems = load_problems([str(mawps)], split="test")  # the split is only a label.problems
     test_positions = set(draw_positions([problem.id for problem in problems], test, 0))
     test_rows = [problems[position].to_row() for position in sorted(test_positions)]
     test_file = write_rows(out / "test.jsonl", test_rows)

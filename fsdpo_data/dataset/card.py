@@ -39,7 +39,7 @@ def dataset_card(
 def ordered_configs(manifest: Manifest) -> list[str]:
     """Return the configs of the dataset, starting with the config that the Hub shows first."""
     first = "pairs" if manifest.rows.pairs else "solutions"
-    present_configs = [name for name in CONFIGS if getattr(manifest.rows, name) or name != "pairs"]
+    present_configs = [name for name in CONFIGS if name != "pairs" or manifest.rows.pairs]
     return [first, *(name for name in present_configs if name != first)]
 
 

@@ -39,11 +39,15 @@ class ReplicaResources(NamedTuple):
 class Placement:
     """The replicas of a model that a cluster should run."""
 
-    actors: int | None = None  #: Number of replicas; None: as many as fit.
+    actors: int | None = (
+        None  #: Number of replicas. None: as many as fit on GPUs, or one per node on CPUs.
+    )
     #: GPUs per replica; 0: run on CPUs; None: one GPU, or CPUs if the cluster has no GPU.
     gpus_per_replica: int | None = None
     model_count: int = 1  #: Models that share the cluster in equal parts.
-    gpu_fraction: float = 1.0  #: Factor for GPUs and CPU cores per replica, at most 1.
+    gpu_fraction: float = (
+        1.0  #: Share of a GPU, or of a CPU core, that a replica reserves; at most 1.
+    )
 
     @property
     def replica_count(self) -> int:

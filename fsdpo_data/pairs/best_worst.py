@@ -58,7 +58,7 @@ def choose_pairs(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
         rank_in_problem = pl.int_range(pl.len()).over("problem_id")
         widest_first = pairs.sort("margin", descending=True, maintain_order=True)
         pairs = widest_first.filter(rank_in_problem < spec.max_pairs)
-    # The row number of any solution of a problem orders the problems.
+    # The solutions of a problem are adjacent, so any row number orders the problems.
     problem_order = pl.col("chosen").min().over("problem_id")
     return pairs.sort(problem_order, "chosen_rank", "rejected_rank").select("chosen", "rejected")
 

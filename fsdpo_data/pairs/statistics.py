@@ -27,7 +27,8 @@ def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
 
     Returns:
         ``problems``, ``too_easy`` (no incorrect solution) and ``too_hard`` (no correct solution).
-        A problem with neither, because its gold answer is unreadable, counts as too hard.
+        A problem without a graded solution, such as one with an unreadable gold answer, counts as
+        too hard.
     """
     outcome = pl.col("outcome")
     by_problem = solutions.group_by("problem_id").agg(

@@ -194,7 +194,7 @@ class LabelOptions(StageOptions, ContinuationOptions):
         votes: Critiques per solution. A step label is the fraction of critiques without an error
             up to that step.
         consensus: Keep labels only where the judge's majority and the dataset's Monte-Carlo labels
-            name the same first wrong step. In a tie, the first of the tied votes counts. These
+            name the same first wrong step. In a tie, the vote that was sampled first counts. These
             labels are binary: each step is right or wrong.
         shard: Label one of N parts of the dataset; `fsdpo-data merge` joins the parts.
     """
@@ -253,7 +253,7 @@ def _label_command(options: LabelOptions, *, engine: Mapping[str, str], **fields
     Args:
         options: The options of the stage.
         engine: The engine in the spec of the stage.
-        **fields: Pinned names that replace fields of the options.
+        **fields: Other option values, such as the model's name with its Hub commit.
     """
     pinned_options = replace(options, engine=resolved_engine(options.engine, engine), **fields)
     return command_line(pinned_options, "fsdpo-data", "label")

@@ -170,7 +170,7 @@ def prepare_rows(
         config: The options of the run.
 
     Raises:
-        InputError: if no label is left, or all training labels are equal.
+        InputError: if no label is left, or all training labels are 0, or all are 1.
     """
     encoded_rows, counts = _encode_rows(rows, StepTokenizer(tokenizer), max_length)
     if not encoded_rows:

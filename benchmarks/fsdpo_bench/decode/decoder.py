@@ -43,7 +43,7 @@ class Candidates:
     samples: Sequence[SolutionRecord]  #: The graded samples; a choice may not read their verdicts.
     #: The aggregated step rewards of each sample; None for a sample without rewards.
     rewards: Sequence[float | None]
-    agreements: Agreements  #: The answers that agree with an answer.
+    agreements: Agreements  #: For each answer, the answers that agree with it.
 
     def answer_classes(self) -> list[int | None]:
         """Return the class of equivalent answers of each sample; None without an answer."""
@@ -60,7 +60,7 @@ class DecodingRequest:
     sampler: Sampler  #: The policy.
     load_scorer: Callable[[], Scorer] | None  #: Loads the reward model; None if there is none.
     sampling: SamplingSpec  #: Sampling settings of the run.
-    segmenter: str  #: Full name of the segmenter.
+    segmenter: str  #: Name and version of the segmenter, such as ``auto@1``.
     beam: BeamSpec  #: Settings of beam search.
     on_finished: OnFinished  #: Called when prompts finish.
 

@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 
 
 class Segment(NamedTuple):
-    """A prompt or a solution in a row of a prefix tree."""
+    """A prompt, a solution, or a prompt with its only solution, in a row of a prefix tree."""
 
     n_tokens: int  #: Length of the segment.
     prompt_index: int  #: Index of the prompt among the segments; a prompt has its own index.
