@@ -19,11 +19,14 @@ def rebuild_commands(commands: Sequence[str]) -> list[str]:
     The output directory of a command is the input of the next command.
     """
     lines: list[str] = []
-    out = ""
+    directories: list[str] = []
     for command in commands:
-        words = [out if _PARENT.fullmatch(word) else word for word in shlex.split(command)]
-        out = _output_directory(words[1], [line.rpartition(" ")[2] for line in lines])
-        lines.append(break_line([*words, "--out", out]))
+        words = [
+            directories[-1] if directories and _PARENT.fullmatch(word) else word
+            for word in shlex.split(command)
+        ]
+        directories.append(_output_directory(words[1], directories))
+        lines.append(break_line([*words, "--out", directories[-1]]))
     return lines
 
 
@@ -70,7 +73,10 @@ def train_command(run: Any, data_commands: Sequence[str]) -> str:
     if there are no commands.
     """
     data = data_commands[-1].rpartition(" ")[2] if data_commands else run.data
-    words = [data if word == run.data else word for word in shlex.split(run.command)]
+    words = shlex.split(run.command)
+    # The data may have the name of the stage or of the model, so only one word is replaced: the
+    # first one after the name of the stage.
+    words[words.index(run.data, 2)] = data
     line = break_line([*words, "--out", f"runs/{run.stage}"])
     all_processes, local_processes = run.processes
     if all_processes == 1:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from datasets import Features
 from fsdpo_cards.bars import draw_bars, histogram, label_tenths
-from fsdpo_cards.commands import rebuild_commands
+from fsdpo_cards.commands import rebuild_commands, train_command
 from fsdpo_cards.render import combined_licence
 from helpers import small_build
 from hub_server import TOKEN, client_env, run_client, running_hub
@@ -137,6 +138,14 @@ def test_commands_get_output_directories() -> None:
         "fsdpo-data label runs/build --rollouts 8 --out runs/label",
         "fsdpo-data label runs/label --judge 'my judge' --consensus --out runs/label-2",
     ]
+
+
+def test_training_data_may_have_the_name_of_the_stage_and_the_model() -> None:
+    run = SimpleNamespace(
+        stage="dpo", data="dpo", command="fsdpo-train dpo dpo --model dpo", processes=(1, 1)
+    )
+    line = train_command(run, ["fsdpo-data pair runs/score --out runs/pair"])
+    assert line.replace(" \\\n ", "") == ("fsdpo-train dpo runs/pair --model dpo --out runs/dpo")
 
 
 def test_a_dataset_of_unknown_commands_has_no_section_for_them(dataset: Path) -> None:
