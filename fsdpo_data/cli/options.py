@@ -75,14 +75,7 @@ def command(
         raise TypeError(
             f"{options_class.__name__}: the docstring does not document {sorted(undocumented)}."
         )
-    signature = Signature(
-        [
-            Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context),
-            *(_typer_parameter(parameter, parameters) for parameter in parameters.values()),
-            *([_print_launch_parameter(launch)] if launch else []),
-            _plugin_parameter(),
-        ]
-    )
+    signature = _make_signature(parameters, launch)
 
     def register(run: Callable[[CommandOptions], None]) -> Callable[..., None]:
         """Register ``run`` as a command."""
@@ -112,19 +105,36 @@ def command(
             parameter.name: parameter.annotation for parameter in signature.parameters.values()
         }
         run_command.__doc__ = class_summary(options_class)
-        command_class = help_command_class(
-            {
-                name: parameter.choices
-                for name, parameter in parameters.items()
-                if not (parameter.option.metavar or parameter.option.positional)
-            }
-        )
-        app.command(name, epilog=examples or None, cls=command_class, rich_help_panel=panel)(
-            run_command
-        )
+        app.command(
+            name,
+            epilog=examples or None,
+            cls=help_command_class(_choices_in_help(parameters)),
+            rich_help_panel=panel,
+        )(run_command)
         return run_command
 
     return register
+
+
+def _make_signature(parameters: _Parameters, launch: Mapping[str, str] | None) -> Signature:
+    """Return the signature of a command, from which typer derives its flags."""
+    return Signature(
+        [
+            Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context),
+            *(_typer_parameter(parameter, parameters) for parameter in parameters.values()),
+            *([_print_launch_parameter(launch)] if launch else []),
+            _plugin_parameter(),
+        ]
+    )
+
+
+def _choices_in_help(parameters: _Parameters) -> dict[str, Collection[Any]]:
+    """Return the choices that the help prints in place of a value, by parameter."""
+    return {
+        name: parameter.choices
+        for name, parameter in parameters.items()
+        if not (parameter.option.metavar or parameter.option.positional)
+    }
 
 
 def _given_values(context: typer.Context, values: Mapping[str, Any]) -> dict[str, Any]:

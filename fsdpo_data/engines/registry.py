@@ -1,4 +1,4 @@
-"""The registries of samplers and scorers: what the program asks about an engine.
+"""The registries of samplers and scorers, with the properties of each engine.
 
 ``registry.toml`` has the built-in engines. A plug-in adds others with
 ``SAMPLERS.register(SamplerEntry(name="parrot", loader=ParrotSampler))``.

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Self
 
 from fsdpo_data.core.errors import InputError, install_command
 from fsdpo_data.core.registry import Registry
@@ -53,6 +53,18 @@ class EngineSelection:
         """
         rounds = 4 * self.placement.replica_count if self.placement else 1
         return self.entry.batch_size * rounds
+
+    def with_memory_limit(self, gpu_fraction: float) -> Self:
+        """Return the selection with a default for the fraction of the GPU memory to use.
+
+        An argument of the user has priority. Engines that take no more memory than they need have
+        no such argument, and stay as they are.
+        """
+        if not self.entry.memory_argument:
+            return self
+        memory = f"{self.entry.memory_argument}={gpu_fraction:g}"
+        options = replace(self.options, engine_arg=(memory, *self.options.engine_arg))
+        return replace(self, options=options)
 
 
 def select_sampler(options: EngineOptions, model_count: int = 1) -> EngineSelection:
@@ -118,16 +130,16 @@ def _select(options: EngineOptions, model_count: int, role: EngineRole) -> Engin
         engine = resolve_engine(options.engine, options.device, role)
         replica_count = data_parallel_size
     entry = find_entry(engine, role)
-    if options.gpus_per_actor < 1 and entry.memory_argument:
-        memory = f"{entry.memory_argument}={0.9 * options.gpus_per_actor:g}"
-        options = replace(options, engine_arg=(memory, *options.engine_arg))
     placement = Placement(
         actors=replica_count,
         gpus_per_replica=gpus_per_replica,
         model_count=model_count,
         gpu_fraction=options.gpus_per_actor,
     )
-    return EngineSelection(entry, options, placement)
+    selection = EngineSelection(entry, options, placement)
+    if options.gpus_per_actor < 1:
+        return selection.with_memory_limit(0.9 * options.gpus_per_actor)
+    return selection
 
 
 def _gpus_per_replica(options: EngineOptions) -> int | None:

@@ -86,7 +86,7 @@ class PreferenceLoss:
     """
 
     name: str  #: The name on the command line.
-    summary: str  #: What the loss does, in one sentence.
+    summary: str  #: One sentence about the loss, for ``--help``.
     source: str  #: The paper, with its section or equation.
     options: tuple[str, ...] = ("beta",)  #: Names of the options that the loss reads.
     uses_rewards: bool = False  #: Whether pairs need step rewards.

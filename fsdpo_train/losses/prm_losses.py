@@ -46,7 +46,7 @@ class PrmLoss:
     """A loss of process reward models."""
 
     name: str  #: The name on the command line.
-    summary: str  #: What the loss does, in one sentence.
+    summary: str  #: One sentence about the loss, for ``--help``.
     source: str  #: The paper, with its section or equation.
     function: PrmLossFunction  #: Computes the loss of a batch.
     options: tuple[str, ...]  #: Names of the options that the loss reads.

@@ -54,7 +54,7 @@ def tokenize_groups(
 def _tokenize_group(
     group: PromptGroup, step_tokenizer: StepTokenizer, max_length: int, counts: Counter[str]
 ) -> PromptGroup:
-    """Return the group with the tokens of its usable pairs, and count what is used and dropped."""
+    """Return the group with the tokens of its usable pairs, and count used and dropped pairs."""
     encoded = [
         step_tokenizer.encode(
             group.prompt, solution.steps, add_eos=solution.ends_with_eos, max_length=max_length

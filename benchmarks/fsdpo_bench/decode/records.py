@@ -104,7 +104,7 @@ class SolutionRecord(AnswerRecord):
 
     @classmethod
     def from_solution(cls, solution: DecodedSolution, answer: AnswerRecord) -> Self:
-        """Return the record of a solution with its verdict, and with times in microseconds."""
+        """Return the record of a solution with its verdict; times are rounded to microseconds."""
         return cls(
             answer=answer.answer,
             correct=answer.correct,
@@ -189,17 +189,23 @@ def _check_metadata(metadata: JsonObject) -> JsonObject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProblemRecord:
-    """Everything that a run stores about one problem."""
+class DecodedQuestion:
+    """A problem of a benchmark, as a run has asked it."""
 
     task: str  #: Name of the benchmark.
     row: Count  #: Index of the problem in the benchmark.
-    problem_id: str  #: Id of the problem, with the gold of the source.
+    problem_id: str  #: Digest of the question and of the source's own gold answer.
     question: str  #: The question.
     gold: str  #: The gold answer; empty if missing.
-    #: Groups, cluster and settings of the grading.
+    #: Groups such as the subject, the cluster for statistics, and settings of the grading.
     metadata: Annotated[JsonObject, AfterValidator(_check_metadata)]
     prompt: str  #: The rendered prompt.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemRecord(DecodedQuestion):
+    """Everything that a run stores about one problem."""
+
     samples: tuple[SolutionRecord, ...]  #: The samples that several decoders share.
     decoded: dict[str, DecoderRecord]  #: The answer of each decoder, by result name.
     cost: dict[str, DecodingCost]  #: The cost of each decoder, by result name.
@@ -236,16 +242,9 @@ def record_validator() -> TypeAdapter[ProblemRecord]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedProblem:
+class DecodedProblem(DecodedQuestion):
     """The solutions of a problem before their grading."""
 
-    task: str  #: Name of the benchmark.
-    row: int  #: Index of the problem in the benchmark.
-    problem_id: str  #: Id of the problem, with the gold of the source.
-    question: str  #: The question.
-    gold: str  #: The gold answer; empty if missing.
-    metadata: JsonObject  #: Groups, cluster and settings of the grading.
-    prompt: str  #: The rendered prompt.
     samples: Sequence[DecodedSolution]  #: The samples that decoders share.
     #: The solution of each other decoder with its cost, by result name.
     own_solutions: Mapping[str, OwnSolution]

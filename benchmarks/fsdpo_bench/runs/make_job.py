@@ -94,13 +94,11 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
             value=",".join(plan.decoders),
         )
     model = resolve_model(options.model or DEFAULT_MODEL, options.engine, options.template)
+    selection = select_sampler(options.engine, model_count=2 if plan.needs_prm else 1)
     # The reward model shares the GPU with the policy, and by default vLLM takes all GPU memory.
     # Under Ray, each model has its own GPUs.
-    engine = options.engine
-    if plan.needs_prm and not engine.uses_ray:
-        memory_limit = f"gpu_memory_utilization={POLICY_GPU_FRACTION}"
-        engine = replace(engine, engine_arg=(memory_limit, *engine.engine_arg))
-    selection = select_sampler(engine, model_count=2 if plan.needs_prm else 1)
+    if plan.needs_prm and not options.engine.uses_ray:
+        selection = selection.with_memory_limit(POLICY_GPU_FRACTION)
     scorer = _PrmLoader(_load_no_scorer, None)
     if plan.needs_prm:
         scorer = _prepare_scorer(options, plan, model, warn)

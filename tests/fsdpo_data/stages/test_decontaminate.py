@@ -18,13 +18,13 @@ from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.importing import import_rows
 from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.problems.benchmark_questions import read_benchmark
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.problems.overlap import LocatedQuestion, find_overlapping_pairs
 from fsdpo_data.stages.decontaminate import (
     DecontaminateStage,
     OverlapReport,
     find_overlaps,
-    read_benchmark,
     read_sealed_problems,
 )
 from fsdpo_data.stages.pair import PairStage
