@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from fsdpo_data.core.options import Option, Options, declared_fields
+from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES, PreferenceLoss
 from fsdpo_train.losses.prm_losses import PRM_LOSSES, PrmLoss
 
@@ -210,7 +211,7 @@ class PrmConfig(TrainConfig):
     grad_accum: Annotated[int, Option(min=1)] = 32
     labels: Literal["auto", "outcome", "rollouts"] = "auto"
     loss: Annotated[str, Option(choices=PRM_LOSSES, panel=_LOSS)] = "bce"
-    beta: Annotated[float, Option(exclusive_min=0, panel=_LOSS)] = 0.05
+    beta: Annotated[float, Option(exclusive_min=0, panel=_LOSS)] = IMPLICIT_REWARD_BETA
     zeta: Annotated[float, Option(min=0, panel=_LOSS)] = 4.0
     loss_reduction: Literal["sum", "mean"] = "sum"
     label_positions: Literal["step", "token"] = "step"
@@ -254,7 +255,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     """Train a policy on preference pairs with step-wise DPO, DPO or a related loss.
 
     The defaults are the paper's: one epoch, 4 prompts with 16 pairs each per optimizer step on one
-    device. The learning rate is 5e-7, β is 0.05 and γ is 0.5. Small models need a much higher
+    device. The learning rate, β and γ are those of the paper too. Small models need a much higher
     learning rate.
 
     Attributes:

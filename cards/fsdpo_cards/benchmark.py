@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fsdpo_cards.bars import draw_bars
-from fsdpo_cards.commands import COMMIT_PATTERN, measure_command
+from fsdpo_cards.commands import COMMIT_PATTERN, rebuild_commands
 from fsdpo_cards.render import front_matter, hub_metadata, render
 
 Results = Mapping[str, Any]  #: The content of ``results.json``.
@@ -28,7 +28,7 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
         cost=results["cost"],
         plot=draw_bars(list(_accuracy_rows(results))),
         decoders=decoders or {},
-        command=measure_command(results["run"]),
+        commands=rebuild_commands(results["run"].get("commands", [])),
     )
     metadata = hub_metadata(
         language="en",

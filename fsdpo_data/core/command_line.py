@@ -175,7 +175,8 @@ def command_line(options: Options, program: str, command: str) -> list[str]:
     """Return the command line that gives the same result as options.
 
     The command line contains only options that determine the result and differ from their default.
-    It has no output directory and nothing about the machine. Plug-ins come first, by module name.
+    It has no output directory and nothing about the machine. Plug-ins come first, by file name or
+    module name.
 
     Args:
         options: The options. Replace the names of models and data with pinned names first.
@@ -184,19 +185,44 @@ def command_line(options: Options, program: str, command: str) -> list[str]:
     """
     words = [program, command]
     for plugin in plugin_arguments():
-        words += ["--plugin", Path(plugin).stem if plugin.endswith(".py") else plugin]
+        words += ["--plugin", Path(plugin).name if plugin.endswith(".py") else plugin]
     parameters = [
-        parameter
-        for parameter in command_parameters(type(options)).values()
-        if parameter.option.in_digest and _is_given(parameter, options)
+        parameter for parameter in _given_parameters(options) if parameter.option.in_digest
     ]
-    for parameter in sorted(parameters, key=lambda parameter: not parameter.option.positional):
+    for parameter in parameters:
+        text = parameter.option.placeholder
+        words += _parameter_words(parameter, parameter.value_in(options), text)
+    return words
+
+
+def local_command_line(options: Options, program: str, command: str) -> list[str]:
+    """Return the command line of options on this machine, with all paths.
+
+    Args:
+        options: The options.
+        program: Name of the program, such as ``fsdpo-bench``.
+        command: Name of the command, such as ``inspect``.
+    """
+    words = [program, command]
+    for plugin in plugin_arguments():
+        words += ["--plugin", plugin]
+    for parameter in _given_parameters(options):
         words += _parameter_words(parameter, parameter.value_in(options))
     return words
 
 
-def _parameter_words(parameter: CommandParameter, value: Any) -> list[str]:
-    """Return the words that set one parameter."""
+def _given_parameters(options: Options) -> list[CommandParameter]:
+    """Return the parameters with given values; those without a flag come first."""
+    parameters = [
+        parameter
+        for parameter in command_parameters(type(options)).values()
+        if _is_given(parameter, options)
+    ]
+    return sorted(parameters, key=lambda parameter: not parameter.option.positional)
+
+
+def _parameter_words(parameter: CommandParameter, value: Any, placeholder: str = "") -> list[str]:
+    """Return the words that set one parameter, with the placeholder in place of the value."""
     if value is None:
         return []
     if isinstance(value, bool):
@@ -204,7 +230,7 @@ def _parameter_words(parameter: CommandParameter, value: Any) -> list[str]:
     is_repeated = typing.get_origin(parameter.type) in (tuple, Sequence)
     words: list[str] = []
     for item in value if is_repeated else [value]:
-        text = parameter.option.placeholder or str(item)
+        text = placeholder or str(item)
         if parameter.option.positional:
             words.append(text)
         elif text.startswith("-"):

@@ -8,7 +8,6 @@ so a directory with a manifest is complete ("sealed").
 
 import contextlib
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -25,7 +24,7 @@ COMPLETIONS_FILE = "completions.jsonl"
 MANIFEST_FILE = "manifest.json"
 QUARANTINE_FILE = "quarantine.jsonl"
 #: Keys of a config that describe the run, not its content.
-_RUN_KEYS = ("config_digest", "command")
+_RUN_KEYS = ("config_digest", "commands")
 #: Fields of a completion that are recorded only if they have a value.
 _OPTIONAL_FIELDS = ("reasoning", "thinking_tokens")
 
@@ -126,7 +125,7 @@ def _completion_fields(completion: Completion) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def lock_run_directory(
-    path: Path, config: Mapping[str, Any], *, resume: bool, command: Sequence[str] = ()
+    path: Path, config: Mapping[str, Any], *, resume: bool, commands: Sequence[str] = ()
 ) -> Iterator[None]:
     """Lock the directory of the run that ``config`` describes, and check its config.
 
@@ -136,8 +135,8 @@ def lock_run_directory(
         path: The directory.
         config: Everything that determines the content of the run. Loaded plug-ins are added.
         resume: Whether the directory may contain the run.
-        command: Words of the command line of the run. The config records them, but does not compare
-            them.
+        commands: The command lines that create the run. The config records them, but does not
+            compare them.
 
     Raises:
         RunMismatchError: if the directory contains a run and ``resume`` is off, or if its config
@@ -148,20 +147,20 @@ def lock_run_directory(
         plugins = [plugin._asdict() for plugin in loaded_plugins()]
         if plugins:
             config = {**config, "plugins": plugins}
-        _check_config(path, config, resume=resume, command=command)
+        _check_config(path, config, resume=resume, commands=commands)
         yield
 
 
 def _check_config(
-    path: Path, config: Mapping[str, Any], *, resume: bool, command: Sequence[str]
+    path: Path, config: Mapping[str, Any], *, resume: bool, commands: Sequence[str]
 ) -> None:
     """Write the config of a new run, or compare it with the config of an existing run."""
     file = path / CONFIG_FILE
     new_config = {"config_digest": digest(config), **to_json_values(config)}
     if not file.exists():
         _check_empty(path)
-        if command:
-            new_config["command"] = shlex.join(command)
+        if commands:
+            new_config["commands"] = list(commands)
         text = json.dumps(new_config, indent=2, ensure_ascii=False)
         write_atomic(file, text.encode() + b"\n")
         return

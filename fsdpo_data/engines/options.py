@@ -26,6 +26,7 @@ _ENGINE_PANEL = "Engine"
 _RUN_PANEL = "Run"
 _SERVER_PANEL = "Server"
 
+IMPLICIT_REWARD_BETA = 0.05  #: Default factor β of the log-ratio in an implicit reward.
 DEFAULT_MODEL = "tiny"  #: Model of commands without the option ``model``.
 #: A server address without user, password or query, because secrets belong in the environment.
 _SERVER_URL = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
@@ -315,7 +316,8 @@ class ScorerOptions(EngineOptions):
     prm_format: PrmFormatName = None
     reference: Annotated[str | None, Option(panel=_ENGINE_PANEL)] = None
     beta: Annotated[
-        float | None, Option(panel=_ENGINE_PANEL, exclusive_min=0, default_text="0.05")
+        float | None,
+        Option(panel=_ENGINE_PANEL, exclusive_min=0, default_text=f"{IMPLICIT_REWARD_BETA}"),
     ] = None
 
     @property

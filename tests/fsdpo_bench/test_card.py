@@ -14,7 +14,6 @@ from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.render import write_report
 from fsdpo_bench.results.summary import summarise
 from fsdpo_cards import benchmark_card
-from fsdpo_cards.commands import measure_command
 from hub_server import TOKEN, client_env, run_client, running_hub
 from huggingface_hub import ModelCard
 from jinja2 import UndefinedError
@@ -76,18 +75,16 @@ def test_an_undefined_field_is_an_error() -> None:
         benchmark_card(run_results)
 
 
-def test_the_command_contains_the_decoder_options() -> None:
-    run = config({"math": 20}) | {
-        "decoders": ["greedy", "sc@5", "sc@15", "weighted@5:mean", "sbs@5,1", "sbs@5,3"],
-        "beam": {"first_keep": "b2", "aggregate": "last", "max_steps": 32, "step_tokens": 256},
-        "engine": {"name": "vllm", "dtype": "auto"},
-        "prm": None,
-    }
-    line = measure_command(run).replace(" \\\n ", "")
-    assert "--task math --limit 20 --decoder greedy,sc,weighted,sbs --k 5 --k 15 " in line
-    assert "--aggregate mean --b1 5 --b2 1 --b2 3 --first-keep b2 --beam-aggregate last " in line
-    assert "--segmenter auto@1 --engine vllm --dtype auto --out runs/bench" in line
-    assert "--prm" not in line
+def test_the_card_prints_the_stored_commands() -> None:
+    run_results = results()
+    assert "```bash" not in benchmark_card(run_results)
+    run_results["run"]["commands"] = [
+        "fsdpo-bench run --model tiny --task math --limit 20",
+        "fsdpo-bench grade run@0123456789abcdef0123 --k 2",
+    ]
+    lines = benchmark_card(run_results).replace(" \\\n ", "")
+    assert "\nfsdpo-bench run --model tiny --task math --limit 20 --out runs/run\n" in lines
+    assert "\nfsdpo-bench grade runs/run --k 2 --out runs/grade\n" in lines
 
 
 @pytest.mark.proof
@@ -111,7 +108,7 @@ def test_the_command_of_the_card_reproduces_the_accuracies(tmp_path: Path) -> No
     assert ran.exit_code == 0, ran.output
     command = (first / "README.md").read_text().partition("fsdpo-bench ")[2].partition("```")[0]
     arguments = shlex.split(command.replace("\\\n", " "))
-    arguments[arguments.index("runs/bench")] = str(again)
+    arguments[arguments.index("runs/run")] = str(again)
     ran = CliRunner().invoke(app, arguments)
     assert ran.exit_code == 0, ran.output
     configs = [json.loads((run / "config.json").read_text()) for run in (first, again)]

@@ -24,6 +24,7 @@ from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task, select_t
 from fsdpo_data.cli.console import new_app, print_next_command, run_app
 from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.options import command
+from fsdpo_data.core.command_line import command_line, local_command_line
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import LazyModule
@@ -68,7 +69,8 @@ def _report(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
     printing.print_results(results)
     typer.echo()
     print_next_command(["open", out / "report.html"])
-    print_next_command(["fsdpo-bench", "inspect", out, "--outcome", "incorrect"])
+    inspect_options = cli_options.RunInspectOptions(data=out, outcome="incorrect")
+    print_next_command(local_command_line(inspect_options, "fsdpo-bench", "inspect"))
 
 
 def _print_json(value: Any) -> None:
@@ -141,6 +143,7 @@ def _grade_run(run: Path, options: cli_options.ResponseGradeOptions) -> None:
             workers=options.workers,
             progress=progress,
             resume=options.resume,
+            command=command_line(options, "fsdpo-bench", "grade"),
         )
     _report(options.out, as_json=options.as_json)
 

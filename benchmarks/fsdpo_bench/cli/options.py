@@ -8,12 +8,14 @@ from typing import Annotated
 from fsdpo_bench.publish.export import EXPORT_FORMATS
 from fsdpo_bench.recipes.recipe import GPUS
 from fsdpo_bench.results.compare import ComparisonOptions
+from fsdpo_bench.runs.regrade import RUN_PLACEHOLDER
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _POSITIONAL = Option(positional=True)
-_JSON = Option(flag="--json")
+_JSON = Option(flag="--json", in_digest=False)
+_NOT_IN_DIGEST = Option(in_digest=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,18 +74,20 @@ class ResponseGradeOptions(Options):
         as_json: Print JSON instead of a table.
     """
 
-    data: Annotated[Path | None, _POSITIONAL] = None
-    out: Path | None = None
-    explain: Annotated[tuple[str, str] | None, Option(metavar="GOLD PRED")] = None
-    task: str | None = None
-    tolerance: Annotated[float | None, Option(min=0, exclusive_max=1)] = None
+    data: Annotated[Path | None, Option(positional=True, placeholder=RUN_PLACEHOLDER)] = None
+    out: Annotated[Path | None, _NOT_IN_DIGEST] = None
+    explain: Annotated[tuple[str, str] | None, Option(metavar="GOLD PRED", in_digest=False)] = None
+    task: Annotated[str | None, _NOT_IN_DIGEST] = None
+    tolerance: Annotated[float | None, Option(min=0, exclusive_max=1, in_digest=False)] = None
     k: Annotated[Sequence[int], Option(min=1, default_text="as in the run")] = ()
     aggregate: Annotated[str | None, Option(choices=AGGREGATES, default_text="as in the run")] = (
         None
     )
-    show: Annotated[int, Option(min=0)] = 10
-    workers: Annotated[int | None, Option(min=1, default_text="all CPU cores")] = None
-    resume: bool = False
+    show: Annotated[int, Option(min=0, in_digest=False)] = 10
+    workers: Annotated[int | None, Option(min=1, default_text="all CPU cores", in_digest=False)] = (
+        None
+    )
+    resume: Annotated[bool, _NOT_IN_DIGEST] = False
     as_json: Annotated[bool, _JSON] = False
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_cards import benchmark_card
+from fsdpo_cards.commands import rebuild_commands
 from fsdpo_cards.pages.page import render_page
 from fsdpo_cards.pages.problem_list import DEFAULT_BUDGET_BYTES, ProblemList
 from fsdpo_cards.render import render
@@ -76,6 +77,7 @@ def render_html(
         reward_plots=reward_plots,
         published_rows=published_rows(results),
         settings=setting_rows(results["run"]),
+        commands=rebuild_commands(results["run"].get("commands", [])),
         has_groups=any(task["groups"] for task in tasks.values()),
     )
 
@@ -117,6 +119,7 @@ def render_markdown(results: Results) -> str:
         published_rows=published,
         published_tasks=[name for name in tasks if any(name in row["values"] for row in published)],
         settings=setting_rows(results["run"]),
+        commands=rebuild_commands(results["run"].get("commands", [])),
     )
 
 
@@ -140,9 +143,14 @@ def published_rows(results: Results) -> list[dict[str, Any]]:
 
 
 def setting_rows(run: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the settings of a run as (name, value), with dots in nested names."""
+    """Return the settings of a run as (name, value), with dots in nested names.
+
+    The stored command lines are not settings.
+    """
     rows: list[tuple[str, str]] = []
     for name, value in run.items():
+        if name == "commands":
+            continue
         if isinstance(value, Mapping):
             rows += [(f"{name}.{inner_name}", text) for inner_name, text in setting_rows(value)]
         elif value is not None:

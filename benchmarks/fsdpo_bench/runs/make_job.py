@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.decoders import DECODERS
 from fsdpo_bench.decode.plan import DecodingPlan
+from fsdpo_bench.runs.command import run_command
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks, limit_problems
 from fsdpo_bench.tasks.load import LoadedTask, load_task
@@ -118,6 +119,7 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
         make_scorer=scorer.load,
         batch_size=options.engine.batch_size or selection.batch_size,
         workers=options.workers,
+        command=run_command(options, spec, tasks),
     )
 
 
@@ -227,6 +229,7 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
         make_scorer=scorer.load,
         batch_size=options.engine.batch_size or options.engine.engine_entry.batch_size,
         workers=options.workers,
+        command=run_command(options, spec, tasks),
     )
 
 

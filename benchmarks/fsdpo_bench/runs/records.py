@@ -69,6 +69,7 @@ class _Config(_Model):
     prm: ArtifactRef | None  #: The process reward model.
     decoders: Annotated[list[str], Field(min_length=1)]  #: Result names, such as ``sc@5``.
     beam: _Beam | None  #: Settings of beam searches.
+    commands: list[str] = []  #: Command lines that create the run; empty if unknown.
     #: Benchmarks by name. The names are also file names.
     tasks: dict[Annotated[str, Field(pattern=r"^[^/\x00]+$")], _TaskConfig]
 

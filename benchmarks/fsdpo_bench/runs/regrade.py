@@ -1,6 +1,7 @@
 """Grade the solutions of a finished run again, and apply its decoders, without the model."""
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -27,6 +28,7 @@ from fsdpo_data.dataset.run import lock_run_directory
 from fsdpo_data.steps.rewards import check_aggregate
 
 CHUNK_PROBLEMS = 256  #: Number of problems to grade at a time.
+RUN_PLACEHOLDER = "RUN"  #: Stands for the run to grade in stored command lines.
 
 
 def regrade_run(
@@ -38,6 +40,7 @@ def regrade_run(
     progress: Progress,
     *,
     resume: bool = False,
+    command: Sequence[str] = (),
 ) -> None:
     """Write a new run with the solutions of a run, and with verdicts of the current grader.
 
@@ -49,6 +52,7 @@ def regrade_run(
         workers: Number of grading processes.
         progress: Progress bar.
         resume: Whether to continue an interrupted run in ``out``.
+        command: Words of the command line, with :data:`RUN_PLACEHOLDER` in place of the run.
 
     Raises:
         InputError: if ``source`` is not a run, or has fewer samples than a K.
@@ -58,7 +62,8 @@ def regrade_run(
     old_setups = _parse_setups(source, old_config["decoders"])
     plan = _make_plan(source, old_setups, ks, aggregate)
     config = _make_config(old_config, old_setups, plan)
-    with lock_run_directory(out, config, resume=resume):
+    commands = _extend_commands(old_config, command)
+    with lock_run_directory(out, config, resume=resume, commands=commands):
         for name, entry in old_config["tasks"].items():
             task = Task(name=name, title=entry["title"], tolerance=entry["tolerance"])
             with open_records(out, name) as log:
@@ -79,6 +84,16 @@ def regrade_run(
                     )
                     append_records(log, records)
                     progress.advance(len(chunk))
+
+
+def _extend_commands(old_config: Mapping[str, Any], command: Sequence[str]) -> list[str]:
+    """Return the command lines of the old run and of its grading; empty if one is unknown."""
+    old_commands = old_config.get("commands")
+    if not old_commands or not command:
+        return []
+    run_name = f"run@{old_config['config_digest']}"
+    words = [run_name if word == RUN_PLACEHOLDER else word for word in command]
+    return [*old_commands, shlex.join(words)]
 
 
 def _decoded_problem(
@@ -159,7 +174,8 @@ def _make_config(
     setups = sorted([*plan.setups, *own_setups], key=lambda setup: ranks[setup.decoder.name])
     # The round trip through JSON removes lone surrogates.
     config: dict[str, Any] = json.loads(encode_line(old_config))
-    del config["config_digest"]
+    for key in ("config_digest", "commands"):
+        config.pop(key, None)
     return config | {
         "grader": MathGrader().version,
         "decoders": [setup.name for setup in setups],

@@ -5,6 +5,7 @@ boundaries. After an interruption, an incomplete batch is decoded again as a who
 composition of a batch affects the last bits of the numbers.
 """
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -114,6 +115,7 @@ class BenchJob:
     make_scorer: Callable[[], Scorer]  #: Loads the reward model.
     batch_size: int = 32  #: Number of problems per batch.
     workers: int | None = None  #: Number of grading processes; None for all CPU cores.
+    command: Sequence[str] = ()  #: Words of the command line; empty if it is unknown.
 
     @property
     def config(self) -> dict[str, Any]:
@@ -135,7 +137,8 @@ def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Pr
         StoreError: if the disk fails; records that were written stay valid.
     """
     job = replace(job, make_sampler=cache(job.make_sampler), make_scorer=cache(job.make_scorer))
-    with lock_run_directory(out, job.config, resume=resume):
+    commands = [shlex.join(job.command)] if job.command else []
+    with lock_run_directory(out, job.config, resume=resume, commands=commands):
         for loaded in job.tasks:
             with open_records(out, loaded.task.name) as log:
                 finished_keys = log.line_spans.keys()

@@ -18,6 +18,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.toml_tables import TomlTable, read_toml
+from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.resolve import ResolvedWeights
 
@@ -89,7 +90,7 @@ class PrmFormat(Options):
     #: The indices of the classes that count as right; their values are summed.
     positive: Sequence[int] = (1,)
     #: The factor β of log-ratios.
-    beta: Annotated[float, Option(exclusive_min=0)] = 0.05
+    beta: Annotated[float, Option(exclusive_min=0)] = IMPLICIT_REWARD_BETA
     #: The default reference model of log-ratios; empty if the user must name one.
     reference: str = ""
     #: Name of the prompt template of a judge.

@@ -88,7 +88,11 @@ def test_plugins_are_recorded_and_may_not_change(
     manifest = manifest_of(Path("a"))
     [plugin] = manifest["plugins"]
     assert plugin["module"] == file.stem and len(plugin["sha256"]) == 64
-    assert manifest["commands"][0].startswith(f"fsdpo-data build --plugin {file.stem} ")
+    assert manifest["commands"][0].startswith(f"fsdpo-data build --plugin {file.name} ")
+    [command] = card_commands(Path("a"))
+    code, out, err = run(capsys, *command, "--device", "cpu")
+    assert code == 0, out + err
+    assert manifest_of(Path("runs/build"))["digest"] == manifest["digest"]
     code, _, err = run(capsys, *line, "--out", "a", "--resume")
     assert code == 0, err
     # Another version of the file is another run.
