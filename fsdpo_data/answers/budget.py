@@ -5,6 +5,10 @@ class BudgetExceededError(ArithmeticError):
     """The comparison needs more operations than its budget allows."""
 
 
+class TooManyTermsError(BudgetExceededError):
+    """A finite sum or product has too many terms to evaluate them one by one."""
+
+
 class NumberTooLargeError(ArithmeticError):
     """The number is too large to write out or to calculate with."""
 

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from itertools import islice
 from typing import NamedTuple
 
-from fsdpo_data.answers.budget import Budget, NumberTooLargeError
+from fsdpo_data.answers.budget import Budget, NumberTooLargeError, TooManyTermsError
 from fsdpo_data.answers.comparison import symbolic
 from fsdpo_data.answers.comparison.exact_values import rational_value
 from fsdpo_data.answers.comparison.modular import PRIMES, ResidueEvaluator, UndefinedValueError
@@ -75,7 +75,12 @@ def are_equal_expressions(left: Node, right: Node, budget: Budget) -> bool:
         return _compare_to_shown_digits(left, right, budget)
     if equal_by_residues is not None:
         return equal_by_residues
-    return _compare_by_digits(left, right, budget) or symbolic.are_equal(left, right, budget)
+    try:
+        if _compare_by_digits(left, right, budget):
+            return True
+    except TooManyTermsError:
+        return symbolic.are_equal_long_sums(left, right, budget)
+    return symbolic.are_equal(left, right, budget)
 
 
 def infinity_sign(node: Node) -> int:

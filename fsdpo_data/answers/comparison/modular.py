@@ -7,11 +7,13 @@ an error would need a collision modulo both primes. Different residues show a di
 between rational functions (``ResidueEvaluator.is_exact``).
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 
 from fsdpo_data.answers.budget import Budget, NumberTooLargeError
 from fsdpo_data.answers.comparison.exact_values import integer_value
+from fsdpo_data.answers.comparison.finite_sums import finite_terms
 from fsdpo_data.answers.tree import Add, Call, Const, Div, Mul, Node, Num, PlusMinus, Pow, Sym
 
 #: Primes that are 1 modulo 4, so that -1 has a square root.
@@ -101,7 +103,20 @@ class ResidueEvaluator:
             integers = [count for count in counts if count is not None]
             if len(integers) == len(counts):
                 return self._combinatorial_residue(node.name, integers)
+        terms = finite_terms(node, self.budget)
+        if terms is not None:
+            return self._sum_residue(node.name, terms)
         return self._hashed_residue(node.name, tuple(map(self.value, node.args)))
+
+    def _sum_residue(self, name: str, terms: Iterable[Node]) -> int:
+        """Return the residue of a sum or a product of terms."""
+        residues = map(self.value, terms)
+        if name == "sum":
+            return sum(residues) % self.prime
+        result = 1
+        for residue in residues:
+            result = result * residue % self.prime
+        return result
 
     def _combinatorial_residue(self, name: str, counts: list[int]) -> int:
         """Return the residue of a factorial, a binomial coefficient or a k-permutation count."""

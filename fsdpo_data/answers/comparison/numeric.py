@@ -11,7 +11,12 @@ from hashlib import blake2b
 from operator import add, mul
 from typing import Any, TypeAlias
 
-from fsdpo_data.answers.budget import Budget, NumberTooLargeError
+from fsdpo_data.answers.budget import (
+    Budget,
+    BudgetExceededError,
+    NumberTooLargeError,
+    TooManyTermsError,
+)
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
 from fsdpo_data.answers.comparison.symbols import BINDING_OPERATORS, DISCRETE_OPERATORS
 from fsdpo_data.answers.tree import (
@@ -25,11 +30,16 @@ from fsdpo_data.answers.tree import (
     PlusMinus,
     Pow,
     Sym,
+    walk,
 )
 
 DIGITS = 60
-#: Most terms of a sum or factors of a product that are evaluated.
-MAX_TERMS = 200
+#: Terms of an infinite sum, or factors of an infinite product, that are evaluated.
+MAX_INFINITE_TERMS = 200
+#: Largest size of all terms of a finite sum or product that is evaluated, in nodes.
+MAX_FINITE_NODES = 5_000
+#: Most terms of a finite sum or product for which sympy may look for a closed form.
+MAX_CLOSED_FORM_TERMS = 100_000
 #: Number of pieces into which an integral is cut for an approximate value.
 INTEGRAL_SLICES = 24
 MAX_LOG = 10**15  #: Largest logarithm of a power that is evaluated.
@@ -194,21 +204,40 @@ class Evaluator:
             return None
         is_infinite = bounds[-1] == Const("inf")
         low = self.mp.mpf(1) if is_limit else self.value(bounds[0])
-        high = low + MAX_TERMS if is_infinite else self.value(bounds[-1])
-        has_integer_bounds = self.mp.isint(low) and self.mp.isint(high)
+        high = low + MAX_INFINITE_TERMS if is_infinite else self.value(bounds[-1])
         if self.mp.im(low) != 0 or self.mp.im(high) != 0:
             return None
-        is_discrete = node.name in DISCRETE_OPERATORS
-        if is_discrete and has_integer_bounds and -2 < high - low <= MAX_TERMS:
-            if is_infinite and not self.allow_approximation:
-                return None
-            return self._sum_or_product(node, low, high, is_infinite=is_infinite)
+        if node.name in DISCRETE_OPERATORS:
+            return self._discrete_value(node, low, high, is_infinite=is_infinite)
         if not self.allow_approximation or (is_infinite and node.name == "int"):
             return None
         if is_limit:
             near_limit = self.mp.mpf(10) ** 4 if is_infinite else high + self.mp.mpf(10) ** -4
             return self._operand_value(node, near_limit)
         return self._approximate_integral(node, low, high)
+
+    def _discrete_value(
+        self, node: Call, low: MpNumber, high: MpNumber, *, is_infinite: bool
+    ) -> MpNumber | None:
+        """Return the value of a sum or product; None if it is an opaque function of its bounds.
+
+        Raises:
+            UndefinedValueError: An approximation is allowed, but the bounds are no integers.
+            TooManyTermsError: A finite sum or product has too many terms.
+            BudgetExceededError: It has more than ``MAX_CLOSED_FORM_TERMS`` terms.
+        """
+        has_integer_bounds = self.mp.isint(low) and self.mp.isint(high) and high - low > -2
+        if is_infinite and not self.allow_approximation:
+            return None
+        if not has_integer_bounds:
+            # An integral in place of the sum would be wrong by any amount.
+            return _raise_undefined() if self.allow_approximation else None
+        n_terms = high - low + 1
+        if not is_infinite and n_terms > MAX_CLOSED_FORM_TERMS:
+            raise BudgetExceededError("a sum or product has too many terms for a closed form")
+        if not is_infinite and n_terms * len(walk(node.args[-1])) > MAX_FINITE_NODES:
+            raise TooManyTermsError("a sum or product has too many terms to evaluate them")
+        return self._sum_or_product(node, low, high, is_infinite=is_infinite)
 
     def _sum_or_product(
         self, node: Call, low: MpNumber, high: MpNumber, *, is_infinite: bool
@@ -221,7 +250,10 @@ class Evaluator:
             checks_convergence = can_stop_early and step % 16 == 15
             if checks_convergence and max(map(abs, terms[-4:])) < abs(self.mp.fsum(terms)) / 10**4:
                 break
-        return self.mp.fsum(terms) if node.name == "sum" else self.mp.fprod(terms)
+        if node.name == "prod":
+            return self.mp.fprod(terms)
+        self.scale = max(self.scale, *map(abs, terms), 0)
+        return self.mp.fsum(terms)
 
     def _approximate_integral(self, node: Call, low: MpNumber, high: MpNumber) -> MpNumber:
         """Return the integral of the operand by the midpoint rule."""

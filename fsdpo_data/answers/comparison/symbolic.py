@@ -1,7 +1,9 @@
 """Comparison of limits, integrals and infinite sums by sympy, as the last resort.
 
-Sympy runs only if the cheaper comparisons leave a pair open and approximate values are close.
-It runs in a process of its own, with limits on memory and CPU time. If it reaches a limit, the
+Sympy runs only if the cheaper comparisons leave a pair open and approximate values are close. It
+also runs if a finite sum or product has too many terms to evaluate them.
+
+Sympy has a process of its own, with limits on memory and CPU time. If it reaches a limit, the
 process ends and the pair times out. The process receives trees from ``encode_tree``, never text.
 """
 
@@ -13,10 +15,15 @@ import sys
 from threading import Lock
 from typing import Any
 
-from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
+from fsdpo_data.answers.budget import (
+    Budget,
+    BudgetExceededError,
+    NumberTooLargeError,
+    TooManyTermsError,
+)
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
 from fsdpo_data.answers.comparison.numeric import Evaluator, is_unknown_function
-from fsdpo_data.answers.comparison.symbols import BINDING_OPERATORS, free_symbols
+from fsdpo_data.answers.comparison.symbols import BINDING_OPERATORS, free_symbols, integer_symbols
 from fsdpo_data.answers.tree import Call, Const, Node, Num, Pow, Sym, children, walk
 
 #: Wall-clock limit for the start of sympy, in seconds.
@@ -28,10 +35,17 @@ MAX_NODES = 60
 #: Largest number in an expression that sympy compares.
 MAX_NUMBER = 10**4
 MAX_EXPONENT = 8  #: Largest numeric exponent in an expression that sympy compares.
+#: Largest number in a comparison of finite sums and products with many terms.
+MAX_LONG_SUM_NUMBER = 10**100
 #: Relative difference of approximate values above which two sides are different.
 _MAX_RELATIVE_DIFFERENCE = 0.1
 #: Size of a node that sympy must not compare: more than ``MAX_NODES``.
 _TOO_LARGE = 999
+
+
+#: Replies of the sympy process; any other means different. ``UNDECIDED``: no closed form.
+EQUAL = b"1"
+UNDECIDED = b"?"
 
 
 def are_equal(left: Node, right: Node, budget: Budget) -> bool:
@@ -47,7 +61,30 @@ def are_equal(left: Node, right: Node, budget: Budget) -> bool:
     if max(_size(left), _size(right)) > MAX_NODES or _have_distant_values(left, right, budget):
         return False
     budget.decided_by = "symbolic"
-    return _ask([encode_tree(left), encode_tree(right)])
+    return _ask([encode_tree(left), encode_tree(right)]) == EQUAL
+
+
+def are_equal_long_sums(left: Node, right: Node, budget: Budget) -> bool:
+    """Whether two sides are equal, of which one has a sum or product with too many terms.
+
+    Raises:
+        TooManyTermsError: Sympy finds no closed form, so neither verdict is certain.
+        BudgetExceededError: Sympy takes too long.
+    """
+    if free_symbols(left) != free_symbols(right):
+        return False
+    parts = [*walk(left), *walk(right)]
+    numbers = [part.value for part in parts if isinstance(part, Num)]
+    has_large_number = any(
+        max(abs(number.numerator), number.denominator) > MAX_LONG_SUM_NUMBER for number in numbers
+    )
+    if has_large_number or len(parts) > 2 * MAX_NODES:
+        raise TooManyTermsError("the expressions are too large for sympy")
+    reply = _ask([encode_tree(left), encode_tree(right)])
+    if reply == UNDECIDED:
+        raise TooManyTermsError("sympy finds no closed form")
+    budget.decided_by = "symbolic"
+    return reply == EQUAL
 
 
 def _has_operator(node: Node) -> bool:
@@ -73,10 +110,12 @@ def _size(node: Node) -> int:
 
 def _have_distant_values(left: Node, right: Node, budget: Budget) -> bool:
     """Whether approximate values at one point show that the sides are different."""
+    integer_names = integer_symbols(left) | integer_symbols(right)
+    evaluator = Evaluator(0, budget, integer_symbols=integer_names, allow_approximation=True)
     try:
-        left_value = Evaluator(0, budget, allow_approximation=True).value(left)
-        right_value = Evaluator(0, budget, allow_approximation=True).value(right)
-    except (UndefinedValueError, NumberTooLargeError):
+        left_value = evaluator.value(left)
+        right_value = evaluator.value(right)
+    except (UndefinedValueError, NumberTooLargeError, TooManyTermsError):
         return False
     max_difference = _MAX_RELATIVE_DIFFERENCE * max(abs(left_value), abs(right_value))
     return bool(abs(left_value - right_value) > max_difference)
@@ -99,8 +138,8 @@ class _SympyProcess:
         self.child: Any = None  # a Popen or None; Any, because its pipes are never None here
         self.lock = Lock()
 
-    def ask(self, question: list[Any]) -> bool:
-        """Return whether the two encoded expressions of a question are equal.
+    def ask(self, question: list[Any]) -> bytes:
+        """Return the reply on two encoded expressions:.
 
         Raises:
             BudgetExceededError: The process does not answer in time.
@@ -115,7 +154,7 @@ class _SympyProcess:
                 self._read_byte(START_TIMEOUT_SECONDS)
             self.child.stdin.write(json.dumps(question).encode() + b"\n")
             self.child.stdin.flush()
-            return self._read_byte(QUESTION_TIMEOUT_SECONDS) == b"1"
+            return self._read_byte(QUESTION_TIMEOUT_SECONDS)
 
     def _read_byte(self, timeout_seconds: float) -> bytes:
         """Read one byte of output; stop the process if none comes in time."""

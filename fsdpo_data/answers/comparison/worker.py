@@ -39,9 +39,12 @@ _BUILDERS: dict[str, Any] = {name: getattr(sympy, name) for name in _trigonometr
 _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}
 _OPERATORS = {"sum": sympy.Sum, "prod": sympy.Product, "int": sympy.Integral, "lim": sympy.Limit}
 
+#: Bytes of the replies; ``symbolic`` has their names.
+_REPLIES = {True: "1", False: "0", None: "?"}
 
-def are_equal(left: list[Any], right: list[Any]) -> bool:
-    """Whether sympy finds two encoded expressions equal."""
+
+def are_equal(left: list[Any], right: list[Any]) -> bool | None:
+    """Whether sympy finds two encoded expressions equal; None if an operator has no closed form."""
     difference = (build_expression(left) - build_expression(right)).doit()
     # Sympy returns an infinite sum by cases: its value if it converges, else the sum itself.
     difference = difference.replace(
@@ -50,7 +53,9 @@ def are_equal(left: list[Any], right: list[Any]) -> bool:
     )
     if difference.has(*_OPERATORS.values()):
         difference = sympy.simplify(difference)
-    return bool(difference == 0 or sympy.simplify(difference) == 0)
+    if difference == 0 or sympy.simplify(difference) == 0:
+        return True
+    return None if difference.has(*_OPERATORS.values()) else False
 
 
 def build_expression(node: list[Any]) -> Any:
@@ -83,7 +88,7 @@ def _build_operator(name: str, parts: list[Any]) -> Any:
 
 
 def main() -> None:
-    """Answer one question per input line with one byte, ``0`` or ``1``.
+    """Answer one question per input line with one byte: ``0``, ``1`` or ``?`` (undecided).
 
     The first byte is a ``0`` without a question, as a sign that sympy has started. A question that
     exceeds the CPU limit ends the process without an answer.
@@ -96,8 +101,8 @@ def main() -> None:
             left, right = json.loads(line)
             is_equal = are_equal(left, right)
         except Exception:  # an error in sympy leaves equality unproven
-            is_equal = False
-        print(end=str(int(is_equal)), flush=True)
+            is_equal = None
+        print(end=_REPLIES[is_equal], flush=True)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def test_the_process_ends_after_its_last_question() -> None:
         [sys.executable, "-m", "fsdpo_data.answers.comparison.worker"],
         input=f"{line}\nnot json\n", capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
-    assert child.stdout == "010"
+    assert child.stdout == "01?"
 
 
 def test_a_missing_answer_exceeds_the_budget() -> None:
