@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from fsdpo_cards.pages.problem_list import MIN_PROBLEM_BYTES
 
@@ -29,6 +29,7 @@ from fsdpo_data.dataset.html_page import dataset_page
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import StageOptions, derive_dataset
+from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
 from fsdpo_data.dataset.validate import check_files, validate
 from fsdpo_data.engines import load
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, ServerOptions
@@ -204,10 +205,20 @@ class Dataset:
         rows = self.examples(-(-budget // MIN_PROBLEM_BYTES), problem=None, outcome=None, seed=0)
         return dataset_page(self.path, self.manifest, rows, gamma=gamma, budget_bytes=budget)
 
+    # These lines only give type checkers the parameters; every stage is a method.
     label = _stage(LabelOptions)
     score = _stage(ScoreOptions)
     grade = _stage(GradeOptions)
     pair = _stage(PairOptions)
+
+    if not TYPE_CHECKING:  # type checkers refuse unknown names
+
+        def __getattr__(self, name: str) -> Callable[..., Dataset]:
+            """Return the method of another stage, such as a stage of a plug-in."""
+            stage_name = name.replace("_", "-")
+            if name.startswith("_") or stage_name not in STAGES:
+                raise AttributeError(f"'Dataset' has no attribute or stage {name!r}", name=name)
+            return functools.partial(_stage(STAGES[stage_name].options_class), self)
 
     def validate(self) -> Dataset:
         """Check every file, row and count against the schema and the manifest.
@@ -251,7 +262,7 @@ def run_stage(options: StageOptions, progress: Progress = NO_PROGRESS) -> Datase
     """Run one stage on a dataset and return the new dataset."""
     _refuse_shard(options)
     out = Path(options.out)
-    stages = [options.stage()]
+    stages = [stage_entry(options).make_stage(options)]
     manifest = derive_dataset(
         Path(options.data), out, stages, resume=options.resume, progress=progress
     )

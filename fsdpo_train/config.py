@@ -141,7 +141,7 @@ class TrainConfig(Options):
 
 @dataclass(frozen=True)
 class SftConfig(TrainConfig):
-    """Fine-tune a model on prompt/completion rows.
+    r"""Fine-tune a model on prompt/completion rows.
 
     The loss covers the completion and the end-of-sequence token.
 
@@ -150,6 +150,15 @@ class SftConfig(TrainConfig):
             ``org/name[@revision]`` of such a dataset on the Hub.
         from_config: Start from random weights instead of `model`. Give a ``config.json``, or its
             directory. The directory must also contain the tokenizer.
+
+    Examples:
+        fsdpo-train sft sft.jsonl --model Qwen/Qwen2-7B --out runs/sft \
+          --dtype bfloat16
+
+        fsdpo-train sft sft.jsonl --model tiny --out runs/tiny --epochs 1
+
+        torchrun --nproc-per-node 8 -m fsdpo_train sft sft.parquet --model ./base \
+          --out runs/sft --dtype bfloat16 --deepspeed zero3
     """
 
     stage: ClassVar[str] = "sft"
@@ -172,7 +181,7 @@ class SftConfig(TrainConfig):
 
 @dataclass(frozen=True)
 class PrmConfig(TrainConfig):
-    """Train a process reward model (PRM) on solutions with step labels.
+    r"""Train a process reward model (PRM) on solutions with step labels.
 
     The defaults are the paper's: one epoch, 256 solutions per optimizer step on one device, and a
     learning rate of 5e-7. Small models need a much higher learning rate.
@@ -202,6 +211,14 @@ class PrmConfig(TrainConfig):
         held_out: Fraction of the problems that is not trained on, but used to evaluate the PRM.
         eval_every: Optimizer steps between two evaluations on the held-out problems. With 0, the
             PRM is evaluated only at the end.
+
+    Examples:
+        fsdpo-train prm runs/demo --model tiny --out runs/prm --batch-size 32 \
+          --grad-accum 1 --lr 1.5e-3 --adam-beta2 0.98 --epochs 3
+
+        torchrun --nproc-per-node 8 -m fsdpo_train prm runs/qwen \
+          --model qwen2-7b-sft --out runs/prm --dtype bfloat16 --deepspeed zero3 \
+          --gradient-checkpointing --grad-accum 4
     """
 
     stage: ClassVar[str] = "prm"
@@ -252,7 +269,7 @@ class PreferenceSpec(Options):
 
 @dataclass(frozen=True)
 class DpoConfig(PreferenceSpec, TrainConfig):
-    """Train a policy on preference pairs with step-wise DPO, DPO or a related loss.
+    r"""Train a policy on preference pairs with step-wise DPO, DPO or a related loss.
 
     The defaults are the paper's: one epoch, 4 prompts with 16 pairs each per optimizer step on one
     device. The learning rate, β and γ are those of the paper too. Small models need a much higher
@@ -276,6 +293,17 @@ class DpoConfig(PreferenceSpec, TrainConfig):
             ``auto``, which uses flex if possible.
         reference_cache: Directory for reference log-probabilities, which several runs can share.
             The default is ``reference`` in `out`.
+
+    Examples:
+        fsdpo-train dpo runs/pairs --model tiny --out runs/full-step --lr 1e-4 \
+          --beta 1
+
+        fsdpo-train dpo org/pairs --model tiny --out runs/dpo --loss dpo --lr 1e-4 \
+          --beta 1 --reference-cache runs/reference
+
+        torchrun --nproc-per-node 8 -m fsdpo_train dpo runs/pairs \
+          --model qwen2-7b-sft --out runs/full-step --batch-size 1 --dtype bfloat16 \
+          --deepspeed zero3 --gradient-checkpointing
     """
 
     stage: ClassVar[str] = "dpo"

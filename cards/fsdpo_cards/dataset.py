@@ -20,6 +20,7 @@ class DatasetCardData:
 
     manifest: Mapping[str, Any]  #: The content of the manifest.
     table: Sequence[tuple[str, str]]  #: (name, value) rows of the summary.
+    stage_rows: Sequence[str]  #: Markdown rows that describe the stages of the dataset.
     warnings: Sequence[str]  #: Possible problems of the dataset, one sentence each.
     configs: Sequence[str]  #: Names of the configs; the Hub shows the first.
     examples: Mapping[str, str]  #: One row as JSON, by config.
@@ -45,6 +46,7 @@ def dataset_card(
         "dataset.md",
         manifest=card_data.manifest,
         table=card_data.table,
+        stage_rows=card_data.stage_rows,
         warnings=card_data.warnings,
         configs=card_data.configs,
         examples=card_data.examples,

@@ -1,7 +1,7 @@
 """Render the cards of trained models: fine-tuned policies, DPO policies and reward models."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ class TrainingRun:
     options: Mapping[str, str]  #: All options and versions, as text.
     command: str  #: The command line that trains the model, without its output directory.
     manifest: Mapping[str, Any] | None = None  #: Manifest of the training data, if it is a dataset.
+    stage_rows: Sequence[str] = ()  #: Markdown rows that describe the stages of the dataset.
     processes: tuple[int, int] = (1, 1)  #: Training processes in total, and per machine.
 
 
@@ -38,6 +39,7 @@ def model_card(run: TrainingRun) -> str:
         run=run,
         manifest=run.manifest,
         spec=spec,
+        stage_rows=run.stage_rows,
         commands=[*data_commands, commands.train_command(run, data_commands)],
     )
     return front_matter(_metadata(run)) + body

@@ -23,7 +23,26 @@ def render(
     Raises:
         jinja2.UndefinedError: if the template uses an undefined field.
     """
-    all_filters: dict[str, Any] = {
+    all_filters = {**_card_filters(), **(filters or {})}
+    return render_file(Path(__file__).parent / template, all_filters, fields).rstrip() + "\n"
+
+
+def render_text(text: str, fields: Mapping[str, Any]) -> str:
+    """Render a template that is given as text, with the filters of cards.
+
+    Raises:
+        jinja2.UndefinedError: if the template uses an undefined field.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(undefined=StrictUndefined)
+    environment.filters |= _card_filters()
+    return environment.from_string(text).render(**fields)
+
+
+def _card_filters() -> dict[str, Callable[..., str]]:
+    """Return the filters of cards by name."""
+    return {
         "count": "{:,}".format,
         "text": escape_markdown,
         "code": code_span,
@@ -31,9 +50,7 @@ def render(
         "licence": _source_licence,
         "percent": format_percent,
         "amount": format_amount,
-        **(filters or {}),
     }
-    return render_file(Path(__file__).parent / template, all_filters, fields).rstrip() + "\n"
 
 
 def render_file(

@@ -18,7 +18,13 @@ from fsdpo_data.cli.help import help_command_class
 from fsdpo_data.cli.launch import launch_script
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError
-from fsdpo_data.core.options import Option, Options, class_summary, literal_choices
+from fsdpo_data.core.options import (
+    Option,
+    Options,
+    class_examples,
+    class_summary,
+    literal_choices,
+)
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.registry import Registry, UnversionedNames
 
@@ -53,7 +59,7 @@ def command(
     options_class: type[CommandOptions],
     *,
     name: str | None = None,
-    examples: str = "",
+    notes: str = "",
     panel: str | None = None,
     launch: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[[CommandOptions], None]], Callable[..., None]]:
@@ -61,9 +67,10 @@ def command(
 
     Args:
         app: Application that gets the command.
-        options_class: Class of the options. Each field becomes a parameter of the command.
+        options_class: Class of the options. Each field becomes a parameter of the command. The
+            docstring gives the help, and its ``Examples:`` section the examples.
         name: Name of the command; None for the name of the function.
-        examples: Markdown below the help.
+        notes: Markdown below the examples.
         panel: Heading of the command in the help of ``app``.
         launch: Scripts of ``--print-launch`` (:mod:`fsdpo_data.cli.launch`); None for no such flag.
 
@@ -107,7 +114,7 @@ def command(
         run_command.__doc__ = class_summary(options_class)
         app.command(
             name,
-            epilog=examples or None,
+            epilog="\n\n".join(filter(None, [class_examples(options_class), notes])) or None,
             cls=help_command_class(_choices_in_help(parameters)),
             rich_help_panel=panel,
         )(run_command)

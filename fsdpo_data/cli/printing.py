@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_cards.render import format_token_count
 
-from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.manifest_sections import RegradeStats
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -37,25 +35,6 @@ def print_summary(manifest: Manifest, title: str) -> None:
     Console().print(table)
     for warning in dataset_warnings(manifest):
         Console().print(f"[yellow]warning:[/] {warning}", highlight=False)
-
-
-def print_changes(regraded: RegradeStats) -> None:
-    """Print a table with the number of solutions per old and new outcome."""
-    from rich.console import Console
-    from rich.table import Table
-
-    counts = {(old, new): count for old, new, count in regraded.outcomes}
-    outcomes = [outcome for outcome in OUTCOMES if any(outcome in pair for pair in counts)]
-    title = f"\n{regraded.changed:,} outcomes changed from {regraded.old_grader}"
-    title += f" (rows) to {regraded.new_grader} (columns)"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("")
-    for new_outcome in outcomes:
-        table.add_column(new_outcome.replace("_", " "), justify="right")
-    for old_outcome in outcomes:
-        cells = [f"{counts.get((old_outcome, new), 0):,}" for new in outcomes]
-        table.add_row(old_outcome.replace("_", " "), *cells)
-    Console().print(table)
 
 
 def escape_for_terminal(text: str) -> str:

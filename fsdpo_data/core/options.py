@@ -2,7 +2,8 @@
 
 Library users see plain frozen dataclasses. An :class:`Option` in the annotation of a field adds
 bounds and command-line settings: ``top: Annotated[int, Option(min=1, panel="Pairs")] = 4``.
-The ``Attributes:`` section of the class docstring gives the help texts.
+The ``Attributes:`` section of the class docstring gives the help texts. An ``Examples:`` section
+after it gives the command lines at the end of the help.
 
 Options are composed. A field whose type is an option class is a group, such as
 ``sampling: SamplingSpec``. On the command line, the members of groups are options like all others
@@ -13,6 +14,7 @@ import inspect
 import math
 import operator
 import re
+import textwrap
 import typing
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -177,9 +179,9 @@ def declared_fields(options_class: type) -> dict[str, DeclaredField]:
 
 
 def class_summary(options_class: type) -> str:
-    """Return the docstring of an option class without its ``Attributes:`` section."""
+    """Return the docstring of an option class without its sections."""
     docstring = inspect.cleandoc(options_class.__doc__ or "")
-    return docstring.partition("\nAttributes:\n")[0].strip()
+    return re.split(r"\n(?:Attributes|Examples):\n", docstring)[0].strip()
 
 
 def field_help(options_class: type) -> dict[str, str]:
@@ -192,3 +194,17 @@ def field_help(options_class: type) -> dict[str, str]:
         for name, text in _ATTRIBUTE.findall(section):
             help_texts[name] = " ".join(text.split())
     return help_texts
+
+
+def class_examples(options_class: type) -> str:
+    """Return the ``Examples:`` section of an option class as Markdown; empty without one.
+
+    Command lines are indented below a sentence. In a section without sentences, they are not.
+    """
+    docstring = inspect.cleandoc(options_class.__doc__ or "")
+    _, _, section = docstring.partition("\nExamples:\n")
+    text = inspect.cleandoc(f"\n{section}")
+    has_prose = any(line.startswith("    ") for line in text.splitlines())
+    if not text or has_prose:
+        return text
+    return f"**Examples**\n\n{textwrap.indent(text, '    ')}\n"

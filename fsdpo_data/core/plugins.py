@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import pkgutil
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -63,6 +64,13 @@ def load_plugin(argument: str) -> PluginRef:
     if full_name not in exported:
         os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*exported, full_name])
     return plugin
+
+
+def import_submodules(package: str) -> None:
+    """Import all modules of a package of this project, in the order of their names."""
+    folders = importlib.import_module(package).__path__
+    for module in sorted(pkgutil.iter_modules(folders), key=lambda module: module.name):
+        importlib.import_module(f"{package}.{module.name}")
 
 
 def load_environment_plugins() -> None:

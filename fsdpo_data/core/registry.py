@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.plugins import (
     entry_points_by_group,
+    import_submodules,
     load_entry_point,
     load_environment_plugins,
 )
@@ -42,6 +43,7 @@ class Registry(Mapping[str, EntryT]):
         entry_type: type[EntryT],
         group: str = "",
         convert: Callable[[Any], Any] | None = None,
+        package: str = "",
     ) -> None:
         """Set up an empty registry.
 
@@ -52,11 +54,14 @@ class Registry(Mapping[str, EntryT]):
                 for a kind that plug-ins cannot add.
             convert: Function from the object of an entry point to the entry; by default, the object
                 is the entry.
+            package: Package whose modules register the built-in entries. The first access imports
+                all its modules, so a new module needs no line elsewhere.
         """
         self.kind = kind
         self.group = group
         self._entry_type = entry_type
         self._convert = convert
+        self._package = package
         self._entries: dict[str, EntryT] = {}
 
     def register(self, entry: EntryT) -> EntryT:
@@ -88,6 +93,11 @@ class Registry(Mapping[str, EntryT]):
             raise unknown_name_error(field or self.kind, name, self)
         return self[name]
 
+    def registered_entries(self) -> list[EntryT]:
+        """Return the entries that are registered so far, without importing more plug-ins."""
+        self._load_package()
+        return list(self._entries.values())
+
     def importable_entries(self) -> list[EntryT]:
         """Return all entries, without the entries of plug-ins that cannot be imported."""
         entries = []
@@ -99,7 +109,7 @@ class Registry(Mapping[str, EntryT]):
     def __getitem__(self, name: str) -> EntryT:
         """Return the entry of a name; KeyError if there is none."""
         if name not in self._entries:
-            load_environment_plugins()
+            self._load_modules()
         if name not in self._entries:
             self._load_entry_point(name)
         return self._entries[name]
@@ -108,12 +118,12 @@ class Registry(Mapping[str, EntryT]):
         """Return whether a name is known, without importing the plug-in of an entry point."""
         if name in self._entries:
             return True
-        load_environment_plugins()
+        self._load_modules()
         return name in self._entries or name in self._entry_points
 
     def __iter__(self) -> Iterator[str]:
         """Yield all names, without importing the plug-ins of entry points."""
-        load_environment_plugins()
+        self._load_modules()
         yield from self._entries
         yield from (name for name in self._entry_points if name not in self._entries)
 
@@ -123,9 +133,21 @@ class Registry(Mapping[str, EntryT]):
 
     def descriptions(self) -> dict[str, str]:
         """Return the ``description`` of each entry that has one and needs no import, by name."""
-        load_environment_plugins()
+        self._load_modules()
         texts = {name: getattr(entry, "description", "") for name, entry in self._entries.items()}
         return {name: text for name, text in texts.items() if text}
+
+    def _load_modules(self) -> None:
+        """Import the modules that register entries: those of the package, then plug-ins."""
+        self._load_package()
+        load_environment_plugins()
+
+    def _load_package(self) -> None:
+        """Import the modules of the package at the first access."""
+        if self._package:
+            package = self._package
+            self._package = ""  # the modules may use the registry themselves
+            import_submodules(package)
 
     @property
     def _entry_points(self) -> Mapping[str, object]:

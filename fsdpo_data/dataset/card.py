@@ -14,6 +14,7 @@ from fsdpo_data.core.lazy import pa, pl, pq
 from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import CONFIGS, scan_rows
+from fsdpo_data.dataset.stage_registry import card_rows
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
 
@@ -27,6 +28,7 @@ def dataset_card(
     card_data = DatasetCardData(
         manifest=manifest.to_dict(),
         table=summary_rows(manifest),
+        stage_rows=card_rows(manifest),
         warnings=dataset_warnings(manifest),
         configs=ordered_configs(manifest),
         examples=example_rows(root, manifest),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,7 +157,7 @@ class ShardedStage(Stage, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageOptions(Options, ABC):
+class StageOptions(Options):
     """Derive a new dataset from a sealed dataset.
 
     Attributes:
@@ -170,10 +169,6 @@ class StageOptions(Options, ABC):
     data: Annotated[str | Path, Option(positional=True, placeholder=PARENT)] = field(kw_only=False)
     out: Annotated[str | Path, Option(in_digest=False)]
     resume: Resume = False
-
-    @abstractmethod
-    def stage(self) -> Stage:
-        """Check the options and return the stage; models load only when they are used."""
 
 
 def derive_dataset(

@@ -213,7 +213,7 @@ def _check_unique_names(benchmarks: Sequence[BenchmarkQuestions]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DecontaminateOptions(Options):
-    """Find training problems that overlap with benchmark questions, and remove them.
+    r"""Find training problems that overlap with benchmark questions, and remove them.
 
     Questions are identical if they differ only in white space and case (and in compatibility
     forms of Unicode, such as ``x²`` for ``x2``). Otherwise the overlap is
@@ -229,6 +229,16 @@ class DecontaminateOptions(Options):
         split: Split of the training problems.
         ngram: Number of consecutive words in an n-gram.
         overlap: Minimum fraction of common n-grams of a contaminated problem.
+
+    Examples:
+        fsdpo-data decontaminate gsm8k math --against bench/gsm8k.jsonl \
+          --against bench/math
+
+        fsdpo-data decontaminate train.jsonl --against bench --report r.json \
+          --write-clean clean.jsonl
+
+        fsdpo-data decontaminate runs/pairs --against gsm8k=bench/gsm8k.jsonl \
+          --out runs/checked
     """
 
     problems: Annotated[Sequence[str], Option(positional=True)] = field(kw_only=False)

@@ -20,7 +20,7 @@ from fsdpo_data.answers import Grader, GraderInput, Verdict
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.command_line import command_line
-from fsdpo_data.core.entities import Solution
+from fsdpo_data.core.entities import OUTCOMES, Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
@@ -28,6 +28,7 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import RegradeStats
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
+from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.options import Workers
 from fsdpo_data.models.thinking import ThinkingSpan, find_thinking
@@ -233,18 +234,59 @@ class GradeOptions(StageOptions):
         grade_thinking: If a solution has no text after its thinking, grade the answer that the
             thinking marks, for example in a box. By default such a solution has no answer.
         workers: Number of processes that grade.
+
+    Examples:
+        Use the default grader of this release:
+
+            fsdpo-data grade runs/a --out runs/a-regraded
+
+        Accept numbers within a relative tolerance of 1 %:
+
+            fsdpo-data grade runs/a --out runs/tolerant --grader math@2+tolerance=0.01
     """
 
     grader: Annotated[str | None, Option(default_text="the grader of this release")] = None
     grade_thinking: bool = False
     workers: Workers = None
 
-    def stage(self) -> GradeStage:
-        """Return the stage; SchemaError if the release does not contain the grader."""
-        grader = get_grader(self.grader).version
-        return GradeStage(
-            command=command_line(replace(self, grader=grader), "fsdpo-data", "grade"),
-            grader=grader,
-            workers=self.workers,
-            grade_thinking=self.grade_thinking,
-        )
+
+def make_grade_stage(options: GradeOptions) -> GradeStage:
+    """Return the stage; SchemaError if the release does not contain the grader."""
+    grader = get_grader(options.grader).version
+    return GradeStage(
+        command=command_line(replace(options, grader=grader), "fsdpo-data", "grade"),
+        grader=grader,
+        workers=options.workers,
+        grade_thinking=options.grade_thinking,
+    )
+
+
+def describe_changes(manifest: Manifest) -> str:
+    """Return a table with the number of solutions per old and new outcome, for the terminal."""
+    regraded = manifest.regraded
+    if regraded is None:
+        return ""
+    counts = {(old, new): count for old, new, count in regraded.outcomes}
+    outcomes = [outcome for outcome in OUTCOMES if any(outcome in pair for pair in counts)]
+    lines = [["", *(outcome.replace("_", " ") for outcome in outcomes)]]
+    for old in outcomes:
+        cells = [f"{counts.get((old, new), 0):,}" for new in outcomes]
+        lines.append([old.replace("_", " "), *cells])
+    title_width, *widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    table = [
+        f"{name:<{title_width}}  "
+        + "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        for name, *cells in lines
+    ]
+    title = f"{regraded.changed:,} outcomes changed from {regraded.old_grader} (rows) to "
+    return "\n".join([f"{title}{regraded.new_grader} (columns)", *table])
+
+
+STAGES.register(
+    StageEntry(
+        name="grade",
+        options_class=GradeOptions,
+        make_stage=make_grade_stage,
+        describe_result=describe_changes,
+    )
+)

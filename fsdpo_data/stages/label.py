@@ -24,6 +24,7 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import RolloutStats
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
+from fsdpo_data.dataset.stage_registry import NEW_DATASET, STAGES, StageEntry
 from fsdpo_data.engines.options import SamplerOptions, Shard, resolved_engine
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
 from fsdpo_data.engines.weights import resolve_model
@@ -163,8 +164,11 @@ def _add_counts(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> 
     return replace(solution, rollouts=[*step_counts, last_count] if solution.completions else [])
 
 
-def format_rollout_cost(rollouts: RolloutStats) -> str:
-    """Return a sentence on the cost of Monte-Carlo labels, for the terminal."""
+def format_rollout_cost(manifest: Manifest) -> str:
+    """Return a sentence on the cost of Monte-Carlo labels, for the terminal; empty for a judge."""
+    rollouts = manifest.rollouts
+    if rollouts is None:
+        return ""
     cost = "an unknown number of tokens"
     if isinstance(rollouts.tokens, int):
         cost = f"{rollouts.tokens:,} tokens"
@@ -179,7 +183,7 @@ def format_rollout_cost(rollouts: RolloutStats) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelOptions(StageOptions, ContinuationOptions):
-    """Label steps: sample continuations from each step and count correct answers, or ask a judge.
+    r"""Label steps: sample continuations from each step and count correct answers, or ask a judge.
 
     Outcome labels (N=1) are already in the dataset and cost nothing. Monte-Carlo labels sample N
     continuations of every step of every solution. A judge reads each solution and names its first
@@ -197,6 +201,30 @@ class LabelOptions(StageOptions, ContinuationOptions):
             name the same first wrong step. In a tie, the vote that was sampled first counts. These
             labels are binary: each step is right or wrong.
         shard: Label one of N parts of the dataset; `fsdpo-data merge` joins the parts.
+
+    Examples:
+        Monte-Carlo labels:
+
+            fsdpo-data label runs/demo --rollouts 8 --out runs/labelled
+
+            fsdpo-data label runs/qwen --model ./qwen-sft --rollouts 8 --out runs/mc \
+              --engine vllm
+
+        Labels by a judge:
+
+            fsdpo-data label runs/demo --judge Qwen/QwQ-32B --votes 8 --engine vllm \
+              --out runs/judged
+
+        Consensus filtering, which keeps the solutions on which both kinds of labels
+        agree:
+
+            fsdpo-data label runs/labelled --judge qwq --engine openai \
+              --base-url http://HOST:8000/v1 --api chat --consensus --out runs/agreed
+
+        Labels from recorded rollouts:
+
+            fsdpo-data label runs/demo --rollouts 4 --engine replay \
+              --replay runs/labelled/rollouts/completions.jsonl --out runs/four
     """
 
     rollouts: Annotated[int | None, Option(min=1)] = None
@@ -237,14 +265,15 @@ class LabelOptions(StageOptions, ContinuationOptions):
                 "consensus", "consensus needs a `judge`. Name a judge, or remove `consensus`."
             )
 
-    def stage(self) -> LabelStage | JudgeStage:
-        """Resolve the model that continues, or the judge."""
-        if self.judge is not None:
-            return _make_judge_stage(self, self.judge)
-        assert self.rollouts is not None
-        sampler = resolve_continuation_sampler(Path(self.data), self, self.rollouts)
-        command = _label_command(self, model=pinned_model(self, sampler), engine=sampler.engine)
-        return LabelStage(sampler, self.workers, command)
+
+def make_label_stage(options: LabelOptions) -> LabelStage | JudgeStage:
+    """Resolve the model that continues, or the judge."""
+    if options.judge is not None:
+        return _make_judge_stage(options, options.judge)
+    assert options.rollouts is not None
+    sampler = resolve_continuation_sampler(Path(options.data), options, options.rollouts)
+    command = _label_command(options, model=pinned_model(options, sampler), engine=sampler.engine)
+    return LabelStage(sampler, options.workers, command)
 
 
 def _label_command(options: LabelOptions, *, engine: Mapping[str, str], **fields: Any) -> list[str]:
@@ -311,3 +340,19 @@ def _consensus_spec(options: LabelOptions) -> Mapping[str, Any] | None:
             f"{options.data} has no Monte-Carlo labels. Make them first with `rollouts=8`.",
         )
     return manifest.spec.label.to_dict()
+
+
+STAGES.register(
+    StageEntry(
+        name="label",
+        options_class=LabelOptions,
+        make_stage=make_label_stage,
+        card_row="| labels | {% if judge is defined %}"
+        "judge: {{ sampling.n }} votes on each solution{% else %}"
+        "Monte-Carlo: {{ sampling.n }} continuations of each step{% endif %} by "
+        "{{ model.name | code }} at {{ model.revision | code }}, "
+        "temperature {{ sampling.temperature }} |",
+        describe_result=format_rollout_cost,
+        next_command=("fsdpo-train", "prm", NEW_DATASET, "labels=rollouts", "out=NEW"),
+    )
+)

@@ -6,11 +6,11 @@ no missing samples, so it loads no model; it grades, counts and seals as usual.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, cast
 
 from fsdpo_data.core.command_line import command_parameters, given_values, make_options
 from fsdpo_data.core.errors import InputError
@@ -23,26 +23,27 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import COMPLETIONS_FILE, CONFIG_FILE, lock_run_directory
-from fsdpo_data.dataset.stage import copy_file, derive_dataset, derive_shard
+from fsdpo_data.dataset.stage import (
+    ShardedStage,
+    StageOptions,
+    copy_file,
+    derive_dataset,
+    derive_shard,
+)
+from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
 from fsdpo_data.engines.options import Workers
-from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build, run_build_shard
-from fsdpo_data.stages.score import ScoreOptions
 
 SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its directory.
 LINES_PER_WRITE = 256  #: Lines of completions per write.
 _PER_JOB_OPTIONS = {"out", "shard", "resume"}  #: Options that may differ between shards.
-ShardedOptions: TypeAlias = BuildOptions | LabelOptions | ScoreOptions  #: Commands with shards.
-_COMMANDS: Mapping[str, type[ShardedOptions]] = {
-    "build": BuildOptions,
-    "label": LabelOptions,
-    "score": ScoreOptions,
-}
+BUILD_COMMAND = "build"  #: The only command with shards that is not a stage.
+ShardedOptions: TypeAlias = BuildOptions | StageOptions  #: Options of commands with shards.
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOptions(Options):
-    """Merge the shards that `--shard i/N` of build, label or score has written; seal the dataset.
+    """Merge the shards that `--shard i/N` of a command has written, and seal the dataset.
 
     The result is identical to the dataset of the same command without shards. No model is loaded.
     If the merge is interrupted, run the same command again.
@@ -51,6 +52,9 @@ class MergeOptions(Options):
         shards: Directories of all shards, in any order.
         out: Directory of the new dataset.
         workers: Number of processes that grade.
+
+    Examples:
+        fsdpo-data merge runs/demo-shards/* --out runs/demo
     """
 
     shards: Annotated[Sequence[str | Path], Option(positional=True)]
@@ -71,21 +75,23 @@ class _ShardInfo:
 
 
 def run_shard(options: ShardedOptions, progress: Progress) -> Path:
-    """Do the part of a command's work that ``options.shard`` names; return its directory."""
-    job = JobShard.parse(str(options.shard))
+    """Do the part of a command's work that the option ``shard`` names; return its directory."""
+    job = JobShard.parse(str(getattr(options, "shard", None)))
     if isinstance(options, BuildOptions):
         out = run_build_shard(options, job, progress)
-    else:
-        out = Path(options.out)
-        source = Path(options.data)
-        derive_shard(source, out, options.stage(), job, resume=options.resume, progress=progress)
-    _write_shard_file(options, job, out)
+        _write_shard_file(BUILD_COMMAND, options, job, out)
+        return out
+    entry = stage_entry(options)
+    out = Path(options.out)
+    stage = cast(ShardedStage, entry.make_stage(options))
+    source = Path(options.data)
+    derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
+    _write_shard_file(entry.name, options, job, out)
     return out
 
 
-def _write_shard_file(options: ShardedOptions, job: JobShard, out: Path) -> None:
+def _write_shard_file(command: str, options: ShardedOptions, job: JobShard, out: Path) -> None:
     """Describe a finished shard in its directory."""
-    command = next(name for name, kind in _COMMANDS.items() if kind is type(options))
     shared_options = {
         name: parameter.value_in(options)
         for name, parameter in command_parameters(type(options)).items()
@@ -102,7 +108,7 @@ def _write_shard_file(options: ShardedOptions, job: JobShard, out: Path) -> None
     write_text(out / SHARD_FILE, text + "\n")
 
 
-def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
+def merge_shards(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
     """Merge shards, and finish the command that wrote them.
 
     Raises:
@@ -114,7 +120,7 @@ def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
     out = Path(options.out)
     shards = _check_shards([_read_shard(Path(path)) for path in options.shards])
     first_shard = shards[0]
-    options_class = _COMMANDS[first_shard.command]
+    options_class = _options_class(first_shard.command)
     known_names = command_parameters(options_class).keys() - _PER_JOB_OPTIONS
     differing_names = first_shard.options.keys() ^ known_names
     if differing_names:
@@ -134,8 +140,18 @@ def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
     if isinstance(command_options, BuildOptions):
         return run_build(command_options, progress)
     source = Path(command_options.data)
-    stages = [command_options.stage()]
+    stages = [STAGES[first_shard.command].make_stage(command_options)]
     return out, derive_dataset(source, out, stages, resume=True, progress=progress)
+
+
+def _options_class(command: str) -> type[ShardedOptions]:
+    """Return the options class of a command with shards; KeyError for other commands."""
+    if command == BUILD_COMMAND:
+        return BuildOptions
+    entry = STAGES[command]
+    if not entry.has_shards:
+        raise KeyError(command)
+    return entry.options_class
 
 
 def _read_shard(path: Path) -> _ShardInfo:
@@ -146,7 +162,8 @@ def _read_shard(path: Path) -> _ShardInfo:
         is_unchanged = entry.pop("digest") == digest(entry)
         job = JobShard.parse(entry["shard"])
         is_of_run = config.pop("shard") == entry["shard"]
-        if is_unchanged and is_of_run and entry["command"] in _COMMANDS:
+        _options_class(entry["command"])  # KeyError if the command is not known
+        if is_unchanged and is_of_run:
             config.pop("config_digest", None)
             return _ShardInfo(
                 path=path,

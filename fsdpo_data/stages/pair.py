@@ -16,6 +16,7 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import PairStats
 from fsdpo_data.dataset.schema import arrow_schema, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
+from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.engines.options import resolved_engine
 from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
 from fsdpo_data.pairs.first_error import StepPairSpec
@@ -122,7 +123,7 @@ class StepPairOptions(ContinuationOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PairOptions(StageOptions):
-    """Form preference pairs of solutions, or of single steps, by their rewards.
+    r"""Form preference pairs of solutions, or of single steps, by their rewards.
 
     With `--style step-dpo` the model continues the steps before the first error of an incorrect
     solution. The error is then paired with the step of a correct continuation. The sampling options
@@ -138,6 +139,21 @@ class PairOptions(StageOptions):
             the highest with the lowest rewards, regardless of the outcome.
         min_margin: Minimum reward of the chosen minus the rejected solution.
         step_dpo: Options of `style=step-dpo`.
+
+    Examples:
+        Pair the 4 best correct with the 4 worst incorrect solutions, by mean reward:
+
+            fsdpo-data pair runs/scored --out runs/pairs
+
+        Pair by reward alone, with a minimum margin:
+
+            fsdpo-data pair runs/scored --out runs/pairs --no-require-outcome --top 2 \
+              --min-margin 0.1
+
+        Pair the first step with a reward below 0.5 with a step whose continuation is
+        correct:
+
+            fsdpo-data pair runs/scored --out runs/steps --style step-dpo
     """
 
     style: Literal["full", "step-dpo"] = "full"
@@ -163,28 +179,49 @@ class PairOptions(StageOptions):
                     value=value,
                 )
 
-    def stage(self) -> PairStage | StepPairStage:
-        """Return the stage of the style."""
-        if self.style == "step-dpo":
-            sampler = resolve_continuation_sampler(
-                Path(self.data), self.step_dpo, self.step_dpo.continuations
-            )
-            step_dpo = replace(
-                self.step_dpo,
-                model=pinned_model(self.step_dpo, sampler),
-                engine=resolved_engine(self.step_dpo.engine, sampler.engine),
-            )
-            return StepPairStage(
-                command=command_line(replace(self, step_dpo=step_dpo), "fsdpo-data", "pair"),
-                pair_spec=StepPairSpec(threshold=self.step_dpo.threshold, max_pairs=self.max_pairs),
-                continuation_sampler=sampler,
-                workers=self.step_dpo.workers,
-            )
-        pair_spec = PairSpec(
-            top=self.top,
-            max_pairs=self.max_pairs,
-            aggregate=self.aggregate,
-            require_outcome=self.require_outcome,
-            min_margin=self.min_margin,
-        )
-        return PairStage(pair_spec, command=command_line(self, "fsdpo-data", "pair"))
+
+def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:
+    """Return the stage of the style; `step-dpo` resolves the model that continues."""
+    if options.style == "step-dpo":
+        return _make_step_pair_stage(options, options.step_dpo)
+    pair_spec = PairSpec(
+        top=options.top,
+        max_pairs=options.max_pairs,
+        aggregate=options.aggregate,
+        require_outcome=options.require_outcome,
+        min_margin=options.min_margin,
+    )
+    return PairStage(pair_spec, command=command_line(options, "fsdpo-data", "pair"))
+
+
+def _make_step_pair_stage(options: PairOptions, step_dpo: StepPairOptions) -> StepPairStage:
+    """Resolve the model that continues, and return the stage of the style ``step-dpo``."""
+    sampler = resolve_continuation_sampler(Path(options.data), step_dpo, step_dpo.continuations)
+    pinned_step_dpo = replace(
+        step_dpo,
+        model=pinned_model(step_dpo, sampler),
+        engine=resolved_engine(step_dpo.engine, sampler.engine),
+    )
+    pinned_options = replace(options, step_dpo=pinned_step_dpo)
+    return StepPairStage(
+        command=command_line(pinned_options, "fsdpo-data", "pair"),
+        pair_spec=StepPairSpec(threshold=step_dpo.threshold, max_pairs=options.max_pairs),
+        continuation_sampler=sampler,
+        workers=step_dpo.workers,
+    )
+
+
+STAGES.register(
+    StageEntry(
+        name="pair",
+        options_class=PairOptions,
+        make_stage=make_pair_stage,
+        card_row='| pairs | {% if style is defined and style == "step-dpo" %}the first step of an '
+        "incorrect solution with a reward below {{ threshold }}, and the corresponding step of a "
+        "correct continuation: {{ sampling.n }} continuations by {{ model.name | code }} at "
+        "{{ model.revision | code }}, temperature {{ sampling.temperature }}"
+        '{% else %}{{ top }} best {{ "correct" if require_outcome else "by reward" }} × {{ top }} '
+        'worst {{ "incorrect" if require_outcome else "by reward" }}, by the {{ aggregate }} of '
+        "the step rewards{% endif %} |",
+    )
+)

@@ -51,7 +51,7 @@ _ParallelSize = Annotated[int, Option(min=1, panel=_ENGINE_PANEL, in_digest=Fals
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions(ReplayOptions):
-    """Sample solutions, split them into steps, grade and label them, and seal the dataset.
+    r"""Sample solutions, split them into steps, grade and label them, and seal the dataset.
 
     If a build is interrupted, run the same command with `--resume` to continue.
 
@@ -74,6 +74,34 @@ class BuildOptions(ReplayOptions):
         tensor_parallel_size: GPUs per replica of the model (vLLM).
         data_parallel_size: Replicas of the model, each on its own GPUs (vLLM).
         shard: Sample one of N parts of the problems; `fsdpo-data merge` joins the parts.
+
+    Examples:
+        Use the embedded model and the embedded problems, offline:
+
+            fsdpo-data build
+
+        Use a published model and data sets:
+
+            fsdpo-data build --model qwen2-7b-sft --problems gsm8k --problems math \
+              --samples 32
+
+        Use your own model and problems:
+
+            fsdpo-data build --model ./my-sft --template alpaca \
+              --problems train.jsonl --limit 200
+
+        Score the steps and select preference pairs as well:
+
+            fsdpo-data build --prm runs/prm --out runs/pairs
+
+        Sample on all GPUs of a Ray cluster:
+
+            RAY_ADDRESS=head:6379 fsdpo-data build --model qwen2-7b-sft --engine ray
+
+        Use recorded responses of another model, with its sampling settings:
+
+            fsdpo-data build --engine replay --replay responses.jsonl \
+              --model-name 'GPT-9' --temperature 0.7
     """
 
     model: Annotated[str | None, Option(default_text=DEFAULT_MODEL)] = None

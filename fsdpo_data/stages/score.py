@@ -21,6 +21,7 @@ from fsdpo_data.core.statistics import ProblemAuc, RankingAuc, mean_auc, problem
 from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
 from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
+from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.engines.load import load_selected_scorer
 from fsdpo_data.engines.options import ScorerOptions, Shard, resolved_engine
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
@@ -179,13 +180,19 @@ def _ranking_stats(auc: RankingAuc) -> RankingStats:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions(StageOptions):
-    """Give every step of every solution a reward.
+    r"""Give every step of every solution a reward.
 
     Attributes:
         prm: Process reward model: a directory or `org/name[@revision]`.
         policy: Policy that gives implicit rewards relative to `reference`, instead of `prm`.
         engine: Engine that runs the reward model.
         shard: Score one of N parts of the files; `fsdpo-data merge` joins the parts.
+
+    Examples:
+        fsdpo-data score runs/demo --prm runs/prm --out runs/scored
+
+        fsdpo-data score runs/qwen --prm org/prm --out runs/scored --engine vllm \
+          --dtype bfloat16
     """
 
     prm: str | None = None
@@ -205,11 +212,6 @@ class ScoreOptions(StageOptions):
             )
         if self.policy and not self.engine.reference:
             raise self.field_error("policy", "the policy needs a reference model. Add `reference`.")
-
-    def stage(self) -> ScoreStage:
-        """Check the process reward model and the engine."""
-        stage = make_score_stage(str(self.prm or self.policy), self.engine)
-        return replace(stage, command=_score_command(self, stage))
 
 
 def _score_command(options: ScoreOptions, stage: ScoreStage) -> list[str]:
@@ -244,3 +246,22 @@ def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
         make_scorer=lambda: load_selected_scorer(selection, weights),
         format_entry=format_entry(weights),
     )
+
+
+def _make_stage(options: ScoreOptions) -> ScoreStage:
+    """Check the process reward model and the engine of the command."""
+    stage = make_score_stage(str(options.prm or options.policy), options.engine)
+    return replace(stage, command=_score_command(options, stage))
+
+
+STAGES.register(
+    StageEntry(
+        name="score",
+        options_class=ScoreOptions,
+        make_stage=_make_stage,
+        card_row="| step rewards | {{ prm.name | code }} at {{ prm.revision | code }}, "
+        "engine {{ engine.name }}, dtype {{ engine.dtype }}{% if prm_format is defined %}; "
+        "PRM format {{ prm_format.name | code }}, in which a reward is a "
+        "{{ prm_format.meaning }}{% endif %} |",
+    )
+)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 
 import typer
 
@@ -10,16 +9,13 @@ import fsdpo_train
 from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.launch import TRAIN_SCRIPTS
 from fsdpo_data.cli.options import command
-from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
 from fsdpo_train.trainer.run_directory import is_main_process
-
-_EXAMPLES = read_toml(Path(__file__).with_name("examples"))
 
 app = new_app("fsdpo-train", "Train on step-annotated data.")
 
 
-@command(app, SftConfig, examples=_EXAMPLES["sft"], launch=TRAIN_SCRIPTS)
+@command(app, SftConfig, launch=TRAIN_SCRIPTS)
 def sft(config: SftConfig) -> None:
     """Fine-tune a model on prompt/completion rows."""
     report = fsdpo_train.train_sft(config)
@@ -28,7 +24,7 @@ def sft(config: SftConfig) -> None:
     )
 
 
-@command(app, PrmConfig, examples=_EXAMPLES["prm"], launch=TRAIN_SCRIPTS)
+@command(app, PrmConfig, launch=TRAIN_SCRIPTS)
 def prm(config: PrmConfig) -> None:
     """Train a process reward model."""
     report = fsdpo_train.train_prm(config)
@@ -43,7 +39,7 @@ def prm(config: PrmConfig) -> None:
         )
 
 
-@command(app, DpoConfig, examples=_EXAMPLES["dpo"], launch=TRAIN_SCRIPTS)
+@command(app, DpoConfig, launch=TRAIN_SCRIPTS)
 def dpo(config: DpoConfig) -> None:
     """Train a policy on preference pairs."""
     report = fsdpo_train.train_dpo(config)

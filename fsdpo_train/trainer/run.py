@@ -21,6 +21,7 @@ from fsdpo_data.core.files import write_text
 from fsdpo_data.core.plugins import load_environment_plugins, loaded_plugins
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE
+from fsdpo_data.dataset.stage_registry import card_rows
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.row_source import RowSource
@@ -115,6 +116,7 @@ def finish_run(
 def _write_card(config: TrainConfig, card_data: Mapping[str, str], report: TrainingReport) -> None:
     """Write the model card to ``README.md``."""
     has_manifest = (config.data / MANIFEST_FILE).exists()
+    manifest = read_manifest(config.data) if has_manifest else None
     versions = {
         "fsdpo": fsdpo_data.__version__,
         "torch": version("torch"),
@@ -129,7 +131,8 @@ def _write_card(config: TrainConfig, card_data: Mapping[str, str], report: Train
         report=vars(report),
         options={**_without_folders(options), **versions},
         command=card_data[COMMAND_KEY],
-        manifest=read_manifest(config.data).to_dict() if has_manifest else None,
+        manifest=manifest.to_dict() if manifest else None,
+        stage_rows=card_rows(manifest) if manifest else (),
         processes=(
             int(os.environ.get("WORLD_SIZE", "1")),
             int(os.environ.get("LOCAL_WORLD_SIZE", "1")),

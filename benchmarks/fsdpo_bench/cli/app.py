@@ -29,7 +29,6 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress as show_progress
-from fsdpo_data.core.toml_tables import read_toml
 
 if TYPE_CHECKING:
     from fsdpo_bench.cli import printing, recipe_printing, record_printing
@@ -38,15 +37,13 @@ else:
     recipe_printing = LazyModule("fsdpo_bench.cli.recipe_printing")
     record_printing = LazyModule("fsdpo_bench.cli.record_printing")
 
-_EXAMPLES = read_toml(Path(__file__).with_name("examples"))
-
 app = new_app(
     "fsdpo-bench",
     "Measure mathematical reasoning: run benchmarks, grade responses, compare models.",
 )
 
 
-@command(app, RunOptions, examples=_EXAMPLES["run"])
+@command(app, RunOptions)
 def run(options: RunOptions) -> None:
     """Decode benchmarks, grade the answers and write reports."""
     from fsdpo_bench.runs.make_job import run_job
@@ -77,7 +74,7 @@ def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-@command(app, cli_options.RunInspectOptions, examples=_EXAMPLES["inspect"])
+@command(app, cli_options.RunInspectOptions)
 def inspect(options: cli_options.RunInspectOptions) -> None:
     """Show problems of a run."""
     records = record_printing.matching_records(options)
@@ -88,7 +85,7 @@ def inspect(options: cli_options.RunInspectOptions) -> None:
     record_printing.print_records(records, options.count, options.samples)
 
 
-@command(app, cli_options.RunDiffOptions, examples=_EXAMPLES["diff"])
+@command(app, cli_options.RunDiffOptions)
 def diff(options: cli_options.RunDiffOptions) -> None:
     """Compare two runs."""
     comparison = compare_runs(options.run_a, options.run_b, options)
@@ -105,7 +102,7 @@ def diff(options: cli_options.RunDiffOptions) -> None:
             print_next_command(["open", options.html])
 
 
-@command(app, cli_options.ResponseGradeOptions, examples=_EXAMPLES["grade"])
+@command(app, cli_options.ResponseGradeOptions)
 def grade(options: cli_options.ResponseGradeOptions) -> None:
     """Grade existing responses."""
     from fsdpo_data.answers.grader import MathGrader
@@ -163,13 +160,13 @@ def _grade_file(
     printing.print_disputed(disputed, options.show)
 
 
-@command(app, cli_options.ReportOptions, examples=_EXAMPLES["report"])
+@command(app, cli_options.ReportOptions)
 def report(options: cli_options.ReportOptions) -> None:
     """Write the reports again."""
     _report(options.data, as_json=options.as_json, megabytes=options.megabytes)
 
 
-@command(app, cli_options.ResultsPushOptions, examples=_EXAMPLES["push"])
+@command(app, cli_options.ResultsPushOptions)
 def push(options: cli_options.ResultsPushOptions) -> None:
     """Push results to the Hub."""
     from fsdpo_bench.publish import push as hub
@@ -185,14 +182,14 @@ def push(options: cli_options.ResultsPushOptions) -> None:
     typer.echo(f"pushed: {hub.push(plan, pull_request=options.pull_request)}")
 
 
-@command(app, cli_options.RunExportOptions, examples=_EXAMPLES["export"])
+@command(app, cli_options.RunExportOptions)
 def export(options: cli_options.RunExportOptions) -> None:
     """Write responses in the formats of other evaluation libraries."""
     for file in export_run(options.data, options.to, options.out, options.decoder):
         typer.echo(str(file))
 
 
-@command(app, cli_options.IndexOptions, examples=_EXAMPLES["index"])
+@command(app, cli_options.IndexOptions)
 def index(options: cli_options.IndexOptions) -> None:
     """Write a page that lists all runs."""
     from fsdpo_bench.report.index import write_index
@@ -205,7 +202,7 @@ def index(options: cli_options.IndexOptions) -> None:
         is_complete = write_index(options.data, out, options.watch)
 
 
-@command(app, PrmOptions, examples=_EXAMPLES["prm"])
+@command(app, PrmOptions)
 def prm(options: PrmOptions) -> None:
     """Measure a process reward model."""
     with show_progress() as progress:
@@ -222,7 +219,7 @@ def tasks() -> None:
     printing.print_tasks(list(all_tasks().values()))
 
 
-@command(app, cli_options.FetchOptions, examples=_EXAMPLES["fetch"])
+@command(app, cli_options.FetchOptions)
 def fetch(options: cli_options.FetchOptions) -> None:
     """Download benchmarks that are not on the Hub."""
     for task in map(get_task, options.task) if options.task else builtin_tasks().values():
@@ -236,7 +233,7 @@ def fetch(options: cli_options.FetchOptions) -> None:
             raise InputError(message, field="task", value=task.name)
 
 
-@command(app, cli_options.TaskValidateOptions, examples=_EXAMPLES["validate"])
+@command(app, cli_options.TaskValidateOptions)
 def validate(options: cli_options.TaskValidateOptions) -> None:
     """Check the rows and gold answers of benchmarks."""
     from fsdpo_bench.tasks.validate import validate_task
@@ -255,7 +252,7 @@ def validate(options: cli_options.TaskValidateOptions) -> None:
     raise typer.Exit(0 if all(report.has_passed for report in reports) else 1)
 
 
-@command(app, cli_options.RecipeOptions, examples=_EXAMPLES["recipe"])
+@command(app, cli_options.RecipeOptions)
 def recipe(options: cli_options.RecipeOptions) -> None:
     """Run a recipe."""
     if options.name is None:

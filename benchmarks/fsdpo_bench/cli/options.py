@@ -28,6 +28,13 @@ class FetchOptions(Options):
     Attributes:
         task: Names of benchmarks. By default, all benchmarks that are not on the Hub.
         out: Directory for the files; pass it to `--data` later.
+
+    Examples:
+        fsdpo-bench fetch addsub gsm_ic2
+
+        fsdpo-bench fetch --out bench    # all, for a machine without a network
+
+        fsdpo-bench run --suite ood --data bench --model ./policy
     """
 
     task: Annotated[Sequence[str], _POSITIONAL] = ()
@@ -46,6 +53,13 @@ class TaskValidateOptions(Options):
         task: One benchmark, or a file of your own. Repeatable.
         data: Directory with a folder for each benchmark, or the file of one benchmark.
         as_json: Print JSON instead of a table.
+
+    Examples:
+        fsdpo-bench validate --suite all --data benchmarks
+
+        fsdpo-bench validate --task ocw --data ocw_test.jsonl
+
+        fsdpo-bench validate --task my.toml
     """
 
     suite: Annotated[str | None, Option(default_text="all")] = None
@@ -56,7 +70,7 @@ class TaskValidateOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseGradeOptions(Options):
-    """Grade existing responses: a run, a file, or one response with an explanation.
+    r"""Grade existing responses: a run, a file, or one response with an explanation.
 
     Grading a run needs no model and writes a new run.
 
@@ -72,6 +86,17 @@ class ResponseGradeOptions(Options):
         workers: Number of grading processes.
         resume: Continue the new run in `out`.
         as_json: Print JSON instead of a table.
+
+    Examples:
+        fsdpo-bench grade --explain '\frac12' 'The answer is 0.5'
+
+        fsdpo-bench grade --explain 4.47e14 4.45e14 --tolerance 0.01
+
+        fsdpo-bench grade outputs.jsonl    # fields: answer, response
+
+        fsdpo-bench grade runs/bench --out runs/again    # the current grader
+
+        fsdpo-bench grade runs/bench --out runs/curve --k 1 --k 2 --k 4 --k 8
     """
 
     data: Annotated[Path | None, Option(positional=True, placeholder=RUN_PLACEHOLDER)] = None
@@ -93,7 +118,7 @@ class ResponseGradeOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInspectOptions(Options):
-    """Show problems of a run: question, answers, verdicts and solutions, step by step.
+    r"""Show problems of a run: question, answers, verdicts and solutions, step by step.
 
     Attributes:
         data: A run.
@@ -106,6 +131,12 @@ class RunInspectOptions(Options):
         count: Number of problems to show.
         samples: Number of samples to show per problem.
         as_json: Print the records as JSON lines.
+
+    Examples:
+        fsdpo-bench inspect runs/bench 5e0c    # by the beginning of its id
+
+        fsdpo-bench inspect runs/bench --outcome incorrect \
+          --decoder bon@5:min --subject Algebra
     """
 
     data: Annotated[Path, _POSITIONAL]
@@ -122,7 +153,7 @@ class RunInspectOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDiffOptions(Options, ComparisonOptions):
-    """Compare two runs problem by problem, with intervals and exact p-values.
+    r"""Compare two runs problem by problem, with intervals and exact p-values.
 
     If problems share base problems, intervals and p-values are over base problems.
 
@@ -132,6 +163,16 @@ class RunDiffOptions(Options, ComparisonOptions):
         show: Number of changed problems to print.
         html: File for a page with the solutions of both runs to every problem.
         as_json: Print JSON instead of a table.
+
+    Examples:
+        fsdpo-bench diff runs/sft runs/full-step    # all decoders of both runs
+
+        fsdpo-bench diff runs/sft runs/full-step --decoder greedy --show 20
+
+        fsdpo-bench diff runs/sft runs/full-step --html page.html
+
+        fsdpo-bench diff runs/sft runs/sft --decoder greedy \
+          --decoder-b bon@5:min
     """
 
     run_a: Annotated[Path, _POSITIONAL]
@@ -149,6 +190,11 @@ class ReportOptions(Options):
         data: A run.
         megabytes: Megabytes of text (problems and solutions) in report.html.
         as_json: Print JSON instead of a table.
+
+    Examples:
+        fsdpo-bench report runs/bench
+
+        fsdpo-bench report runs/bench --megabytes 100
     """
 
     data: Annotated[Path, _POSITIONAL]
@@ -169,6 +215,11 @@ class ResultsPushOptions(Options):
         name: Repository of the model on the Hub.
         pull_request: Open a pull request; this needs no write access.
         dry_run: Print the files without sending them.
+
+    Examples:
+        fsdpo-bench push runs/bench me/my-model --dry-run    # send nothing
+
+        fsdpo-bench push runs/bench org/their-model --pull-request
     """
 
     data: Annotated[Path, _POSITIONAL]
@@ -179,7 +230,7 @@ class ResultsPushOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunExportOptions(Options):
-    """Write the responses of a run in the format of another evaluation library.
+    r"""Write the responses of a run in the format of another evaluation library.
 
     `--replay` reads these files too.
 
@@ -190,6 +241,12 @@ class RunExportOptions(Options):
         out: Directory for the files, one per benchmark.
         decoder: Decoder whose responses are written: its own solution, or the samples that it chose
             among.
+
+    Examples:
+        fsdpo-bench export runs/bench --to lm-eval --out samples
+
+        fsdpo-bench export runs/bench --to lighteval --decoder sc@5 \
+          --out details
     """
 
     data: Annotated[Path, _POSITIONAL]
@@ -206,6 +263,11 @@ class IndexOptions(Options):
         data: A directory with runs.
         out: File of the page.
         watch: Update the page at this interval in seconds, until all runs are complete.
+
+    Examples:
+        fsdpo-bench index runs
+
+        fsdpo-bench index runs --watch 30    # update the page every 30 seconds
     """
 
     data: Annotated[Path, _POSITIONAL]
@@ -225,6 +287,17 @@ class RecipeOptions(Options):
         gpu: GPU for the cost estimate.
         price: Price of one hour of this GPU, in any currency.
         as_json: Print the plan as JSON without running the stages.
+
+    Examples:
+        fsdpo-bench recipe                # list the recipes
+
+        fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --dry-run
+
+        fsdpo-bench recipe qwen2-7b-sft-dpo --dry-run --gpu h100 --price 2.5
+
+        fsdpo-bench recipe embedded       # runs on a laptop
+
+        fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --stage samples
     """
 
     name: Annotated[str | None, _POSITIONAL] = None

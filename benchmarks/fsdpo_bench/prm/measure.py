@@ -33,7 +33,7 @@ CHUNK_SOLUTIONS = 512
 
 @dataclass(frozen=True, kw_only=True)
 class PrmOptions(Options):
-    """Measure a process reward model: how well it ranks solutions and detects wrong steps.
+    r"""Measure a process reward model: how well it ranks solutions and detects wrong steps.
 
     Attributes:
         data: Sealed dataset, for ranking AUC, best-of-N and step separation.
@@ -48,6 +48,18 @@ class PrmOptions(Options):
             PRM format `pure`.
         engine: Engine that runs the reward model.
         as_json: Print JSON instead of a table.
+
+    Examples:
+        fsdpo-bench prm runs/scored                    # rewards of a dataset
+
+        fsdpo-bench prm runs/test --prm runs/prm       # rewards in memory
+
+        fsdpo-bench prm runs/test --likelihood tiny    # the baseline
+
+        fsdpo-bench prm --prm runs/prm --template alpaca \
+          --processbench gsm8k.json
+
+        fsdpo-bench prm --prm PRM --prm-format qwen --prmbench prmbench.jsonl
     """
 
     data: Annotated[Path | None, Option(positional=True)] = None

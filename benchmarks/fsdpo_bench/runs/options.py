@@ -27,7 +27,7 @@ _COUNT = Option(min=1)
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(ReplayOptions):
-    """Decode benchmarks with a model, grade the answers, and report accuracy, intervals and cost.
+    r"""Decode benchmarks with a model, grade the answers, and report accuracy, intervals and cost.
 
     Decoders that choose from samples share one set: for each K they use its first K samples. To
     continue an interrupted run, repeat the command with `--resume`.
@@ -68,6 +68,20 @@ class RunOptions(ReplayOptions):
 
     Raises:
         InputError: if a value is out of range, or two options contradict each other.
+
+    Examples:
+        fsdpo-bench run --suite smoke --model tiny      # offline, one minute
+
+        fsdpo-bench run --suite ood --model qwen2-7b-sft --decoder greedy,sc \
+          --k 5 --k 15
+
+        fsdpo-bench run --task my.jsonl --model tiny    # a benchmark of your own
+
+        fsdpo-bench run --task math --model ./policy --prm ./prm \
+          --decoder greedy,sc,bon,sbs --k 15 --b1 5 --b2 1 --b2 3
+
+        fsdpo-bench run --engine replay --replay outputs.jsonl \
+          --decoder sc,bon --k 8 --prm Qwen/Qwen2.5-Math-PRM-7B
     """
 
     suite: Annotated[str | None, Option(default_text="all")] = None

@@ -43,6 +43,9 @@ class CutOptions(Options):
         share_one_prompt_for_all: Whether.
         resume: Go on.
         out: Where.
+
+    Examples:
+        cake cut it
     """
 
     data: Annotated[Path, Option(positional=True)]
@@ -57,7 +60,7 @@ class CutOptions(Options):
 def app_of(done: list[CutOptions], error: FsdpoError | None = None) -> typer.Typer:
     app = new_app("cake", "Cakes.")
 
-    @command(app, CutOptions, examples="**Example** `cake cut it`")
+    @command(app, CutOptions)
     def cut(options: CutOptions) -> None:
         done.append(options)
         if error:

@@ -27,7 +27,7 @@ from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.replay import ReplaySampler
 from fsdpo_data.models.resolve import served_weights
-from fsdpo_data.stages.label import LabelOptions
+from fsdpo_data.stages.label import LabelOptions, make_label_stage
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 
 PROMPTS = ["1 + 1?", "1 + 2?", "1 + 3?"]
@@ -239,7 +239,7 @@ def test_chat_responses_keep_the_reasoning(script: Script, url: str, tmp_path: P
     engine = SamplerOptions(engine="openai", server=server)
     label_options = LabelOptions(out, out=tmp_path / "labels", engine=engine, rollouts=2)
     with pytest.raises(InputError, match="cannot continue a text"):
-        label_options.stage()
+        make_label_stage(label_options)
 
 
 def test_labelling_and_benchmarks_with_a_server(script: Script, url: str, tmp_path: Path) -> None:

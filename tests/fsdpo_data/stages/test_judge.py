@@ -33,7 +33,7 @@ from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.continuations import ContinuationSampler
 from fsdpo_data.stages.judge import JudgeStage, first_failed_step
-from fsdpo_data.stages.label import LabelOptions, LabelStage
+from fsdpo_data.stages.label import LabelOptions, LabelStage, make_label_stage
 
 JUDGE_FORMAT = get_judge_format("processbench")
 
@@ -327,4 +327,4 @@ def test_mistakes(
     small_build(tmp_path / "run", problem_set(1))
     with pytest.raises(InputError, match=message):
         values = {"data": tmp_path / "run", "out": "b", "engine": "transformers"}
-        make_options(LabelOptions, values | options).stage()
+        make_label_stage(make_options(LabelOptions, values | options))

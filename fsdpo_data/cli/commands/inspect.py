@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from fsdpo_data import api
+from fsdpo_data.cli.commands import app
 from fsdpo_data.cli.console import print_next_command
-from fsdpo_data.cli.options import DatasetOptions
+from fsdpo_data.cli.options import DatasetOptions, command
 from fsdpo_data.cli.printing import print_problem, print_summary
 from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.files import write_text
@@ -28,11 +29,15 @@ class ValidateOptions(DatasetOptions):
 
     Attributes:
         json: Print the manifest as JSON.
+
+    Examples:
+        fsdpo-data validate runs/a
     """
 
     json: bool = False
 
 
+@command(app, ValidateOptions, panel="Inspect")
 def validate(options: ValidateOptions) -> None:
     """Validate a dataset, and print its size and digest."""
     manifest = api.open_dataset(options.data).validate().manifest
@@ -58,6 +63,13 @@ class InspectOptions(DatasetOptions):
         gamma: Inverse temperature γ of the step weights α that the step-wise loss would use.
             Correct solutions get the weights of chosen ones, others those of rejected ones.
         seed: Seed of the random choice of problems.
+
+    Examples:
+        fsdpo-data inspect runs/a --count 3 --samples 2
+
+        fsdpo-data inspect runs/a --outcome incorrect
+
+        fsdpo-data inspect runs/a --problem 3fa9
     """
 
     count: Annotated[int, Option(min=0)] = 2
@@ -68,6 +80,7 @@ class InspectOptions(DatasetOptions):
     seed: Seed = 0
 
 
+@command(app, InspectOptions, panel="Inspect")
 def inspect(options: InspectOptions) -> None:
     """Print the summary of a dataset, then some of its problems."""
     data = api.open_dataset(options.data)
@@ -90,6 +103,9 @@ class ViewOptions(DatasetOptions):
         out: File for the page, which works offline.
         gamma: Inverse temperature γ of the step weights α of pairs.
         megabytes: Maximum size of the problems and solutions on the page, in MB of text.
+
+    Examples:
+        fsdpo-data view runs/pairs --out pairs.html
     """
 
     out: Annotated[Path | None, Option(default_text="DATA.html")] = None
@@ -97,6 +113,7 @@ class ViewOptions(DatasetOptions):
     megabytes: Annotated[float, Option(min=0.1)] = 16
 
 
+@command(app, ViewOptions, panel="Inspect")
 def view(options: ViewOptions) -> None:
     """Write the page, and print the command that opens the page."""
     out = options.out or options.data.parent / f"{options.data.absolute().name}.html"
@@ -112,12 +129,16 @@ class DiffOptions(DatasetOptions):
     Attributes:
         other: Directory of another sealed dataset.
         json: Print the counts as JSON.
+
+    Examples:
+        fsdpo-data diff runs/a runs/a-regraded
     """
 
     other: Annotated[Path, Option(positional=True)]
     json: bool = False
 
 
+@command(app, DiffOptions, panel="Inspect")
 def diff(options: DiffOptions) -> None:
     """Print the options that differ, then one line per config (problems, solutions, pairs)."""
     differences = api.open_dataset(options.data).diff(api.open_dataset(options.other))
@@ -142,9 +163,14 @@ def diff(options: DiffOptions) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelsOptions(Options):
-    """List the short names of models, with the prompt template and the repository of each."""
+    """List the short names of models, with the prompt template and the repository of each.
+
+    Examples:
+        fsdpo-data models
+    """
 
 
+@command(app, ModelsOptions, panel="Inspect")
 def models(options: ModelsOptions) -> None:
     """Print one line per short name."""
     width = max(map(len, MODELS))
@@ -162,11 +188,15 @@ class TemplatesOptions(Options):
 
     Attributes:
         name: Template to print.
+
+    Examples:
+        fsdpo-data templates alpaca
     """
 
     name: Annotated[str | None, Option(positional=True)] = None
 
 
+@command(app, TemplatesOptions, panel="Inspect")
 def templates(options: TemplatesOptions) -> None:
     """Print the names of all templates, or the text of one."""
     if options.name is None:

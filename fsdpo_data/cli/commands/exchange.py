@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from fsdpo_data import api
-from fsdpo_data.cli.build_commands import create_dataset, print_inspect_command
+from fsdpo_data.cli.commands import app
 from fsdpo_data.cli.console import print_next_command
-from fsdpo_data.cli.options import DatasetOptions
+from fsdpo_data.cli.options import DatasetOptions, command
 from fsdpo_data.cli.printing import print_summary
+from fsdpo_data.cli.stage_commands import create_dataset, print_inspect_command
 from fsdpo_data.core.command_line import given_values
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.options import Option, Options
@@ -24,6 +25,33 @@ from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push, push_dataset
 from fsdpo_data.recorded.formats import RESPONSE_FORMATS
 from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import
+
+
+def _list_formats(descriptions: Mapping[str, str]) -> str:
+    """Return a Markdown list of formats with their descriptions."""
+    lines = [f"- `{name}` — {description}" for name, description in descriptions.items()]
+    return "\n".join(["\n\n**Formats**\n", *lines])
+
+
+def _export_notes() -> str:
+    """Return the Markdown list of the export formats."""
+    descriptions = {
+        name: f"{export_format.used_with}; drops {export_format.drops}"
+        for name, export_format in FORMATS.items()
+    }
+    return _list_formats(descriptions)
+
+
+def _import_notes() -> str:
+    """Return the Markdown list of the readable responses and step labels."""
+    publishers = "; ".join(
+        response_format.publisher for response_format in RESPONSE_FORMATS.values()
+    )
+    descriptions = {
+        name: f"labels: {reader.label_meaning}; drops {reader.drops}"
+        for name, reader in STEP_LABEL_READERS.items()
+    }
+    return f"\n\n**Outputs** {publishers}{_list_formats(descriptions)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +67,19 @@ class PushOptions(DatasetOptions):
         public: Make the dataset public. New datasets are private.
         dry_run: List the files to upload, then stop.
         revision: Branch that gets the commit.
+
+    Examples:
+        List the files to upload, and stop:
+
+            fsdpo-data push runs/pairs org/name --dry-run
+
+        Upload the next version (v1.0, v1.1, …) to a private dataset:
+
+            fsdpo-data push runs/pairs org/name
+
+        Make the dataset public:
+
+            fsdpo-data push runs/pairs org/name --public
     """
 
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME")]
@@ -47,6 +88,7 @@ class PushOptions(DatasetOptions):
     revision: str = "main"
 
 
+@command(app, PushOptions, panel="Exchange")
 def push(options: PushOptions) -> None:
     """Print the plan of a push, and carry the plan out."""
     _disable_hub_progress_bars()
@@ -115,12 +157,16 @@ class PullOptions(Options):
     Attributes:
         name: Dataset on the Hub, with a version tag. Without a tag, the latest version.
         out: New directory for the dataset.
+
+    Examples:
+        fsdpo-data pull org/name@v1.0 --out runs/theirs
     """
 
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME[@TAG]")]
     out: Annotated[Path | None, Option(default_text="runs/NAME-TAG")] = None
 
 
+@command(app, PullOptions, panel="Exchange")
 def pull(options: PullOptions) -> None:
     """Download a dataset, and print its summary."""
     _disable_hub_progress_bars()
@@ -137,12 +183,16 @@ class ExportOptions(DatasetOptions):
     Attributes:
         to: Format, from the list below.
         out: New directory for the files.
+
+    Examples:
+        fsdpo-data export runs/pairs --to trl-preference --out runs/trl
     """
 
     to: Annotated[str, Option(choices=FORMATS, metavar="FORMAT")]
     out: Path
 
 
+@command(app, ExportOptions, panel="Exchange", notes=_export_notes())
 def export(options: ExportOptions) -> None:
     """Export a dataset, and print the data that the format drops."""
     result = api.open_dataset(options.data).export(options.to, options.out)
@@ -159,7 +209,7 @@ OUTPUTS = "outputs"
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions(ImportOutputsOptions):
-    """Import recorded responses as a sealed dataset, or published step labels as training rows.
+    r"""Import recorded responses as a sealed dataset, or published step labels as training rows.
 
     Responses (`outputs`) are split into steps, graded and labelled as in `build`. Step labels
     become rows for `fsdpo-train prm`. Unreadable rows go to a quarantine file, with the reasons.
@@ -168,6 +218,22 @@ class ImportOptions(ImportOutputsOptions):
         source: `outputs`, or a format of step labels from the list below.
         out: New directory for outputs, or new file ending in .jsonl for step labels.
         template: Prompt template of the problems; replaces the recorded prompts of outputs.
+
+    Examples:
+        Import recorded responses as a sealed dataset:
+
+            fsdpo-data import samples.jsonl --from outputs --model-name 'Their 7B' \
+              --out runs/theirs
+
+            fsdpo-data import 'output-rs*.jsonl' --from outputs --temperature 0.7 \
+              --out runs/nemo
+
+            fsdpo-data import out.jsonl --from outputs --requests in.jsonl \
+              --problems gsm8k --out runs/batch
+
+        Import step labels as rows for `fsdpo-train prm`:
+
+            fsdpo-data import prm800k.jsonl --from prm800k --out runs/prm800k.jsonl
     """
 
     source: Annotated[
@@ -194,6 +260,7 @@ class ImportOptions(ImportOutputsOptions):
                 )
 
 
+@command(app, ImportOptions, name="import", panel="Exchange", notes=_import_notes())
 def import_(options: ImportOptions) -> None:
     """Import recorded responses or step labels, and print the counts."""
     if options.source == OUTPUTS:
@@ -211,34 +278,3 @@ def import_(options: ImportOptions) -> None:
     if result.quarantined:
         typer.echo(f"quarantined: {len(result.quarantined):,} rows, in {quarantine_path(out)}")
     print_next_command(["fsdpo-train", "prm", out, "--out", "runs/prm"])
-
-
-def _list_formats(descriptions: Mapping[str, str]) -> str:
-    """Return a Markdown list of formats with their descriptions."""
-    lines = [f"- `{name}` — {description}" for name, description in descriptions.items()]
-    return "\n".join(["\n\n**Formats**\n", *lines])
-
-
-def _export_help() -> str:
-    """Return the Markdown list of the export formats."""
-    descriptions = {
-        name: f"{export_format.used_with}; drops {export_format.drops}"
-        for name, export_format in FORMATS.items()
-    }
-    return _list_formats(descriptions)
-
-
-def _import_help() -> str:
-    """Return the Markdown list of the readable responses and step labels."""
-    publishers = "; ".join(
-        response_format.publisher for response_format in RESPONSE_FORMATS.values()
-    )
-    descriptions = {
-        name: f"labels: {reader.label_meaning}; drops {reader.drops}"
-        for name, reader in STEP_LABEL_READERS.items()
-    }
-    return f"\n\n**Outputs** {publishers}{_list_formats(descriptions)}"
-
-
-#: Markdown after the examples of a command, by the name of the command.
-FORMAT_HELP = {"export": _export_help(), "import": _import_help()}

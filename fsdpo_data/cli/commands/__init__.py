@@ -1,0 +1,8 @@
+"""The commands of ``fsdpo-data``: each module of this folder adds its commands to :data:`app`.
+
+:mod:`fsdpo_data.cli.app` imports all modules, so a new module needs no line elsewhere.
+"""
+
+from fsdpo_data.cli.console import new_app
+
+app = new_app("fsdpo-data", "Create, check and inspect step-annotated math reasoning data.")

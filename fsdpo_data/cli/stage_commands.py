@@ -1,0 +1,113 @@
+"""The commands of registered stages, and the output after the creation of a dataset."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fsdpo_data import api
+from fsdpo_data.cli.console import print_next_command
+from fsdpo_data.cli.launch import DATA_SCRIPTS
+from fsdpo_data.cli.options import command
+from fsdpo_data.cli.printing import print_summary
+from fsdpo_data.core.plugins import load_plugin
+from fsdpo_data.core.progress import Progress, progress
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.stage import StageOptions
+from fsdpo_data.dataset.stage_registry import NEW_DATASET, STAGES, StageEntry
+from fsdpo_data.stages.merge import ShardedOptions, run_shard
+
+CREATE_PANEL = "Create"  #: Heading of the commands that create datasets.
+
+
+def add_stage_command(app: typer.Typer, entry: StageEntry[Any]) -> None:
+    """Add the command of a stage to an application."""
+    launch = DATA_SCRIPTS if entry.has_shards else None
+    add = command(app, entry.options_class, name=entry.name, panel=CREATE_PANEL, launch=launch)
+
+    def run_stage_command(options: StageOptions) -> None:
+        """Run the stage, or one shard of it, and print the summary of the new dataset."""
+        _run_stage(entry, options)
+
+    add(run_stage_command)
+
+
+def _run_stage(entry: StageEntry[Any], options: StageOptions) -> None:
+    """Run a stage, or one shard of it, and print the result."""
+    if getattr(options, "shard", None):
+        run_shard_command(options)
+        return
+    with progress() as progress_bar:
+        data = api.run_stage(options, progress_bar)
+    print_summary(data.manifest, f"sealed {data.path}")
+    if entry.describe_result and (text := entry.describe_result(data.manifest)):
+        typer.echo(f"\n{text}")
+    typer.echo()
+    print_next_command(_next_words(entry.next_command, data.path))
+
+
+def _next_words(words: Sequence[str], path: Path) -> list[str]:
+    """Return the words of the next command, with flags and the path of the new dataset."""
+    next_words: list[str] = []
+    for word in words:
+        name, has_value, value = word.partition("=")
+        if has_value:
+            next_words += [f"--{name.replace('_', '-')}", value]
+        else:
+            next_words.append(str(path) if word == NEW_DATASET else word)
+    return next_words
+
+
+def add_plugin_stages(app: typer.Typer, arguments: Sequence[str]) -> None:
+    """Add the commands of stages in plug-ins, if the command line needs them.
+
+    Args:
+        app: The application with all other commands.
+        arguments: The command line after the name of the program. If it starts with a known
+            command, no plug-in is loaded here; the command loads the plug-ins of ``--plugin``.
+
+    Raises:
+        InputError: if a plug-in cannot be imported.
+    """
+    known_names = {command_info.name for command_info in app.registered_commands}
+    if not arguments or arguments[0] in known_names:
+        return
+    name = arguments[0]
+    for plugin in _plugins_in(arguments):
+        load_plugin(plugin)
+    entries = STAGES.importable_entries() if name.startswith("-") else []
+    if name in STAGES:
+        entries = [STAGES[name]]
+    for entry in entries:
+        if entry.name not in known_names:
+            add_stage_command(app, entry)
+
+
+def _plugins_in(arguments: Sequence[str]) -> list[str]:
+    """Return the values of ``--plugin`` in a command line."""
+    plugins = [word.partition("=")[2] for word in arguments if word.startswith("--plugin=")]
+    return plugins + [value for flag, value in pairwise(arguments) if flag == "--plugin"]
+
+
+def run_shard_command(options: ShardedOptions) -> None:
+    """Do the work of one shard, and print the command that merges the shards."""
+    with progress() as progress_bar:
+        out = run_shard(options, progress_bar)
+    typer.echo(f"{out} contains shard {getattr(options, 'shard', None)}")
+    typer.echo(f"next, when all shards are finished: fsdpo-data merge {out} … --out NEW")
+
+
+def create_dataset(create: Callable[[Progress], tuple[Path, Manifest]]) -> api.Dataset:
+    """Create a dataset with a progress bar, and print its summary."""
+    with progress() as progress_bar:
+        path, manifest = create(progress_bar)
+    print_summary(manifest, f"sealed {path}")
+    return api.Dataset(path, manifest)
+
+
+def print_inspect_command(data: api.Dataset) -> None:
+    """Print the command that inspects a new dataset."""
+    typer.echo()
+    print_next_command(["fsdpo-data", "inspect", data.path])

@@ -1,0 +1,91 @@
+"""The registered stages: one entry per stage, with everything that the program asks about it.
+
+The module of a stage registers its entry. The command line makes a command of each entry,
+:class:`~fsdpo_data.api.Dataset` a method, ``merge`` reads whether the stage has shards, and cards
+show the stage's row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from fsdpo_cards.render import code_span, render_text
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.registry import Registry
+
+if TYPE_CHECKING:
+    from fsdpo_data.dataset.manifest import Manifest
+    from fsdpo_data.dataset.stage import Stage, StageOptions
+
+StageOptionsT = TypeVar("StageOptionsT", bound="StageOptions")
+
+#: The new dataset in the command that comes after a stage.
+NEW_DATASET = "DATASET"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageEntry(Generic[StageOptionsT]):
+    """A registered stage."""
+
+    name: str  #: Name of the command, of the method of ``Dataset``, and ``Stage.spec_key``.
+    #: Class of the options. Its docstring is the help; a field ``shard`` means that it has shards.
+    options_class: type[StageOptionsT]
+    #: Function that checks the options against the dataset, resolves models and returns the stage.
+    make_stage: Callable[[StageOptionsT], Stage]
+    #: Row of the card's table, as a Jinja template. Its variables are the values of ``Stage.spec``.
+    card_row: str = ""
+    #: Function that returns a text for the terminal from the new manifest; None for no text.
+    describe_result: Callable[[Manifest], str] | None = None
+    #: Words of the command that usually comes next; ``name=value`` stands for an option.
+    next_command: Sequence[str] = ("fsdpo-data", "inspect", NEW_DATASET)
+
+    @property
+    def has_shards(self) -> bool:
+        """Whether several jobs can share the work of the stage."""
+        return "shard" in {field.name for field in fields(self.options_class)}
+
+
+#: All stages. Each module of ``fsdpo_data.stages`` registers its own.
+STAGES: Registry[StageEntry[Any]] = Registry(
+    "stage", StageEntry, group="fsdpo.stages", package="fsdpo_data.stages"
+)
+
+
+def stage_entry(options: StageOptionsT) -> StageEntry[StageOptionsT]:
+    """Return the entry of the stage that options belong to.
+
+    Raises:
+        TypeError: if no stage has this class of options.
+    """
+    for entry in STAGES.registered_entries():
+        if entry.options_class is type(options):
+            return entry
+    raise TypeError(f"{type(options).__name__}: no stage is registered with these options.")
+
+
+def card_rows(manifest: Manifest) -> list[str]:
+    """Return the rows of a card's table that describe the stages of a dataset, in their order.
+
+    The row of a stage that is not registered, such as one of an absent plug-in, lists its values.
+    """
+    other_keys = manifest.spec.model_extra or {}
+    rows = []
+    for key, value in manifest.spec.to_dict().items():
+        entry = _importable_entry(key)
+        if entry is not None:
+            rows.append(render_text(entry.card_row, value))
+        elif key in other_keys and isinstance(value, dict):
+            rows.append(f"| {key} | {code_span(json.dumps(value, ensure_ascii=False))} |")
+    return [row for row in rows if row]
+
+
+def _importable_entry(name: str) -> StageEntry[Any] | None:
+    """Return the entry of a stage; None if it is not registered or its plug-in is broken."""
+    with contextlib.suppress(InputError):
+        return STAGES.get(name)
+    return None
