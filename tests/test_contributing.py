@@ -34,7 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
     def run(*line: object) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", *map(str, line)],
+            [sys.executable, *([] if line[0] == "-c" else ["-m"]), *map(str, line)],
             cwd=copy,
             env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
             capture_output=True,
@@ -104,6 +104,77 @@ def test_a_decoder_and_a_report_number(run: Run, tmp_path: Path) -> None:
     again = tmp_path / "again"
     run("fsdpo_bench", "grade", tmp_path / "bench", "--out", again, "--k", 1)
     assert [*json.loads((again / "results.json").read_text())["cost"]] == ["shortest@1"]
+
+
+@pytest.fixture(scope="module")
+def built(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("data") / "built"
+    run("fsdpo_data", "build", "--engine", "parrot", "--limit", 3, "--samples", 2, "--out", out)
+    return out
+
+
+def test_a_stage(run: Run, built: Path, tmp_path: Path) -> None:
+    """One file gives the command, its help, the method of ``Dataset`` and the row of the card."""
+    brief = tmp_path / "brief"
+    assert "brevity" in run("fsdpo_data", "--help")
+    assert "fsdpo-data brevity runs/demo --words 8" in run("fsdpo_data", "brevity", "--help")
+    printed = run("fsdpo_data", "brevity", built, "--words", 2, "--out", brief)
+    assert f"next: fsdpo-data inspect {brief}" in printed
+    manifest = json.loads((brief / "manifest.json").read_text())
+    assert manifest["spec"]["brevity"] == {"words": 2}
+    assert manifest["rewards"]["scored"] == 6
+    assert manifest["commands"][-1].startswith("fsdpo-data brevity dataset@")
+    card = (brief / "README.md").read_text()
+    assert "| step rewards | 1 up to 2 words per step, then lower |" in card
+    assert "fsdpo-data brevity runs/build \\\n  --words 2" in card
+    files = {file: file.read_bytes() for file in brief.rglob("*") if file.is_file()}
+    (brief / "manifest.json").unlink()  # as after an interruption
+    run("fsdpo_data", "brevity", built, "--words", 2, "--out", brief, "--resume")
+    assert files == {file: file.read_bytes() for file in brief.rglob("*") if file.is_file()}
+    code = "import sys, fsdpo_data as fd; fd.open_dataset(sys.argv[1])"
+    run("-c", f"{code}.brevity(words=2, out=sys.argv[2])", built, tmp_path / "same")
+    same_manifest = json.loads((tmp_path / "same/manifest.json").read_text())
+    assert same_manifest["digest"] == manifest["digest"]
+
+
+def test_a_stage_of_a_plugin(run: Run, built: Path, tmp_path: Path) -> None:
+    brief, plugin = tmp_path / "brief", tmp_path / "my_stage.py"
+    source = dict(BLOCKS)["new file: fsdpo_data/stages/brevity.py"]
+    plugin.write_text(source.replace('"brevity"', '"terse"'))
+    assert "--words" in run("fsdpo_data", "terse", "--plugin", plugin, "--help")
+    run("fsdpo_data", "terse", built, "--out", brief, "--plugin", plugin)
+    run("fsdpo_data", "validate", brief)
+    assert "| step rewards | 1 up to 10 words" in (brief / "README.md").read_text()
+
+
+def test_a_command(run: Run, built: Path) -> None:
+    assert "incorrect: 2.00" in run("fsdpo_data", "steps", built, "--digits", 2)
+    assert "fsdpo-data steps runs/demo --digits 2" in run("fsdpo_data", "steps", "--help")
+    assert "│ steps " in run("fsdpo_data", "--help")
+
+
+def test_a_default(tmp_path: Path) -> None:
+    """The help shows the default of the options, which stands in one place."""
+    for package in ("fsdpo_data", "cards/fsdpo_cards"):
+        shutil.copytree(ROOT / package, tmp_path / package)
+    sampling = tmp_path / "fsdpo_data/core/sampling.py"
+    text = sampling.read_text(encoding="utf-8")
+    [default] = re.findall(r"^    n: .* = (\d+)$", text, flags=re.M)
+    sampling.write_text(re.sub(r"^(    n: .* = )\d+$", r"\g<1>1234", text, flags=re.M))
+    paths = os.pathsep.join([str(tmp_path), str(tmp_path / "cards")])
+    helps = [
+        subprocess.run(
+            [sys.executable, "-m", "fsdpo_data", "build", "--help"],
+            cwd=folder,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for folder, environment in ((ROOT, {}), (tmp_path, {"PYTHONPATH": paths}))
+    ]
+    assert helps[0].count("1234") == 0 and helps[1].count("1234") == 1
+    assert f"default: {default}]" in helps[0] and "default: 1234]" in helps[1]
 
 
 def test_every_path_that_is_named_exists() -> None:

@@ -114,7 +114,7 @@ def command(
         run_command.__doc__ = class_summary(options_class)
         app.command(
             name,
-            epilog="\n\n".join(filter(None, [class_examples(options_class), notes])) or None,
+            epilog="\n".join(filter(None, [class_examples(options_class), notes])) or None,
             cls=help_command_class(_choices_in_help(parameters)),
             rich_help_panel=panel,
         )(run_command)

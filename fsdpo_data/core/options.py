@@ -204,7 +204,8 @@ def class_examples(options_class: type) -> str:
     docstring = inspect.cleandoc(options_class.__doc__ or "")
     _, _, section = docstring.partition("\nExamples:\n")
     text = inspect.cleandoc(f"\n{section}")
-    has_prose = any(line.startswith("    ") for line in text.splitlines())
-    if not text or has_prose:
-        return text
+    if not text:
+        return ""
+    if any(line.startswith("    ") for line in text.splitlines()):
+        return f"{text}\n"
     return f"**Examples**\n\n{textwrap.indent(text, '    ')}\n"
