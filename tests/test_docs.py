@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from fsdpo_data.cli.commands.exchange import OUTPUTS
 from pages import Block, blocks, run_blocks
 
+from fsdpo_data.cli.commands.exchange import OUTPUTS
 from fsdpo_data.exchange.formats import FORMATS
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 

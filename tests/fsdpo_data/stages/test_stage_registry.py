@@ -1,0 +1,109 @@
+"""Tests of the registered stages: one entry gives the command, the method and the card's row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import typer
+from command_line import run
+from helpers import small_build
+
+import fsdpo_data as fd
+from fsdpo_data.cli.app import app
+from fsdpo_data.core.options import Options, class_examples
+from fsdpo_data.core.registry import Registry
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.manifest_sections import SpecSection
+from fsdpo_data.dataset.stage import StageOptions
+from fsdpo_data.dataset.stage_registry import STAGES, card_rows, stage_entry
+from fsdpo_data.stages.grade import GradeOptions
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    small_build(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def with_spec_section(manifest: Manifest, **sections: object) -> Manifest:
+    spec = manifest.spec.to_dict() | sections
+    return manifest.model_copy(update={"spec": SpecSection.model_validate(spec)})
+
+
+def test_every_stage_is_a_command_and_a_method() -> None:
+    group = typer.main.get_command(app)
+    assert {"grade", "label", "pair", "score"} <= set(STAGES)
+    for name, entry in STAGES.items():
+        assert name in group.commands  # type: ignore[attr-defined]
+        assert callable(getattr(fd.Dataset, name))
+        assert stage_entry(entry.options_class.__new__(entry.options_class)) is entry
+    assert {name for name, entry in STAGES.items() if entry.has_shards} == {"label", "score"}
+
+
+def test_other_names_are_no_methods(dataset: Path) -> None:
+    with pytest.raises(AttributeError, match="no attribute or stage 'grad'"):
+        _ = fd.open_dataset(dataset).grad  # type: ignore[attr-defined]
+
+
+def test_options_without_a_stage() -> None:
+    with pytest.raises(TypeError, match="no stage is registered with these options"):
+        stage_entry(StageOptions("a", out="b"))
+
+
+def test_the_row_of_an_absent_stage_lists_its_values(dataset: Path) -> None:
+    manifest = read_manifest(dataset)
+    assert card_rows(manifest) == []
+    manifest = with_spec_section(manifest, polish={"words": 2})
+    assert card_rows(manifest) == ['| polish | `{"words": 2}` |']
+
+
+def test_the_row_of_a_judge_names_votes(dataset: Path) -> None:
+    section = {"sampling": {"n": 4, "temperature": 1.0}, "model": {"name": "m", "revision": "r"}}
+    manifest = with_spec_section(read_manifest(dataset), label=section)
+    assert "Monte-Carlo: 4 continuations of each step by `m`" in card_rows(manifest)[0]
+    manifest = with_spec_section(manifest, label=section | {"judge": {"name": "j"}})
+    assert "judge: 4 votes on each solution by `m`" in card_rows(manifest)[0]
+
+
+def test_a_broken_plugin_stops_only_its_own_command(
+    dataset: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "broken_stage.py").write_text("import no_such_library\n")
+    plugin = ["--plugin", str(tmp_path / "broken_stage.py")]
+    code, _, err = run(capsys, "polish", str(dataset), *plugin)
+    assert code == 1 and "the plug-in cannot be imported" in err
+    assert run(capsys, "validate", str(dataset))[0] == 0
+
+
+def test_examples_come_from_the_docstring() -> None:
+    assert class_examples(GradeOptions).startswith("Use the default grader of this release:\n\n")
+    assert class_examples(StageOptions) == ""
+
+    @dataclass(frozen=True)
+    class CakeOptions(Options):
+        """Bake.
+
+        Examples:
+            cake bake
+        """
+
+    assert class_examples(CakeOptions) == "**Examples**\n\n    cake bake\n"
+
+
+def test_a_registry_imports_the_modules_of_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "bakery_of_a_test"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("CAKES = []\n")
+    (folder / "cheese.py").write_text("from bakery_of_a_test import CAKES\nCAKES.append(1)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    cakes: Registry[object] = Registry("cake", object, package=folder.name)  # type: ignore[type-var]
+    bakery = import_module(folder.name)
+    assert not bakery.CAKES
+    assert list(cakes) == [] and bakery.CAKES == [1]
