@@ -20,7 +20,7 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
             about plots that fail after it.
 
     Returns:
-        The content of ``results.json``.
+        The results of the run, as in ``results.json``.
 
     Raises:
         InputError: if an option cannot be used.

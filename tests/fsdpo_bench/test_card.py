@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import config, make_records, typed_records, write_run
+from bench_runs import config, make_records, make_results, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.render import write_report
-from fsdpo_bench.results.summary import summarise
 from fsdpo_cards import benchmark_card
 from hub_server import TOKEN, client_env, run_client, running_hub
 from huggingface_hub import ModelCard
@@ -23,7 +22,7 @@ TASKS = {"math": 20, "ocw": 12, "gsm_ic2": 14}
 
 
 def results() -> dict[str, Any]:
-    return summarise(typed_records(make_records(TASKS)), config(TASKS))
+    return make_results(make_records(TASKS), config(TASKS)).to_json()
 
 
 def test_the_hubs_own_checks_pass(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_a_run_opens_without_its_plugin_but_is_not_decoded_again(tmp_path: Path)
     ]
     run = write_run(tmp_path / "run", run_config, records)
     results = write_report(run)
-    assert "shortest@4" in results["tasks"]["gsm8k"]["decoders"]
+    assert "shortest@4" in results.tasks["gsm8k"].decoders
     error = invoke("grade", run, "--out", tmp_path / "again").exception
     assert isinstance(error, InputError)
     assert "decoder = 'shortest@4'" in str(error) and "`plugin`" in str(error)

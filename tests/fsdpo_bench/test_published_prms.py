@@ -68,7 +68,7 @@ def test_a_published_prm_is_measured_and_used_for_decoding(
     ]
     done = invoke(*line, "--out", out, "--decoder", "bon,sbs")
     assert done.exit_code == 0, done.exception
-    assert read_config(out)["prm"]["prm_format"]["name"] == family
+    assert read_config(out).to_json()["prm"]["prm_format"]["name"] == family
     for record in read_rows(out):
         solutions = [*record["samples"], record["decoded"]["sbs@5,1"]["solution"]]
         assert all(

@@ -11,6 +11,7 @@ from types import ModuleType
 import click
 import pytest
 import typer
+from bench_runs import config, make_results
 from fsdpo_bench.cli.app import app as bench_app
 from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
 from fsdpo_bench.recipes.recipe import (
@@ -215,7 +216,10 @@ def test_measured_cost_is_read_from_the_output_of_a_stage(tmp_path: Path) -> Non
 
     def write_cost(folder: str, file: str, cost: object) -> str:
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / file).write_text(json.dumps({"cost": cost}))
+        content = {"cost": cost}
+        if file == "results.json":
+            content = make_results([], config({})).to_json() | content
+        (tmp_path / folder / file).write_text(json.dumps(content))
         return str(tmp_path / folder / file)
 
     sample_cost_file = write_cost(

@@ -64,7 +64,7 @@ def test_invalid_records_are_named(
 @pytest.mark.parametrize("tolerance", [float("inf"), float("nan"), -1, 1])
 def test_an_invalid_tolerance_is_refused(run: Path, tmp_path: Path, tolerance: float) -> None:
     shutil.copytree(run, tmp_path / "run")
-    run_config = read_config(run)
+    run_config = read_config(run).to_json()
     run_config["tasks"]["math"]["tolerance"] = tolerance
     (tmp_path / "run/config.json").write_text(json.dumps(run_config))
     with pytest.raises(InputError, match=r"tasks\.math\.tolerance"):
@@ -73,7 +73,7 @@ def test_an_invalid_tolerance_is_refused(run: Path, tmp_path: Path, tolerance: f
 
 def test_a_task_name_cannot_point_outside_the_run(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "run")
-    run_config = read_config(run)
+    run_config = read_config(run).to_json()
     run_config["tasks"] = {"../../evil": run_config["tasks"]["math"]}
     (tmp_path / "run/config.json").write_text(json.dumps(run_config))
     with pytest.raises(InputError, match=r"tasks\.\.\./\.\./evil"):

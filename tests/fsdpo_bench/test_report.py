@@ -11,14 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import HOSTILE, QWEN, config, make_records, qwen_run, typed_records, write_run
+from bench_runs import (
+    HOSTILE,
+    QWEN,
+    config,
+    make_records,
+    make_results,
+    qwen_run,
+    typed_records,
+    write_run,
+)
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.index import render_index
 from fsdpo_bench.report.plots import _space_out
 from fsdpo_bench.report.problem_list import build_problem_list, explain_verdict
 from fsdpo_bench.report.render import render_html, write_report
 from fsdpo_bench.report.svg import Axis
-from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.tasks.table import builtin_tasks
 from typer.testing import CliRunner
 
@@ -55,8 +63,9 @@ class Page(HTMLParser):
 
 
 def page_of(tasks: dict[str, int], budget: int = 10**7, **options: Any) -> tuple[str, Page]:
-    records = typed_records(make_records(tasks, **options))
-    results = summarise(records, config(tasks))
+    rows = make_records(tasks, **options)
+    records = typed_records(rows)
+    results = make_results(rows, config(tasks))
     text = render_html(results, build_problem_list(records, len(records), budget), print, "")
     return text, Page(text)
 
@@ -64,10 +73,11 @@ def page_of(tasks: dict[str, int], budget: int = 10**7, **options: Any) -> tuple
 def test_a_run_gets_three_files_that_agree(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
     results = write_report(run)
-    assert json.loads((run / "results.json").read_text()) == results
-    greedy = results["tasks"]["math"]["decoders"]["greedy"]
-    low, high = greedy["ci95"]
-    accuracy_text = f"{100 * greedy['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    assert json.loads((run / "results.json").read_text()) == results.to_json()
+    greedy = results.tasks["math"].decoders["greedy"]
+    assert greedy.accuracy is not None and greedy.ci95 is not None
+    low, high = greedy.ci95
+    accuracy_text = f"{100 * greedy.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
     for name in ("report.md", "report.html"):
         assert accuracy_text in (run / name).read_text(encoding="utf-8")
     assert not list(run.glob("*.tmp"))
@@ -108,7 +118,7 @@ def test_a_hostile_model_name_is_escaped() -> None:
     described = config({"gsm8k": 2}, model="</title><script>alert(1)</script>|x")
     page = Page(
         render_html(
-            summarise(typed_records(records), described),
+            make_results(records, described),
             build_problem_list(typed_records(records), 2),
             print,
             "",
@@ -162,7 +172,7 @@ def test_a_sparse_run_still_has_a_page(missing: str) -> None:
         if missing != "decoders":
             for sample in [*record["samples"], record["decoded"]["greedy"]["solution"]]:
                 sample["rewards"] = None
-    results = summarise(typed_records(records), config({"gsm8k": 6}))
+    results = make_results(records, config({"gsm8k": 6}))
     text = render_html(results, build_problem_list(typed_records(records), 6), print, "")
     assert ("Step rewards" in text) == (missing == "decoders")
     assert ("Accuracy and cost" in text) == (missing != "decoders")
@@ -174,7 +184,7 @@ def test_rewards_outside_0_to_1_are_ranked_but_not_plotted(tmp_path: Path) -> No
         for sample in record["samples"]:
             sample["rewards"] = [-3.5, 7.0]
     run = write_run(tmp_path / "run", config({"gsm8k": 6}), records)
-    assert write_report(run)["rewards"]["ranking_auc"]["mean"]["value"] == 0.5
+    assert write_report(run).to_json()["rewards"]["ranking_auc"]["mean"]["value"] == 0.5
     page = (run / "report.html").read_text()
     assert "Calibration" not in page and "nan" not in page
 
@@ -200,9 +210,7 @@ def test_a_large_run_respects_the_size_budget_and_reports_omissions() -> None:
         for decision in problem["decoded"].values():
             [solution_index] = decision["taken"]
             assert solution_index is None or problem["solutions"][solution_index]
-    text = render_html(
-        summarise(typed_records(records), config({"gsm8k": 3000})), problem_list, print, ""
-    )
+    text = render_html(make_results(records, config({"gsm8k": 3000})), problem_list, print, "")
     assert "Left out because of the size limit: 2,000 of 3,000 problems" in text
 
 
@@ -219,7 +227,7 @@ def test_very_long_solutions_are_truncated_with_a_count() -> None:
 def test_recorded_outputs_are_shown_completely(tmp_path: Path) -> None:
     run = qwen_run(tmp_path / "run", problems=12)
     results = write_report(run)
-    assert results["tasks"]["math"]["avg_at_k"]["8"]["n"] == 12
+    assert results.tasks["math"].numbers["avg_at_k"]["8"].n == 12
     page = Page((run / "report.html").read_text(encoding="utf-8"))
     for problem in page.data["problems"]:
         assert len(problem["solutions"]) == 8

@@ -227,7 +227,7 @@ def test_resuming_with_another_config_names_the_different_keys(tmp_path: Path) -
 
 
 def test_the_config_contains_all_settings_that_change_the_output(tmp_path: Path) -> None:
-    config = read_config(small_run(tmp_path / "run"))
+    config = read_config(small_run(tmp_path / "run")).to_json()
     assert {
         "model",
         "template",
@@ -250,7 +250,7 @@ def test_benchmarks_are_ordered_as_in_the_task_table(tmp_path: Path, shared: Pat
     ]
     out = small_run(tmp_path / "run", parts, spec=run_spec(DecodingPlan()))
     assert [record["task"] for record in records(out)] == ["gsm8k", "svamp", "addsub"]
-    assert list(write_report(out)["tasks"]) == ["gsm8k", "svamp", "addsub"]
+    assert list(write_report(out).to_json()["tasks"]) == ["gsm8k", "svamp", "addsub"]
 
 
 def test_problems_without_gold_are_not_counted(tmp_path: Path, shared: Path) -> None:
@@ -283,7 +283,9 @@ def test_regrading_gives_the_same_records(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
     again = regrade_to(out, tmp_path / "again")
     assert records(again) == records(out)
-    assert read_config(again)["regraded_from"] == read_config(out)["config_digest"]
+    assert (
+        read_config(again).to_json()["regraded_from"] == read_config(out).to_json()["config_digest"]
+    )
 
 
 def test_regrading_repairs_verdicts(tmp_path: Path) -> None:
@@ -401,7 +403,7 @@ def with_prm(policy: Path, prm: Path, out: Path, *arguments: str) -> Any:
 def test_every_decoder_runs_on_real_models(models: tuple[Path, Path], tmp_path: Path) -> None:
     done = with_prm(*models, tmp_path / "run", "--decoder", "greedy,sc,weighted,bon,sbs")
     assert done.exit_code == 0, done.exception
-    assert read_config(tmp_path / "run")["prm"]["revision"].startswith("sha256:")
+    assert read_config(tmp_path / "run").to_json()["prm"]["revision"].startswith("sha256:")
     for record in records(tmp_path / "run"):
         assert list(record["decoded"])[-1] == "sbs@5,1"
         solution = record["decoded"]["sbs@5,1"]["solution"]
@@ -424,7 +426,7 @@ def test_beam_search_and_best_of_n_use_a_segmenter_and_an_aggregate_of_a_plugin(
     line = ("--decoder", "bon,sbs", "--segmenter", "couples", "--aggregate", "max")
     done = with_prm(*models, tmp_path / "run", *line, "--beam-aggregate", "max")
     assert done.exit_code == 0, done.exception
-    config = read_config(tmp_path / "run")
+    config = read_config(tmp_path / "run").to_json()
     assert config["segmenter"] == "couples@1" and config["decoders"] == ["bon@2:max", "sbs@5,1"]
     for record in records(tmp_path / "run"):
         for row in (*record["samples"], record["decoded"]["sbs@5,1"]["solution"]):
@@ -602,5 +604,5 @@ def test_the_public_interface_runs_without_printing(
         engine=SamplerOptions(engine="replay", replay=file), out=tmp_path / "run"
     )
     results = fsdpo_bench.run(options)
-    assert results["tasks"]["rows"]["decoders"]["greedy"]["correct"] == 1
+    assert results.tasks["rows"].decoders["greedy"].correct == 1
     assert capfd.readouterr().out == ""

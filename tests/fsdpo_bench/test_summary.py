@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bench_runs import config, make_records, typed_records
+from bench_runs import config, make_records, make_results
 from fsdpo_bench.report.render import render_markdown
 from fsdpo_bench.results.intervals import proportion
-from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.tasks.table import suites
 
 from fsdpo_data.core.statistics import wilson_interval
 
 
 def summary(tasks: dict[str, int], **options: Any) -> dict[str, Any]:
-    return summarise(typed_records(make_records(tasks, **options)), config(tasks))
+    return make_results(make_records(tasks, **options), config(tasks)).to_json()
 
 
 def test_counts_are_computed_from_the_records() -> None:
     records = make_records({"gsm8k": 40})
-    task_results = summarise(typed_records(records), config({"gsm8k": 40}))["tasks"]["gsm8k"]
+    task_results = make_results(records, config({"gsm8k": 40})).to_json()["tasks"]["gsm8k"]
     greedy = task_results["decoders"]["greedy"]
     right = sum(record["decoded"]["greedy"]["correct"] for record in records)
     assert (greedy["correct"], greedy["n"], greedy["clusters"]) == (right, 40, None)
@@ -35,7 +34,7 @@ def test_unparsed_golds_are_not_in_the_denominator_but_timeouts_are() -> None:
     for status, correct, index in (("gold_unparsed", None, 0), ("timed_out", False, 1)):
         for answer in (*records[index]["samples"], *records[index]["decoded"].values()):
             answer.update(status=status, correct=correct)
-    task_results = summarise(typed_records(records), config({"gsm8k": 20}))["tasks"]["gsm8k"]
+    task_results = make_results(records, config({"gsm8k": 20})).to_json()["tasks"]["gsm8k"]
     greedy = task_results["decoders"]["greedy"]
     assert (greedy["correct"], greedy["n"]) == (18, 19)
     assert greedy["outcomes"] == {"correct": 18, "gold_unparsed": 1, "timed_out": 1}
@@ -44,7 +43,7 @@ def test_unparsed_golds_are_not_in_the_denominator_but_timeouts_are() -> None:
 
 def test_gsm_ic_is_clustered_by_base_problem() -> None:
     records = make_records({"gsm_ic2": 70})
-    greedy = summarise(typed_records(records), config({"gsm_ic2": 70}))["tasks"]["gsm_ic2"][
+    greedy = make_results(records, config({"gsm_ic2": 70})).to_json()["tasks"]["gsm_ic2"][
         "decoders"
     ]["greedy"]
     values = [int(record["decoded"]["greedy"]["correct"]) for record in records]
@@ -81,14 +80,14 @@ def test_accuracy_drops_compare_each_group_with_its_own_seed_questions() -> None
     seeds[0]["decoded"]["greedy"]["correct"] = False
     described = config({"gsm8k": 20, "gsm_plus": 40})
     described["tasks"]["gsm_plus"]["base_task"] = "gsm8k"
-    task_results = summarise(typed_records([*seeds, *perturbed]), described)["tasks"]
+    task_results = make_results([*seeds, *perturbed], described).to_json()["tasks"]
     parts = task_results["gsm_plus"]["accuracy_drops"]["perturbation"]
     # One seed question is wrong, so "digits" gains 1 of 20; "noise" loses 4 of its 5 wrong ones.
     assert [parts[kind]["greedy"]["drop"] for kind in ("digits", "noise")] == [-0.05, 0.2]
     low, high = parts["noise"]["greedy"]["ci95"]
     assert parts["noise"]["greedy"]["n"] == 20 and low < 0.2 < high
     assert task_results["gsm8k"]["accuracy_drops"] == {}
-    page = render_markdown(summarise(typed_records([*seeds, *perturbed]), described))
+    page = render_markdown(make_results([*seeds, *perturbed], described))
     assert (
         "accuracy drop from the original questions, by perturbation" in page
         and "| noise | 20 | 20.0 [" in page
@@ -102,15 +101,15 @@ def test_the_spread_is_computed_over_instances() -> None:
         record["decoded"]["greedy"]["correct"] = index not in (0, 1, 10)
     described = config({"gsm_symbolic": 30})
     described["tasks"]["gsm_symbolic"]["spread_group"] = "instance"
-    results = summarise(typed_records(records), described)
-    spread = results["tasks"]["gsm_symbolic"]["group_spread"]["greedy"]
+    results = make_results(records, described)
+    spread = results.to_json()["tasks"]["gsm_symbolic"]["group_spread"]["greedy"]
     assert spread == {"parts": 3, "mean": 0.9, "deviation": 0.1, "lowest": 0.8, "highest": 1.0}
     assert "| greedy | 90.0 | 10.0 | 80.0 | 100.0 |" in render_markdown(results)
 
 
 def test_samples_give_avg_pass_and_maj_at_k() -> None:
     records = make_records({"gsm8k": 30})
-    task_results = summarise(typed_records(records), config({"gsm8k": 30}))["tasks"]["gsm8k"]
+    task_results = make_results(records, config({"gsm8k": 30})).to_json()["tasks"]["gsm8k"]
     right = [sum(sample["correct"] for sample in record["samples"]) for record in records]
     average = sum(right) / 120
     assert task_results["avg_at_k"]["4"]["accuracy"] == pytest.approx(average, abs=1e-6)
@@ -164,4 +163,4 @@ def test_a_run_without_rewards_has_no_reward_section() -> None:
     for record in records:
         for sample in record["samples"]:
             sample["rewards"] = None
-    assert summarise(typed_records(records), config({"gsm8k": 3}))["rewards"] is None
+    assert make_results(records, config({"gsm8k": 3})).to_json()["rewards"] is None

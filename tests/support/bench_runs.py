@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.decode.records import ProblemRecord, record_validator
-from fsdpo_bench.runs.records import read_records
+from fsdpo_bench.results.result_types import Results
+from fsdpo_bench.results.summary import summarise
+from fsdpo_bench.runs.records import RunConfig, read_records
 
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.jsonl_log import encode_line
@@ -155,6 +157,11 @@ def make_records(
 def typed_records(rows: Sequence[Mapping[str, Any]]) -> list[ProblemRecord]:
     """Return the records of JSON objects, as a run reads them."""
     return [record_validator().validate_json(encode_line(row), strict=True) for row in rows]
+
+
+def make_results(rows: Sequence[Mapping[str, Any]], run_config: Mapping[str, Any]) -> Results:
+    """Return the results of JSON objects, as a run with this config has them."""
+    return summarise(typed_records(rows), RunConfig.model_validate(run_config))
 
 
 def read_rows(run: Path) -> list[dict[str, Any]]:

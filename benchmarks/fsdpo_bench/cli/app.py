@@ -61,7 +61,7 @@ def _report(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
 
     results = write_report(out, int(megabytes * 1_000_000), _warn)
     if as_json:
-        _print_json(results)
+        _print_json(results.to_json())
         return
     printing.print_results(results)
     typer.echo()

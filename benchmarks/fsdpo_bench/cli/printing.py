@@ -154,23 +154,22 @@ def print_results(results: Results) -> None:
 
 
 def _result_rows(results: Results) -> Iterator[Sequence[str]]:
-    for task in results["tasks"].values():
-        for name, result in task["decoders"].items():
-            cost = result["cost"]
+    for task in results.tasks.values():
+        for name, result in task.decoders.items():
             yield (
-                task["title"],
+                task.title,
                 name,
                 format_points(result),
-                f"{result['correct']:g}",
-                f"{result['n']:,}",
-                format_amount(cost["tokens"]),
-                f"{cost['prm_calls']:,.0f}",
+                f"{result.correct:g}",
+                f"{result.n:,}",
+                format_amount(result.cost.tokens),
+                f"{result.cost.prm_calls:,.0f}",
             )
         for row in number_rows(task, "terminal"):
-            yield task["title"], row.title, row.text, "", f"{row.result['n']:,}", "", ""
-    for suite, suite_results in results["suites"].items():
-        for name, mean in suite_results["decoders"].items():
-            yield f"mean of {suite}", name, format_points(mean), "", f"{mean['n']:,}", "", ""
+            yield task.title, row.title, row.text, "", f"{row.result.n:,}", "", ""
+    for suite, suite_results in results.suites.items():
+        for name, mean in suite_results.decoders.items():
+            yield f"mean of {suite}", name, format_points(mean), "", f"{mean.n:,}", "", ""
 
 
 def print_comparison(comparison: RunComparison, count: int) -> None:

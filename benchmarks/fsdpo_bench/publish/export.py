@@ -38,7 +38,7 @@ def export_run(run: Path, format_name: str, out: Path, decoder: str | None = Non
     """
     decoder = select_decoder(run, decoder)
     files = []
-    for task in read_config(run)["tasks"]:
+    for task in read_config(run).tasks:
         name, content = EXPORT_FORMATS[format_name](task, _export_records(run, task, decoder))
         files.append(out / name)
         write_file(out / name, content)

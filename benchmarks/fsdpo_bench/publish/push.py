@@ -17,7 +17,14 @@ from fsdpo_cards.commands import COMMIT_PATTERN
 from fsdpo_bench.results.numbers import number_rows
 from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.results.summary import summarise
-from fsdpo_bench.runs.records import read_config, read_records, record_file
+from fsdpo_bench.runs.records import (
+    RunConfig,
+    TaskConfig,
+    TaskSource,
+    read_config,
+    read_records,
+    record_file,
+)
 from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
@@ -44,23 +51,23 @@ def plan_push(run: Path, name: str) -> ResultsPushPlan:
     repo = HubRepo.parse(name, "model")
     if repo is None or repo.revision:
         raise InputError(f"{name!r} is not a repository name. Expected org/name without @revision.")
-    results = summarise(read_records(run), read_config(run))
+    all_results = summarise(read_records(run), read_config(run))
+    sources: dict[str, TaskSource] = {}
     left_out: dict[str, str] = {}
-    for task, task_config in list(results["run"]["tasks"].items()):
+    for task, task_config in all_results.run.tasks.items():
         source = _hub_source(task, task_config)
-        done = results["tasks"][task]["problems"] if task in results["tasks"] else 0
-        if done == task_config["rows"] and source:
-            results["run"]["tasks"][task] = task_config | {"source": source}
-            continue
-        results["tasks"].pop(task, None)
-        if source:
-            left_out[task] = f"{done:,} of its {task_config['rows']:,} problems"
+        done = all_results.tasks[task].problems if task in all_results.tasks else 0
+        if done == task_config.rows and source:
+            sources[task] = source
+        elif source:
+            left_out[task] = f"{done:,} of its {task_config.rows:,} problems"
         else:
             left_out[task] = "no dataset on the Hub is known for it"
-    if not results["tasks"]:
+    if not sources:
         reasons = "; ".join(f"{task}: {reason}" for task, reason in left_out.items())
         raise InputError(f"{run} has no results for the Hub. {reasons}.")
     advice = f"push {run} again later"
+    results = _select_tasks(all_results, sources)
     return ResultsPushPlan(
         repo=HubRepo(name, "model", required_access="write", custom_advice=advice),
         results=results,
@@ -69,42 +76,53 @@ def plan_push(run: Path, name: str) -> ResultsPushPlan:
     )
 
 
-def _hub_source(name: str, task_config: Mapping[str, Any]) -> dict[str, str] | None:
+def _select_tasks(results: Results, sources: Mapping[str, TaskSource]) -> Results:
+    """Return the results of the benchmarks with a source on the Hub, which becomes theirs."""
+    run = results.run.to_json()
+    task_configs = {
+        name: run["tasks"][name] | {"source": source.to_dict()} for name, source in sources.items()
+    }
+    selected_run = RunConfig.model_validate(run | {"tasks": task_configs})
+    tasks = {name: task for name, task in results.tasks.items() if name in sources}
+    return results.model_copy(update={"run": selected_run, "tasks": tasks})
+
+
+def _hub_source(name: str, task_config: TaskConfig) -> TaskSource | None:
     """Return the source of a benchmark on the Hub; None if there is none.
 
     If a run read a local copy of the benchmark, the source has no commit.
     """
-    source = task_config["source"]
-    if COMMIT_PATTERN.fullmatch(source["revision"]):
-        return dict(source)
+    source = task_config.source
+    if COMMIT_PATTERN.fullmatch(source.revision):
+        return source
     task = builtin_tasks().get(name)
-    if task is None or task.hub is None or task.digest != task_config["digest"]:
+    if task is None or task.hub is None or task.digest != task_config.digest:
         return None
-    return {"name": task.hub.repo, "revision": "", "split": task.hub_split}
+    return TaskSource(name=task.hub.repo, revision="", split=task.hub_split)
 
 
 def _eval_result_files(results: Results, run: Path, url: str) -> Iterator[tuple[str, str]]:
     """Yield path and text of a file for each benchmark and metric, in percent."""
     import yaml
 
-    for name, task in results["tasks"].items():
-        source = results["run"]["tasks"][name]["source"]
+    for name, task in results.tasks.items():
+        source = results.run.tasks[name].source
         last_record = datetime.fromtimestamp(record_file(run, name).stat().st_mtime, UTC)
         numbers = {row.title: row.result for row in number_rows(task, "hub")}
-        for metric, result in {**task["decoders"], **numbers}.items():
-            if result["accuracy"] is None or result["ci95"] is None:
+        for metric, result in {**task.decoders, **numbers}.items():
+            if result.accuracy is None or result.ci95 is None:
                 continue
-            low, high = (100 * bound for bound in result["ci95"])
+            low, high = (100 * bound for bound in result.ci95)
             entry = hf.EvalResultEntry(
-                dataset_id=source["name"].partition(":")[0],
+                dataset_id=source.name.partition(":")[0],
                 task_id=builtin_tasks()[name].hub_task if name in builtin_tasks() else "default",
-                value=round(100 * result["accuracy"], 2),
-                dataset_revision=source["revision"] or None,
+                value=round(100 * result.accuracy, 2),
+                dataset_revision=source.revision or None,
                 date=last_record.date().isoformat(),
                 source_url=url,
                 source_name="fsdpo-bench",
-                notes=f"{metric}, n={result['n']}, 95 % [{low:.1f}, {high:.1f}], "
-                f"prompt {results['run']['template']['name']}",
+                notes=f"{metric}, n={result.n}, 95 % [{low:.1f}, {high:.1f}], "
+                f"prompt {results.run.template.name}",
             )
             file_stem = re.sub(r"[^\w.]+", "-", f"{name}-{metric}").strip("-")
             text = yaml.safe_dump(hf.eval_result_entries_to_yaml([entry]), sort_keys=False)
@@ -130,7 +148,7 @@ def push(plan: ResultsPushPlan, *, pull_request: bool = False) -> str:
             api.create_commit,
             name,
             operations,
-            commit_message=f"Results of {', '.join(plan.results['tasks'])}",
+            commit_message=f"Results of {', '.join(plan.results.tasks)}",
             parent_commit=parent_commit,
             create_pr=pull_request,
         )
@@ -144,8 +162,8 @@ def _updated_card(name: str, results: Results) -> str:
     except hf_errors.RemoteEntryNotFoundError:
         card = hf.ModelCard("---\n{}\n---\n")
     by_metric = {}
-    for result in [*(card.data.eval_results or ()), *model_index(results)]:
+    for result in [*(card.data.eval_results or ()), *model_index(results.to_json())]:
         by_metric[result.dataset_type, result.dataset_config, result.metric_name] = result
     card.data.eval_results = list(by_metric.values())
-    card.data.model_name = card.data.model_name or results["run"]["model"]["name"]
+    card.data.model_name = card.data.model_name or results.run.model.name
     return str(card)

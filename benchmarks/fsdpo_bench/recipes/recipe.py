@@ -15,8 +15,11 @@ from typing import Any, Literal, NamedTuple
 
 from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.results.published import published_results
+from fsdpo_bench.results.result_types import RESULTS_FILE, read_results
 from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.toml_tables import TomlTable
+from fsdpo_data.dataset.run import MANIFEST_FILE
 
 WorkKind = Literal["generate", "score", "train", "pairs", "none"]  #: See :class:`Workload`.
 
@@ -215,23 +218,25 @@ def measured_cost(stage: RecipeStage) -> CostEstimate | None:
 
 def _read_cost(file: Path) -> _RecordedCost | None:
     """Return the cost in a manifest or in results; decoders with common samples count once."""
-    if file.name not in ("manifest.json", "results.json") or not file.is_file():
+    if file.name not in (MANIFEST_FILE, RESULTS_FILE) or not file.is_file():
         return None
-    content = json.loads(file.read_text(encoding="utf-8"))["cost"]
-    costs = [content]
-    if file.name == "results.json":
-        # Decoders that choose share their samples. The slowest includes all samples.
-        setups = {name: parse_result_name(name) for name in content}
-        sample_names = [
-            name for name, setup in setups.items() if setup and setup.decoder.choose is not None
-        ]
-        costs = [cost for name, cost in content.items() if name not in sample_names]
-        sample_costs = [content[name] for name in sample_names]
-        costs += sorted(sample_costs, key=lambda cost: cost["seconds"])[-1:]
-    tokens = [cost["tokens"] for cost in costs]
+    if file.name == MANIFEST_FILE:
+        cost = json.loads(file.read_text(encoding="utf-8"))["cost"]
+        is_unknown = cost["tokens"] == UNKNOWN
+        return _RecordedCost(None if is_unknown else cost["tokens"], cost["seconds"])
+    costs_by_decoder = read_results(file).cost
+    # Decoders that choose share their samples. The slowest includes all samples.
+    setups = {name: parse_result_name(name) for name in costs_by_decoder}
+    sample_names = [
+        name for name, setup in setups.items() if setup and setup.decoder.choose is not None
+    ]
+    costs = [cost for name, cost in costs_by_decoder.items() if name not in sample_names]
+    sample_costs = [costs_by_decoder[name] for name in sample_names]
+    costs += sorted(sample_costs, key=lambda cost: cost.seconds)[-1:]
+    tokens = [cost.tokens for cost in costs if isinstance(cost.tokens, int | float)]
     return _RecordedCost(
-        tokens=None if "unknown" in tokens else sum(tokens),
-        seconds=sum(cost["seconds"] for cost in costs),
+        tokens=int(sum(tokens)) if len(tokens) == len(costs) else None,
+        seconds=sum(cost.seconds for cost in costs),
     )
 
 

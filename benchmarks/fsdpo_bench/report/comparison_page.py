@@ -43,7 +43,7 @@ def render_comparison(run_a: Path, run_b: Path, comparison: RunComparison) -> st
     for key, record_a in key_records(read_records(run_a)):
         if key in page_keys:
             _add_problem(problem_list, record_a, records_b[key], decoder_pairs[key[0]])
-    models = [read_config(run)["model"]["name"] for run in (run_a, run_b)]
+    models = [read_config(run).model.name for run in (run_a, run_b)]
     return render_page(
         TEMPLATES_FOLDER / "compare.html",
         problem_list.page_data,

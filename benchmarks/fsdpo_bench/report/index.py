@@ -82,7 +82,7 @@ def _run_entry(run: Path, sizes: tuple[int, ...]) -> dict[str, Any] | None:
     except InputError:
         return None
     results = read_problem_results(read_records(run))
-    first_decoder = config["decoders"][0]
+    first_decoder = config.decoders[0]
     answers = (
         result.decoder_answers.get(first_decoder)
         for task_results in results.values()
@@ -90,18 +90,18 @@ def _run_entry(run: Path, sizes: tuple[int, ...]) -> dict[str, Any] | None:
     )
     correct_so_far = list(accumulate(bool(answer.correct) for answer in answers if answer))
     stride = max(1, len(correct_so_far) // _CURVE_POINTS)
-    tasks = config["tasks"].values()
+    tasks = config.tasks.values()
     return {
-        "model": config["model"]["name"],
-        "tasks": [task["title"] for task in tasks],
+        "model": config.model.name,
+        "tasks": [task.title for task in tasks],
         "date": run_date(run),
         "done": sum(map(len, results.values())),
-        "total": sum(task["problems"] for task in tasks),
+        "total": sum(task.problems for task in tasks),
         "decoders": {
             name: accuracy_result(
                 macro_average([decoder_accuracy(part, name) for part in results.values()])
             )
-            for name in config["decoders"]
+            for name in config.decoders
         },
         "curve": [
             correct_so_far[index] / (index + 1) for index in range(0, len(correct_so_far), stride)

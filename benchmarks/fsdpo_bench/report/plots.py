@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.report.svg import Axis, SvgDrawing, draw_panel
@@ -21,7 +21,7 @@ _NAME_WIDTH = 106  #: Pixels for the decoder names; the style sheet has the same
 _LABEL_HEIGHT = 12  #: Pixels per decoder name in the cost plot.
 
 _UNKNOWN_DECODER_STYLE = "c6"  #: Style class of a decoder whose plug-in is missing.
-_CORRECTNESS_STYLES: Mapping[Literal["correct", "wrong"], str] = {"correct": "good", "wrong": "bad"}
+_CORRECTNESS_STYLES: Mapping[str, str] = {"correct": "good", "wrong": "bad"}
 
 
 def style_class(decoder: str) -> str:
@@ -32,9 +32,9 @@ def style_class(decoder: str) -> str:
 
 def accuracy_plot(results: Results) -> str:
     """Draw the accuracy of every decoder by benchmark, over the paper's greedy results."""
-    tasks = results["tasks"]
-    model = results["run"]["model"]["name"]
-    n_rows = sum(1 + len(task["decoders"]) for task in tasks.values())
+    tasks = results.tasks
+    model = results.run.model.name
+    n_rows = sum(1 + len(task.decoders) for task in tasks.values())
     height = 20 + n_rows * _ROW_HEIGHT + len(tasks) * _TASK_GAP + 24
     drawing = SvgDrawing(None, height, "Accuracy by benchmark and decoder, with 95 % intervals")
     for value in range(0, 101, 20):
@@ -43,9 +43,9 @@ def accuracy_plot(results: Results) -> str:
         drawing.add_text(x, height - 10, x, style="small", anchor="middle")
     top = 20.0
     for name, task in tasks.items():
-        drawing.add_text(0, top + _ROW_HEIGHT - 4, task["title"], style="label", dx=-_NAME_WIDTH)
+        drawing.add_text(0, top + _ROW_HEIGHT - 4, task.title, style="label", dx=-_NAME_WIDTH)
         top += _ROW_HEIGHT
-        task_height = len(task["decoders"]) * _ROW_HEIGHT
+        task_height = len(task.decoders) * _ROW_HEIGHT
         for published in published_results_for(name):
             drawing.add_rectangle(
                 x=f"{published.value}%",
@@ -55,7 +55,7 @@ def accuracy_plot(results: Results) -> str:
                 style="own" if is_backbone(published.backbone, model) else "theirs",
                 tip=f"{published.label}: {published.value}",
             )
-        for index, (decoder, result) in enumerate(task["decoders"].items()):
+        for index, (decoder, result) in enumerate(task.decoders.items()):
             _draw_interval(drawing, top + (index + 0.5) * _ROW_HEIGHT, decoder, result)
         top += task_height + _TASK_GAP
     return drawing.render()
@@ -64,8 +64,8 @@ def accuracy_plot(results: Results) -> str:
 def _draw_interval(drawing: SvgDrawing, y: float, decoder: str, result: AccuracyResult) -> None:
     """Draw the row of a decoder: its name, its interval and its accuracy."""
     style = style_class(decoder)
-    accuracy = result["accuracy"]
-    interval = result["ci95"]
+    accuracy = result.accuracy
+    interval = result.ci95
     drawing.add_text(0, y + 4, decoder, style="small", anchor="end", dx=-8)
     if accuracy is None or interval is None:
         drawing.add_text(0, y + 4, "no problem counts", style="small")
@@ -77,7 +77,7 @@ def _draw_interval(drawing: SvgDrawing, y: float, decoder: str, result: Accuracy
         y=y,
         radius=4,
         style=f"fill {style}",
-        tip=f"{decoder}: {format_points(result)}, {result['correct']:g} of {result['n']}",
+        tip=f"{decoder}: {format_points(result)}, {result.correct:g} of {result.n}",
     )
     drawing.add_text("100%", y + 4, f"{100 * accuracy:.1f}", style="small", dx=8)
 
@@ -93,12 +93,12 @@ class _CostPoint(NamedTuple):
 def _cost_points(task: TaskResults) -> dict[str, _CostPoint]:
     """Return the points of the decoders with known token counts, by decoder."""
     points = {}
-    for name, result in task["decoders"].items():
-        tokens = result["cost"]["tokens"]
-        accuracy = result["accuracy"]
-        interval = result["ci95"]
+    for name, result in task.decoders.items():
+        tokens = result.cost.tokens
+        accuracy = result.accuracy
+        interval = result.ci95
         if not isinstance(tokens, str) and tokens and accuracy is not None and interval is not None:
-            points[name] = _CostPoint(tokens / task["problems"], accuracy, interval)
+            points[name] = _CostPoint(tokens / task.problems, accuracy, interval)
     return points
 
 
@@ -113,11 +113,11 @@ def cost_plot(task: TaskResults) -> str:
     x = Axis(min(tokens.values()) / 1.4, max(tokens.values()) * 1.4, 46, 250, log=True)
     y = Axis(100 * max(0, min(bounds) - 0.02), 100 * min(1, max(bounds) + 0.02), bottom, 26)
     drawing = draw_panel(
-        f"{task['title']}: accuracy against tokens per problem",
+        f"{task.title}: accuracy against tokens per problem",
         x,
         y,
         x_label="tokens per problem",
-        y_label=f"{task['title']}, accuracy in %",
+        y_label=f"{task.title}, accuracy in %",
     )
     y_positions = {name: y(100 * point.accuracy) for name, point in points.items()}
     label_positions = _space_out(y_positions, _LABEL_HEIGHT, bottom)
@@ -125,7 +125,7 @@ def cost_plot(task: TaskResults) -> str:
     # right of the plot.
     x_positions = _space_out({name: x(tokens[name]) for name in tokens}, 9)
     for name, x_position in x_positions.items():
-        result = task["decoders"][name]
+        result = task.decoders[name]
         style = style_class(name)
         low, high = (y(100 * bound) for bound in points[name].interval)
         drawing.add_line(x1=x_position, y1=low, x2=x_position, y2=high, style=f"whisker {style}")
@@ -135,7 +135,7 @@ def cost_plot(task: TaskResults) -> str:
             radius=4,
             style=f"fill {style}",
             tip=f"{name}: {format_points(result)}, {tokens[name]:,.0f} tokens per problem, "
-            f"{result['cost']['prm_calls']:,} PRM calls",
+            f"{result.cost.prm_calls:,} PRM calls",
         )
         drawing.add_line(
             x1=x_position + 5,
@@ -176,14 +176,14 @@ def calibration_plot(rewards: RewardStatistics) -> str:
         y_label="Fraction of correct solutions",
     )
     drawing.add_polyline([(x(0), y(0)), (x(1), y(1))], "ideal")
-    bins = rewards["calibration"]["bins"]
-    max_steps = max(reward_bin["steps"] for reward_bin in bins)
+    bins = rewards.calibration.bins
+    max_steps = max(reward_bin.steps for reward_bin in bins)
     for reward_bin in bins:
-        x_position = x(reward_bin["reward"])
-        top = y(0.12 * reward_bin["steps"] / max_steps)
-        low, high = reward_bin["ci95"]
+        x_position = x(reward_bin.reward)
+        top = y(0.12 * reward_bin.steps / max_steps)
+        low, high = reward_bin.ci95
         drawing.add_rectangle(
-            x=x(reward_bin["from"]) + 1,
+            x=x(reward_bin.low) + 1,
             y=top,
             width=x(0.1) - x(0) - 2,
             height=y(0) - top,
@@ -192,20 +192,21 @@ def calibration_plot(rewards: RewardStatistics) -> str:
         drawing.add_line(x1=x_position, y1=y(low), x2=x_position, y2=y(high), style="whisker c1")
         drawing.add_circle(
             x=x_position,
-            y=y(reward_bin["correct"]),
+            y=y(reward_bin.correct),
             radius=4,
             style="fill c1",
-            tip=f"{reward_bin['steps']:,} steps with mean reward {reward_bin['reward']:.3f}: "
-            f"{100 * reward_bin['correct']:.1f} % in correct solutions",
+            tip=f"{reward_bin.steps:,} steps with mean reward {reward_bin.reward:.3f}: "
+            f"{100 * reward_bin.correct:.1f} % in correct solutions",
         )
     return drawing.render()
 
 
 def distribution_plot(rewards: RewardStatistics) -> str:
     """Draw the reward distributions of correct and of wrong solutions."""
-    distribution = rewards["distribution"]
-    totals = {kind: max(1, sum(distribution[kind])) for kind in _CORRECTNESS_STYLES}
-    fractions = {kind: [n / totals[kind] for n in distribution[kind]] for kind in totals}
+    distribution = rewards.distribution
+    counts = {"correct": distribution.correct, "wrong": distribution.wrong}
+    totals = {kind: max(1, sum(counts[kind])) for kind in counts}
+    fractions = {kind: [n / totals[kind] for n in counts[kind]] for kind in counts}
     max_fraction = max(max(values) for values in fractions.values()) or 1
     x = Axis(0, 1, 46, 350)
     y = Axis(0, 100 * max_fraction, 196, 26)
@@ -213,10 +214,10 @@ def distribution_plot(rewards: RewardStatistics) -> str:
         "Rewards of correct and of wrong solutions",
         x,
         y,
-        x_label=f"{distribution['aggregate']} of the step rewards",
+        x_label=f"{distribution.aggregate} of the step rewards",
         y_label="% of the solutions",
     )
-    bin_width = (x(1) - x(0)) / len(distribution["correct"])
+    bin_width = (x(1) - x(0)) / len(distribution.correct)
     for offset, (kind, style) in enumerate(_CORRECTNESS_STYLES.items()):
         for index, fraction in enumerate(fractions[kind]):
             top = y(100 * fraction)
@@ -226,7 +227,7 @@ def distribution_plot(rewards: RewardStatistics) -> str:
                 width=bin_width / 2 - 1,
                 height=y(0) - top,
                 style=style,
-                tip=f"{kind}: {distribution[kind][index]:,} solutions",
+                tip=f"{kind}: {counts[kind][index]:,} solutions",
             )
     _draw_legend(drawing)
     return drawing.render()
@@ -234,14 +235,14 @@ def distribution_plot(rewards: RewardStatistics) -> str:
 
 def step_plot(rewards: RewardStatistics) -> str:
     """Draw the mean reward by the number of the step."""
-    steps = rewards["by_step"]
+    steps = rewards.by_step
     numbered_steps = {
-        kind: [(number, entry) for number, entry in enumerate(steps[kind], start=1) if entry]
-        for kind in _CORRECTNESS_STYLES
+        kind: [(number, entry) for number, entry in enumerate(entries, start=1) if entry]
+        for kind, entries in (("correct", steps.correct), ("wrong", steps.wrong))
     }
     last = max(entries[-1][0] for entries in numbered_steps.values() if entries)
     labels = {float(number): str(number) for number in range(1, last + 1)}
-    if last == len(steps["correct"]):
+    if last == len(steps.correct):
         labels[last] += "+"
     x = Axis(0.5, max(2, last) + 0.5, 46, 350)
     y = Axis(0, 1, 196, 26)
@@ -255,15 +256,15 @@ def step_plot(rewards: RewardStatistics) -> str:
     )
     for kind, style in _CORRECTNESS_STYLES.items():
         entries = numbered_steps[kind]
-        points = [(x(number), y(entry["reward"])) for number, entry in entries]
+        points = [(x(number), y(entry.reward)) for number, entry in entries]
         drawing.add_polyline(points, f"curve {style}")
         for number, entry in entries:
             drawing.add_circle(
                 x=x(number),
-                y=y(entry["reward"]),
+                y=y(entry.reward),
                 radius=3,
                 style=style,
-                tip=f"step {number} of {entry['steps']:,} {kind} solutions: {entry['reward']:.3f}",
+                tip=f"step {number} of {entry.steps:,} {kind} solutions: {entry.reward:.3f}",
             )
     _draw_legend(drawing)
     return drawing.render()

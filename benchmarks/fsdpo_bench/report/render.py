@@ -23,7 +23,12 @@ from fsdpo_bench.report import plots
 from fsdpo_bench.report.problem_list import build_problem_list
 from fsdpo_bench.results.numbers import format_points, number_rows
 from fsdpo_bench.results.published import is_backbone, published_results_for
-from fsdpo_bench.results.result_types import Results
+from fsdpo_bench.results.result_types import (
+    RESULTS_FILE,
+    AccuracyResult,
+    Results,
+    RewardStatistics,
+)
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import RECORDS_FOLDER, read_config, read_records
 from fsdpo_data.core.errors import InputError
@@ -41,7 +46,7 @@ def render_html(
     """Render ``report.html``.
 
     Args:
-        results: The content of ``results.json``.
+        results: The results of the run.
         problem_list: The problems of the page.
         warn: Called with a message if a plot fails.
         date: Date of the run.
@@ -54,10 +59,10 @@ def render_html(
             warn(f"report.html lacks its {draw.__name__.replace('_', ' ')}: {error!r}")
             return Markup("")
 
-    tasks = results["tasks"]
+    tasks = results.tasks
     accuracy_plot = draw_or_warn(plots.accuracy_plot, results)
     cost_plots = [draw_or_warn(plots.cost_plot, task) for task in tasks.values()]
-    rewards = results["rewards"]
+    rewards = results.rewards
     reward_plots = []
     if rewards and _are_probabilities(rewards):
         reward_plots = [draw_or_warn(draw, rewards) for draw in _REWARD_PLOTS]
@@ -76,50 +81,50 @@ def render_html(
         cost_plots=[plot for plot in cost_plots if plot],
         reward_plots=reward_plots,
         published_rows=published_rows(results),
-        settings=setting_rows(results["run"]),
-        commands=rebuild_commands(results["run"].get("commands", [])),
-        has_groups=any(task["groups"] for task in tasks.values()),
+        settings=setting_rows(results.run.to_json()),
+        commands=rebuild_commands(results.run.commands),
+        has_groups=any(task.groups for task in tasks.values()),
     )
 
 
-def _are_probabilities(rewards: Mapping[str, Any]) -> bool:
+def _are_probabilities(rewards: RewardStatistics) -> bool:
     """Tell whether the mean rewards of all bins are in [0, 1], as the plots require."""
-    return all(0 <= reward_bin["reward"] <= 1 for reward_bin in rewards["calibration"]["bins"])
+    return all(0 <= reward_bin.reward <= 1 for reward_bin in rewards.calibration.bins)
 
 
 def page_title(results: Results, date: str) -> str:
     """Return the title of a page: the model, the accuracies of the first decoder, and the date."""
-    tasks = results["tasks"]
-    accuracies = [
-        (f"mean of {name}", dict(suite["decoders"])) for name, suite in results["suites"].items()
+    tasks = results.tasks
+    accuracies: list[tuple[str, Mapping[str, AccuracyResult]]] = [
+        (f"mean of {name}", suite.decoders) for name, suite in results.suites.items()
     ]
     if len(tasks) <= _MAX_TITLE_TASKS or not accuracies:
-        accuracies = [(task["title"], dict(task["decoders"])) for task in tasks.values()]
+        accuracies = [(task.title, task.decoders) for task in tasks.values()]
     first_decoder = next(iter(accuracies[0][1]))
     parts = []
     for name, decoders in accuracies:
         if first_decoder in decoders:
-            accuracy = decoders[first_decoder]["accuracy"]
+            accuracy = decoders[first_decoder].accuracy
             parts.append(name if accuracy is None else f"{name} {100 * accuracy:.1f}")
     numbers = f"{', '.join(parts)} ({first_decoder})"
-    return " · ".join(filter(None, (results["run"]["model"]["name"], numbers, date)))
+    return " · ".join(filter(None, (results.run.model.name, numbers, date)))
 
 
 def render_markdown(results: Results) -> str:
     """Render ``report.md``."""
-    tasks = results["tasks"]
+    tasks = results.tasks
     published = published_rows(results)
     return render(
         TEMPLATES_FOLDER / "report.md",
         filters={"points": format_points},
         results=results,
         number_rows=[
-            (task["title"], row) for task in tasks.values() for row in number_rows(task, "markdown")
+            (task.title, row) for task in tasks.values() for row in number_rows(task, "markdown")
         ],
         published_rows=published,
         published_tasks=[name for name in tasks if any(name in row["values"] for row in published)],
-        settings=setting_rows(results["run"]),
-        commands=rebuild_commands(results["run"].get("commands", [])),
+        settings=setting_rows(results.run.to_json()),
+        commands=rebuild_commands(results.run.commands),
     )
 
 
@@ -130,11 +135,11 @@ def published_rows(results: Results) -> list[dict[str, Any]]:
     publishers are left out.
     """
     values_by_label: dict[str, dict[str, float]] = {}
-    for task in results["tasks"]:
+    for task in results.tasks:
         for published in published_results_for(task):
             if published.table != "prm" and published.method:
                 values_by_label.setdefault(published.label, {})[task] = published.value
-    model = results["run"]["model"]["name"]
+    model = results.run.model.name
     rows = []
     for label, values in values_by_label.items():
         is_own_backbone = is_backbone(label.partition(" + ")[0], model)
@@ -172,17 +177,17 @@ def write_report(
         warn: Called with a message if a plot fails.
 
     Returns:
-        The content of ``results.json``.
+        The results of the run.
 
     Raises:
         InputError: if the run has no records.
     """
     results = summarise(read_records(run), read_config(run))
-    total = sum(task["problems"] for task in results["tasks"].values())
+    total = sum(task.problems for task in results.tasks.values())
     if not total:
         raise InputError(f"{run} contains no records. Continue the run with `resume=True`.")
-    write_text(run / "results.json", json.dumps(results, indent=1) + "\n")
-    write_text(run / "README.md", benchmark_card(results, _decoder_titles(results)))
+    write_text(run / RESULTS_FILE, results.to_text())
+    write_text(run / "README.md", benchmark_card(results.to_json(), _decoder_titles(results)))
     write_text(run / "report.md", render_markdown(results))
     problem_list = build_problem_list(read_records(run), total, budget_bytes)
     write_text(run / "report.html", render_html(results, problem_list, warn, run_date(run)))
@@ -191,7 +196,7 @@ def write_report(
 
 def _decoder_titles(results: Results) -> dict[str, str]:
     """Return the explanation of each decoder of a run, by the form of its result names."""
-    setups = [parse_result_name(name) for name in results["cost"]]
+    setups = [parse_result_name(name) for name in results.cost]
     return {setup.decoder.form: setup.decoder.title for setup in setups if setup is not None}
 
 

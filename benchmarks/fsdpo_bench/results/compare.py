@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from fsdpo_bench.results.intervals import (
     Interval,
@@ -18,7 +18,7 @@ from fsdpo_bench.results.outcomes import (
     problem_clusters,
     read_problem_results,
 )
-from fsdpo_bench.runs.records import read_config, read_records
+from fsdpo_bench.runs.records import RunConfig, read_config, read_records
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
@@ -134,13 +134,13 @@ def _read_results(run: Path) -> dict[str, ProblemResults]:
     return {name: {result.key: result for result in results} for name, results in tasks.items()}
 
 
-def _config_differences(configs: tuple[Mapping[str, Any], Mapping[str, Any]]) -> list[str]:
+def _config_differences(configs: Sequence[RunConfig]) -> list[str]:
     """Describe differences besides the models that make the numbers hard to compare."""
-    templates = [config["template"] for config in configs]
-    settings = {
-        "graders": [config["grader"] for config in configs],
-        "prompt templates": [f"{entry['name']} ({entry['digest']})" for entry in templates],
-        "token limits of a solution": [config["sampling"]["max_tokens"] for config in configs],
+    templates = [config.template for config in configs]
+    settings: Mapping[str, Sequence[object]] = {
+        "graders": [config.grader for config in configs],
+        "prompt templates": [f"{entry.name} ({entry.digest})" for entry in templates],
+        "token limits of a solution": [config.sampling.max_tokens for config in configs],
     }
     return [
         f"the {name} differ: {value_a} and {value_b}"

@@ -6,12 +6,17 @@ outputs: the terminal, the page, the Markdown report and the Hub.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.results.intervals import Proportion, pass_at_k, proportion
 from fsdpo_bench.results.outcomes import ProblemResult, problem_clusters
-from fsdpo_bench.results.result_types import AccuracyResult
+from fsdpo_bench.results.result_types import (
+    AccuracyDrop,
+    AccuracyResult,
+    RewardBin,
+    TaskResults,
+)
 from fsdpo_data.core.registry import Registry
 
 #: A place that prints numbers.
@@ -21,13 +26,12 @@ Output = Literal["terminal", "page", "markdown", "hub"]
 PASS_AT_K_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
-def format_points(result: Mapping[str, Any]) -> str:
+def format_points(result: AccuracyResult | AccuracyDrop | RewardBin) -> str:
     """Format an accuracy, or an accuracy drop, with its interval: ``58.3 [54.1, 62.4]``."""
-    value = result["drop"] if "drop" in result else result["accuracy"]
-    if value is None:
+    if result.value is None or result.ci95 is None:
         return "–"
-    low, high = result["ci95"]
-    return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    low, high = result.ci95
+    return f"{100 * result.value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,7 @@ class NumberRow(NamedTuple):
     result: AccuracyResult  #: The value in ``results.json``.
 
 
-def number_rows(task_results: Mapping[str, Any], output: Output) -> Iterator[NumberRow]:
+def number_rows(task_results: TaskResults, output: Output) -> Iterator[NumberRow]:
     """Yield the values of a benchmark that an output prints.
 
     Args:
@@ -60,7 +64,7 @@ def number_rows(task_results: Mapping[str, Any], output: Output) -> Iterator[Num
     """
     for number in NUMBERS.values():
         if output in number.outputs:
-            for key, result in task_results.get(number.name, {}).items():
+            for key, result in task_results.numbers.get(number.name, {}).items():
                 yield NumberRow(number.title.format(key=key), number.format(result), result)
 
 

@@ -8,11 +8,6 @@ from typing import Any
 from fsdpo_bench.decode.records import DecoderRecord, ProblemRecord
 from fsdpo_bench.decode.solution import DecodingCost
 from fsdpo_bench.tasks.table import RESERVED_METADATA
-from fsdpo_data.core.sampling import UNKNOWN
-
-COST_NAMES = ("tokens", "prm_calls", "seconds")  #: Kinds of cost of a decoder.
-
-Amount = float | str  #: An amount of cost; tokens can be :data:`~fsdpo_data.core.sampling.UNKNOWN`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +19,7 @@ class DecoderAnswer:
     correct: bool | None  #: Whether the answer is correct; None if the problem does not count.
     strict: bool | None  #: The same without the tolerance of the benchmark.
     answer: str | None  #: The extracted answer.
-    cost: Mapping[str, Amount]  #: Amounts by the names in :data:`COST_NAMES`.
+    cost: DecodingCost  #: Cost of the decoder.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +62,6 @@ def problem_groups(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in metadata.items() if name not in RESERVED_METADATA}
 
 
-def sum_amounts(amounts: Iterable[Amount]) -> Amount:
-    """Return the sum of amounts; unknown if one of them is unknown."""
-    amounts = list(amounts)
-    numbers = [amount for amount in amounts if not isinstance(amount, str)]
-    return round(sum(numbers), 3) if len(numbers) == len(amounts) else UNKNOWN
-
-
 def _problem_result(record: ProblemRecord, key: tuple[str, int]) -> ProblemResult:
     verdicts = [sample.correct for sample in record.samples]
     graded = [verdict for verdict in verdicts if verdict is not None]
@@ -99,11 +87,7 @@ def _decoder_answer(entry: DecoderRecord, cost: DecodingCost) -> DecoderAnswer:
         correct=entry.correct,
         strict=entry.is_strictly_correct,
         answer=entry.answer,
-        cost={
-            "tokens": UNKNOWN if cost.tokens is None else cost.tokens,
-            "prm_calls": cost.prm_calls,
-            "seconds": cost.seconds,
-        },
+        cost=cost,
     )
 
 

@@ -2,12 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from statistics import fmean, stdev
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.records import ProblemRecord
-from fsdpo_bench.results import result_types
+from fsdpo_bench.decode.solution import DecodingCost
 from fsdpo_bench.results.intervals import (
     Proportion,
     macro_average,
@@ -15,108 +14,134 @@ from fsdpo_bench.results.intervals import (
     proportion,
 )
 from fsdpo_bench.results.numbers import NUMBERS, decoder_accuracy
-from fsdpo_bench.results.outcomes import (
-    COST_NAMES,
-    Amount,
-    ProblemResult,
-    read_problem_results,
-    sum_amounts,
+from fsdpo_bench.results.outcomes import ProblemResult, read_problem_results
+from fsdpo_bench.results.result_types import (
+    RESULTS_VERSION,
+    AccuracyDrop,
+    AccuracyResult,
+    AccuracySpread,
+    Calibration,
+    CostResult,
+    DecoderResults,
+    Results,
+    RewardBin,
+    RewardDistribution,
+    RewardsByStep,
+    RewardStatistics,
+    StepReward,
+    SuiteResults,
+    TaskResults,
 )
-from fsdpo_bench.results.result_types import AccuracyResult
+from fsdpo_bench.runs.records import RunConfig, TaskConfig
 from fsdpo_bench.tasks.table import suites
+from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import ranking_auc
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
-#: Format version of ``results.json``. It increases when a field changes its meaning.
-RESULTS_VERSION = 1
 
-
-def summarise(records: Iterable[ProblemRecord], config: Mapping[str, Any]) -> result_types.Results:
+def summarise(records: Iterable[ProblemRecord], config: RunConfig) -> Results:
     """Summarise the records of a complete run as the content of ``results.json``.
 
     Args:
         records: All records of the run.
-        config: The settings of the run; they become ``run`` in the results.
+        config: The config of the run; it becomes ``run`` in the results.
     """
     rewarded_samples: list[RewardedSample] = []
     results = read_problem_results(collect_rewarded_samples(records, rewarded_samples))
     tasks = {
-        name: _task_results(task_results, config["tasks"].get(name, {}), results)
+        name: _task_results(task_results, config.tasks[name], results)
         for name, task_results in results.items()
     }
-    return {
-        "version": RESULTS_VERSION,
-        "run": dict(config),
-        "tasks": tasks,
-        "suites": _suite_results(results),
-        "cost": _total_costs(tasks),
-        "rewards": _reward_statistics(rewarded_samples),
-    }
+    return Results(
+        version=RESULTS_VERSION,
+        run=config,
+        tasks=tasks,
+        suites=_suite_results(results),
+        cost=_total_costs(tasks),
+        rewards=_reward_statistics(rewarded_samples),
+    )
 
 
 def _task_results(
     results: Sequence[ProblemResult],
-    task_config: Mapping[str, Any],
+    task_config: TaskConfig,
     results_by_task: Mapping[str, Sequence[ProblemResult]],
-) -> result_types.TaskResults:
+) -> TaskResults:
     """Return the results of a benchmark; other benchmarks of the run can be its base task."""
     decoders = results[0].decoder_answers
     groups = results[0].groups
-    base_results = results_by_task.get(task_config.get("base_task", ""), ())
+    base_results = results_by_task.get(task_config.base_task, ())
     base_results_by_question = {result.question: result for result in base_results}
-    has_tolerance = task_config.get("tolerance") is not None
-    spread: dict[str, dict[str, float]] = {}
-    if "spread_group" in task_config:
-        spread = _group_spread(results, task_config["spread_group"])
+    has_tolerance = task_config.tolerance is not None
+    spread: dict[str, AccuracySpread] = {}
+    if task_config.spread_group:
+        spread = _group_spread(results, task_config.spread_group)
     accuracy_drops = {}
     if base_results_by_question:
         accuracy_drops = {
             group: _accuracy_drops(results, group, base_results_by_question) for group in groups
         }
-    task_results = {
-        "title": task_config.get("title", results[0].task),
-        "problems": len(results),
-        "task_problems": task_config.get("rows", len(results)),
-        "decoders": {
-            name: _decoder_results(results, name, has_tolerance=has_tolerance) for name in decoders
-        },
-        "groups": {group: _group_accuracies(results, group) for group in groups},
-        "group_spread": spread,
-        "accuracy_drops": accuracy_drops,
-    }
-    numbers = {
+    numbers: dict[str, Any] = {
         number.name: {key: accuracy_result(value) for key, value in number.compute(results).items()}
         for number in NUMBERS.values()
     }
-    return cast(result_types.TaskResults, task_results | numbers)
+    return TaskResults(
+        title=task_config.title,
+        problems=len(results),
+        task_problems=task_config.rows,
+        decoders={
+            name: _decoder_results(results, name, has_tolerance=has_tolerance) for name in decoders
+        },
+        groups={group: _group_accuracies(results, group) for group in groups},
+        group_spread=spread,
+        accuracy_drops=accuracy_drops,
+        **numbers,
+    )
 
 
 def accuracy_result(accuracy: Proportion) -> AccuracyResult:
     """Return an accuracy in the format of ``results.json``."""
-    return {
-        "correct": round(accuracy.total, 6),
-        "n": accuracy.n,
-        "accuracy": None if accuracy.value is None else round(accuracy.value, 6),
-        "ci95": None if accuracy.ci95 is None else [round(bound, 6) for bound in accuracy.ci95],
-        "clusters": accuracy.clusters,
-    }
+    return AccuracyResult(
+        correct=round(accuracy.total, 6),
+        n=accuracy.n,
+        accuracy=None if accuracy.value is None else round(accuracy.value, 6),
+        ci95=None if accuracy.ci95 is None else [round(bound, 6) for bound in accuracy.ci95],
+        clusters=accuracy.clusters,
+    )
 
 
 def _decoder_results(
     results: Sequence[ProblemResult], decoder: str, *, has_tolerance: bool
-) -> result_types.DecoderResults:
+) -> DecoderResults:
+    """Return the results of a decoder on a benchmark."""
     answers = [
         result.decoder_answers[decoder] for result in results if decoder in result.decoder_answers
     ]
     outcomes = Counter(answer.status for answer in answers)
-    decoder_results: result_types.DecoderResults = {
-        **accuracy_result(decoder_accuracy(results, decoder)),  # type: ignore[typeddict-item]  # no "strict" key
-        "outcomes": dict(sorted(outcomes.items())),
-        "cost": {name: sum_amounts(answer.cost[name] for answer in answers) for name in COST_NAMES},
-    }
+    accuracy = accuracy_result(decoder_accuracy(results, decoder))
+    optional_fields = {}
     if has_tolerance:
-        decoder_results["strict"] = accuracy_result(decoder_accuracy(results, decoder, strict=True))
-    return decoder_results
+        optional_fields["strict"] = accuracy_result(decoder_accuracy(results, decoder, strict=True))
+    return DecoderResults(
+        correct=accuracy.correct,
+        n=accuracy.n,
+        accuracy=accuracy.accuracy,
+        ci95=accuracy.ci95,
+        clusters=accuracy.clusters,
+        outcomes=dict(sorted(outcomes.items())),
+        cost=_sum_costs([answer.cost for answer in answers]),
+        **optional_fields,
+    )
+
+
+def _sum_costs(costs: Sequence[DecodingCost | CostResult]) -> CostResult:
+    """Return the sum of costs; the tokens are unknown if those of one cost are."""
+    tokens = [cost.tokens for cost in costs if isinstance(cost.tokens, int | float)]
+    return CostResult(
+        tokens=round(sum(tokens), 3) if len(tokens) == len(costs) else UNKNOWN,
+        prm_calls=round(sum(cost.prm_calls for cost in costs), 3),
+        seconds=round(sum(cost.seconds for cost in costs), 3),
+    )
 
 
 def _results_by_label(
@@ -144,21 +169,21 @@ def _group_accuracies(
     }
 
 
-def _group_spread(results: Sequence[ProblemResult], group: str) -> dict[str, dict[str, float]]:
+def _group_spread(results: Sequence[ProblemResult], group: str) -> dict[str, AccuracySpread]:
     """Return mean, standard deviation and range of the accuracies of a group's parts."""
-    spread: dict[str, dict[str, float]] = {}
+    spread: dict[str, AccuracySpread] = {}
     parts = _results_by_label(results, group).values()
     for name in results[0].decoder_answers:
         accuracies = [decoder_accuracy(part, name).value for part in parts]
         values = [accuracy for accuracy in accuracies if accuracy is not None]
         if len(values) > 1:
-            spread[name] = {
-                "parts": len(values),
-                "mean": round(fmean(values), 6),
-                "deviation": round(stdev(values), 6),
-                "lowest": round(min(values), 6),
-                "highest": round(max(values), 6),
-            }
+            spread[name] = AccuracySpread(
+                parts=len(values),
+                mean=round(fmean(values), 6),
+                deviation=round(stdev(values), 6),
+                lowest=round(min(values), 6),
+                highest=round(max(values), 6),
+            )
     return spread
 
 
@@ -166,9 +191,9 @@ def _accuracy_drops(
     results: Sequence[ProblemResult],
     group: str,
     base_results_by_question: Mapping[str, ProblemResult],
-) -> dict[str, dict[str, result_types.AccuracyDrop]]:
+) -> dict[str, dict[str, AccuracyDrop]]:
     """Return the accuracy drops against the base problems, by label and decoder."""
-    drops: dict[str, dict[str, result_types.AccuracyDrop]] = {}
+    drops: dict[str, dict[str, AccuracyDrop]] = {}
     for label, part in _results_by_label(results, group).items():
         for name in part[0].decoder_answers:
             losses = []
@@ -181,17 +206,17 @@ def _accuracy_drops(
                 if base_correct is not None and correct is not None:
                     losses.append(int(base_correct) - int(correct))
             if losses:
-                drops.setdefault(label, {})[name] = {
-                    "drop": round(fmean(losses), 6),
-                    "n": len(losses),
-                    "ci95": [round(bound, 6) for bound in paired_interval(losses)],
-                }
+                drops.setdefault(label, {})[name] = AccuracyDrop(
+                    drop=round(fmean(losses), 6),
+                    n=len(losses),
+                    ci95=[round(bound, 6) for bound in paired_interval(losses)],
+                )
     return drops
 
 
 def _suite_results(
     results: Mapping[str, Sequence[ProblemResult]],
-) -> dict[str, result_types.SuiteResults]:
+) -> dict[str, SuiteResults]:
     """Return the mean accuracies of the complete suites with several benchmarks."""
     complete_suites = {
         name: tasks
@@ -201,26 +226,23 @@ def _suite_results(
     is_a_suite = any(set(tasks) == set(results) for tasks in complete_suites.values())
     if len(results) > 1 and not is_a_suite:
         complete_suites["this run"] = tuple(results)
-    suite_results: dict[str, result_types.SuiteResults] = {}
+    suite_results: dict[str, SuiteResults] = {}
     for name, tasks in complete_suites.items():
         means = {}
         for decoder in results[tasks[0]][0].decoder_answers:
             accuracies = [decoder_accuracy(results[task], decoder) for task in tasks]
             means[decoder] = accuracy_result(macro_average(accuracies))
-        suite_results[name] = {"tasks": list(tasks), "decoders": means}
+        suite_results[name] = SuiteResults(tasks=list(tasks), decoders=means)
     return suite_results
 
 
-def _total_costs(tasks: Mapping[str, result_types.TaskResults]) -> dict[str, result_types.Costs]:
+def _total_costs(tasks: Mapping[str, TaskResults]) -> dict[str, CostResult]:
     """Return the costs of each decoder over all benchmarks."""
-    costs_by_decoder: dict[str, list[Mapping[str, Amount]]] = defaultdict(list)
+    costs_by_decoder: dict[str, list[CostResult]] = defaultdict(list)
     for task in tasks.values():
-        for decoder, decoder_results in task["decoders"].items():
-            costs_by_decoder[decoder].append(decoder_results["cost"])
-    return {
-        decoder: {name: sum_amounts(cost[name] for cost in costs) for name in COST_NAMES}
-        for decoder, costs in costs_by_decoder.items()
-    }
+        for decoder, decoder_results in task.decoders.items():
+            costs_by_decoder[decoder].append(decoder_results.cost)
+    return {decoder: _sum_costs(costs) for decoder, costs in costs_by_decoder.items()}
 
 
 REWARD_BINS = 10  #: Bins of a reward in [0, 1].
@@ -255,7 +277,7 @@ def collect_rewarded_samples(
         yield record
 
 
-def _reward_statistics(samples: Sequence[RewardedSample]) -> result_types.RewardStatistics | None:
+def _reward_statistics(samples: Sequence[RewardedSample]) -> RewardStatistics | None:
     """Return the statistics of the rewards; None without rewards."""
     if not samples:
         return None
@@ -265,25 +287,24 @@ def _reward_statistics(samples: Sequence[RewardedSample]) -> result_types.Reward
     bin_counts = {True: [0] * REWARD_BINS, False: [0] * REWARD_BINS}
     for score, correct in zip(scores[DISTRIBUTION_AGGREGATE], is_correct, strict=True):
         bin_counts[correct][bin_index(score)] += 1
-    ranking_aucs = {}
-    for name, aggregate_scores in scores.items():
-        auc = ranking_auc(problems, aggregate_scores, is_correct)
-        ranking_aucs[name] = asdict(auc) | {"ci95": auc.ci95 and list(auc.ci95)}
-    return {
-        "solutions": len(samples),
-        "correct": sum(is_correct),
-        "calibration": _calibration(samples),
-        "distribution": {
-            "aggregate": DISTRIBUTION_AGGREGATE,
-            "correct": bin_counts[True],
-            "wrong": bin_counts[False],
+    return RewardStatistics(
+        solutions=len(samples),
+        correct=sum(is_correct),
+        calibration=_calibration(samples),
+        distribution=RewardDistribution(
+            aggregate=DISTRIBUTION_AGGREGATE,
+            correct=bin_counts[True],
+            wrong=bin_counts[False],
+        ),
+        by_step=RewardsByStep(
+            correct=_mean_rewards_by_step([s.rewards for s in samples if s.is_correct]),
+            wrong=_mean_rewards_by_step([s.rewards for s in samples if not s.is_correct]),
+        ),
+        ranking_auc={
+            name: ranking_auc(problems, aggregate_scores, is_correct)
+            for name, aggregate_scores in scores.items()
         },
-        "by_step": {
-            "correct": _mean_rewards_by_step([s.rewards for s in samples if s.is_correct]),
-            "wrong": _mean_rewards_by_step([s.rewards for s in samples if not s.is_correct]),
-        },
-        "ranking_auc": ranking_aucs,
-    }
+    )
 
 
 class _BinnedStep(NamedTuple):
@@ -294,7 +315,7 @@ class _BinnedStep(NamedTuple):
     reward: float  #: Reward of the step.
 
 
-def _calibration(samples: Sequence[RewardedSample]) -> result_types.Calibration:
+def _calibration(samples: Sequence[RewardedSample]) -> Calibration:
     """Compare step rewards with the fraction of correct solutions.
 
     A reward model trained on outcomes predicts this fraction. Steps of one problem are not
@@ -306,37 +327,37 @@ def _calibration(samples: Sequence[RewardedSample]) -> result_types.Calibration:
             step = _BinnedStep(is_correct, problem_index, reward)
             steps_by_bin[bin_index(reward)].append(step)
     bins = [_bin_statistics(index, steps) for index, steps in sorted(steps_by_bin.items())]
-    n_steps = sum(entry["steps"] for entry in bins)
-    weighted_gaps = sum(entry["steps"] * abs(entry["reward"] - entry["correct"]) for entry in bins)
-    return {"bins": bins, "expected_error": round(weighted_gaps / n_steps, 6)}
+    n_steps = sum(entry.steps for entry in bins)
+    weighted_gaps = sum(entry.steps * abs(entry.reward - entry.correct) for entry in bins)
+    return Calibration(bins=bins, expected_error=round(weighted_gaps / n_steps, 6))
 
 
 def _mean_rewards_by_step(
     step_rewards: Sequence[Sequence[float]],
-) -> list[result_types.StepReward | None]:
+) -> list[StepReward | None]:
     """Return the mean reward by step number; None for numbers without steps."""
     rewards_by_number: list[list[float]] = [[] for _ in range(MAX_STEP_NUMBER)]
     for rewards in step_rewards:
         for number, reward in enumerate(rewards):
             rewards_by_number[min(number, MAX_STEP_NUMBER - 1)].append(reward)
     return [
-        {"reward": round(fmean(rewards), 6), "steps": len(rewards)} if rewards else None
+        StepReward(reward=round(fmean(rewards), 6), steps=len(rewards)) if rewards else None
         for rewards in rewards_by_number
     ]
 
 
-def _bin_statistics(index: int, steps: Sequence[_BinnedStep]) -> result_types.RewardBin:
+def _bin_statistics(index: int, steps: Sequence[_BinnedStep]) -> RewardBin:
     """Return the statistics of one bin of step rewards."""
     accuracy = proportion(
         [step.is_correct for step in steps], [step.problem_index for step in steps]
     )
     assert accuracy.value is not None and accuracy.ci95 is not None  # a bin has steps
-    return {
-        "from": index / REWARD_BINS,
-        "to": (index + 1) / REWARD_BINS,
-        "steps": accuracy.n,
-        "problems": accuracy.clusters,
-        "reward": round(sum(step.reward for step in steps) / accuracy.n, 6),
-        "correct": round(accuracy.value, 6),
-        "ci95": [round(bound, 6) for bound in accuracy.ci95],
-    }
+    bounds = {"from": index / REWARD_BINS, "to": (index + 1) / REWARD_BINS}
+    return RewardBin(
+        **bounds,
+        steps=accuracy.n,
+        problems=accuracy.clusters,
+        reward=round(sum(step.reward for step in steps) / accuracy.n, 6),
+        correct=round(accuracy.value, 6),
+        ci95=[round(bound, 6) for bound in accuracy.ci95],
+    )

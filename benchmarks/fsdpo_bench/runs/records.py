@@ -4,9 +4,18 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from fsdpo_bench.decode.records import Count, ProblemRecord, record_validator
 from fsdpo_bench.tasks.table import builtin_tasks
@@ -29,13 +38,13 @@ class _Model(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class _Source(ArtifactRef):
+class TaskSource(ArtifactRef):
     """The source of a benchmark's problems."""
 
     split: str  #: Split of the source.
 
 
-class _TaskConfig(_Model):
+class TaskConfig(_Model):
     """A benchmark of a run."""
 
     title: str  #: Name in reports.
@@ -43,10 +52,12 @@ class _TaskConfig(_Model):
     rows: Count | None  #: Number of problems of the complete benchmark.
     digest: str  #: Digest of the complete benchmark.
     tolerance: Annotated[float, Field(ge=0, lt=1)] | None  #: Relative error of numeric answers.
-    source: _Source  #: Source of the problems.
+    base_task: str = ""  #: Benchmark from which the problems derive; empty for none.
+    spread_group: str = ""  #: Group whose parts the reports compare; empty for none.
+    source: TaskSource  #: Source of the problems.
 
 
-class _Beam(_Model):
+class BeamConfig(_Model):
     """The settings that all beam searches of a run share."""
 
     first_keep: str  #: Beam size after the first step: ``b1`` or ``b2``.
@@ -55,8 +66,11 @@ class _Beam(_Model):
     step_tokens: Count  #: Maximum number of tokens per step.
 
 
-class _Config(_Model):
-    """The config of a run: everything that decides its content."""
+class RunConfig(_Model):
+    """The config of a run: everything that decides its content.
+
+    :meth:`to_json` returns all values of the file, in its order. It has values that no field shows.
+    """
 
     kind: Literal["bench"]  #: Marks runs of ``fsdpo-bench``.
     config_digest: str  #: Digest of all other fields.
@@ -68,10 +82,25 @@ class _Config(_Model):
     grader: str  #: Version of the grader.
     prm: ArtifactRef | None  #: The process reward model.
     decoders: Annotated[list[str], Field(min_length=1)]  #: Result names, such as ``sc@5``.
-    beam: _Beam | None  #: Settings of beam searches.
+    beam: BeamConfig | None  #: Settings of beam searches.
     commands: list[str] = []  #: Command lines that create the run; empty if unknown.
     #: Benchmarks by name. The names are also file names.
-    tasks: dict[Annotated[str, Field(pattern=r"^[^/\x00]+$")], _TaskConfig]
+    tasks: dict[Annotated[str, Field(pattern=r"^[^/\x00]+$")], TaskConfig]
+    _json: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_json(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Validate the config, and keep the values of the file."""
+        config = handler(data)
+        if isinstance(data, dict):
+            config._json = data
+        return config
+
+    @model_serializer
+    def to_json(self) -> dict[str, Any]:
+        """Return the values of the file."""
+        return self._json
 
 
 def _invalid_file_error(location: str, error: ValidationError) -> InputError:
@@ -116,7 +145,7 @@ def append_records(log: JsonlLog, records: Iterable[ProblemRecord]) -> None:
     log.append({key: encode_line(record.to_json()) for key, record in lines.items()})
 
 
-def read_config(out: Path) -> dict[str, Any]:
+def read_config(out: Path) -> RunConfig:
     """Read the config of a run, with the benchmarks in the order of the built-in tasks.
 
     Raises:
@@ -131,13 +160,14 @@ def read_config(out: Path) -> dict[str, Any]:
             f"{out}: expected a directory that `fsdpo-bench run` wrote, with {CONFIG_FILE} and "
             f"{RECORDS_FOLDER}/."
         )
+    if isinstance(config.get("tasks"), dict):
+        ranks = {name: rank for rank, name in enumerate(builtin_tasks())}
+        names = sorted(config["tasks"], key=lambda name: ranks.get(name, len(ranks)))
+        config["tasks"] = {name: config["tasks"][name] for name in names}
     try:
-        _Config.model_validate(config)
+        return RunConfig.model_validate(config)
     except ValidationError as error:
         raise _invalid_file_error(str(out / CONFIG_FILE), error) from None
-    ranks = {name: rank for rank, name in enumerate(builtin_tasks())}
-    names = sorted(config["tasks"], key=lambda name: ranks.get(name, len(ranks)))
-    return {**config, "tasks": {name: config["tasks"][name] for name in names}}
 
 
 def select_decoder(out: Path, name: str | None) -> str:
@@ -146,7 +176,7 @@ def select_decoder(out: Path, name: str | None) -> str:
     Raises:
         InputError: if the run has no such decoder.
     """
-    decoders: list[str] = read_config(out)["decoders"]
+    decoders = read_config(out).decoders
     decoder = name or decoders[0]
     if decoder not in decoders:
         suggestion = suggest_names(decoder, decoders)
@@ -168,7 +198,7 @@ def read_records(out: Path, task: str | None = None) -> Iterator[ProblemRecord]:
     Raises:
         InputError: if there is no run or no such benchmark, or a record is damaged.
     """
-    tasks = list(read_config(out)["tasks"])
+    tasks = list(read_config(out).tasks)
     if task is not None and task not in tasks:
         raise InputError(f"{out} has no records of {task!r}: expected one of {', '.join(tasks)}.")
     for name in [task] if task else tasks:

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from fsdpo_bench.decode.decoders import DECODERS, parse_result_name
 from fsdpo_bench.decode.plan import DecodingPlan
 from fsdpo_bench.decode.records import DecodedProblem, ProblemRecord
 from fsdpo_bench.runs.records import (
+    RunConfig,
     append_records,
     open_records,
     read_config,
@@ -59,16 +60,16 @@ def regrade_run(
         RunMismatchError: if ``out`` contains another run.
     """
     old_config = read_config(source)
-    old_setups = _parse_setups(source, old_config["decoders"])
+    old_setups = _parse_setups(source, old_config.decoders)
     plan = _make_plan(source, old_setups, ks, aggregate)
     config = _make_config(old_config, old_setups, plan)
     commands = _extend_commands(old_config, command)
     with lock_run_directory(out, config, resume=resume, commands=commands):
-        for name, entry in old_config["tasks"].items():
-            task = Task(name=name, title=entry["title"], tolerance=entry["tolerance"])
+        for name, entry in old_config.tasks.items():
+            task = Task(name=name, title=entry.title, tolerance=entry.tolerance)
             with open_records(out, name) as log:
                 finished_keys = log.line_spans
-                progress.phase(name, entry["problems"], done=len(finished_keys))
+                progress.phase(name, entry.problems, done=len(finished_keys))
                 missing_records = (
                     record
                     for record in read_records(source, name)
@@ -86,14 +87,13 @@ def regrade_run(
                     progress.advance(len(chunk))
 
 
-def _extend_commands(old_config: Mapping[str, Any], command: Sequence[str]) -> list[str]:
+def _extend_commands(old_config: RunConfig, command: Sequence[str]) -> list[str]:
     """Return the command lines of the old run and of its grading; empty if one is unknown."""
-    old_commands = old_config.get("commands")
-    if not old_commands or not command:
+    if not old_config.commands or not command:
         return []
-    run_name = f"run@{old_config['config_digest']}"
+    run_name = f"run@{old_config.config_digest}"
     words = [run_name if word == RUN_PLACEHOLDER else word for word in command]
-    return [*old_commands, shlex.join(words)]
+    return [*old_config.commands, shlex.join(words)]
 
 
 def _decoded_problem(
@@ -166,18 +166,18 @@ def _make_plan(
 
 
 def _make_config(
-    old_config: Mapping[str, Any], old_setups: Sequence[DecoderSetup], plan: DecodingPlan
+    old_config: RunConfig, old_setups: Sequence[DecoderSetup], plan: DecodingPlan
 ) -> dict[str, Any]:
     """Return the config of the new run, with the grader, the decoders and the old digest."""
     own_setups = [setup for setup in old_setups if setup.decoder.choose is None]
     ranks = {name: rank for rank, name in enumerate(DECODERS)}
     setups = sorted([*plan.setups, *own_setups], key=lambda setup: ranks[setup.decoder.name])
     # The round trip through JSON removes lone surrogates.
-    config: dict[str, Any] = json.loads(encode_line(old_config))
+    config: dict[str, Any] = json.loads(encode_line(old_config.to_json()))
     for key in ("config_digest", "commands"):
         config.pop(key, None)
     return config | {
         "grader": MathGrader().version,
         "decoders": [setup.name for setup in setups],
-        "regraded_from": old_config["config_digest"],
+        "regraded_from": old_config.config_digest,
     }
