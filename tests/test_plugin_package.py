@@ -83,6 +83,19 @@ def test_data_with_everything_from_the_package(run: Run, site: Path, tmp_path: P
         assert without_package.returncode == 0, without_package.stderr
 
 
+def test_a_stage(run: Run, tmp_path: Path) -> None:
+    line = ("--engine", "parrot", "--limit", 2, "--samples", 2, "--out", "built")
+    run("fsdpo_data", "build", *line)
+    assert "fsdpo-data uniform runs/demo" in run("fsdpo_data", "uniform", "--help")
+    run("fsdpo_data", "uniform", "built", "--reward", 0.25, "--out", "uniform")
+    manifest = read_manifest(tmp_path / "uniform")
+    assert manifest["rewards"]["scored"] == 4 and manifest["spec"]["uniform"] == {"reward": 0.25}
+    assert "fsdpo_example.stages" in {plugin["module"] for plugin in manifest["plugins"]}
+    assert "| step rewards | 0.25 for every step |" in (tmp_path / "uniform/README.md").read_text()
+    without_package = run_program(None, tmp_path, "fsdpo_data", "validate", "uniform")
+    assert without_package.returncode == 0, without_package.stderr
+
+
 def test_a_benchmark_and_a_decoder(run: Run, tmp_path: Path) -> None:
     line = ("--suite", "mine", "--engine", "parrot", "--model", "tiny", "--segmenter", "sentence")
     run("fsdpo_bench", "run", *line, "--decoder", "shortest", "--k", 2, "--out", "bench")

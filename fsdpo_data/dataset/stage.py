@@ -124,13 +124,9 @@ class Stage(Protocol):
     #: other, such as the stages that write pairs.
     spec_key: str
 
-    @property
-    def command(self) -> Sequence[str]:
-        """Words of the command line that runs the stage; empty if it is unknown.
-
-        :data:`PARENT` stands for the dataset that the stage works on.
-        """
-        return ()
+    #: Words of the command line that runs the stage; empty if it is unknown. :data:`PARENT` stands
+    #: for the dataset that the stage works on.
+    command: Sequence[str] = ()
 
     def spec(self) -> Mapping[str, Any]:
         """Return all options that determine the output of the stage, as plain values."""

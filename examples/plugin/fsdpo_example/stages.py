@@ -1,0 +1,63 @@
+"""A stage that gives all steps the same reward, as a baseline for reward models."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fsdpo_data.core.command_line import command_line
+from fsdpo_data.core.options import Option
+from fsdpo_data.dataset.schema import replace_column
+from fsdpo_data.dataset.stage import Stage, StageOptions
+from fsdpo_data.dataset.stage_registry import StageEntry
+from fsdpo_data.stages.score import reward_statistics
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniformOptions(StageOptions):
+    """Give all steps the same reward.
+
+    Attributes:
+        reward: The reward of a step.
+
+    Examples:
+        fsdpo-data uniform runs/demo --out runs/uniform
+    """
+
+    reward: Annotated[float, Option(min=0, max=1)] = 0.5
+
+
+@dataclass(frozen=True)
+class UniformStage(Stage):
+    """Writes ``step_rewards``."""
+
+    spec_key = "uniform"
+
+    reward: float  #: The reward of a step.
+    command: list[str]  #: Words of the command line that runs the stage.
+
+    def spec(self):
+        """Return the options that determine the rewards."""
+        return {"reward": self.reward}
+
+    def run(self, draft):
+        """Rewrite the solutions, and update the manifest."""
+        draft.rewrite_config("solutions", phase="uniform", transform=self._add_rewards)
+        draft.drop_pairs()
+        draft.manifest.spec.score = None
+        draft.manifest.rewards = reward_statistics(draft.current_files("solutions"))
+
+    def _add_rewards(self, table):
+        rewards = [[self.reward] * len(steps) for steps in table["completions"].to_pylist()]
+        return replace_column(table, "step_rewards", rewards)
+
+
+def make_uniform_stage(options):
+    """Return the stage."""
+    return UniformStage(options.reward, command_line(options, "fsdpo-data", "uniform"))
+
+
+UNIFORM = StageEntry(
+    name="uniform",
+    options_class=UniformOptions,
+    make_stage=make_uniform_stage,
+    card_row="| step rewards | {{ reward }} for every step |",
+)
