@@ -1,10 +1,11 @@
 """Options of the training stages: frozen, and checked before torch is loaded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fsdpo_data.core.options import Option, Options, declared_fields
+from fsdpo_data.core.registry import Registry
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES, PreferenceLoss
 from fsdpo_train.losses.prm_losses import PRM_LOSSES, PrmLoss
@@ -17,6 +18,34 @@ _LOSS = "Loss"
 _OPTIMIZER = "Optimizer"
 _COMPUTE = "Memory and speed"
 _LOGGING = "Checkpoints and logs"
+
+
+def check_loss_options(
+    options: Options, loss: PreferenceLoss | PrmLoss, losses: Registry[Any]
+) -> None:
+    """Check that the options of other losses have their defaults.
+
+    Args:
+        options: The options, whose fields include the options of all losses.
+        loss: The loss that the options name.
+        losses: The losses of this kind.
+
+    Raises:
+        InputError: if an option that the loss does not read has another value.
+    """
+    readers: dict[str, list[str]] = {}
+    for entry in losses.importable_entries():
+        for option in entry.options:
+            readers.setdefault(option, []).append(entry.name)
+    for field in fields(options):  # type: ignore[arg-type]
+        if field.name not in readers or field.name in loss.options:
+            continue
+        if getattr(options, field.name) != field.default:
+            raise options.field_error(
+                field.name,
+                f"the loss {loss.name} does not read this option. Leave it out, or use a loss that "
+                f"reads it: {', '.join(readers[field.name])}.",
+            )
 
 
 @dataclass(frozen=True)
@@ -239,6 +268,10 @@ class PrmConfig(TrainConfig):
     held_out: Annotated[float, Option(min=0, exclusive_max=1)] = 0.05
     eval_every: Annotated[int, Option(min=0, panel=_LOGGING, in_digest=False)] = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_loss_options(self, self.prm_loss, PRM_LOSSES)
+
     @property
     def prm_loss(self) -> PrmLoss:
         """The registered loss."""
@@ -260,6 +293,10 @@ class PreferenceSpec(Options):
     loss: Annotated[str, Option(choices=PREFERENCE_LOSSES)] = "full-step"
     beta: Annotated[float, Option(exclusive_min=0)] = 0.05
     gamma: Annotated[float, Option(min=0, allow_infinity=True)] = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_loss_options(self, self.preference_loss, PREFERENCE_LOSSES)
 
     @property
     def preference_loss(self) -> PreferenceLoss:

@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import asdict, dataclass, fields
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
 from fsdpo_data.core.options import Option, Options
@@ -30,6 +30,49 @@ class Completion:
     stop_string: str | None = None
     reasoning: str = ""  #: The thinking, if a server returns it in a separate field.
     thinking_tokens: int | None = None  #: Number of thinking tokens in ``n_tokens``, if known.
+    #: Token ids of the solution so far, which may exceed the text by a part of the last token. None
+    #: if the engine does not tell them, or the prompt is not a :class:`ContinuedPrompt`. Never
+    #: recorded.
+    token_ids: tuple[int, ...] | None = None
+
+
+class ContinuedPrompt(str):
+    """A prompt with the start of its solution, and the token ids of the start.
+
+    Text that is encoded again may have other tokens than the model generated. An engine with a
+    tokenizer therefore continues from the ids. Other engines read the text.
+    """
+
+    beginning: str  #: The prompt without the solution.
+    text: str  #: The start of the solution.
+    token_ids: tuple[int, ...]  #: Ids of the start; they may reach beyond its text.
+
+    def __new__(cls, beginning: str, text: str, token_ids: tuple[int, ...]) -> Self:
+        """Join the prompt and the text, and keep the ids."""
+        prompt = super().__new__(cls, beginning + text)
+        prompt.beginning = beginning
+        prompt.text = text
+        prompt.token_ids = token_ids
+        return prompt
+
+    def __getnewargs__(self) -> tuple[str, str, tuple[int, ...]]:  # type: ignore[override]
+        """Return the arguments of ``__new__``, for copies in other processes."""
+        return self.beginning, self.text, self.token_ids
+
+
+def continue_prompt(prompt: str, text: str, token_ids: tuple[int, ...] | None) -> str:
+    """Return the prompt that continues a solution.
+
+    Args:
+        prompt: The prompt, which may already contain the start of the solution.
+        text: The text after the prompt.
+        token_ids: The ids of the complete solution so far; None if they are unknown.
+    """
+    if not text:
+        return prompt
+    if token_ids is None or not isinstance(prompt, ContinuedPrompt):
+        return prompt + text
+    return ContinuedPrompt(prompt.beginning, prompt.text + text, token_ids)
 
 
 _TEMPERATURE = Option(min=0)
@@ -142,7 +185,7 @@ def add_tokens(tokens: int | None, other_tokens: int | None) -> int | None:
     return tokens + other_tokens
 
 
-_COMPLETION_FIELDS = {field.name for field in fields(Completion)}
+_COMPLETION_FIELDS = {field.name for field in fields(Completion)} - {"token_ids"}
 
 
 def is_completion(value: Any) -> bool:

@@ -88,7 +88,9 @@ class EngineOptions(Options):
         for name, default in (("actors", None), ("gpus_per_actor", 1.0)):
             if getattr(self, name) != default and not self.uses_ray:
                 raise self.field_error(
-                    name, f"the option needs `engine=ray`, but the engine is {self.engine}."
+                    name,
+                    f"the option needs `engine=ray`, but the engine is {self.engine}. Ray runs "
+                    "replicas of vllm or transformers; other engines run in one process.",
                 )
         replica_count = self.engine_args.get("data_parallel_size", 1)
         if self.uses_ray and replica_count != 1:

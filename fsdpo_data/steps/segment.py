@@ -16,6 +16,8 @@ from fsdpo_data.core.registry import Registry, UnversionedNames, resolve_version
 
 #: A function that splits a text into steps.
 SplitFunction = Callable[[str], list[str]]
+#: Stop strings, or a function from the solution so far to the stop strings.
+StopStrings = tuple[str, ...] | Callable[[str], tuple[str, ...]]
 
 #: "Step 1:" at the start of a line, also in bold or as a heading ("**Step 1:**", "### Step 1:").
 #: Only the start of a line counts, because "as in Step 2: …" inside a sentence is not a marker.
@@ -140,11 +142,6 @@ def _split_at_offsets(text: str, offsets: Iterable[int]) -> list[str]:
     return steps
 
 
-def no_stop_strings(text: str) -> tuple[str, ...]:
-    """Return no stop strings: generation continues, and the segmenter cuts the text later."""
-    return ()
-
-
 _VERSIONED_NAME = re.compile(r"[A-Za-z][\w.-]*@\d+")
 
 
@@ -160,10 +157,11 @@ class Segmenter:
     description: str  #: Words for the help, such as ``after each line``.
     split: SplitFunction  #: Splits the answer; the steps must join to the text.
     split_thinking: SplitFunction = keep_as_one_step  #: Splits the thinking before the answer.
-    #: Returns the stop strings for the step after a text, the solution so far. Beam search
-    #: generates one step at a time. A stop string only means that a step may be complete; the
-    #: segmenter then splits the text so far. See :func:`step_ending`.
-    stops: Callable[[str], tuple[str, ...]] = no_stop_strings
+    #: Stop strings, or a function from the solution so far to the stop strings of the next step.
+    #: Beam search generates one step at a time. A stop string only means that a step may be
+    #: complete; the segmenter then splits the text so far. See :func:`step_ending`. Without stop
+    #: strings, generation continues, and the segmenter cuts the text later.
+    stops: StopStrings = ()
 
     def __post_init__(self) -> None:
         if not _VERSIONED_NAME.fullmatch(self.name):
@@ -233,7 +231,8 @@ def step_stops(segmenter: str, text: str) -> tuple[str, ...]:
         segmenter: Full name of the segmenter, e.g. ``auto@1``.
         text: The solution so far.
     """
-    return SEGMENTERS.find(segmenter).stops(text)
+    stops = SEGMENTERS.find(segmenter).stops
+    return stops(text) if callable(stops) else stops
 
 
 def step_ending(stop: str) -> str:
@@ -271,12 +270,10 @@ for _segmenter in (
         "step-marker@1",
         'before each "Step k:" at the start of a line',
         split_at_step_markers,
-        stops=lambda text: _STEP_MARKER_STOPS,
+        stops=_STEP_MARKER_STOPS,
     ),
-    Segmenter("newline@1", "after each line", split_at_newlines, stops=lambda text: ("\n",)),
-    Segmenter(
-        "blank-line@1", "after blank lines", split_at_blank_lines, stops=lambda text: ("\n\n",)
-    ),
+    Segmenter("newline@1", "after each line", split_at_newlines, stops=("\n",)),
+    Segmenter("blank-line@1", "after blank lines", split_at_blank_lines, stops=("\n\n",)),
     Segmenter(
         "thinking@1",
         "only the thinking, into paragraphs; the answer is one step",
@@ -288,7 +285,7 @@ for _segmenter in (
         "thinking and answer, into paragraphs",
         split_at_paragraphs,
         split_thinking=split_at_paragraphs,
-        stops=lambda text: ("\n\n",),
+        stops=("\n\n",),
     ),
 ):
     SEGMENTERS.register(_segmenter)

@@ -230,7 +230,8 @@ def test_grouped_batches_equal_separate_pairs(loss, architecture, attention):
     share_prompt = attention != "rows"
     kind = attention if share_prompt else "auto"
     model, reference = (policy(architecture, seed, kind) for seed in (0, 1))
-    spec = PreferenceSpec(loss, beta=0.3, gamma=1.7)
+    gamma = {"gamma": 1.7} if "gamma" in PREFERENCE_LOSSES[loss].options else {}
+    spec = PreferenceSpec(loss, beta=0.3, **gamma)
     groups = make_groups()
     surrogate, value = naive_surrogate(model, reference, groups, spec)
     expected = gradients(model, surrogate)

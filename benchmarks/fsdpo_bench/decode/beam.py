@@ -28,7 +28,13 @@ from fsdpo_bench.decode.solution import (
     timed_scores,
 )
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec, add_tokens
+from fsdpo_data.core.sampling import (
+    Completion,
+    ContinuedPrompt,
+    FinishReason,
+    SamplingSpec,
+    add_tokens,
+)
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.models.thinking import find_thinking, split_solution
@@ -68,6 +74,8 @@ class PartialSolution:
     steps: tuple[str, ...] = ()  #: The steps so far.
     #: Number of generated tokens, including those of dropped steps; None if unknown.
     n_tokens: int | None = 0
+    #: Ids of the generated tokens, which may reach beyond the text; None if the engine has no ids.
+    token_ids: tuple[int, ...] | None = ()
     is_finished: bool = False  #: Whether the model ended the solution.
     is_stuck: bool = False  #: Whether no tokens are left for another step.
     reward: float = -math.inf  #: The aggregated reward r^(1:t); -inf without step rewards.
@@ -227,7 +235,9 @@ class _BeamSearcher:
             groups[_SamplingGroup(n, stop_strings, limit)].append(key)
         completions_by_prefix = {}
         for group, keys in groups.items():
-            prompts = [searches[key.search_index].prompt + key.text for key in keys]
+            prompts = [
+                _continued_prompt(searches[key.search_index].prompt, solutions[key]) for key in keys
+            ]
             step_sampling = replace(
                 self.sampling,
                 n=group.n,
@@ -270,7 +280,17 @@ class _BeamSearcher:
         stop = completion.stop_string
         is_step_end = stop is not None and stop not in self.sampling.stop
         if stop is not None and is_step_end:
-            text += step_ending(stop)
+            ending = step_ending(stop)
+            # Words contain the space before them. Without ids, the next completion has the space.
+            text += ending if completion.token_ids is not None else ending.rstrip(" ")
+        n_tokens = add_tokens(partial.n_tokens, completion.n_tokens)
+        is_context_full = completion.finish_reason == "length" and not completion.text
+        is_budget_spent = n_tokens is not None and n_tokens >= self.sampling.max_tokens
+        is_stuck = is_context_full or is_budget_spent
+        if completion.finish_reason == "length" and completion.token_ids and not is_stuck:
+            text = text.rstrip(
+                "\N{REPLACEMENT CHARACTER}"
+            )  # the next tokens complete the character
         steps = split_solution(prompt, text, self.segmenter)
         is_finished = completion.finish_reason == "stop" and not is_step_end
         n_allowed_steps = len(partial.steps) + 1
@@ -278,15 +298,13 @@ class _BeamSearcher:
             steps = steps[:n_allowed_steps]
             is_finished = False
             text = "".join(steps)
-        n_tokens = add_tokens(partial.n_tokens, completion.n_tokens)
-        is_context_full = completion.finish_reason == "length" and not completion.text
-        is_budget_spent = n_tokens is not None and n_tokens >= self.sampling.max_tokens
         return PartialSolution(
             text=text,
             steps=tuple(steps),
             n_tokens=n_tokens,
+            token_ids=completion.token_ids,
             is_finished=is_finished,
-            is_stuck=is_context_full or is_budget_spent,
+            is_stuck=is_stuck,
         )
 
     def _score_candidates(
@@ -318,6 +336,13 @@ class _BeamSearcher:
                 rewards=rewards,
             )
             slot.state.cost += DecodingCost(prm_calls=1, seconds=seconds_per_item)
+
+
+def _continued_prompt(prompt: str, solution: PartialSolution) -> str:
+    """Return the prompt that continues a partial solution, with its tokens if they are known."""
+    if solution.token_ids is None:
+        return prompt + solution.text
+    return ContinuedPrompt(prompt, solution.text, solution.token_ids)
 
 
 def _best_solution(beam: Sequence[PartialSolution]) -> DecodedSolution:

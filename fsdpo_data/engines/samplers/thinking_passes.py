@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens
+from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens, continue_prompt
 from fsdpo_data.engines.samplers.base import (
     PromptResult,
     Sampler,
@@ -151,7 +151,8 @@ class _PassItem(NamedTuple):
     @property
     def context(self) -> str:
         """The prompt and the common text so far, which the pass continues."""
-        return self.drafts[0].prompt + self.drafts[0].completion.text
+        draft = self.drafts[0]
+        return continue_prompt(draft.prompt, draft.completion.text, draft.completion.token_ids)
 
 
 def _sample_in_passes(

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.row_files import replace_surrogates
+from fsdpo_data.core.sampling import Completion, ContinuedPrompt
 from fsdpo_data.models.thinking import THINKING_MARKERS, find_thinking
 
 #: Text before a completion, so that the tokenizer decodes the completion as a continuation.
@@ -34,6 +35,31 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
     if ids and ids[-1] == tokenizer.eos_token_id:
         ids = ids[:-1]
     return ids
+
+
+class ContextTokens(NamedTuple):
+    """The token ids that a model continues."""
+
+    ids: list[int]  #: Ids of the prompt and of the start of the solution.
+    solution_ids: list[int]  #: The last of ``ids``, which the model generated earlier.
+    #: The text that the caller has of ``solution_ids``; the decoded ids may be longer.
+    solution_text: str
+
+    def total_ids(self, new_ids: Sequence[int], prompt: str) -> tuple[int, ...] | None:
+        """Return the ids of the solution with new ids; None if the caller does not need them."""
+        if not isinstance(prompt, ContinuedPrompt) or prompt.text != self.solution_text:
+            return None
+        return (*self.solution_ids, *new_ids)
+
+
+def encode_context(tokenizer: Any, decoder: CompletionDecoder, prompt: str) -> ContextTokens:
+    """Return the token ids of a prompt, with the ids that the model generated earlier."""
+    if isinstance(prompt, ContinuedPrompt):
+        solution_ids = decoder.find_covering_ids(prompt.token_ids, prompt.text)
+        if solution_ids is not None:
+            prompt_ids = encode_prompt(tokenizer, prompt.beginning)
+            return ContextTokens([*prompt_ids, *solution_ids], solution_ids, prompt.text)
+    return ContextTokens(encode_prompt(tokenizer, prompt), [], "")
 
 
 def completion_encoder(tokenizer: Any) -> Any:
@@ -123,6 +149,37 @@ class CompletionDecoder:
         text = self._decode(ids, skip_special=skip_special)
         return text[self._prefix_chars[skip_special] :]
 
+    def decode_new(
+        self, context: ContextTokens, ids: Sequence[int], *, skip_special: bool = False
+    ) -> str:
+        """Return the text after ``context.solution_text`` that generated ``ids`` complete."""
+        if not context.solution_ids:
+            return self(ids, skip_special=skip_special)
+        known_chars = len(context.solution_text)
+        if not skip_special:  # the text of the solution has no special tokens
+            visible_text = self(context.solution_ids, skip_special=True)
+            known_chars += len(self(context.solution_ids)) - len(visible_text)
+        return self([*context.solution_ids, *ids], skip_special=skip_special)[known_chars:]
+
+    def find_covering_ids(self, ids: Sequence[int], text: str) -> list[int] | None:
+        """Return the first of ``ids`` whose text starts with ``text``; None if no ids do.
+
+        The last token may reach beyond the text. Incomplete characters at the end are kept.
+        """
+        decoded = self(ids, skip_special=True)
+        if not decoded.startswith(text):
+            return None
+        if not decoded[len(text) :].strip("\N{REPLACEMENT CHARACTER}"):
+            return list(ids)
+        count = bisect_left(
+            range(len(ids)),
+            len(text),
+            key=lambda count: len(self(ids[:count], skip_special=True)),
+        )
+        while not self(ids[:count], skip_special=True).startswith(text):
+            count += 1
+        return list(ids[:count])
+
     def thinking_tokens(self, prompt: str, ids: Sequence[int], text: str) -> int | None:
         """Return how many of the generated ``ids`` are thinking.
 
@@ -177,6 +234,22 @@ def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, str | None]:
         return text, None
     position, _, stop_string = min(matches)
     return text[:position], stop_string
+
+
+def stop_within_context(
+    decoder: CompletionDecoder, context: ContextTokens, prompt: str, stop: Sequence[str]
+) -> Completion | None:
+    """Return a completion without new tokens, if the earlier tokens contain a stop string.
+
+    The last earlier token may reach beyond the text of the caller, and that part is checked.
+    """
+    if not context.solution_ids or not stop:
+        return None
+    text, stop_string = cut_at_stop(decoder.decode_new(context, [], skip_special=True), stop)
+    if stop_string is None:
+        return None
+    token_ids = context.total_ids([], prompt)
+    return Completion(text, "stop", n_tokens=0, stop_string=stop_string, token_ids=token_ids)
 
 
 def pad_sequences(

@@ -6,14 +6,21 @@ therefore depends only on (seed, prompt, index), and not on the other sequences 
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from transformers import DynamicCache, GenerationConfig, LogitsProcessorList
+from transformers import (
+    DynamicCache,
+    GenerationConfig,
+    LogitsProcessorList,
+    StoppingCriteriaList,
+    StopStringCriteria,
+)
 from transformers.cache_utils import DynamicLayer
 
 from fsdpo_data.core.errors import UnavailableError
@@ -22,9 +29,11 @@ from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
 from fsdpo_data.engines.samplers.tokenization import (
     CompletionDecoder,
+    ContextTokens,
     cut_at_stop,
-    encode_prompt,
+    encode_context,
     pad_sequences,
+    stop_within_context,
 )
 from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
 from fsdpo_data.models.resolve import ResolvedWeights
@@ -34,12 +43,15 @@ BATCH_SIZE = {"cuda": 256, "cpu": 32}
 #: Tokens that the first round of a batch generates; each further round is twice as long.
 FIRST_ROUND_TOKENS = 128
 
+#: Function of (row of a batch, its new ids) that returns whether their text has a stop string.
+HasStop = Callable[[int, list[int]], bool]
+
 
 class GenerationRequest(NamedTuple):
     """One sequence to generate."""
 
     prompt_index: int  #: Index of the prompt in the call.
-    prompt_ids: list[int]  #: Token ids of the prompt.
+    context: ContextTokens  #: Token ids of the prompt.
     seed: int  #: Seed of the sequence.
     max_new_tokens: int  #: Maximum number of tokens to generate.
 
@@ -84,18 +96,22 @@ class TransformersSampler(StreamingSampler):
         """
         requests: list[GenerationRequest] = []
         for prompt_index, prompt in enumerate(prompts):
-            prompt_ids = encode_prompt(self._tokenizer, prompt)
-            max_new_tokens = min(spec.max_tokens, self._context_length - len(prompt_ids))
+            context = encode_context(self._tokenizer, self._decoder, prompt)
+            stopped = stop_within_context(self._decoder, context, prompt, spec.stop)
+            if stopped is not None:
+                yield PromptResult(prompt_index, [stopped] * spec.n)
+                continue
+            max_new_tokens = min(spec.max_tokens, self._context_length - len(context.ids))
             if max_new_tokens <= 0:
                 # The prompt fills the context: its completions are empty and truncated.
                 yield PromptResult(prompt_index, [Completion("", "length", 0)] * spec.n)
                 continue
             first_seed = spec.prompt_seed(prompt)
             requests += [
-                GenerationRequest(prompt_index, prompt_ids, first_seed + sample, max_new_tokens)
+                GenerationRequest(prompt_index, context, first_seed + sample, max_new_tokens)
                 for sample in range(spec.n)
             ]
-        requests.sort(key=lambda request: -len(request.prompt_ids))
+        requests.sort(key=lambda request: -len(request.context.ids))
         finished: defaultdict[int, list[Completion]] = defaultdict(list)
         for start in range(0, len(requests), self._batch_size):
             batch = requests[start : start + self._batch_size]
@@ -104,7 +120,12 @@ class TransformersSampler(StreamingSampler):
                 index = request.prompt_index
                 text = completion.text + (completion.stop_string or "")
                 thinking_tokens = self._decoder.thinking_tokens(prompts[index], ids, text)
-                finished[index].append(replace(completion, thinking_tokens=thinking_tokens))
+                completion = replace(
+                    completion,
+                    thinking_tokens=thinking_tokens,
+                    token_ids=request.context.total_ids(ids, prompts[index]),
+                )
+                finished[index].append(completion)
                 if len(finished[index]) == spec.n:
                     yield PromptResult(index, finished.pop(index))
 
@@ -125,11 +146,13 @@ class TransformersSampler(StreamingSampler):
         while active:
             tokens_left = max(batch[row].max_new_tokens for row in active) - n_generated
             round_tokens = min(round_tokens, tokens_left)
+            rows = [(batch[row].context, generated[row]) for row in active]
             new_ids = self._generate_round(
-                [batch[row].prompt_ids + generated[row] for row in active],
+                [context.ids + ids for context, ids in rows],
                 uniforms[active, n_generated : n_generated + round_tokens],
                 round_tokens,
                 spec,
+                has_stop=partial(self._row_has_stop, rows, spec),
             )
             for row, ids in zip(active, new_ids, strict=True):
                 generated[row] += ids
@@ -139,11 +162,11 @@ class TransformersSampler(StreamingSampler):
                 row
                 for row in active
                 if n_generated < batch[row].max_new_tokens
-                and not self._is_finished(generated[row], spec)
+                and not self._is_finished(batch[row].context, generated[row], spec)
             ]
         seconds = (time.perf_counter() - start_time) / len(batch)
         return [
-            self._finish(ids[: request.max_new_tokens], spec, seconds)
+            self._finish(request.context, ids[: request.max_new_tokens], spec, seconds)
             for ids, request in zip(generated, batch, strict=True)
         ]
 
@@ -153,6 +176,7 @@ class TransformersSampler(StreamingSampler):
         uniforms: np.ndarray,
         max_new_tokens: int,
         spec: SamplingSpec,
+        has_stop: HasStop,
     ) -> list[list[int]]:
         """Return up to ``max_new_tokens`` further ids per context, padded behind its end."""
         inputs, mask = pad_sequences(contexts, self._pad_id, self._device, pad_left=True)
@@ -160,36 +184,55 @@ class TransformersSampler(StreamingSampler):
         processors = LogitsProcessorList()
         if spec.temperature > 0:
             processors.append(InverseCdfProcessor(context_tokens, uniforms, spec))
+        criteria = StoppingCriteriaList()
+        if spec.stop:
+            criteria.append(NewStopCriteria(self._tokenizer, spec.stop, context_tokens, has_stop))
         with torch.inference_mode():
             output = self._net.generate(
                 inputs,
                 attention_mask=mask,
                 past_key_values=make_cache(self._net.config),
                 logits_processor=processors,
+                stopping_criteria=criteria,
                 generation_config=GenerationConfig(
                     max_new_tokens=max_new_tokens,
                     do_sample=False,
                     eos_token_id=self._eos_ids,
                     pad_token_id=self._pad_id,
-                    stop_strings=list(spec.stop) or None,
                 ),
-                tokenizer=self._tokenizer if spec.stop else None,
             )
         generated: list[list[int]] = output[:, context_tokens:].tolist()
         return generated
 
-    def _is_finished(self, ids: list[int], spec: SamplingSpec) -> bool:
+    def _is_finished(self, context: ContextTokens, ids: list[int], spec: SamplingSpec) -> bool:
         if any(token in self._eos_ids for token in ids):
             return True
-        return bool(spec.stop) and cut_at_stop(self._decoder(ids), spec.stop)[1] is not None
+        return bool(spec.stop) and self._has_stop(context, ids, spec)
 
-    def _finish(self, ids: list[int], spec: SamplingSpec, seconds: float) -> GeneratedSequence:
+    def _row_has_stop(
+        self,
+        rows: Sequence[tuple[ContextTokens, list[int]]],
+        spec: SamplingSpec,
+        index: int,
+        new_ids: list[int],
+    ) -> bool:
+        """Return whether a row of a batch has a stop string after ``new_ids``."""
+        context, ids = rows[index]
+        return self._has_stop(context, ids + new_ids, spec)
+
+    def _has_stop(self, context: ContextTokens, ids: list[int], spec: SamplingSpec) -> bool:
+        return cut_at_stop(self._decoder.decode_new(context, ids), spec.stop)[1] is not None
+
+    def _finish(
+        self, context: ContextTokens, ids: list[int], spec: SamplingSpec, seconds: float
+    ) -> GeneratedSequence:
         """Cut the ids at the end of the sequence, and return them with their completion."""
         eos_positions = [position for position, token in enumerate(ids) if token in self._eos_ids]
         finish_reason: FinishReason = "stop" if eos_positions else "length"
         if eos_positions:
             ids = ids[: eos_positions[0] + 1]
-        text, stop_string = cut_at_stop(self._decoder(ids, skip_special=True), spec.stop)
+        new_text = self._decoder.decode_new(context, ids, skip_special=True)
+        text, stop_string = cut_at_stop(new_text, spec.stop)
         if stop_string is not None:
             # Padding follows a stop string, and the padding token may also be an EOS token.
             if eos_positions:
@@ -204,6 +247,37 @@ class TransformersSampler(StreamingSampler):
             stop_string=stop_string,
         )
         return GeneratedSequence(ids, completion)
+
+
+class NewStopCriteria(StopStringCriteria):  # type: ignore[misc]
+    """Stops a row at a stop string in its new text.
+
+    The criterion of transformers also stops at a string that starts in the prompt.
+    """
+
+    def __init__(
+        self, tokenizer: Any, stop: Sequence[str], context_tokens: int, has_stop: HasStop
+    ) -> None:
+        """Set up the criterion of a batch.
+
+        Args:
+            tokenizer: The tokenizer of the model.
+            stop: The stop strings.
+            context_tokens: Length of the padded contexts.
+            has_stop: Whether the new ids of a row contain a stop string.
+        """
+        super().__init__(tokenizer, list(stop))
+        self._context_tokens = context_tokens
+        self._has_stop = has_stop
+
+    def __call__(
+        self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any
+    ) -> torch.Tensor:
+        """Return whether each row is finished."""
+        is_finished: torch.Tensor = super().__call__(input_ids, scores, **kwargs)
+        for row in is_finished.nonzero().flatten().tolist():
+            is_finished[row] = self._has_stop(row, input_ids[row, self._context_tokens :].tolist())
+        return is_finished
 
 
 class InverseCdfProcessor:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +16,13 @@ from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.registry import engine_error
 from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
-from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt
+from fsdpo_data.engines.samplers.tokenization import (
+    CompletionDecoder,
+    ContextTokens,
+    cut_at_stop,
+    encode_context,
+    stop_within_context,
+)
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.untrusted import describe_load_error
@@ -49,12 +56,15 @@ class VllmSampler(StreamingSampler):
         """
         engine = self._llm.llm_engine
         last_finish_time = time.perf_counter()
-        for index, prompt in enumerate(prompts):
-            ids = encode_prompt(self._tokenizer, prompt)
-            if len(ids) < self._context_length:
+        contexts = [encode_context(self._tokenizer, self._decoder, prompt) for prompt in prompts]
+        for index, (prompt, context) in enumerate(zip(prompts, contexts, strict=True)):
+            stopped = stop_within_context(self._decoder, context, prompt, spec.stop)
+            if stopped is not None:
+                yield PromptResult(index, [stopped] * spec.n)
+            elif len(context.ids) < self._context_length:
                 params = self._sampling_params(prompt, spec)
                 with vllm_errors("sampling"):
-                    engine.add_request(str(index), {"prompt_token_ids": ids}, params)
+                    engine.add_request(str(index), {"prompt_token_ids": context.ids}, params)
             else:  # a prompt that fills the context gets empty, truncated completions
                 yield PromptResult(index, [Completion("", "length", 0)] * spec.n)
         while engine.has_unfinished_requests():
@@ -69,7 +79,14 @@ class VllmSampler(StreamingSampler):
             for output in outputs:
                 index = int(output.request_id)
                 completions = [
-                    self._completion(prompts[index], sample, seconds) for sample in output.outputs
+                    self._continue_text(
+                        self._completion(prompts[index], sample, seconds),
+                        prompt=prompts[index],
+                        context=contexts[index],
+                        new_ids=sample.token_ids,
+                        stop=spec.stop,
+                    )
+                    for sample in output.outputs
                 ]
                 yield PromptResult(index, completions)
 
@@ -107,6 +124,33 @@ class VllmSampler(StreamingSampler):
             seconds=seconds,
             stop_string=stop_string,
             thinking_tokens=self._decoder.thinking_tokens(prompt, ids, full_text),
+        )
+
+    def _continue_text(
+        self,
+        completion: Completion,
+        *,
+        prompt: str,
+        context: ContextTokens,
+        new_ids: Sequence[int],
+        stop: Sequence[str],
+    ) -> Completion:
+        """Return a completion with its token ids, and with the text of earlier tokens.
+
+        The last earlier token may reach beyond the earlier text. vLLM does not return this part.
+        """
+        token_ids = context.total_ids(new_ids, prompt)
+        if token_ids is None:
+            return completion
+        new_text = self._decoder.decode_new(context, new_ids, skip_special=True)
+        text, stop_string = cut_at_stop(new_text, stop)
+        finish_reason: FinishReason = "stop" if stop_string else completion.finish_reason
+        return replace(
+            completion,
+            text=text,
+            stop_string=stop_string,
+            finish_reason=finish_reason,
+            token_ids=token_ids,
         )
 
 

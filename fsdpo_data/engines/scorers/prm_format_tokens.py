@@ -58,7 +58,9 @@ class PrmFormatTokenizer:
         self._bos_ids = [bos_id] if adds_bos else []
         self._get_turn_texts = lru_cache(maxsize=256)(self._render_turn_texts)
         step_token = prm_format.step_token.strip()
-        if step_token and len(self._encode_text(step_token)) != 1:
+        step_token_ids = self._encode_text(step_token)
+        is_token = len(step_token_ids) == 1 and step_token_ids != [tokenizer.unk_token_id]
+        if step_token and not is_token:
             raise InputError(
                 f"the PRM format {prm_format.name} marks steps with {step_token!r}, which is not a "
                 "token of this tokenizer. Use the tokenizer of the checkpoint, or another format.",

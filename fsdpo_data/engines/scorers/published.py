@@ -72,9 +72,10 @@ class PrmHead:
             dtype: The data type of the head; None for the data type of the checkpoint.
         """
         self._prm_format = weights.prm_format
+        layers = _read_layers(weights, tokenizer)
+        _check_outputs(weights, layers[-1][0])
         self._layers = [
-            [tensor.to(device=device, dtype=dtype) for tensor in layer]
-            for layer in _read_layers(weights, tokenizer)
+            [tensor.to(device=device, dtype=dtype) for tensor in layer] for layer in layers
         ]
 
     def compute_logits(self, hidden_BKD: Tensor) -> Tensor:
@@ -135,10 +136,7 @@ def _read_layers(weights: PublishedPrm, tokenizer: Any) -> list[list[Tensor]]:
         )
     if is_vocabulary_head:
         rows = tensors["weight"]
-        label_ids = [
-            tokenizer.encode(token, add_special_tokens=False)[-1]
-            for token in prm_format.label_tokens
-        ]
+        label_ids = [_find_label_id(weights, tokenizer, token) for token in prm_format.label_tokens]
         # Without label tokens, the head is the mean of all logits, so the mean row gives its logit.
         return [[rows[label_ids] if label_ids else rows.float().mean(0, keepdim=True)]]
     layers = []
@@ -148,6 +146,51 @@ def _read_layers(weights: PublishedPrm, tokenizer: Any) -> list[list[Tensor]]:
             layer.append(tensors[f"{layer_name}bias"])
         layers.append(layer)
     return layers
+
+
+def _find_label_id(weights: PublishedPrm, tokenizer: Any, token: str) -> int:
+    """Return the id of a label token.
+
+    Raises:
+        InputError: if the tokenizer has no such token.
+    """
+    ids = tokenizer.encode(token, add_special_tokens=False)
+    if ids and ids[-1] != tokenizer.unk_token_id:
+        label_id: int = ids[-1]  # some tokenizers put a token for a space before the label
+        if tokenizer.decode([label_id]).strip() == token.strip():
+            return label_id
+    raise InputError(
+        f"the PRM format {weights.prm_format.name} reads the logit of {token!r}, which is not a "
+        "token of this tokenizer. Use the tokenizer of the checkpoint, or another format with "
+        "`prm_format`.",
+        field="prm",
+        value=weights.ref.name,
+    )
+
+
+def _check_outputs(weights: PublishedPrm, last_weight: Tensor) -> None:
+    """Raise an InputError if the head has another number of outputs than the PRM format reads."""
+    prm_format = weights.prm_format
+    is_ensemble = last_weight.ndim == 3
+    n_outputs = len(last_weight) * (last_weight.shape[-1] if is_ensemble else 1)
+    if prm_format.activation == "sigmoid":
+        is_right_size = is_ensemble or n_outputs == 1
+        expected = "one output, the logit of a right step"
+    else:
+        n_classes = max(prm_format.positive) + 1
+        if prm_format.activation != "value":
+            n_classes = max(n_classes, 2)  # one class alone has probability 1
+        is_right_size = n_outputs >= n_classes
+        classes = ", ".join(map(str, prm_format.positive))
+        expected = f"at least {n_classes} output(s), and class {classes} is right"
+    if not is_right_size:
+        raise InputError(
+            f"the PRM format {prm_format.name} expects {expected}, but the head "
+            f"{prm_format.head} of the checkpoint has {n_outputs}. Choose the format of the "
+            "checkpoint with `prm_format`.",
+            field="prm",
+            value=weights.ref.name,
+        )
 
 
 def load_prm(weights: ResolvedWeights, options: ScorerOptions) -> TransformersScorer:

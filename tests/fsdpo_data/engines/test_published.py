@@ -19,6 +19,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 from published import FAMILIES, save_published  # noqa: E402
+from random_model import save_random_model, save_random_prm  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from scored import worst  # noqa: E402
 
@@ -493,6 +494,44 @@ def test_a_checkpoint_without_a_language_model_head_is_refused(
     assert isinstance(weights, PublishedPrm)
     with pytest.raises(InputError, match=r"no weights called lm_head or model\.embed_tokens"):
         PrmHead(weights, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"head": "score", "positive": [1]}, "expects at least 2 output(s), and class 1 is right"),
+        ({"head": "score", "positive": [0]}, "expects at least 2 output(s), and class 0 is right"),
+        ({"head": "score", "activation": "value", "positive": [2]}, "expects at least 3 output(s)"),
+        ({"head": "vocabulary", "label_tokens": ["+", "-"], "positive": [2]}, "head vocabulary"),
+    ],
+)
+def test_a_head_with_other_outputs_than_the_format_reads_is_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    """Before a solution is scored."""
+    prm = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
+    keys = {"layout": "text", "prompt": "{question}", "step_token": "+", **changes}
+    if changes["head"] == "vocabulary":
+        prm = tmp_path / "policy"
+    file = tmp_path / "mine.toml"
+    file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()))
+    with pytest.raises(InputError, match=re.escape(message)) as refused:
+        load_scorer(str(prm), ScorerOptions(prm_format=str(file), engine="transformers"))
+    assert "the PRM format mine.toml" in str(refused.value)
+    assert "`prm_format`" in str(refused.value)
+
+
+def test_one_output_for_a_sigmoid_and_known_label_tokens(tmp_path: Path) -> None:
+    policy = save_random_model(tmp_path / "policy")
+    file = tmp_path / "mine.toml"
+    common = 'prompt = "{question}"\nstep_token = "+"\n'
+    file.write_text(f'{common}head = "score"\nactivation = "sigmoid"\n')
+    two_classes = save_random_prm(tmp_path / "prm", policy, labels=2)
+    with pytest.raises(InputError, match="expects one output, the logit of a right step, but the "):
+        load_scorer(str(two_classes), ScorerOptions(prm_format=str(file), engine="transformers"))
+    file.write_text(f'{common}head = "vocabulary"\nlabel_tokens = ["good", "bad"]\n')
+    with pytest.raises(InputError, match="reads the logit of 'good', which is not a token"):
+        load_scorer(str(policy), ScorerOptions(prm_format=str(file), engine="transformers"))
 
 
 def test_published_heads_use_vllm_only_if_it_is_selected(monkeypatch: pytest.MonkeyPatch) -> None:
