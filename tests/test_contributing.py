@@ -24,7 +24,7 @@ Run = Callable[..., str]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     copy = tmp_path_factory.mktemp("copy")
-    for package in ("fsdpo_data", "benchmarks/fsdpo_bench", "cards/fsdpo_cards"):
+    for package in ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench", "cards/fsdpo_cards"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, copy / package, ignore=ignored)
     shutil.copy(ROOT / "benchmarks/published.csv", copy / "benchmarks")
@@ -184,3 +184,50 @@ def test_every_path_that_is_named_exists() -> None:
     assert len(names) > 20
     for name in names:
         assert any((ROOT / folder / name).exists() for folder in folders), f"{name} is not there"
+
+
+#: Checks of examples that need no model, in one process that imports the copy.
+CHECKS = """
+import fsdpo_data
+from pathlib import Path
+
+assert Path(fsdpo_data.__file__).is_relative_to(Path.cwd()), "the copy is imported"
+from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
+from fsdpo_data.exchange.formats import FORMATS
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.resolve import MODELS
+from fsdpo_data.models.thinking import find_thinking
+from fsdpo_data.steps.rewards import aggregate
+from fsdpo_data.steps.segment import segmenter_name, split_steps, step_stops
+from fsdpo_train.config import PreferenceSpec, PrmConfig
+
+name = segmenter_name("sentence")
+assert split_steps("One. Two! Three.", 0, name) == ["One. ", "Two! ", "Three."]
+assert step_stops(name, "One. ") == (". ", "! ", "? ", "\\n")
+assert aggregate([0.1, 0.9, 0.5], "median") == 0.5
+assert get_template("plain-question").render("2+2?") == "Q: 2+2?\\nA:"
+assert find_thinking("", "<ponder>a</ponder>b").end == len("<ponder>a</ponder>")
+assert "my-model" in MODELS and "plain-pairs" in FORMATS
+assert PRM_FORMATS["my-prm"].step_token == " §" and PRM_FORMATS["my-prm"].head == "vocabulary"
+
+import torch
+from fsdpo_train.losses.preference_losses import PairLogprobs
+
+logps = torch.tensor([[1.0], [0.5], [1.0], [0.5], [3.0], [3.0]])
+spec = PreferenceSpec("hinge", beta=0.5)
+assert spec.preference_loss.pair_loss(PairLogprobs(*logps), spec).tolist() == [0.75]
+config = PrmConfig(data="d", out="o", loss="mse")
+inputs = (torch.zeros(1, 2), torch.ones(1, 2), torch.tensor([[True, False]]))
+assert config.prm_loss.function(*inputs, config=config, class_weights=None) == 0.25
+"""
+
+
+def test_entries_that_need_no_model(run: Run) -> None:
+    run("-c", CHECKS)
+
+
+def test_a_build_with_the_segmenter_and_the_template(run: Run, tmp_path: Path) -> None:
+    line = ["build", "--engine", "parrot", "--limit", 2, "--samples", 1, "--out", tmp_path / "out"]
+    run("fsdpo_data", *line, "--segmenter", "sentence", "--template", "plain-question")
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert "sentence@1" in json.dumps(manifest) and "plain-question@1" in json.dumps(manifest)
