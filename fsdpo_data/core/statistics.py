@@ -137,6 +137,11 @@ def mean_interval(
     size, with a t quantile for few groups (Korn & Graubard 1998; Dean & Pagano 2015). The interval
     stays inside [0, 1], and has a positive width even if all values are equal.
 
+    Near 0 and 1, the mean depends on few groups, and most samples contain none of them. The
+    variance that such a sample shows is too small. One imagined group at the opposite end of [0, 1]
+    corrects the variance, as imagined counts do for a proportion (Agresti & Coull 1998).
+    ``benchmarks/intervals/interval_coverage.py`` measures how often the interval contains the mean.
+
     Args:
         groups: (sum, count) of the values of each independent group.
         trials: Average number of items behind each value, such as the solutions of a problem. The
@@ -146,7 +151,15 @@ def mean_interval(
     if not n:
         return None
     mean = math.fsum(total for total, _ in groups) / n
-    size = effective_sample_size(groups, variance=mean * (1 - mean), max_size=n * trials)
+    imagined_count = n / len(groups)
+    imagined_total = 0.0 if mean > 0.5 else imagined_count
+    extended_mean = (n * mean + imagined_total) / (n + imagined_count)
+    extended_size = effective_sample_size(
+        [*groups, (imagined_total, imagined_count)],
+        variance=extended_mean * (1 - extended_mean),
+        max_size=n * trials,
+    )
+    size = extended_size * n / (n + imagined_count)
     low, high = wilson_interval(size * mean, size) or (0.0, 1.0)
     return low, high
 
@@ -188,25 +201,4 @@ def wilson_interval(successes: float, n: float, z: float = Z95) -> list[float] |
     half_width = z / scale * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     low = round(max(0.0, centre - half_width), 6)
     high = round(min(1.0, centre + half_width), 6)
-    return [low, high]
-
-
-def clustered_interval(clusters: Sequence[tuple[int, int]], z: float = Z95) -> list[float] | None:
-    """Return the normal interval of a ratio of sums over (successes, n) clusters.
-
-    The variance is the linearised (cluster-robust) one, with the G / (G - 1) correction. If all
-    clusters have the same ratio, this variance is 0, which is too small. The result is then
-    Wilson's interval with the number of clusters as its sample size. It is None below two clusters.
-    """
-    total = sum(n for _, n in clusters)
-    n_clusters = len(clusters)
-    if n_clusters < 2:
-        return None
-    p = sum(successes for successes, _ in clusters) / total
-    residuals = sum((successes - p * n) ** 2 for successes, n in clusters)
-    if residuals < 1e-9:
-        return wilson_interval(p * n_clusters, n_clusters, z)
-    half_width = z * math.sqrt(n_clusters / (n_clusters - 1) * residuals) / total
-    low = round(max(0.0, p - half_width), 6)
-    high = round(min(1.0, p + half_width), 6)
     return [low, high]

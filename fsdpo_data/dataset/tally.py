@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 from fsdpo_data.answers import Verdict
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, Solution
 from fsdpo_data.core.sampling import UNKNOWN
-from fsdpo_data.core.statistics import clustered_interval, wilson_interval
+from fsdpo_data.core.statistics import mean_interval, wilson_interval
 from fsdpo_data.dataset.manifest_sections import (
     AccuracyStats,
     PassAtK,
@@ -109,7 +109,7 @@ class Tally:
                 value=round(correct / graded, 6) if graded else None,
                 correct=correct,
                 n=graded,
-                ci95=clustered_interval(graded_problems),
+                ci95=_accuracy_interval(graded_problems),
             ),
             "pass_at_k": PassAtK(
                 value=round(solved / n_problems, 6) if n_problems else None,
@@ -142,3 +142,9 @@ class Tally:
             unique_solutions=self.unique_texts,
             tokens_per_second=round(self.tokens / self.seconds, 1) if self.seconds else None,
         )
+
+
+def _accuracy_interval(graded_problems: Sequence[GradedCount]) -> list[float] | None:
+    """Return the 95 % interval of the accuracy; None below two problems."""
+    interval = mean_interval(graded_problems) if len(graded_problems) > 1 else None
+    return list(interval) if interval else None

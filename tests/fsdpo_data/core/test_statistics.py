@@ -59,9 +59,11 @@ def test_an_auc_of_one_on_few_problems_is_not_certain() -> None:
 
 
 def test_the_interval_of_a_mean_is_near_students_where_that_is_fine() -> None:
+    """The imagined group at 0 or 1 makes the interval of 100 problems at most 6 % wider."""
     values = [0.3, 0.4, 0.5, 0.6, 0.7] * 20  # mean 0.5, s = 0.1421, t(99) = 1.9842
-    interval = mean_interval([(value, 1) for value in values], 50)
-    assert interval == pytest.approx((0.5 - 0.0282, 0.5 + 0.0282), abs=1e-3)
+    low, high = mean_interval([(value, 1) for value in values], 50) or (0, 0)
+    assert (low + high) / 2 == pytest.approx(0.5, abs=1e-4)
+    assert 1 <= (high - low) / (2 * 0.0282) < 1.06
     assert mean_interval([]) is None
 
 

@@ -18,7 +18,7 @@ from fsdpo_data.core import files
 from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.core.statistics import clustered_interval, wilson_interval
+from fsdpo_data.core.statistics import mean_interval, wilson_interval
 from fsdpo_data.dataset.run import COMPLETIONS_FILE, MANIFEST_FILE
 from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
@@ -173,20 +173,19 @@ def test_wilson_interval_against_published_values(
     assert wilson_interval(successes, n) == pytest.approx(interval, abs=1e-4)
 
 
-def test_clustered_interval_is_the_plain_one_for_clusters_of_one() -> None:
-    low, high = clustered_interval([(1, 1)] * 30 + [(0, 1)] * 70) or (0, 0)
-    half = 1.959964 * (0.3 * 0.7 / 99) ** 0.5
-    assert (low, high) == pytest.approx((0.3 - half, 0.3 + half), abs=1e-6)
-
-
 def test_identical_samples_widen_the_interval() -> None:
-    identical = clustered_interval([(10, 10)] * 5 + [(0, 10)] * 5) or [0, 0]
-    mixed = clustered_interval([(5, 10), (4, 10), (6, 10), (5, 10)] * 3) or [0, 0]
-    assert identical[1] - identical[0] > 3 * (mixed[1] - mixed[0])
-    assert clustered_interval([(1, 2)]) is None
-    for right in (0, 16, 32):  # of no width, the interval would claim what 20 problems cannot carry
-        low, high = clustered_interval([(right, 32)] * 20) or (0, 0)
-        assert [low, high] == wilson_interval(20 * right / 32, 20) and high - low > 0.15
+    identical = mean_interval([(10, 10)] * 5 + [(0, 10)] * 5) or (0, 0)
+    mixed = mean_interval([(5, 10), (4, 10), (6, 10), (5, 10)] * 3) or (0, 0)
+    assert identical[1] - identical[0] > 2.5 * (mixed[1] - mixed[0])
+
+
+def test_equal_problems_do_not_make_the_interval_narrower_than_independent_samples() -> None:
+    for right in (0, 16, 32):
+        low, high = mean_interval([(right, 32)] * 20) or (0, 0)
+        sample_low, sample_high = wilson_interval(20 * right, 20 * 32) or [0, 0]
+        assert high - low > sample_high - sample_low
+    low, high = mean_interval([(32, 32)] * 20) or (0, 0)
+    assert high - low > 0.15  # all problems are solved, and 20 problems are few
 
 
 def test_fixed_sampler_is_a_sampler() -> None:
