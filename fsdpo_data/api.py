@@ -21,6 +21,7 @@ from fsdpo_data.core.entities import Pair, Problem, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import class_summary, field_help
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.sampling import DeclaredSampling, SamplingSpec
@@ -169,7 +170,7 @@ class Dataset:
             problems = problems.join(solutions, on="problem_id", how="semi")
         if problem:
             problems = problems.filter(pl.col("problem_id").str.starts_with(problem))
-        selected = problems.collect()
+        selected = collect_rows(problems)
         if selected.is_empty():
             request = f"problem {problem!r}" if problem else f"a solution with outcome {outcome!r}"
             raise InputError(f"{self.path} holds no {request}. Leave the option out to see all.")
@@ -180,7 +181,7 @@ class Dataset:
 
         def rows_by_problem(rows: pl.LazyFrame) -> dict[Any, Any]:
             is_selected = pl.col("problem_id").is_in(selected["problem_id"].implode())
-            return rows.filter(is_selected).collect().partition_by("problem_id", as_dict=True)
+            return collect_rows(rows.filter(is_selected)).partition_by("problem_id", as_dict=True)
 
         grouped = rows_by_problem(solutions.sort("sample_index"))
         paired = rows_by_problem(self.pairs()) if self.manifest.rows.pairs else {}

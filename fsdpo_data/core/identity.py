@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data.core.input_files import check_regular_file
+
 ID_VERSION = 1  #: Part of every id; it increases when the meaning of an id changes.
 
 #: Length of an id in hex digits of SHA-256. 20 digits are 80 bits: among a billion rows, the
@@ -59,7 +61,8 @@ def text_key(text: str) -> bytes:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the full SHA-256 of a file, read in blocks."""
+    """Return the full SHA-256 of a regular file, read in blocks."""
+    check_regular_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

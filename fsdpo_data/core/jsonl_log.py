@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 import orjson
 
 from fsdpo_data.core.files import store_errors
+from fsdpo_data.core.input_files import check_regular_file, parse_json
 from fsdpo_data.core.row_files import replace_surrogates
 
 
@@ -62,6 +63,8 @@ class JsonlLog:
             StoreError: if the file is not writable.
         """
         with store_errors(path.parent):
+            if path.exists():
+                check_regular_file(path)
             # Unbuffered: after a failed write, closing the file must not write the data again.
             file = path.open("ab", buffering=0)
         with file:
@@ -127,12 +130,13 @@ def read_lines(path: Path, line_spans: Iterable[LineSpan]) -> Iterator[bytes]:
 
 def scan_lines(path: Path, key: Callable[[dict[str, Any]], str | None]) -> Iterator[ScannedLine]:
     """Yield the key and the length of every line, incomplete lines included."""
+    check_regular_file(path)
     with path.open("rb") as file:
         for line in file:
             is_complete = line.endswith(b"\n")
             line_key = None
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                line_key = key(orjson.loads(line)) if is_complete else None
+            with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError):
+                line_key = key(parse_json(line, orjson.loads)) if is_complete else None
             yield ScannedLine(
                 key=line_key if isinstance(line_key, str) else None,
                 length=len(line) if is_complete else 0,

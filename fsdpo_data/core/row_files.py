@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.core.input_files import check_regular_file, parse_json, read_file
 from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.parquet_files import collect_rows, read_parquet_rows
 
 MAX_RAW_CHARS = 2000  #: Length of the text that a report shows of a broken row.
 MAX_LISTED_ITEMS = 3  #: Number of items that a message lists; it counts the remaining ones.
@@ -142,6 +144,7 @@ def read_records(path: Path) -> Iterator[SourceRow]:
             f"{', '.join(DATA_SUFFIXES)}. Convert the file to JSON lines."
         )
     try:
+        check_regular_file(path)
         yield from reader(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
@@ -161,10 +164,10 @@ def _read_json_lines(path: Path) -> Iterator[SourceRow]:
 def _parse_json_line(number: int, line: bytes) -> SourceRow:
     raw = line.decode(errors="replace").rstrip("\r\n")[:MAX_RAW_CHARS]
     try:
-        fields = json.loads(line.decode())
+        fields = parse_json(line.decode())
     except UnicodeDecodeError as error:
         return SourceRow(number, {}, f"not UTF-8 at byte {error.start + 1}", raw)
-    except (ValueError, RecursionError) as error:  # ValueError: also for a number of 5,000 digits
+    except ValueError as error:  # also for a number of 5,000 digits
         return SourceRow(number, {}, f"not JSON ({error})", raw)
     return _to_source_row(number, fields)
 
@@ -184,10 +187,12 @@ def _shorten_json(value: Any) -> str:
 def _read_json_file(path: Path) -> Iterator[SourceRow]:
     """Read a list of objects, a single object, or JSON lines with the wrong suffix."""
     try:
-        content = json.loads(path.read_bytes().decode("utf-8-sig"))
+        content = parse_json(read_file(path).decode("utf-8-sig"))
+    except InputError:
+        raise
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 at byte {error.start + 1}.") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         if not str(error).startswith("Extra data"):
             raise InputError(
                 f"{path}: not JSON ({error}). Expected a list of objects, or JSON lines."
@@ -200,19 +205,8 @@ def _read_json_file(path: Path) -> Iterator[SourceRow]:
 
 
 def _read_parquet(path: Path) -> Iterator[SourceRow]:
-    try:
-        frame = pl.read_parquet(path, glob=False)
-    except pl.exceptions.PolarsError as error:
-        raise InputError(f"{path}: not parquet ({error}).") from None
-    # Convert through text: a 32-bit 0.1 stays 0.1 and does not become 0.10000000149011612.
-    frame = frame.with_columns(pl.col(pl.Float32).cast(pl.String).cast(pl.Float64))
-    for number, fields in enumerate(frame.iter_rows(named=True), start=1):
+    for number, fields in enumerate(read_parquet_rows(path), start=1):
         yield SourceRow(number, fields)
-
-
-def scan_parquet(files: Sequence[Path]) -> pl.LazyFrame:
-    """Scan the rows of parquet files lazily; file names are never glob patterns."""
-    return pl.scan_parquet(list(files), glob=False)
 
 
 def find_duplicates(rows: pl.LazyFrame, key: Sequence[str], name: str) -> list[str]:
@@ -225,11 +219,11 @@ def find_duplicates(rows: pl.LazyFrame, key: Sequence[str], name: str) -> list[s
         key: The columns of the key.
         name: The column to return, without repetitions.
     """
-    hashes = rows.select(hash=pl.struct(key).hash()).collect(engine="streaming")["hash"]
+    hashes = collect_rows(rows.select(hash=pl.struct(key).hash()), streaming=True)["hash"]
     duplicate_hashes = hashes.filter(hashes.is_duplicated()).unique()
     if not len(duplicate_hashes):
         return []
-    candidates = rows.filter(pl.struct(key).hash().is_in(duplicate_hashes.implode())).collect()
+    candidates = collect_rows(rows.filter(pl.struct(key).hash().is_in(duplicate_hashes.implode())))
     names = candidates.filter(pl.struct(key).is_duplicated())[name]
     return names.unique(maintain_order=True).to_list()
 

@@ -1,19 +1,20 @@
 """Tables of rows in TOML files, each stored next to the Python module that uses it."""
 
 import re
-import tomllib
 from collections import UserDict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fsdpo_data.core.input_files import read_toml_file
+
 Row = TypeVar("Row")
 
 
 def read_toml(module: str | Path) -> dict[str, Any]:
     """Read the TOML file with the path of a module and the suffix ``.toml``."""
-    return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
+    return read_toml_file(Path(module).with_suffix(".toml"))
 
 
 def compile_patterns(patterns: Mapping[str, str]) -> dict[str, re.Pattern[str]]:

@@ -10,8 +10,8 @@ import fsdpo_cards
 from fsdpo_cards.bars import draw_bars, histogram, label_tenths
 from fsdpo_cards.dataset import DatasetCardData
 
-from fsdpo_data.core.lazy import pa, pl, pq
-from fsdpo_data.core.row_files import scan_parquet
+from fsdpo_data.core.lazy import pa, pl
+from fsdpo_data.core.parquet_files import collect_rows, open_parquet, scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import CONFIGS, scan_rows
 from fsdpo_data.dataset.stage_registry import card_rows
@@ -49,7 +49,7 @@ def example_rows(root: Path, manifest: Manifest) -> dict[str, str]:
     """Return one real row of each config as JSON, long texts shortened."""
     examples = {}
     for config in ordered_configs(manifest):
-        row = scan_parquet(manifest.config_paths(root, config)).head(1).collect().to_dicts()
+        row = collect_rows(scan_parquet(manifest.config_paths(root, config)).head(1)).to_dicts()
         if row:
             examples[config] = json.dumps(_shorten(row[0]), indent=2, ensure_ascii=False)
     return examples
@@ -73,11 +73,11 @@ def dataset_info(root: Path, manifest: Manifest) -> list[dict[str, Any]]:
     infos = []
     for config in ordered_configs(manifest):
         entries = manifest.config_files(config)
-        metadata = [pq.read_metadata(root / entry.path) for entry in entries]
+        metadata = [open_parquet(root / entry.path).metadata for entry in entries]
         groups = [file.row_group(i) for file in metadata for i in range(file.num_row_groups)]
         size = sum(group.total_byte_size for group in groups)
         rows = sum(entry.rows for entry in entries)
-        schema = pq.read_schema(root / entries[0].path)
+        schema = open_parquet(root / entries[0].path).schema_arrow
         columns = [{"name": column.name, **_feature(column.type)} for column in schema]
         info = {
             "config_name": config,
@@ -147,5 +147,5 @@ def _tenths(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[str, int]]:
 
 
 def _counts(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[int, int]]:
-    counts = rows.select(value=value).drop_nulls().group_by("value").agg(pl.len()).collect()
+    counts = collect_rows(rows.select(value=value).drop_nulls().group_by("value").agg(pl.len()))
     return [(int(number), int(count)) for number, count in counts.iter_rows()]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.row_files import scan_parquet
+from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import KeyChange, differing_keys
@@ -73,7 +73,7 @@ def _hash_rows(files: Sequence[Path], columns_by_part: Mapping[str, Sequence[str
     """Return 64-bit hashes of the ``id`` and of every other part of each row."""
     hashes = [pl.struct(columns).hash().alias(part) for part, columns in columns_by_part.items()]
     empty = pl.DataFrame(schema=dict.fromkeys(columns_by_part, pl.UInt64))
-    hashed_files = [scan_parquet([file]).select(hashes).collect() for file in files]
+    hashed_files = [collect_rows(scan_parquet([file]).select(hashes)) for file in files]
     return pl.concat([empty, *hashed_files])
 
 

@@ -1,6 +1,5 @@
 """Render a dataset as an HTML page: summary, distributions, problems, solutions and pairs."""
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from fsdpo_cards.render import format_token_count
 
 from fsdpo_data.dataset.card import distributions
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.schema import parse_metadata
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -58,7 +58,7 @@ def _add_problem(problem_list: ProblemList, row: Row, gamma: float) -> None:
     solutions = {
         solution["solution_id"]: _solution_entry(solution) for solution in row["solutions"]
     }
-    metadata = json.loads(row["metadata"])
+    metadata = parse_metadata(row["problem_id"], row["metadata"])
     is_correct = [solution["outcome"] == "correct" for solution in row["solutions"]]
     pairs = []
     for pair in row["pairs"]:

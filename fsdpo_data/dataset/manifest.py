@@ -8,8 +8,9 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ValidationError, field_validator
 
 from fsdpo_data import __version__
-from fsdpo_data.core.errors import SchemaError
+from fsdpo_data.core.errors import FsdpoError, SchemaError
 from fsdpo_data.core.identity import digest
+from fsdpo_data.core.input_files import parse_json, read_file
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.dataset import manifest_sections
@@ -167,7 +168,7 @@ def read_manifest(root: Path) -> Manifest:
             f"{SCHEMA_VERSION}. {advice}"
         )
     manifest = _parse_manifest(root, Manifest)
-    data = json.loads(file.read_bytes())
+    data = parse_json(read_file(file))
     stored_digest = data.pop("manifest_digest", None)
     if stored_digest != _compute_manifest_digest(data):
         raise SchemaError(
@@ -181,7 +182,9 @@ def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
     """Parse ``manifest.json`` as ``model_class``; raise a SchemaError with advice if it fails."""
     file = root / MANIFEST_FILE
     try:
-        return model_class.model_validate_json(file.read_bytes())
+        data = read_file(file)
+        parse_json(data)  # refuses deep nesting, which pydantic accepts
+        return model_class.model_validate_json(data)
     except (FileNotFoundError, NotADirectoryError):
         message = (
             f"{root} holds no dataset ({MANIFEST_FILE} is missing). Expected a directory that "
@@ -192,11 +195,15 @@ def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
         raise SchemaError(message) from None
     except OSError as error:
         raise SchemaError(f"{file} cannot be read: {error.strerror}.") from None
-    except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, detail['loc'])) or 'the file'}: {detail['msg']}"
-            for detail in error.errors()
-        ]
+    except FsdpoError:
+        raise
+    except ValueError as error:
+        problems = [str(error)]
+        if isinstance(error, ValidationError):
+            problems = [
+                f"{'.'.join(map(str, detail['loc'])) or 'the file'}: {detail['msg']}"
+                for detail in error.errors()
+            ]
         raise SchemaError(
             f"{file} is not a manifest: {summarize_list(problems, '; ')}. If a development "
             "version wrote the dataset, build it again with this release. Otherwise download it "

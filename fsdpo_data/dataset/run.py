@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from fsdpo_data.core.errors import RunMismatchError, StoreError
+from fsdpo_data.core.errors import InputError, RunMismatchError, StoreError
 from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_atomic
 from fsdpo_data.core.identity import digest, to_json_values
+from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.jsonl_log import JsonlLog, encode_line, read_spans
 from fsdpo_data.core.plugins import loaded_plugins
 from fsdpo_data.core.sampling import UNKNOWN, Completion, is_completion
@@ -164,13 +165,7 @@ def _check_config(
         text = json.dumps(new_config, indent=2, ensure_ascii=False)
         write_atomic(file, text.encode() + b"\n")
         return
-    try:
-        old_config = json.loads(file.read_text())
-    except ValueError as error:
-        raise StoreError(
-            f"{file} is not readable JSON ({error}). Move the directory away, or choose another "
-            "`out`."
-        ) from error
+    old_config = _read_config(file)
     changes = differing_keys(old_config, new_config)
     if changes:
         lines = [f"  {key}: {old!r} in the run, {new!r} now\n" for key, old, new in changes]
@@ -184,6 +179,21 @@ def _check_config(
             f"{path} already holds this run. Continue it with `resume=True`, choose another `out`, "
             "or delete the directory."
         )
+
+
+def _read_config(file: Path) -> dict[str, Any]:
+    """Return the config of a run; StoreError if the file does not contain one."""
+    reason = "its value is not an object"
+    try:
+        config = read_json(file)
+        if isinstance(config, dict):
+            return config
+    except InputError as error:
+        reason = str(error)
+    raise StoreError(
+        f"{file} is not the config of a run: {reason} Move the directory away, or choose another "
+        "`out`."
+    )
 
 
 def _check_empty(path: Path) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 from fsdpo_data.core.entities import Pair, Problem, Solution
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.files import write_file
+from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.lazy import pa, pl, pq
-from fsdpo_data.core.row_files import scan_parquet
+from fsdpo_data.core.parquet_files import open_parquet, parquet_errors, scan_parquet
 from fsdpo_data.core.toml_tables import read_toml
 
 #: Major version of the columns in ``schema.toml``. Manifests, parquet footers and Hub tags have it.
@@ -98,7 +99,9 @@ def read_table(config: str, file: Path) -> pa.Table:
     Raises:
         SchemaError: if the file has a column that this release does not know.
     """
-    table = pq.read_table(file)
+    parquet_file = open_parquet(file)
+    with parquet_errors(str(file), SchemaError):
+        table = parquet_file.read()
     schema = arrow_schema(config)
     if unknown_columns := sorted(set(table.column_names) - set(schema.names)):
         raise SchemaError(
@@ -112,10 +115,29 @@ def read_table(config: str, file: Path) -> pa.Table:
     return table.select(schema.names)
 
 
+def parse_metadata(problem_id: str, metadata: str) -> dict[str, Any]:
+    """Return the metadata of a problem of a sealed dataset.
+
+    Raises:
+        SchemaError: if the text is not a JSON object.
+    """
+    reason = "its value is not an object"
+    try:
+        values = parse_json(metadata)
+        if isinstance(values, dict):
+            return values
+    except (TypeError, ValueError) as error:
+        reason = str(error)
+    raise SchemaError(
+        f"the metadata of problem {problem_id} is not a JSON object ({reason}). Build the dataset "
+        "again, or download it again."
+    )
+
+
 def scan_rows(config: str, files: Sequence[Path]) -> pl.LazyFrame:
     """Scan files of a sealed dataset; columns that they lack get their default values."""
     rows = scan_parquet(files)
-    names = pq.read_schema(files[0]).names
+    names = open_parquet(files[0]).schema_arrow.names
     missing_values = {
         name: value for name, value in default_values(config).items() if name not in names
     }

@@ -17,9 +17,11 @@ from typing import Annotated, Any, Protocol
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.identity import digest, to_json_values
+from fsdpo_data.core.input_files import check_regular_file
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
-from fsdpo_data.core.lazy import pa, pq
+from fsdpo_data.core.lazy import pa
 from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.parquet_files import count_rows
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
@@ -73,7 +75,7 @@ class DatasetDraft:
             shard: The part of the files to rewrite.
         """
         config_files = shard.select(self.current_files(config))
-        rows = {file: pq.read_metadata(file).num_rows for file in config_files}
+        rows = {file: count_rows(file) for file in config_files}
         missing_files = [file for file in config_files if file.is_relative_to(self.parent_root)]
         total_rows = sum(rows.values())
         missing_rows = sum(rows[file] for file in missing_files)
@@ -270,7 +272,7 @@ def _seal_draft(draft: DatasetDraft, parent: Manifest, specs: Mapping[str, Any])
     for path in draft.paths:
         if not (root / path).exists():
             copy_file(draft.parent_root / path, root / path)
-        rows = pq.read_metadata(root / path).num_rows
+        rows = count_rows(root / path)
         entries.append(FileEntry.from_file(root, path, rows, text_digests.get(path)))
     if (draft.parent_root / QUARANTINE_FILE).exists():
         copy_file(draft.parent_root / QUARANTINE_FILE, root / QUARANTINE_FILE)
@@ -312,5 +314,6 @@ def copy_file(file: Path, target: Path) -> None:
     """
     with store_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
+        check_regular_file(file)
         with file.open("rb") as source, open_atomic(target) as target_file:
             shutil.copyfileobj(source, target_file)

@@ -7,17 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES
-from fsdpo_data.core.errors import SchemaError
+from fsdpo_data.core.errors import FsdpoError, SchemaError
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.lazy import pa, pl, pq
+from fsdpo_data.core.lazy import pa, pl
+from fsdpo_data.core.parquet_files import collect_rows, open_parquet, read_table_batches
 from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.dataset import schema
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import FileEntry
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, scan_rows
 from fsdpo_data.pairs.checks import find_violations
-
-_TEXT_BATCH_ROWS = 2048  #: Rows whose steps are in memory at once.
 
 
 def validate(root: Path) -> Manifest:
@@ -60,6 +59,7 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
         problems = scan_rows("problems", manifest.config_paths(root, "problems"))
         solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
         violations += _find_id_violations(problems, solutions)
+        violations += _find_metadata_violations(problems)
         violations += _find_row_violations(
             solutions, rewards_are_probabilities=manifest.spec.rewards_are_probabilities
         )
@@ -90,7 +90,7 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
         for entry in manifest.config_files(config):
             file = root / entry.path
             try:
-                file_schema = pq.read_schema(file)
+                file_schema = open_parquet(file).schema_arrow
                 metadata = file_schema.metadata or {}
                 version = metadata.get(schema.VERSION_KEY.encode(), b"none").decode()
                 if version != str(SCHEMA_VERSION):
@@ -101,8 +101,10 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
                     yield f"{entry.path} has other columns: {difference}"
                 elif config == "solutions" and _text_sha256(file) != entry.text_sha256:
                     yield f"{entry.path}: the steps do not join to the sampled texts"
-            except (OSError, pa.ArrowException) as error:
-                yield f"{entry.path} cannot be read as parquet: {error}"
+                for _ in read_table_batches(file):  # raises if the file is damaged inside
+                    pass
+            except (FsdpoError, OSError) as error:
+                yield str(error)
 
 
 def _expected_schema(config: str, first_file_schema: pa.Schema) -> pa.Schema:
@@ -114,8 +116,7 @@ def _expected_schema(config: str, first_file_schema: pa.Schema) -> pa.Schema:
 def _text_sha256(file: Path) -> str:
     """Hash the joined steps in the same way as the texts before segmentation."""
     text_hash = hashlib.sha256()
-    batches = pq.ParquetFile(file).iter_batches(_TEXT_BATCH_ROWS, columns=["completions"])
-    for batch in batches:
+    for batch in read_table_batches(file, columns=["completions"]):
         for steps in batch.column(0).to_pylist():
             text_hash.update(schema.digest_bytes("".join(steps or ())))
     return text_hash.hexdigest()
@@ -146,9 +147,20 @@ def _find_id_violations(problems: pl.LazyFrame, solutions: pl.LazyFrame) -> Iter
                 f"{summarize_list(duplicate_ids)}"
             )
     orphans = solutions.join(problems, on="problem_id", how="anti").select("solution_id")
-    orphan_ids = orphans.collect(engine="streaming")["solution_id"].to_list()
+    orphan_ids = collect_rows(orphans, streaming=True)["solution_id"].to_list()
     if orphan_ids:
         yield f"{len(orphan_ids)} solutions belong to no problem: {summarize_list(orphan_ids)}"
+
+
+def _find_metadata_violations(problems: pl.LazyFrame) -> Iterator[str]:
+    """Yield the first problem whose metadata is not a JSON object."""
+    rows = collect_rows(problems.select("problem_id", "metadata"))
+    for problem_id, metadata in rows.iter_rows():
+        try:
+            schema.parse_metadata(problem_id, metadata)
+        except SchemaError as error:
+            yield str(error)
+            return
 
 
 def _find_row_violations(
@@ -164,10 +176,10 @@ def _find_row_violations(
         ),
     }
     violation_counts = [violates.sum().alias(rule) for rule, violates in rules.items()]
-    counts = solutions.select(violation_counts).collect(engine="streaming").row(0, named=True)
+    counts = collect_rows(solutions.select(violation_counts), streaming=True).row(0, named=True)
     for rule, count in counts.items():
         if count:
-            rows = solutions.filter(rules[rule]).select("solution_id").collect(engine="streaming")
+            rows = collect_rows(solutions.filter(rules[rule]).select("solution_id"), streaming=True)
             yield f"{count} solutions {rule}: {summarize_list(rows['solution_id'].to_list())}"
 
 
@@ -238,12 +250,12 @@ def _find_count_violations(root: Path, manifest: Manifest) -> Iterator[str]:
     """Yield the counts in the manifest that differ from the counts of the rows."""
     for config in CONFIGS:
         files = manifest.config_paths(root, config)
-        n_rows = scan_rows(config, files).select(pl.len()).collect().item() if files else 0
+        n_rows = collect_rows(scan_rows(config, files).select(pl.len())).item() if files else 0
         manifest_rows = getattr(manifest.rows, config)
         if n_rows != manifest_rows:
             yield f"{config} has {n_rows} rows, the manifest says {manifest_rows}"
     solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
-    counts = solutions.group_by("outcome").len().collect()
+    counts = collect_rows(solutions.group_by("outcome").len())
     outcomes = dict(zip(counts["outcome"], counts["len"], strict=True))
     if outcomes != manifest.outcomes:
         yield f"outcomes are {outcomes}, the manifest says {manifest.outcomes}"

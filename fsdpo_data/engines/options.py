@@ -1,6 +1,5 @@
 """Options of engines, declared once for all commands that run a model."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.options import Option, Options, declared_fields
 from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling, SamplingSpec
 from fsdpo_data.engines.registry import (
@@ -125,7 +125,7 @@ class EngineOptions(Options):
                     "expected KEY=VALUE, e.g. max_model_len=4096.", field="engine_arg", value=pair
                 )
             try:
-                arguments[key] = json.loads(value)
+                arguments[key] = parse_json(value)
             except ValueError:
                 arguments[key] = value  # plain words need no quotes
         return arguments

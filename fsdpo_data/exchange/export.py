@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files
@@ -123,13 +124,13 @@ def _convert_rows(
 
 def _read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a config with their problem and model, one file in memory at a time."""
-    problems = (
-        scan_rows("problems", manifest.config_paths(root, "problems"))
-        .select("problem_id", question="question", source="source", gold="answer")
-        .collect()
+    problems = collect_rows(
+        scan_rows("problems", manifest.config_paths(root, "problems")).select(
+            "problem_id", question="question", source="source", gold="answer"
+        )
     )
     model = pl.lit(manifest.spec.model.name).alias("model")
     for file in manifest.config_paths(root, config):
-        frame = scan_rows(config, [file]).collect().with_columns(model)
+        frame = collect_rows(scan_rows(config, [file])).with_columns(model)
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")
         yield from joined.iter_rows(named=True)

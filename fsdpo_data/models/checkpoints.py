@@ -1,6 +1,5 @@
 """Loading of checkpoints with transformers: models, configs, tensors and devices."""
 
-import json
 import logging
 import os
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError
+from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
@@ -132,7 +132,7 @@ def read_tensors(weights: ResolvedWeights, prefix: str) -> dict[str, Any]:
         )
         files = {"model.safetensors"}
         if index is not None:
-            file_by_tensor = json.loads(Path(index).read_bytes())["weight_map"]
+            file_by_tensor = read_json(Path(index))["weight_map"]
             files = {file for name, file in file_by_tensor.items() if name.startswith(prefix)}
         for file in sorted(files):
             path = cached_file(weights.path, file, revision=weights.commit)

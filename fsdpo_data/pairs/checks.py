@@ -8,7 +8,8 @@ from typing import Any
 
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.row_files import find_duplicates, scan_parquet, summarize_list
+from fsdpo_data.core.parquet_files import scan_parquet
+from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.pairs import statistics
 from fsdpo_data.pairs.first_error import StepPairSpec, first_low_reward
 from fsdpo_data.pairs.statistics import SIDES

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 from fsdpo_data.core.entities import MODEL_FAILURES, Solution
-from fsdpo_data.core.lazy import pq
 from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.parquet_files import read_table_batches
 
 #: Keys of the counts of incorrect solutions: their total, and the reasons that exclude some.
 #: :func:`find_first_errors` explains them.
@@ -83,7 +83,8 @@ def _errors_by_problem(
 ) -> dict[str, list[FirstError]]:
     """Return the first errors of the incorrect solutions in a file, by problem id."""
     errors: dict[str, list[FirstError]] = {}
-    for row in pq.read_table(file).to_pylist():
+    rows = (row for batch in read_table_batches(file) for row in batch.to_pylist())
+    for row in rows:
         solution = Solution(**row)
         if solution.outcome not in MODEL_FAILURES:
             continue

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.row_files import scan_parquet
+from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
 from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSpec, find_first_errors
 from fsdpo_data.steps.rewards import aggregate_expr
 
@@ -41,7 +41,7 @@ def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
         too_easy=(has_correct & ~has_incorrect).sum(),
         too_hard=(~has_correct).sum(),
     )
-    return counts.collect(engine="streaming").row(0, named=True)
+    return collect_rows(counts, streaming=True).row(0, named=True)
 
 
 def pair_statistics(
@@ -72,7 +72,7 @@ def pair_statistics(
         "solutions": {
             "chosen": table["chosen"].n_unique(),
             "rejected": table["rejected"].n_unique(),
-            "truncated": int(truncated.collect(engine="streaming").item()),
+            "truncated": int(collect_rows(truncated, streaming=True).item()),
         },
         "margin": _margin_statistics(table["margin"]),
         "length": _length_statistics(table, unit),
@@ -205,7 +205,7 @@ def read_pair_steps(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
     """Yield the steps of both sides of each pair, and the rewards of the rejected side."""
     columns = ("problem_id", "rejected_id", "chosen_steps", "rejected_steps", "rejected_rewards")
     for file in files:
-        yield from scan_parquet([file]).select(columns).collect().iter_rows(named=True)
+        yield from collect_rows(scan_parquet([file]).select(columns)).iter_rows(named=True)
 
 
 def _rounded_mean(values: Sequence[int]) -> float | None:
@@ -238,7 +238,7 @@ def join_solutions(
     """
     has_same_shards = len(pairs) == len(solutions)
     for index, file in enumerate(pairs):
-        frame = scan_parquet([file]).collect()
+        frame = collect_rows(scan_parquet([file]))
         ids = pl.concat([frame[f"{side}_id"] for side in sides]).unique()
         first_files = solutions[index : index + 1] if has_same_shards else solutions
         matches = _select_by_id(first_files, columns, ids)
@@ -259,4 +259,4 @@ def join_solutions(
 def _select_by_id(files: Sequence[Path], columns: Sequence[str], ids: pl.Series) -> pl.DataFrame:
     """Read ``columns`` of the solutions with these ids."""
     rows = scan_parquet(files).filter(pl.col("solution_id").is_in(ids.implode()))
-    return rows.select(["solution_id", *columns]).collect()
+    return collect_rows(rows.select(["solution_id", *columns]))

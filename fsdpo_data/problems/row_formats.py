@@ -1,6 +1,5 @@
 """Formats of problem rows in published datasets: the question, the gold answer and the metadata."""
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ import orjson
 
 from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.row_files import SourceRow
 
 _HASHES = "####"
@@ -169,7 +169,7 @@ def read_problem(record: SourceRow, source: str, split: str, *, gsm8k: bool) -> 
 def _own_problem(fields: Mapping[str, Any]) -> Problem:
     """Return the problem of a row of our own ``problems`` config, with its original source."""
     try:
-        metadata = json.loads(fields["metadata"] or "{}")
+        metadata = parse_json(fields["metadata"] or "{}")
     except (TypeError, ValueError):
         raise UnusableRowError("metadata is not JSON") from None
     problem = Problem(

@@ -18,6 +18,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset import manifest_sections
 from fsdpo_data.dataset.manifest import read_manifest
@@ -157,7 +158,7 @@ def read_sealed_problems(root: Path) -> list[Problem]:
     manifest = read_manifest(root)
     check_files(root, manifest.config_files("problems"))
     problems = scan_rows("problems", manifest.config_paths(root, "problems"))
-    rows = problems.select("question", "answer", "source", "split").collect()
+    rows = collect_rows(problems.select("question", "answer", "source", "split"))
     return [Problem(*row) for row in rows.iter_rows()]
 
 

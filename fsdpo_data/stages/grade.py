@@ -24,6 +24,7 @@ from fsdpo_data.core.entities import OUTCOMES, Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import RegradeStats
 from fsdpo_data.dataset.schema import scan_rows, to_table
@@ -120,7 +121,7 @@ class GradeStage(Stage):
         rollouts = scan_rows("solutions", manifest.config_paths(source, "solutions")).select(
             "rollouts"
         )
-        if rollouts.select(pl.col("rollouts").is_not_null().any()).collect().item():
+        if collect_rows(rollouts.select(pl.col("rollouts").is_not_null().any())).item():
             raise InputError(
                 f"{source} has Monte-Carlo labels, which {manifest.spec.grader} graded. Their "
                 "continuations are not in the dataset. Grade the dataset that was labelled, then "
@@ -170,7 +171,9 @@ def _regrade_stats(
 
 def gold_answers(files: list[Path]) -> dict[str, str]:
     """Return the gold answers in files of problems, by problem id."""
-    return dict(scan_rows("problems", files).select("problem_id", "answer").collect().iter_rows())
+    return dict(
+        collect_rows(scan_rows("problems", files).select("problem_id", "answer")).iter_rows()
+    )
 
 
 def regrade_table(

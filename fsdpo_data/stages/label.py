@@ -18,8 +18,9 @@ from fsdpo_data.core.entities import GRADED_OUTCOMES, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.job_shard import JobShard
-from fsdpo_data.core.lazy import pa, pl, pq
+from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
+from fsdpo_data.core.parquet_files import collect_rows, read_table_batches
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import RolloutStats
 from fsdpo_data.dataset.schema import scan_rows, to_table
@@ -69,7 +70,7 @@ class LabelStage(Stage):
         n_steps = pl.col("completions").list.len()
         solutions = scan_rows("solutions", manifest.config_paths(source, "solutions"))
         solutions = solutions.filter(pl.col("labels").is_not_null() & (n_steps > 1))
-        if not solutions.select(pl.len()).collect().item():
+        if not collect_rows(solutions.select(pl.len())).item():
             raise InputError(
                 f"{source} has no graded solution of two steps or more, so there is nothing to "
                 "continue. This dataset can only have outcome labels."
@@ -110,7 +111,7 @@ def _label_stats(files: list[Path]) -> dict[str, Any]:
         mean=label.mean(),
         label_disagreements=((label >= 0.5) != pl.col("labels")).sum(),
     )
-    row = stats.collect().row(0, named=True)
+    row = collect_rows(stats).row(0, named=True)
     mean = None if row["mean"] is None else round(row["mean"], 4)
     return {**row, "mean": mean}
 
@@ -119,7 +120,7 @@ def _prefixes_to_continue(files: list[Path]) -> Iterator[Prefix]:
     """Yield the step prefixes of the labelled solutions in files."""
     columns = ["prompt", "completions", "labels"]
     for file in files:
-        for batch in pq.ParquetFile(file).iter_batches(PREFIX_BATCH_ROWS, columns=columns):
+        for batch in read_table_batches(file, batch_rows=PREFIX_BATCH_ROWS, columns=columns):
             for row in batch.to_pylist():
                 if row["labels"] is not None:
                     yield from step_prefixes(row["prompt"], row["completions"])

@@ -16,6 +16,7 @@ from fsdpo_data.core.command_line import command_parameters, given_values, make_
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import store_errors, write_text
 from fsdpo_data.core.identity import digest
+from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.jsonl_log import JsonlLog, scan_lines
 from fsdpo_data.core.options import Option, Options
@@ -157,8 +158,8 @@ def _options_class(command: str) -> type[ShardedOptions]:
 def _read_shard(path: Path) -> _ShardInfo:
     """Read the description of a finished shard; InputError if there is none."""
     try:
-        entry = json.loads((path / SHARD_FILE).read_bytes())
-        config = json.loads((path / CONFIG_FILE).read_bytes())
+        entry = read_json(path / SHARD_FILE)
+        config = read_json(path / CONFIG_FILE)
         is_unchanged = entry.pop("digest") == digest(entry)
         job = JobShard.parse(entry["shard"])
         is_of_run = config.pop("shard") == entry["shard"]

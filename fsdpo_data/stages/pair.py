@@ -12,6 +12,7 @@ from fsdpo_data.core.command_line import command_line, command_parameters
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import PairStats
 from fsdpo_data.dataset.schema import arrow_schema, scan_rows
@@ -49,7 +50,7 @@ class PairStage(BasePairStage):
             choose_pairs(scan_rows("solutions", [file]), self.pair_spec).select(pl.len())
             for file in files
         )
-        if not any(count.collect().item() for count in pair_counts):
+        if not any(collect_rows(count).item() for count in pair_counts):
             raise InputError(
                 _no_pairs_message(scan_rows("solutions", files), source, self.pair_spec)
             )
@@ -103,7 +104,7 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
             side_columns = side_columns.drop("problem_id", "prompt")
         pairs = pairs.join(side_columns, left_on=f"{side}_row", right_on="row")
     schema = arrow_schema("pairs")
-    return pairs.sort("order").collect().select(schema.names).to_arrow().cast(schema)
+    return collect_rows(pairs.sort("order")).select(schema.names).to_arrow().cast(schema)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.statistics import ProblemAuc, RankingAuc, mean_auc, problem_aucs
 from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
 from fsdpo_data.dataset.schema import replace_column, scan_rows
@@ -103,7 +104,7 @@ def questions_by_id(files: list[Path], problem_ids: pa.ChunkedArray) -> dict[str
     """Return the questions of some problems, by problem id."""
     unique_ids = pl.Series(problem_ids.unique().to_pylist(), dtype=pl.String).implode()
     rows = scan_rows("problems", files).filter(pl.col("problem_id").is_in(unique_ids))
-    return dict(rows.select("problem_id", "question").collect(engine="streaming").iter_rows())
+    return dict(collect_rows(rows.select("problem_id", "question"), streaming=True).iter_rows())
 
 
 class _RewardSum(NamedTuple):
@@ -156,7 +157,7 @@ def _read_rewards(file: Path) -> pl.DataFrame:
         mean=aggregate_expr("step_rewards", "mean"),
         min=aggregate_expr("step_rewards", "min"),
     )
-    return rows.collect()
+    return collect_rows(rows)
 
 
 def _sum_rewards(rewards: pl.Series) -> _RewardSum:

@@ -21,6 +21,7 @@ from fsdpo_data.core.entities import Pair
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.lazy import pa, pl
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import PairStats
 from fsdpo_data.dataset.schema import scan_rows, to_table
@@ -65,7 +66,7 @@ class BasePairStage(Stage):
         rewards = scan_rows("solutions", manifest.config_paths(source, "solutions")).select(
             "step_rewards"
         )
-        if not rewards.select(pl.col("step_rewards").is_not_null().any()).collect().item():
+        if not collect_rows(rewards.select(pl.col("step_rewards").is_not_null().any())).item():
             raise InputError(
                 f"{source} has no step rewards. Score it first: `fsdpo-data score {source}` with "
                 "`prm=PRM` and `out=SCORED`. Then run `fsdpo-data pair SCORED`."

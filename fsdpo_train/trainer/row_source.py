@@ -7,6 +7,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import default_values, scan_rows
@@ -87,7 +88,7 @@ def _open_sealed(root: Path, config: str, columns: Sequence[str]) -> RowSource:
 
 def _shard_rows(config: str, files: Sequence[Path], columns: Sequence[str]) -> Iterator[LocatedRow]:
     for file in files:
-        rows = scan_rows(config, [file]).select(columns).collect()
+        rows = collect_rows(scan_rows(config, [file]).select(columns))
         for row_number, row in enumerate(rows.iter_rows(named=True), 1):
             yield f"{file}, row {row_number}", row
 

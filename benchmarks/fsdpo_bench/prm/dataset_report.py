@@ -4,7 +4,6 @@ Ranking and best-of-N need only the outcomes of solutions. Step separation needs
 labels. Only embedded problems have them: synthetic problems whose generator can check every step.
 """
 
-import json
 import math
 import statistics
 from collections import defaultdict
@@ -17,9 +16,10 @@ from typing import Any, NamedTuple
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.statistics import RankingAuc, auc, mean_interval, ranking_auc
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.schema import parse_metadata, scan_rows
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
@@ -84,11 +84,10 @@ def load_graded(root: Path) -> list[ScoredSolution]:
     manifest = read_manifest(root)
     check_files(root, [*manifest.config_files("problems"), *manifest.config_files("solutions")])
     problems = _read_problems(root, manifest)
-    rows = (
+    rows = collect_rows(
         scan_rows("solutions", manifest.config_paths(root, "solutions"))
         .filter((pl.col("completions").list.len() > 0) & pl.col("outcome").is_in(GRADED_OUTCOMES))
         .select(["problem_id", "prompt", "completions", "step_rewards", "outcome"])
-        .collect()
     )
     solutions = []
     for row in rows.iter_rows(named=True):
@@ -120,10 +119,10 @@ class _DatasetProblems(NamedTuple):
 def _read_problems(root: Path, manifest: Manifest) -> _DatasetProblems:
     """Read the problems of a dataset."""
     problems = _DatasetProblems({}, {})
-    rows = scan_rows("problems", manifest.config_paths(root, "problems")).collect()
+    rows = collect_rows(scan_rows("problems", manifest.config_paths(root, "problems")))
     for row in rows.iter_rows(named=True):
         problem_id = row.pop("problem_id")
-        metadata = json.loads(row.pop("metadata"))
+        metadata = parse_metadata(problem_id, row.pop("metadata"))
         problems.questions[problem_id] = row["question"]
         if "nodes" in metadata and "world" in metadata:
             problems.embedded[problem_id] = Problem(**row, metadata=metadata)

@@ -1,6 +1,5 @@
 """Load recipes by name, or from TOML files of users."""
 
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any, get_args
 from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, WorkKind, Workload
 from fsdpo_bench.recipes.templates import Table, TemplateError, expand_grid, expand_stages, fill
 from fsdpo_bench.results.published import shipped_path
-from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
+from fsdpo_data.core.input_files import read_toml_file
 
 #: Suffix of a recipe file before the name of one of its recipes, as in ``mine.toml:small``.
 _NAME_SEPARATOR = ".toml:"
@@ -67,10 +67,12 @@ def read_recipes(file: Path) -> list[Recipe]:
         InputError: if the file is not a recipe.
     """
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        table = read_toml_file(file)
         return list(_parse_recipes(table, file.stem))
     except TemplateError as error:
         raise InputError(f"{file}: {error}") from None
+    except FsdpoError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{file} is not a recipe: {error!r}. Compare it with the recipes of fsdpo."

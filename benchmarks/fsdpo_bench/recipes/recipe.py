@@ -3,7 +3,6 @@
 Recipes contain only command lines, so the benchmark package does not depend on training code.
 """
 
-import json
 import os
 import shlex
 import subprocess
@@ -17,6 +16,7 @@ from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.results.published import published_results
 from fsdpo_bench.results.result_types import RESULTS_FILE, read_results
 from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.dataset.run import MANIFEST_FILE
@@ -221,7 +221,7 @@ def _read_cost(file: Path) -> _RecordedCost | None:
     if file.name not in (MANIFEST_FILE, RESULTS_FILE) or not file.is_file():
         return None
     if file.name == MANIFEST_FILE:
-        cost = json.loads(file.read_text(encoding="utf-8"))["cost"]
+        cost = read_json(file)["cost"]
         is_unknown = cost["tokens"] == UNKNOWN
         return _RecordedCost(None if is_unknown else cost["tokens"], cost["seconds"])
     costs_by_decoder = read_results(file).cost

@@ -1,6 +1,5 @@
 """The files of a run: its config, and its records with one JSON line per problem."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -20,6 +19,7 @@ from pydantic import (
 from fsdpo_bench.decode.records import Count, ProblemRecord, record_validator
 from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.core.input_files import parse_json, read_json
 from fsdpo_data.core.jsonl_log import JsonlLog, LineSpan, encode_line, read_lines, scan_lines
 from fsdpo_data.dataset.manifest_sections import (
     ArtifactRef,
@@ -152,8 +152,8 @@ def read_config(out: Path) -> RunConfig:
         InputError: if ``out`` is not a run of ``fsdpo-bench``.
     """
     try:
-        config = json.loads((out / CONFIG_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        config = read_json(out / CONFIG_FILE)
+    except (OSError, InputError):
         config = None
     if not isinstance(config, dict) or config.get("kind") != "bench":
         raise InputError(
@@ -225,7 +225,7 @@ def parse_record(line: bytes, path: Path, task: str) -> ProblemRecord:
     try:
         record = record_validator().validate_json(line, strict=True)
     except ValidationError as error:
-        key = _line_key(json.loads(line))
+        key = _line_key(parse_json(line))
         raise _invalid_file_error(f"{path}, problem {key}", error) from None
     if record.task != task:
         raise InputError(f"{path}: a record of {record.task!r}, expected {task!r}.")

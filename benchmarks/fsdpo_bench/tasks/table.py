@@ -1,7 +1,6 @@
 """Benchmarks, defined by TOML files: built-in files, plug-in files, and files of the user."""
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -11,7 +10,8 @@ from typing import Any
 
 from fsdpo_bench.tasks.fetch import PublicFile
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
+from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, read_records
 from fsdpo_data.problems.hub_datasets import HubDataset
@@ -124,9 +124,11 @@ def read_task(file: Path) -> Task:
         InputError: if the file is not a valid benchmark.
     """
     try:
-        entries = tomllib.loads(file.read_text(encoding="utf-8"))
+        entries = read_toml_file(file)
         hooks = _load_hooks(file.parent / entries.pop("hook")) if "hook" in entries else {}
         return _parse_task(entries, hooks, file)
+    except FsdpoError:
+        raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"{file} is not a benchmark: {error}. Compare it with those in {BUILTIN_TASKS}."

@@ -8,6 +8,7 @@ import orjson
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import text_key
+from fsdpo_data.core.input_files import check_regular_file, parse_json
 from fsdpo_data.core.jsonl_log import LineSpan, read_spans
 from fsdpo_data.core.sampling import Completion, SamplingSpec, is_completion
 from fsdpo_data.engines.options import SamplerOptions
@@ -77,6 +78,7 @@ def _index_prompts(path: Path) -> dict[bytes, list[LineSpan]]:
     spans: dict[bytes, list[LineSpan]] = {}
     offset = 0
     try:
+        check_regular_file(path)
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 prompt = _recorded_prompt(line)
@@ -98,7 +100,7 @@ def _index_prompts(path: Path) -> dict[bytes, list[LineSpan]]:
 def _recorded_prompt(line: bytes) -> str | None:
     """Return the prompt of a line; None if the line is not a record of completions."""
     try:
-        record = orjson.loads(line)
+        record = parse_json(line, orjson.loads)
         prompt = str(record["prompt"])
         has_completions = isinstance(record["completions"], list)
     except (ValueError, KeyError, TypeError):

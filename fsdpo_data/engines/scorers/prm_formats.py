@@ -7,15 +7,15 @@ name and the digest of the format.
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.identity import digest
+from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.toml_tables import TomlTable, read_toml
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
@@ -231,8 +231,10 @@ def get_prm_format(name: str) -> PrmFormat:
             value=name,
         )
     try:
-        return _build_format(file.name, **tomllib.loads(file.read_text(encoding="utf-8")))
-    except (OSError, tomllib.TOMLDecodeError, TypeError, KeyError) as error:
+        return _build_format(**{**read_toml_file(file), "name": file.name})
+    except FsdpoError as error:
+        raise error.for_field("prm_format") from None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"the file cannot be read: {error}.", field="prm_format", value=name
         ) from error

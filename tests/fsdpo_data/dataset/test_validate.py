@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -158,7 +159,7 @@ def test_files_that_are_gone_or_changed(dataset: Path) -> None:
     with pytest.raises(SchemaError, match="was changed since it was sealed"):
         validate(dataset)
     reseal(dataset, file)
-    with pytest.raises(SchemaError, match="cannot be read as parquet"):
+    with pytest.raises(SchemaError, match="parquet: not parquet, or damaged"):
         validate(dataset)
     file.unlink()
     with pytest.raises(SchemaError, match="is missing"):
@@ -277,3 +278,51 @@ def test_a_manifest_without_its_digest_is_refused(dataset: Path, digest: object)
     for read in (read_manifest, validate):
         with pytest.raises(SchemaError, match=r"its digest is different|manifest_digest"):
             read(dataset)
+
+
+def damage_pages(file: Path) -> None:
+    """Overwrite the data pages of a parquet file, whose footer stays readable."""
+    data = bytearray(file.read_bytes())
+    footer = int.from_bytes(data[-8:-4], "little") + 8
+    data[4 : len(data) - footer] = random.Random(0).randbytes(len(data) - footer - 4)
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("config", ["problems", "solutions"])
+def test_a_sealed_file_that_is_damaged_inside_is_named(
+    dataset: Path, tmp_path: Path, config: str
+) -> None:
+    file = dataset / config / "train-00000-of-00001.parquet"
+    damage_pages(file)
+    reseal(dataset, file)
+    with pytest.raises(SchemaError, match=rf"{config}/train.*\.parquet: not parquet, or damaged"):
+        validate(dataset)
+    grade = GradeStage("math@2")
+    for read in (
+        open_dataset(dataset).page,
+        lambda: derive_dataset(dataset, tmp_path / "out", [grade], progress=LineProgress()),
+        lambda: diff_datasets(dataset, dataset),
+        lambda: export(dataset, "trl-stepwise", tmp_path / "exported"),
+    ):
+        with pytest.raises(SchemaError, match="not parquet, or damaged"):
+            read()
+
+
+@pytest.mark.parametrize("metadata", ["[" * 5_000, "[]", "{", None])
+def test_metadata_of_a_sealed_problem_must_be_a_json_object(
+    dataset: Path, metadata: str | None
+) -> None:
+    rewrite(dataset, setter(metadata=metadata), "problems")
+    with pytest.raises(SchemaError, match=r"the metadata of problem \w+ is not a JSON object"):
+        open_dataset(dataset).page()
+    with pytest.raises(SchemaError, match=r"the metadata of problem \w+ is not a JSON object"):
+        validate(dataset)
+
+
+def test_a_manifest_that_is_nested_too_deep_is_refused(dataset: Path) -> None:
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    deep = "[" * 150 + "]" * 150
+    text = json.dumps({**manifest, "extra": 0}).replace('"extra": 0', f'"extra": {deep}')
+    (dataset / "manifest.json").write_text(text)
+    with pytest.raises(SchemaError, match="is not a manifest: nested more than 100 levels deep"):
+        validate(dataset)

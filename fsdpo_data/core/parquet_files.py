@@ -1,0 +1,149 @@
+"""Readers of parquet files that other programs wrote; the files may be damaged or hostile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.core.errors import FsdpoError, InputError, SchemaError
+from fsdpo_data.core.input_files import check_regular_file
+from fsdpo_data.core.lazy import pa, pl, pq
+
+#: Maximum number of rows per byte of a file. Nulls take almost no bytes, so a small file may claim
+#: more rows than fit into memory.
+MAX_ROWS_PER_BYTE = 8
+MIN_CHECKED_ROWS = 1_000_000  #: Number of rows that a file of any size may have.
+BATCH_ROWS = 2048  #: Number of rows that are decoded at once.
+_MAX_REASON_CHARS = 300  #: Characters of a library's message in an error.
+
+
+@contextmanager
+def parquet_errors(
+    location: str, error_class: type[FsdpoError] = InputError, advice: str = ""
+) -> Iterator[None]:
+    """Turn errors of pyarrow and polars into an error that names the file.
+
+    Args:
+        location: The file or the dataset.
+        error_class: Class of the error.
+        advice: The next step; by default, restore the file.
+
+    Raises:
+        FsdpoError: if the parquet library fails inside the block.
+    """
+    try:
+        yield
+    except FsdpoError:
+        raise
+    # A damaged file can make polars panic. A panic is not an Exception.
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        OverflowError,
+        MemoryError,
+    ) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # a missing file or a failing disk, which the caller reports
+        reason = " ".join(str(error).split())[:_MAX_REASON_CHARS] or type(error).__name__
+        raise error_class(
+            f"{location}: not parquet, or damaged ({reason}). "
+            f"{advice or 'Restore the file, or download it again.'}"
+        ) from None
+
+
+def open_parquet(file: Path) -> pq.ParquetFile:
+    """Open a regular parquet file whose number of rows is plausible for its size.
+
+    Raises:
+        InputError: if the file is damaged, or claims too many rows.
+        OSError: if the file is missing or inaccessible.
+    """
+    check_regular_file(file)
+    size = file.stat().st_size
+    with parquet_errors(str(file)):
+        parquet_file = pq.ParquetFile(file)
+    rows = parquet_file.metadata.num_rows
+    if rows < 0 or rows > max(MIN_CHECKED_ROWS, MAX_ROWS_PER_BYTE * size):
+        raise InputError(
+            f"{file} claims {rows:,} rows in {size:,} bytes, so nearly all of its values are "
+            "empty. Write the file again without the empty rows."
+        )
+    return parquet_file
+
+
+def read_parquet_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a parquet file; memory holds a batch of rows.
+
+    Raises:
+        InputError: if the file is damaged, or claims too many rows.
+        OSError: if the file is missing or inaccessible.
+    """
+    parquet_file = open_parquet(file)
+    with parquet_errors(str(file)):
+        for batch in parquet_file.iter_batches(BATCH_ROWS):
+            frame = pl.from_arrow(pa.Table.from_batches([batch]))
+            assert isinstance(frame, pl.DataFrame)
+            # Convert through text: a 32-bit 0.1 stays 0.1 and does not become 0.10000000149011612.
+            frame = frame.with_columns(pl.col(pl.Float32).cast(pl.String).cast(pl.Float64))
+            yield from frame.iter_rows(named=True)
+
+
+def scan_parquet(files: Sequence[Path]) -> pl.LazyFrame:
+    """Scan the rows of parquet files lazily; file names are never glob patterns.
+
+    :func:`collect_rows` runs the scan.
+
+    Raises:
+        InputError: if a file is damaged, or claims too many rows.
+    """
+    for file in files:
+        open_parquet(file).close()
+    return pl.scan_parquet(list(files), glob=False)
+
+
+def collect_rows(rows: pl.LazyFrame, *, streaming: bool = False) -> pl.DataFrame:
+    """Run a query on files of a sealed dataset.
+
+    Args:
+        rows: A query on the result of :func:`scan_parquet`.
+        streaming: Whether memory holds only parts of the files.
+
+    Raises:
+        SchemaError: if a file is damaged inside.
+    """
+    advice = "`fsdpo-data validate` names the file. Build the dataset again, or download it again."
+    with parquet_errors("a file of the dataset", SchemaError, advice):
+        return rows.collect(engine="streaming" if streaming else "auto")
+
+
+def read_table_batches(
+    file: Path, *, batch_rows: int = BATCH_ROWS, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file of a sealed dataset in batches.
+
+    Args:
+        file: The file.
+        batch_rows: Maximum number of rows of a batch.
+        columns: The columns to read; all by default.
+
+    Raises:
+        SchemaError: if the file is damaged inside.
+    """
+    parquet_file = open_parquet(file)
+    with parquet_errors(str(file), SchemaError):
+        yield from parquet_file.iter_batches(batch_rows, columns=columns)
+
+
+def count_rows(file: Path) -> int:
+    """Return the number of rows of a parquet file.
+
+    Raises:
+        InputError: if the file is damaged, or claims too many rows.
+    """
+    rows: int = open_parquet(file).metadata.num_rows
+    return rows

@@ -1,0 +1,141 @@
+"""Damaged and hostile files end in an error that names the file, soon and without a traceback."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fsdpo_bench.recipes.load import read_recipes
+from fsdpo_bench.tasks.table import read_task
+
+from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.input_files import (
+    MAX_NESTING,
+    check_regular_file,
+    parse_json,
+    read_json,
+    read_toml_file,
+)
+from fsdpo_data.core.jsonl_log import scan_lines
+from fsdpo_data.core.row_files import read_records
+from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.engines.scorers.prm_formats import get_prm_format
+
+DEEP = 200_000  #: Nesting that exceeds the recursion limit of every parser.
+
+
+@pytest.mark.parametrize("text", ["[" * DEEP, "[" * DEEP + "]" * DEEP, '{"a":' * DEEP])
+def test_json_that_is_nested_too_deep_is_not_json(text: str) -> None:
+    for data in (text, text.encode()):
+        with pytest.raises(ValueError, match=r"nested|Expecting"):
+            parse_json(data)
+
+
+def test_nesting_is_bounded_below_the_limit_of_the_parser() -> None:
+    def nested(depth: int) -> str:
+        return "[" * depth + "]" * depth
+
+    assert parse_json(nested(MAX_NESTING)) is not None
+    with pytest.raises(ValueError, match="nested more than 100 levels deep"):
+        parse_json(nested(MAX_NESTING + 1))
+    assert parse_json("[" + "[]," * DEEP + "[]]")  # many lists, but not deep
+
+
+@pytest.mark.parametrize("row", ["[" * DEEP, '{"a": ' + "[" * 200 + "]" * 200 + "}", "9" * 5000])
+def test_a_row_of_hostile_json_is_broken_and_the_next_one_is_read(row: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(row + '\n{"question": "1+1?", "answer": "2"}\n')
+    broken, good = read_records(file)
+    assert "not JSON" in broken.error and good.fields["answer"] == "2"
+
+
+def test_a_log_ignores_lines_that_are_nested_too_deep(tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    file.write_text('{"a": ' + "[" * 500 + "]" * 500 + '}\n{"a": "x"}\n')
+    assert [line.key for line in scan_lines(file, lambda record: str(record["a"]))] == [None, "x"]
+
+
+TOMLS = {
+    "deep": b"a = " + b"[" * 5_000 + b"]" * 5_000,
+    "digits": b"a = " + b"9" * 5_000,
+    "64 bits": b"a = " + b"9" * 300,
+    "not UTF-8": b"a = '\xff\xfe'",
+    "UTF-16": "a = 1".encode("utf-16"),
+    "nested within the limit of the parser": b"a = " + b"[" * 300 + b"]" * 300,
+}
+TOML_READERS: dict[str, Callable[[Path], Any]] = {
+    "any": read_toml_file,
+    "benchmark": read_task,
+    "recipe": read_recipes,
+    "PRM format": lambda file: get_prm_format(str(file)),
+}
+
+
+@pytest.mark.parametrize("name", TOMLS)
+@pytest.mark.parametrize("reader", TOML_READERS)
+def test_hostile_toml_is_refused(name: str, reader: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_bytes(TOMLS[name])
+    with pytest.raises(InputError, match=r"mine\.toml is not readable TOML"):
+        TOML_READERS[reader](file)
+
+
+FILE_READERS: dict[str, Callable[[Path], Any]] = {
+    "json": read_json,
+    "toml": read_toml_file,
+    "rows": lambda file: list(read_records(file)),
+    "digest": file_sha256,
+    "log": lambda file: list(scan_lines(file, lambda record: "a")),
+    "manifest": lambda file: read_manifest(file.parent),
+    "PRM format": lambda file: get_prm_format(str(file)),
+}
+
+
+@pytest.mark.parametrize("reader", FILE_READERS)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_pipes_and_devices_are_refused(reader: str, kind: str, tmp_path: Path) -> None:
+    name = {"manifest": "manifest.json", "PRM format": "a.toml"}.get(reader, "a.jsonl")
+    file = tmp_path / name
+    os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
+    with pytest.raises(FsdpoError, match="is a pipe or a device; expected a regular file"):
+        FILE_READERS[reader](file)
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder"):
+        check_regular_file(tmp_path)
+
+
+def write_nulls(file: Path, rows: int) -> None:
+    table = pa.table({"question": pa.nulls(1_000_000, pa.int8())})
+    with pq.ParquetWriter(file, table.schema) as writer:
+        for _ in range(rows // 1_000_000):
+            writer.write_table(table)
+
+
+def test_hundreds_of_millions_of_null_rows_are_refused_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "nulls.parquet"
+    write_nulls(file, 300_000_000)
+    assert file.stat().st_size < 3_000_000
+    start = time.monotonic()
+    with pytest.raises(InputError, match=r"claims 300,000,000 rows in .* bytes"):
+        next(iter(read_records(file)))
+    assert time.monotonic() - start < 5
+
+
+def test_parquet_rows_are_read_in_batches_with_their_types(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    columns = {"n": pa.array(range(5_000)), "x": pa.array([0.1] * 5_000, pa.float32())}
+    pq.write_table(pa.table(columns), file)
+    rows = list(read_records(file))
+    assert [row.row_number for row in rows] == list(range(1, 5_001))
+    assert rows[4_999].fields == {"n": 4_999, "x": 0.1}
+    pq.write_table(pa.table({"n": pa.array([], pa.int64())}), file)
+    assert not list(read_records(file))
