@@ -12,6 +12,7 @@ import typer
 from fsdpo_data import __version__
 from fsdpo_data.cli.help import HelpGroup
 from fsdpo_data.core.errors import FsdpoError
+from fsdpo_data.core.terminal import strip_control_characters
 
 
 def new_app(name: str, help: str) -> typer.Typer:
@@ -67,7 +68,7 @@ def run_app(app: Callable[[], object]) -> NoReturn:
         sys.stderr.close()
         sys.exit(0)
     except (FsdpoError, OSError) as error:  # OSError: for example, a folder without permissions
-        print(f"error: {error}", file=sys.stderr)
+        print(strip_control_characters(f"error: {error}"), file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 
@@ -77,5 +78,5 @@ class _LevelPrefixFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message with its prefix, if it has one."""
-        message = super().format(record)
+        message = strip_control_characters(super().format(record))
         return f"warning: {message}" if record.levelno >= logging.WARNING else message

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-import unicodedata
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_cards.render import format_token_count
 
+from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
@@ -42,14 +42,6 @@ def escape_for_terminal(text: str) -> str:
     from rich.markup import escape
 
     return escape(strip_control_characters(text))
-
-
-def strip_control_characters(text: str) -> str:
-    """Replace control characters, format characters and surrogates by U+FFFD."""
-    return "".join(
-        char if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs") else "\ufffd"
-        for char in text
-    )
 
 
 def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> None:

@@ -1,5 +1,6 @@
 """Delays between attempts at a request that a server has rejected."""
 
+import math
 import random
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -23,7 +24,9 @@ def retry_delay(retry_after: str, attempt: int) -> float:
     """
     seconds = 2.0 ** min(attempt, 10) * random.uniform(0.5, 1)
     with suppress(ValueError):
-        seconds = float(retry_after)
+        requested_seconds = float(retry_after)
+        if not math.isnan(requested_seconds):
+            seconds = requested_seconds
     with suppress(ValueError, TypeError):
         seconds = (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds()
     return min(max(seconds, 0.0), MAX_DELAY_SECONDS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -108,6 +110,38 @@ def slow(handler: Handler) -> bool:
     handler.rfile.read(1)
     handler.close_connection = True
     return True
+
+
+def drips(handler: Handler) -> bool:
+    """Send a byte every 50 ms, without end."""
+    _send_without_end(handler, b" ", pause=0.05)
+    return True
+
+
+def floods(handler: Handler) -> bool:
+    """Send data without end."""
+    _send_without_end(handler, b" " * 2**20, pause=0)
+    return True
+
+
+def _send_without_end(handler: Handler, block: bytes, pause: float) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(2**60))
+    handler.end_headers()
+    handler.close_connection = True
+    with contextlib.suppress(OSError):
+        while True:
+            handler.wfile.write(block)
+            handler.wfile.flush()
+            time.sleep(pause)
+
+
+def sends(body: bytes, status: int = 200, **headers: str) -> Trick:
+    def trick(handler: Handler) -> bool:
+        handler.send(status, body, **headers)
+        return True
+
+    return trick
 
 
 def says(value: Any, status: int = 200) -> Trick:

@@ -7,7 +7,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from fsdpo_data.cli.printing import strip_control_characters
+from fsdpo_data.core.terminal import strip_control_characters
 
 _MIN_COLUMN_WIDTH = 7  #: Minimum characters of a text column on narrow terminals.
 

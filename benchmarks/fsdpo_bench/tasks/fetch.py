@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.files import write_file
+from fsdpo_data.core.http_bodies import download
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
 
@@ -15,6 +16,7 @@ from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
 MIRROR_VARIABLE = "FSDPO_GITHUB"
 _MAX_ATTEMPTS = 4  #: Maximum number of requests per file.
 _TIMEOUT_SECONDS = 60
+_MAX_FILE_BYTES = 2**28  #: Maximum size of a file; GitHub accepts less.
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +68,15 @@ def _download(name: str, file: PublicFile) -> bytes:
     reason = ""
     for attempt in range(_MAX_ATTEMPTS):
         try:
-            response = httpx2.get(url, timeout=_TIMEOUT_SECONDS, follow_redirects=True)
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            response = download(url, max_bytes=_MAX_FILE_BYTES, timeout=_TIMEOUT_SECONDS)
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, UnavailableError) as error:
             reason = f"{type(error).__name__}: {error}"
             break  # without a network, further attempts only delay the message
-        status = response.status_code
+        status = response.status
         reason = f"the server answered {status}"
         if status == 200:
-            if hashlib.sha256(response.content).hexdigest() == file.sha256:
-                return response.content
+            if hashlib.sha256(response.body).hexdigest() == file.sha256:
+                return response.body
             reason = "the server returned another file (the SHA-256 differs)"
         if status not in RETRYABLE_STATUSES or attempt + 1 == _MAX_ATTEMPTS:
             break

@@ -11,13 +11,17 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import httpx2
 
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError, suggest_names
+from fsdpo_data.core.http_bodies import HttpResponse, request
+from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
+from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, Completion, FinishReason, SamplingSpec
+from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.registry import engine_error
 from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
@@ -26,10 +30,14 @@ from fsdpo_data.models.resolve import ResolvedWeights
 #: The environment variable with the API key. The key is not stored anywhere else.
 API_KEY_VARIABLE = "OPENAI_API_KEY"
 CONNECT_TIMEOUT_SECONDS = 10.0  #: Seconds to wait for a connection.
+CHECK_TIMEOUT_SECONDS = 60.0  #: Seconds to wait for the list of models.
+MAX_OVERHEAD_BYTES = 2**23  #: Maximum size of a response without its completions.
+MAX_TOKEN_BYTES = 100  #: Maximum mean size of a token in a response, with its id and escapes.
+MAX_TOKEN_COUNT = 2**31  #: Token counts of a server from this number on are unknown.
 #: Request fields that only vLLM takes. They replace sampling defaults of the checkpoint.
 _VLLM_FIELDS = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
 #: Errors of reading a response that does not follow the OpenAI API.
-_PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
+_PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 _MAX_QUOTED_CHARS = 300  #: Characters of a response in an error message.
 
 
@@ -81,21 +89,27 @@ class OpenAiSampler(StreamingSampler):
         """Check address, key and model, so that mistakes are reported at once, without retries."""
         try:
             async with self._client() as client:
-                response = await client.get(f"{self._url}/models")
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+                response = await request(
+                    client,
+                    "GET",
+                    f"{self._url}/models",
+                    max_bytes=MAX_OVERHEAD_BYTES,
+                    timeout=CHECK_TIMEOUT_SECONDS,
+                )
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             raise self._unavailable_error(f"no server answers ({_first_line(error)}).") from None
-        if response.status_code in (*RETRYABLE_STATUSES, 404):
+        if response.status in (*RETRYABLE_STATUSES, 404):
             return  # the server is busy or lists no models: the first prompt will show errors
-        if response.status_code != 200:
+        if response.status != 200:
             raise self._response_error(response)
         try:
-            models = {str(model["id"]): model for model in response.json()["data"]}
+            models = {str(model["id"]): model for model in parse_json(response.body)["data"]}
         except _PARSE_ERRORS:
             raise self._unavailable_error(
                 "the server does not follow the OpenAI API. Check the address."
             ) from None
         if self._name not in models:
-            names = ", ".join(models) or "no model"
+            names = summarize_list(list(models)) or "no model"
             raise InputError(
                 f"the server has {names}.{suggest_names(self._name, models)}",
                 field="model",
@@ -178,20 +192,30 @@ class OpenAiSampler(StreamingSampler):
             start_time = time.monotonic()
             retry_after = ""
             try:
-                response = await client.post(f"{self._url}/{path}", json=body)
-                if response.status_code in (400, 422) and body["n"] > 1:
+                response = await request(
+                    client,
+                    "POST",
+                    f"{self._url}/{path}",
+                    max_bytes=MAX_OVERHEAD_BYTES + body["n"] * body["max_tokens"] * MAX_TOKEN_BYTES,
+                    timeout=self._options.server.timeout,
+                    json=body,
+                )
+                if response.status in (400, 422) and body["n"] > 1:
                     # Some servers accept only one sample per request.
                     body["n"] = 1
                     self._max_n = 1
                     continue
-                if response.status_code not in (200, *RETRYABLE_STATUSES):
+                if response.status not in (200, *RETRYABLE_STATUSES):
                     raise self._response_error(response)
                 retry_after = response.headers.get("Retry-After", "")
-                response.raise_for_status()
-                completions = _parse_completions(response.json(), time.monotonic() - start_time)
+                if response.status != 200:
+                    raise ValueError(f"the server answered {response.status}")
+                completions = _parse_completions(
+                    parse_json(response.body), time.monotonic() - start_time
+                )
             except FsdpoError:
                 raise
-            except (httpx2.HTTPError, *_PARSE_ERRORS) as error:
+            except (httpx2.HTTPError, TimeoutError, *_PARSE_ERRORS) as error:
                 failure_time = time.monotonic()
                 delay = retry_delay(retry_after, attempt)
                 first_failure_time = min(first_failure_time, failure_time)
@@ -207,17 +231,19 @@ class OpenAiSampler(StreamingSampler):
                 self._last_response_time = time.monotonic()
                 return completions
 
-    def _response_error(self, response: httpx2.Response) -> FsdpoError:
+    def _response_error(self, response: HttpResponse) -> FsdpoError:
         """Return the error for a status that a retry cannot change. The key is never quoted."""
-        if response.status_code in (401, 403):
+        if response.status in (401, 403):
             key_state = "is refused" if self._key else "is not set"
             return self._unavailable_error(
-                f"the server answered {response.status_code}: {API_KEY_VARIABLE} {key_state}."
+                f"the server answered {response.status}: {API_KEY_VARIABLE} {key_state}."
             )
-        text = response.text.replace(self._key, "…") if self._key else response.text
-        quote = " ".join(text.split())[:_MAX_QUOTED_CHARS]
+        text = response.body.decode(errors="replace")
+        if self._key:
+            text = text.replace(self._key, "…")
+        quote = strip_control_characters(" ".join(text.split())[:_MAX_QUOTED_CHARS])
         return InputError(
-            f"the server answered {response.status_code}: {quote}. Check the address (it usually "
+            f"the server answered {response.status}: {quote}. Check the address (it usually "
             "ends in /v1), `api`, `max_tokens` and the template.",
             field="base_url",
             value=self._url,
@@ -287,7 +313,11 @@ def _parse_text(choice: Mapping[str, Any]) -> _ChoiceText:
 def _count_thinking_tokens(usage: Mapping[str, Any]) -> int | None:
     details = usage.get("completion_tokens_details") or {}
     count = details.get("reasoning_tokens")
-    return count if isinstance(count, int) and 0 <= count < 2**31 else None
+    return count if _is_token_count(count) else None
+
+
+def _is_token_count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < MAX_TOKEN_COUNT
 
 
 def _count_tokens(
@@ -301,7 +331,7 @@ def _count_tokens(
     if all(isinstance(ids, list) for ids in token_ids):
         return [len(ids) for ids in token_ids if ids is not None]
     total = usage.get("completion_tokens")
-    if not isinstance(total, int) or total < 0:
+    if not _is_token_count(total):
         return [None] * len(texts)
     lengths = (len(choice.reasoning) + len(choice.text) + 1 for choice in texts)
     ends = list(accumulate(lengths, initial=0))

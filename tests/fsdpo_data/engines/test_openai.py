@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -12,10 +13,11 @@ from typing import Any
 import openai_server
 import pytest
 from fsdpo_bench.cli.app import app as bench
-from openai_server import Script, says, serving
+from openai_server import Script, says, sends, serving
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
+from fsdpo_data.cli.console import run_app
 from fsdpo_data.core import retry
 from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, UnavailableError
@@ -120,6 +122,62 @@ def test_malformed_responses_are_requested_again(script: Script, url: str, answe
     assert len(script.requests) == 2
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"choices": [{"index": Infinity, "finish_reason": "stop", "text": "a"}]}',
+        b'{"choices": [{"index": 1e999, "finish_reason": "stop", "text": "a"}]}',
+        b'{"choices": [{"index": NaN, "finish_reason": "stop", "text": "a"}]}',
+        b'{"choices": ' + b"[" * 100_000,
+        b'{"choices": ' + b"[" * 300 + b"]" * 300 + b"}",
+        b'{"choices": [{"index": ' + b"9" * 5000 + b', "finish_reason": "stop", "text": "a"}]}',
+        b"\xff\xfe",
+    ],
+)
+def test_hostile_responses_are_requested_again(script: Script, url: str, body: bytes) -> None:
+    script.tricks.append(sends(body))
+    assert connect(url).sample(PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
+    assert len(script.requests) == 2
+
+
+def test_a_response_that_drips_without_end_is_requested_again(script: Script, url: str) -> None:
+    script.tricks.append(openai_server.drips)
+    start = time.monotonic()
+    assert connect(url, timeout=1.0).sample(PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
+    assert len(script.requests) == 2 and time.monotonic() - start < 30
+
+
+def test_a_response_without_end_is_refused_at_a_size(script: Script, url: str) -> None:
+    script.tricks += [openai_server.floods] * 100
+    with pytest.raises(UnavailableError, match=r"exceeds [\d,]+ bytes"):
+        connect(url).sample(PROMPTS[:1], SPEC)
+    assert len(script.requests) == 1
+
+
+def test_a_list_of_models_without_end_is_refused(
+    script: Script, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openai_server.Handler, "do_GET", openai_server.floods)
+    with pytest.raises(UnavailableError, match=r"exceeds [\d,]+ bytes"):
+        connect(url)
+
+
+def test_escape_sequences_of_a_server_do_not_reach_the_terminal(
+    script: Script, url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script.tricks += [sends("\x1b]0;title\x07\x1b[2J\u202eno\x9b31m".encode(), 400)] * 2
+    with pytest.raises(InputError) as refused:
+        connect(url).sample(PROMPTS[:1], SPEC)
+    assert not set("\x1b\x07\x9b\u202e") & set(str(refused.value))
+
+    def fail() -> None:
+        raise InputError("a\x1b[2Jb\u202ec")
+
+    with pytest.raises(SystemExit):
+        run_app(fail)
+    assert capfd.readouterr().err == "error: a\ufffd[2Jb\ufffdc\n"
+
+
 def test_filtered_completions_count_as_truncated(script: Script, url: str) -> None:
     cut = {"index": 0, "finish_reason": "content_filter", "text": "half"}
     script.tricks.append(says({"choices": [cut]}))
@@ -127,7 +185,10 @@ def test_filtered_completions_count_as_truncated(script: Script, url: str) -> No
     assert (completion.text, completion.finish_reason) == ("half", "length")
 
 
-@pytest.mark.parametrize(("usage", "tokens"), [(7, 7), (-1, None), ("many", None), (None, None)])
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [(7, 7), (-1, None), (2**62, None), (True, None), ("many", None), (None, None)],
+)
 def test_invalid_token_counts_are_unknown(
     script: Script, url: str, usage: Any, tokens: int | None
 ) -> None:
@@ -284,3 +345,4 @@ def test_retry_delays_follow_the_server(monkeypatch: pytest.MonkeyPatch) -> None
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=50), usegmt=True)
     assert 30 < retry_delay(soon, 0) <= 50
     assert retry_delay("soon", 1) == 2
+    assert (retry_delay("nan", 1), retry_delay("inf", 1)) == (2, 60)
