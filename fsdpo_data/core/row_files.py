@@ -25,6 +25,8 @@ MAX_LISTED_ITEMS = 3  #: Number of items that a message lists; it counts the rem
 
 #: Suffixes of the readable file formats.
 DATA_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+#: Delimiters of CSV files; spreadsheets write semicolons where the comma is the decimal sign.
+CSV_DELIMITERS = (",", ";", "\t")
 #: Names of splits in file names and folder names.
 SPLITS = ("train", "test", "validation", "valid", "dev")
 
@@ -245,15 +247,22 @@ def _read_csv(path: Path) -> Iterator[SourceRow]:
         try:
             csv.field_size_limit(2**31 - 1)  # long thinking exceeds the default of 131,072
             # All values stay text, so that gold answers such as 1,000 or 007 keep their form.
-            rows = csv.DictReader(file, strict=True)
+            delimiter = _find_delimiter(file.readline())
+            file.seek(0)
+            rows = csv.DictReader(file, strict=True, delimiter=delimiter)
             names = rows.fieldnames or ()
             if len(set(names)) < len(names):
                 raise InputError(f"{path}: two columns have the same name: {', '.join(names)}.")
             for number, fields in enumerate(rows, start=1):
                 if None in fields or None in fields.values():
-                    raw = ",".join(str(value) for value in fields.values())[:MAX_RAW_CHARS]
+                    raw = delimiter.join(str(value) for value in fields.values())[:MAX_RAW_CHARS]
                     yield SourceRow(number, {}, "more or fewer values than columns", raw)
                 else:
                     yield SourceRow(number, fields)
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{path}: not CSV in UTF-8 ({error}).") from None
+
+
+def _find_delimiter(header: str) -> str:
+    """Return the delimiter that gives a header the most columns; a comma if several do."""
+    return max(CSV_DELIMITERS, key=lambda delimiter: header.count(delimiter))

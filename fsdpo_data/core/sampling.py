@@ -1,6 +1,7 @@
 """Sampling settings, completions, and the ids of samples and solutions."""
 
 import hashlib
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
@@ -192,11 +193,21 @@ def is_completion(value: Any) -> bool:
     """Return whether a JSON value has the fields and types of a recorded :class:`Completion`."""
     if not isinstance(value, dict) or not value.keys() <= _COMPLETION_FIELDS:
         return False
-    n_tokens = value.get("n_tokens", -1)  # None means unknown; a missing field is invalid
-    has_valid_count = n_tokens is None or (isinstance(n_tokens, int) and 0 <= n_tokens < 2**31)
+    seconds = value.get("seconds")
     return (
-        has_valid_count
+        # None means unknown; a missing number of tokens is invalid.
+        _is_count_or_none(value.get("n_tokens", -1))
+        and _is_count_or_none(value.get("thinking_tokens"))
         and isinstance(value.get("text"), str)
+        and isinstance(value.get("reasoning", ""), str)
+        and isinstance(value.get("stop_string"), str | None)
         and value.get("finish_reason") in get_args(FinishReason)
-        and isinstance(value.get("seconds"), int | float)
+        and isinstance(seconds, int | float)
+        and not isinstance(seconds, bool)
+        and 0 <= seconds < math.inf
     )
+
+
+def _is_count_or_none(value: Any) -> bool:
+    """Return whether a JSON value is None, or a number of tokens that the schema can store."""
+    return value is None or (type(value) is int and 0 <= value < 2**31)

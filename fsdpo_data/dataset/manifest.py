@@ -1,6 +1,7 @@
 """The manifest of a sealed dataset: its model, how it is made, and how it is read and checked."""
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -18,6 +19,8 @@ from fsdpo_data.dataset.manifest_sections import FileEntry
 from fsdpo_data.dataset.run import CONFIG_FILE, MANIFEST_FILE
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.dataset.tally import Tally
+
+logger = logging.getLogger(__name__)
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -169,11 +172,20 @@ def read_manifest(root: Path) -> Manifest:
         )
     manifest = _parse_manifest(root, Manifest)
     data = parse_json(read_file(file))
+    if "manifest_digest" not in data and files_digest(manifest.files) == manifest.digest:
+        # Early versions did not write this digest.
+        logger.warning(
+            "%s was written by %s, without a digest of its own. The files of the dataset are "
+            "checked, but other fields of the manifest are not.",
+            file,
+            manifest.made_by,
+        )
+        return manifest
     stored_digest = data.pop("manifest_digest", None)
     if stored_digest != _compute_manifest_digest(data):
         raise SchemaError(
             f"{file} was changed since it was sealed (its digest is different or missing). "
-            "Build the dataset again, or download it again."
+            f"It was written by {manifest.made_by}. Build the dataset again, or download it again."
         )
     return manifest
 
@@ -181,9 +193,10 @@ def read_manifest(root: Path) -> Manifest:
 def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
     """Parse ``manifest.json`` as ``model_class``; raise a SchemaError with advice if it fails."""
     file = root / MANIFEST_FILE
+    fields: Any = None
     try:
         data = read_file(file)
-        parse_json(data)  # refuses deep nesting, which pydantic accepts
+        fields = parse_json(data)  # refuses deep nesting, which pydantic accepts
         return model_class.model_validate_json(data)
     except (FileNotFoundError, NotADirectoryError):
         message = (
@@ -205,7 +218,13 @@ def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
                 for detail in error.errors()
             ]
         raise SchemaError(
-            f"{file} is not a manifest: {summarize_list(problems, '; ')}. If a development "
-            "version wrote the dataset, build it again with this release. Otherwise download it "
-            "again."
+            f"{file} is not a manifest: {summarize_list(problems, '; ')}.{_origin(fields)} If a "
+            "development version wrote the dataset, build it again with this release. Otherwise "
+            "download it again."
         ) from None
+
+
+def _origin(fields: Any) -> str:
+    """Return a sentence with the release that wrote a manifest; empty if it is not stated."""
+    made_by = fields.get("made_by") if isinstance(fields, dict) else None
+    return f" It was written by {made_by}." if isinstance(made_by, str) else ""

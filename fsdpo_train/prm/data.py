@@ -32,6 +32,7 @@ class LabelledRow:
     prompt: str  #: The rendered prompt.
     steps: Sequence[str]  #: The steps of the solution.
     labels: Sequence[float]  #: The label of each step, in [0, 1].
+    location: str = ""  #: File and row number, for error messages.
 
 
 @dataclass(slots=True)
@@ -155,6 +156,7 @@ def _labelled_row(location: str, row: Row) -> LabelledRow:
         prompt=row["prompt"],
         steps=steps,
         labels=[float(label) for label in labels],
+        location=location,
     )
 
 
@@ -214,7 +216,12 @@ def _encode_rows(
     encoded_rows: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     for row in rows:
-        encoded = step_tokenizer.encode(row.prompt, row.steps, add_eos=False, max_length=max_length)
+        try:
+            encoded = step_tokenizer.encode(
+                row.prompt, row.steps, add_eos=False, max_length=max_length
+            )
+        except InputError as error:
+            raise InputError(f"{row.location}: {error}") from None
         counts["lost_labels"] += encoded.truncated_steps
         if not encoded.score_positions:
             counts["lost_solutions"] += 1

@@ -358,6 +358,7 @@ def test_lora_trains_a_score_head_of_another_name(policy: Path, data: Path, tmp_
         ({"labels": [1.5], "completions": ["a"]}, r"row 1: label 1\.5"),
         ({"labels": ["+"], "completions": ["a"]}, r"row 1: label '\+'"),
         ({"labels": "+"}, "expected two lists"),
+        ({"labels": [1, 0], "completions": ["a", ""]}, r"rows\.jsonl, row 1: step 2 "),
         (
             {"labels": [True], "completions": [["a"]]},
             "completions: expected a text and a list of texts",

@@ -67,8 +67,8 @@ class ReplaySampler(BaseReplaySampler):
         if len(completions) < n or not all(map(is_completion, completions)):
             raise _replay_error(
                 self._file,
-                f"a completion of the prompt {quoted_prompt} is incomplete. Record the "
-                "completions again.",
+                f"a completion of the prompt {quoted_prompt} is incomplete, or has a field of "
+                "another type. Record the completions again.",
             )
         return [Completion(**fields) for fields in completions]
 

@@ -39,12 +39,12 @@ def test_json_that_is_nested_too_deep_is_not_json(text: str) -> None:
 
 
 def test_nesting_is_bounded_below_the_limit_of_the_parser() -> None:
-    def nested(depth: int) -> str:
+    def nest_lists(depth: int) -> str:
         return "[" * depth + "]" * depth
 
-    assert parse_json(nested(MAX_NESTING)) is not None
+    assert parse_json(nest_lists(MAX_NESTING)) is not None
     with pytest.raises(ValueError, match="nested more than 100 levels deep"):
-        parse_json(nested(MAX_NESTING + 1))
+        parse_json(nest_lists(MAX_NESTING + 1))
     assert parse_json("[" + "[]," * DEEP + "[]]")  # many lists, but not deep
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ BROKEN: list[Any] = [
     COMPLETE | {"text": None},
     COMPLETE | {"finish_reason": "eos"},
     COMPLETE | {"seconds": "1"},
+    COMPLETE | {"n_tokens": True},
+    *(COMPLETE | {"seconds": value} for value in (True, -1.0, math.inf, math.nan)),
+    *(COMPLETE | {"thinking_tokens": value} for value in (True, -1, 2**40, "7", 1.5)),
+    COMPLETE | {"reasoning": 5},
+    COMPLETE | {"stop_string": 5},
     COMPLETE | {"other": 1},
 ]
 
@@ -63,11 +69,19 @@ def test_an_incomplete_replay_is_refused(
     problems, recorded = tmp_path / "problems.jsonl", tmp_path / "recorded.jsonl"
     problems.write_text('{"question": "20 + 22?", "answer": "42"}\n')
     build = ("build", "--problems", str(problems), "--samples", "1", "--template", "problem")
-    replay = ("--engine", "replay", "--replay", str(recorded), "--out", str(tmp_path / "out"))
+    replay = ("--engine", "replay", "--replay", str(recorded))
     prompt = get_template("problem").render("20 + 22?")
-    recorded.write_text(json.dumps({"prompt": prompt, "completions": [{"text": 5}]}) + "\n")
-    code, _, err = run(capsys, *build, *replay)
-    assert code == 1 and "is incomplete" in err
+    hostile_fields: list[dict[str, Any]] = [
+        {"n_tokens": True},
+        {"thinking_tokens": "many"},
+        {"thinking_tokens": 2**40},
+    ]
+    completions = [{"text": 5}, *(COMPLETE | fields for fields in hostile_fields)]
+    for number, completion in enumerate(completions):
+        out = ("--out", str(tmp_path / f"out{number}"))
+        recorded.write_text(json.dumps({"prompt": prompt, "completions": [completion]}) + "\n")
+        code, _, err = run(capsys, *build, *replay, *out)
+        assert code == 1 and "is incomplete" in err
 
 
 def test_a_file_has_no_split_of_another_name(tmp_path: Path) -> None:

@@ -235,6 +235,14 @@ def test_a_value_of_a_csv_file_may_be_long(tmp_path: Path) -> None:
     assert len(problem.question) == 200_000
 
 
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_the_delimiter_of_a_csv_file_is_found(tmp_path: Path, delimiter: str) -> None:
+    text = '"question";"answer";"a, b"\n"What is 1,5 + 1?";"2,5";x\n'
+    (problem,) = load(tmp_path / "a.csv", text.replace(";", delimiter)).problems
+    assert (problem.question, problem.answer) == ("What is 1,5 + 1?", "2,5")
+    assert problem.metadata == {"a, b": "x"}
+
+
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"two columns have the same name: question, answer, answer\."
