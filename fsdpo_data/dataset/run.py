@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, StoreError
-from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_atomic
+from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_file
 from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.jsonl_log import JsonlLog, encode_line, read_spans
@@ -163,7 +163,7 @@ def _check_config(
         if commands:
             new_config["commands"] = list(commands)
         text = json.dumps(new_config, indent=2, ensure_ascii=False)
-        write_atomic(file, text.encode() + b"\n")
+        write_file(file, text.encode() + b"\n")
         return
     old_config = _read_config(file)
     changes = differing_keys(old_config, new_config)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fsdpo_bench.tasks.fetch import PublicFile
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
+from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, read_records
@@ -127,11 +127,9 @@ def read_task(file: Path) -> Task:
         entries = read_toml_file(file)
         hooks = _load_hooks(file.parent / entries.pop("hook")) if "hook" in entries else {}
         return _parse_task(entries, hooks, file)
-    except FsdpoError:
-        raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
-            f"{file} is not a benchmark: {error}. Compare it with those in {BUILTIN_TASKS}."
+            f"{file} is not a benchmark: {str(error).rstrip('.')}. Compare it with those in {BUILTIN_TASKS}."
         ) from None
 
 

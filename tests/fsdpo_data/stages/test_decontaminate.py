@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
+from hashes import hashes
 from paired_data import paired_dataset
 
 from fsdpo_data.cli.app import main
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.errors import InputError, SchemaError, StoreError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.stage import derive_dataset
@@ -22,10 +25,12 @@ from fsdpo_data.problems.benchmark_questions import read_benchmark
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.problems.overlap import LocatedQuestion, find_overlapping_pairs
 from fsdpo_data.stages.decontaminate import (
+    DecontaminateOptions,
     DecontaminateStage,
     OverlapReport,
     find_overlaps,
     read_sealed_problems,
+    run_decontaminate,
 )
 from fsdpo_data.stages.pair import PairStage
 
@@ -352,3 +357,46 @@ def test_report_and_clean_rows_are_different_files(
     out = tmp_path / "out.json"
     assert command(monkeypatch, train, "--against", bench, "--report", out, "--write-clean", out)
     assert "--report" in capsys.readouterr().err and not out.exists()
+
+
+def test_after_a_full_disk_the_resumed_run_ends_in_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full at the first write, then at the second one, and so on to the last one."""
+    dataset = paired_dataset(tmp_path)
+    bench = tmp_path / "bench.jsonl"
+    bench.write_text(json.dumps({"question": LONG, "answer": "7"}) + "\n")
+
+    def decontaminate(out: Path, *, resume: bool = False) -> None:
+        options = DecontaminateOptions(
+            [str(dataset)], against=[str(bench)], out=out, report=f"{out}.json", resume=resume
+        )
+        run_decontaminate(options, LineProgress())
+
+    decontaminate(tmp_path / "whole")
+    fsync = os.fsync
+    writes_left = 0
+
+    def fill_disk(descriptor: int) -> None:
+        nonlocal writes_left
+        if writes_left == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        writes_left -= 1
+        fsync(descriptor)
+
+    n_faults = 0
+    while True:
+        out = tmp_path / f"out{n_faults}"
+        writes_left = n_faults
+        with monkeypatch.context() as patches:
+            patches.setattr("os.fsync", fill_disk)
+            try:
+                decontaminate(out)
+                break
+            except StoreError as error:
+                assert "the disk is full; free some space" in str(error)
+        n_faults += 1
+        assert not list(tmp_path.rglob("*.tmp"))
+        decontaminate(out, resume=True)
+        assert hashes(out) == hashes(tmp_path / "whole")
+    assert n_faults > 6
