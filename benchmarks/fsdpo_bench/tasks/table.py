@@ -128,8 +128,9 @@ def read_task(file: Path) -> Task:
         hooks = _load_hooks(file.parent / entries.pop("hook")) if "hook" in entries else {}
         return _parse_task(entries, hooks, file)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = str(error).rstrip(".")
         raise InputError(
-            f"{file} is not a benchmark: {str(error).rstrip('.')}. Compare it with those in {BUILTIN_TASKS}."
+            f"{file} is not a benchmark: {reason}. Compare it with those in {BUILTIN_TASKS}."
         ) from None
 
 
