@@ -52,9 +52,7 @@ def load_checkpoint(
     try:
         tokenizer = read_tokenizer(weights.path, weights.commit)
         config = load_config(weights)
-        if auto_class.endswith("CausalLM") and "ForTokenClass" in str(config.architectures):
-            message = "the checkpoint is a reward model; expected a language model."
-            raise InputError(message, field=field, value=weights.path)
+        _refuse_reward_model(auto_class, config, weights, field)
         if configure is not None:
             configure(config)
         is_head_separate = configure is not None or auto_class == "AutoModel"
@@ -73,15 +71,24 @@ def load_checkpoint(
         raise
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
         raise _loading_error(weights, error, f"Expected {expected}.").for_field(field) from error
-    if configure is None and loading_info["missing_keys"]:
-        names = sorted(loading_info["missing_keys"])
+    missing_names = sorted(loading_info["missing_keys"])
+    if configure is None and missing_names:
         raise InputError(
-            f"the checkpoint has no weights for {len(names)} tensors of {type(model).__name__}, "
-            f"including {names[0]}. Expected {expected}.",
+            f"the checkpoint has no weights for {len(missing_names)} tensors of "
+            f"{type(model).__name__}, including {missing_names[0]}. Expected {expected}.",
             field=field,
             value=weights.path,
         )
     return tokenizer, model
+
+
+def _refuse_reward_model(
+    auto_class: str, config: Any, weights: ResolvedWeights, field: str
+) -> None:
+    """Raise an InputError if a language model is requested from the checkpoint of a PRM."""
+    if auto_class.endswith("CausalLM") and "ForTokenClass" in str(config.architectures):
+        message = "the checkpoint is a reward model; expected a language model."
+        raise InputError(message, field=field, value=weights.path)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ There are two implementations:
   computed segment by segment: a prompt by itself, a solution with the keys of its prompt.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -59,15 +59,29 @@ def tree_attention(
 
     if tree is None:
         result: tuple[Tensor, None] = sdpa_attention_forward(
-            module,
-            query_RHLD,
-            key_RGLD,
-            value_RGLD,
-            attention_mask,
-            scaling=scaling,
-            **options,
+            module, query_RHLD, key_RGLD, value_RGLD, attention_mask, scaling=scaling, **options
         )
         return result
+    _refuse_unsupported_arguments(module, options)
+    # Under autocast, norms leave queries and keys in float32.
+    query_RHLD = query_RHLD.to(value_RGLD.dtype)
+    key_RGLD = key_RGLD.to(value_RGLD.dtype)
+    if isinstance(attention_mask, Tensor):
+        attend = partial(_attend_by_segment, mask=attention_mask, segments=tree)
+    else:
+        from torch.nn.attention.flex_attention import flex_attention
+
+        flex = masks.compile_on_gpu(flex_attention, query_RHLD.device.type)
+        attend = partial(flex, block_mask=attention_mask)
+    has_grouped_heads = query_RHLD.shape[1] != key_RGLD.shape[1]
+    output_RHLD = attend(
+        query_RHLD, key_RGLD, value_RGLD, scale=scaling, enable_gqa=has_grouped_heads
+    )
+    return output_RHLD.transpose(1, 2), None
+
+
+def _refuse_unsupported_arguments(module: Any, options: Mapping[str, Any]) -> None:
+    """Raise an InputError if an attention layer needs what tree attention does not implement."""
     for name in _UNSUPPORTED_ATTENTION_ARGUMENTS:
         if options.get(name) is not None:
             raise InputError(
@@ -76,33 +90,6 @@ def tree_attention(
                 field="share_prompt",
                 value=True,
             )
-    # Under autocast, norms leave queries and keys in float32.
-    query_RHLD = query_RHLD.to(value_RGLD.dtype)
-    key_RGLD = key_RGLD.to(value_RGLD.dtype)
-    has_grouped_heads = query_RHLD.shape[1] != key_RGLD.shape[1]
-    if isinstance(attention_mask, Tensor):
-        output_RHLD = _attend_by_segment(
-            query_RHLD,
-            key_RGLD,
-            value_RGLD,
-            mask=attention_mask,
-            segments=tree,
-            scale=scaling,
-            enable_gqa=has_grouped_heads,
-        )
-    else:
-        from torch.nn.attention.flex_attention import flex_attention
-
-        flex = masks.compile_on_gpu(flex_attention, query_RHLD.device.type)
-        output_RHLD = flex(
-            query_RHLD,
-            key_RGLD,
-            value_RGLD,
-            block_mask=attention_mask,
-            scale=scaling,
-            enable_gqa=has_grouped_heads,
-        )
-    return output_RHLD.transpose(1, 2), None
 
 
 def _attend_by_segment(
