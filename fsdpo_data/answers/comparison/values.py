@@ -6,12 +6,7 @@ from typing import Self
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparison import families, relations
-from fsdpo_data.answers.comparison.expressions import (
-    are_equal_expressions,
-    constant_ratio_sign,
-    has_parameter_ratio,
-    within_tolerance,
-)
+from fsdpo_data.answers.comparison.expressions import constant_ratio_sign, has_parameter_ratio
 from fsdpo_data.answers.comparison.lists import (
     Container,
     assigned_items,
@@ -20,9 +15,10 @@ from fsdpo_data.answers.comparison.lists import (
     expand_plus_minus,
     matrix_rows,
 )
-from fsdpo_data.answers.comparison.notations import are_equal_digits, are_equal_times
+from fsdpo_data.answers.comparison.notations import are_equal_times
 from fsdpo_data.answers.comparison.real_set_parser import parse_real_set
 from fsdpo_data.answers.comparison.real_sets import NotASetError, are_equal_sets
+from fsdpo_data.answers.comparison.scalars import ScalarComparer
 from fsdpo_data.answers.comparison.statements import (
     SWAPPED_OPS,
     are_equal_chains,
@@ -30,8 +26,7 @@ from fsdpo_data.answers.comparison.statements import (
     have_same_members,
     is_statement,
 )
-from fsdpo_data.answers.lexicon import units
-from fsdpo_data.answers.tree import Node, Value
+from fsdpo_data.answers.tree import Value
 
 MAX_ITEMS = 200  #: Most items of a list that is compared item by item.
 #: Most pairs of items of two unordered lists that are compared.
@@ -129,79 +124,13 @@ class AnswerComparer:
 
     def _compare_scalars(self, gold: Value, answer: Value) -> bool:
         """Compare two single values: numbers in a base, ratios, quantities or expressions."""
-        if isinstance(gold, tree.NumberInBase) or isinstance(answer, tree.NumberInBase):
-            return are_equal_digits(gold, answer)
-        if isinstance(gold, tree.Ratio) or isinstance(answer, tree.Ratio):
-            return self._compare_ratios(gold, answer)
-        if isinstance(gold, tree.Quantity) and isinstance(answer, tree.Quantity):
-            return self._compare_quantities(gold, answer)
-        if isinstance(gold, tree.Quantity) or isinstance(answer, tree.Quantity):
-            return self._compare_quantity(gold, answer)
-        return tree.is_node(gold) and tree.is_node(answer) and self._compare_nodes(gold, answer)
-
-    def _compare_nodes(self, gold: Node, answer: Node) -> bool:
-        """Compare two expressions: as values, within the tolerance, then as families."""
-        if are_equal_expressions(gold, answer, self.budget):
-            return True
-        if isinstance(gold, tree.Num):
-            tolerance = self.tolerance
-            return tolerance is not None and within_tolerance(gold, answer, tolerance, self.budget)
-        if families.are_equal_up_to_constants(gold, answer, self.budget):
-            return True
-        return families.are_equal_families(gold, answer, self.is_equal, self.budget)
-
-    def _compare_quantities(self, gold: tree.Quantity, answer: tree.Quantity) -> bool:
-        """Compare two quantities after a conversion to the unit of the gold."""
-        unit_factor = units.unit_ratio(answer.unit, gold.unit)
-        if unit_factor is None or units.are_opposites(gold.unit.words, answer.unit.words):
-            return False
-        is_unordered = self._container is Container.UNORDERED
-        if is_unordered and units.are_different_counts(gold.unit, answer.unit):
-            return False
-        if unit_factor == 1:
-            return self._compare_nodes(gold.node, answer.node)
-        return self._compare_nodes(gold.node, tree.scale(answer.node, unit_factor))
-
-    def _compare_quantity(self, gold: Value, answer: Value) -> bool:
-        """Compare a quantity with a value that states no unit."""
-        quantity, other = (gold, answer) if isinstance(gold, tree.Quantity) else (answer, gold)
-        if not (isinstance(quantity, tree.Quantity) and tree.is_node(other)):
-            return False
-        if quantity.unit.dims == units.PERCENT.dims:
-            return self._compare_percentage(quantity, other, is_gold=quantity is gold)
-        if quantity.unit.dims == units.RANK_DIMS and quantity.unit.label not in units.RANK_WORDS:
-            return False  # "seventh grade" is not 7, but "seventh place" is
-        if quantity.unit.dims == units.PART_DIMS:
-            return self._compare_nodes(tree.scale(quantity.node, quantity.unit.factor), other)
-        if quantity.unit.dims == units.DEGREE.dims and tree.Const("pi") in tree.walk(other):
-            return self._compare_nodes(tree.Call("deg", (quantity.node,)), other)
-        return self._compare_nodes(quantity.node, other)
-
-    def _compare_percentage(self, percentage: tree.Quantity, other: Node, *, is_gold: bool) -> bool:
-        """Compare a percentage with a number: 25 % is 0.25.
-
-        25 % also agrees with 25 if the question asks for percent. This holds if the percentage is
-        the gold, or if the number is at least 1.
-        """
-        value = other.value if isinstance(other, tree.Num) else Fraction(0)
-        asks_for_percent = is_gold or abs(value) >= 1
-        if asks_for_percent and self._compare_nodes(percentage.node, other):
-            return True
-        if abs(value) > 1 and value.denominator == 1:
-            return False  # 18 is a count, or 18 of a hundred, but not 1800 %
-        return self._compare_nodes(tree.scale(percentage.node, Fraction(1, 100)), other)
-
-    def _compare_ratios(self, gold: Value, answer: Value) -> bool:
-        gold_parts = _ratio_parts(gold)
-        answer_parts = _ratio_parts(answer)
-        if len(gold_parts) == len(answer_parts) == 1:
-            return self._compare_nodes(gold_parts[0], answer_parts[0])
-        return len(gold_parts) == len(answer_parts) > 1 and all(
-            self._compare_nodes(
-                tree.divide(gold_parts[0], gold_part), tree.divide(answer_parts[0], answer_part)
-            )
-            for gold_part, answer_part in zip(gold_parts[1:], answer_parts[1:], strict=True)
+        scalars = ScalarComparer(
+            budget=self.budget,
+            tolerance=self.tolerance,
+            is_in_unordered_collection=self._container is Container.UNORDERED,
+            are_equal_values=self.is_equal,
         )
+        return scalars.is_equal(gold, answer)
 
     def _compare_collections(self, gold: Value, answer: Value) -> bool:
         """Compare a list or a matrix with another value."""
@@ -380,16 +309,6 @@ class AnswerComparer:
         if gold.ops == answer.ops:
             return sign == 1 or (sign != 0 and gold.ops[0] == "!=")
         return sign == -1 and SWAPPED_OPS.get(gold.ops[0]) == answer.ops[0]
-
-
-def _ratio_parts(value: Value) -> tuple[Node, ...]:
-    """Return the parts of a ratio; a ratio of two parts becomes its quotient."""
-    if isinstance(value, tree.Ratio):
-        if len(value.parts) != 2:
-            return value.parts
-        return (tree.divide(value.parts[0], value.parts[1]),)
-    node = value.node if isinstance(value, tree.Quantity) else value
-    return (node,) if tree.is_node(node) else ()
 
 
 def _has_residue_class(value: Value, other: Value) -> bool:
