@@ -5,7 +5,7 @@ Every different solution is computed once, and so is its prompt. Name suffixes g
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution, Step
 from fsdpo_train.losses.preference_losses import SolutionBatch
 from fsdpo_train.preference.pairs import PromptGroup
 from fsdpo_train.trainer.batching import collate_rows, completion_inputs, pad_rows
+from fsdpo_train.trainer.training_rows import CompletionRow, TrainingRow
 
 
 def tokenize_groups(
@@ -82,21 +83,26 @@ def completion_length(solution: EncodedSolution) -> int:
     return len(solution.input_ids) - solution.prompt_length
 
 
-def training_rows(groups: Sequence[PromptGroup], shuffle: str) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRow(TrainingRow):
+    """Pairs of one prompt, which stay together when the rows are shuffled."""
+
+    group: int  #: Index of the prompt group.
+    pairs: Sequence[tuple[int, int]]  #: The pairs; none for a padding row.
+
+
+def training_rows(groups: Sequence[PromptGroup], shuffle: str) -> list[PairRow]:
     """Return the rows that the trainer shuffles: one per prompt, or one per pair.
 
     Args:
         groups: The prompt groups.
         shuffle: ``groups`` for one row per prompt, ``pairs`` for one row per pair.
-
-    Returns:
-        Rows with ``group`` (the index of the group), ``pairs`` and ``length`` (in tokens).
     """
     rows = []
     for index, group in enumerate(groups):
         row_pairs = [group.pairs] if shuffle == "groups" else [[pair] for pair in group.pairs]
         for pairs in row_pairs:
-            rows.append({"group": index, "pairs": pairs, "length": _row_length(group, pairs)})
+            rows.append(PairRow(group=index, pairs=pairs, length=_row_length(group, pairs)))
     return rows
 
 
@@ -116,7 +122,7 @@ class PreferenceCollator:
     pad_id: int  #: Token id of padding.
     eos_id: int  #: Token id of the end-of-sequence token.
 
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def __call__(self, rows: Sequence[PairRow]) -> dict[str, Any]:
         """Return the ``model_inputs`` of the batch, and its ``solutions``."""
         batch: list[PromptGroup] = []
         for group_index, pairs in _pairs_by_group(rows).items():
@@ -130,11 +136,11 @@ class PreferenceCollator:
         }
 
 
-def _pairs_by_group(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[tuple[int, int]]]:
+def _pairs_by_group(rows: Sequence[PairRow]) -> dict[int, list[tuple[int, int]]]:
     """Return the pairs of each group index; padding rows count only if all rows are padding."""
     pairs: dict[int, list[tuple[int, int]]] = {}
     for row in rows:
-        pairs.setdefault(row["group"], []).extend(row["pairs"])
+        pairs.setdefault(row.group, []).extend(row.pairs)
     nonempty = {
         group_index: group_pairs for group_index, group_pairs in pairs.items() if group_pairs
     }
@@ -146,7 +152,11 @@ def group_inputs(
 ) -> dict[str, Tensor]:
     """Return the inputs of the model for all solutions; see :func:`.batching.completion_inputs`."""
     rows = [
-        {"input_ids": solution.input_ids, "n_prompt": solution.prompt_length}
+        CompletionRow(
+            input_ids=solution.input_ids,
+            n_prompt=solution.prompt_length,
+            length=len(solution.input_ids),
+        )
         for group in groups
         for solution in group.tokens
     ]

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.config import PrmConfig
-from fsdpo_train.trainer.batching import collate_rows, pad_rows
+from fsdpo_train.trainer.batching import TensorBatch, collate_rows, pad_rows
 from fsdpo_train.trainer.row_source import Row, RowSource, open_source
+from fsdpo_train.trainer.training_rows import CompletionRow
 
 #: Label of padding, which the losses ignore.
 IGNORE_LABEL = -100.0
@@ -35,16 +36,23 @@ class LabelledRow:
     location: str = ""  #: File and row number, for error messages.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrmRow(CompletionRow):
+    """A tokenised solution with labels at some of its tokens."""
+
+    label_positions: Sequence[int]  #: Token positions with a label.
+    labels: Sequence[float]  #: The label at each position.
+    problem: str = ""  #: Id of the problem.
+    is_correct: bool = False  #: Whether the label of the last step is at least 0.5.
+
+
 @dataclass(slots=True)
 class PrmData:
     """Tokenised solutions with their labels, split into training and held-out problems."""
 
-    #: Rows with ``input_ids``, ``n_prompt`` (prompt tokens), ``length`` (all tokens),
-    #: ``label_positions`` (token positions), ``labels`` (one per position), ``problem``, ``group``
-    #: (the prompt) and ``is_correct`` (from the label of the last step).
-    train: list[dict[str, Any]]
-    #: The same for held-out problems, always with one label position per step.
-    held_out: list[dict[str, Any]]
+    train: list[PrmRow]  #: Solutions of training problems; their ``group`` is the prompt.
+    #: Solutions of held-out problems, always with one label position per step.
+    held_out: list[PrmRow]
     #: Numbers of ``solutions``, ``problems``, ``held_out_problems`` and ``steps``. ``positive`` is
     #: the sum of the labels. Beyond the context length are ``lost_labels``, and ``lost_solutions``
     #: without any step left.
@@ -181,12 +189,12 @@ def prepare_rows(
             f"no labelled step is left; {counts['lost_solutions']} solutions exceed {max_length} "
             "tokens in their first step. Check the labels, or raise max_length.",
         )
-    problems = {row["problem"] for row in encoded_rows}
+    problems = {row.problem for row in encoded_rows}
     held_out_problems = _draw_heldout_problems(problems, config.held_out, config.seed)
     counts.update(problems=len(problems), held_out_problems=len(held_out_problems))
-    train_rows = [row for row in encoded_rows if row["problem"] not in held_out_problems]
-    held_out_rows = [row for row in encoded_rows if row["problem"] in held_out_problems]
-    labels = [label for row in train_rows for label in row["labels"]]
+    train_rows = [row for row in encoded_rows if row.problem not in held_out_problems]
+    held_out_rows = [row for row in encoded_rows if row.problem in held_out_problems]
+    labels = [label for row in train_rows for label in row.labels]
     if len(set(labels)) < 2 and labels[0] in (0, 1):
         raise _unusable_data_error(
             config,
@@ -199,21 +207,21 @@ def prepare_rows(
     return PrmData(train=train_rows, held_out=held_out_rows, counts=counts)
 
 
-def _label_every_token(row: dict[str, Any]) -> dict[str, Any]:
+def _label_every_token(row: PrmRow) -> PrmRow:
     """Return the row with the label of a step at every token of the step."""
-    boundaries = [row["n_prompt"], *(position + 1 for position in row["label_positions"])]
-    return {
-        **row,
-        "label_positions": np.arange(boundaries[0], boundaries[-1]),
-        "labels": np.repeat(row["labels"], np.diff(boundaries)),
-    }
+    boundaries = [row.n_prompt, *(position + 1 for position in row.label_positions)]
+    return replace(
+        row,
+        label_positions=range(boundaries[0], boundaries[-1]),
+        labels=np.repeat(row.labels, np.diff(boundaries)).tolist(),
+    )
 
 
 def _encode_rows(
     rows: Iterable[LabelledRow], step_tokenizer: StepTokenizer, max_length: int
-) -> tuple[list[dict[str, Any]], Counter[str]]:
+) -> tuple[list[PrmRow], Counter[str]]:
     """Return the tokenised rows, and the counts of :class:`PrmData`."""
-    encoded_rows: list[dict[str, Any]] = []
+    encoded_rows: list[PrmRow] = []
     counts: Counter[str] = Counter()
     for row in rows:
         try:
@@ -227,16 +235,16 @@ def _encode_rows(
             counts["lost_solutions"] += 1
             continue
         labels = list(row.labels[: len(encoded.score_positions)])
-        encoded_row = {
-            "input_ids": np.array(encoded.input_ids, np.int32),
-            "label_positions": encoded.score_positions,
-            "labels": labels,
-            "length": len(encoded.input_ids),
-            "problem": row.problem,
-            "group": row.prompt,
-            "is_correct": row.labels[-1] >= 0.5,
-            "n_prompt": encoded.prompt_length,
-        }
+        encoded_row = PrmRow(
+            input_ids=np.array(encoded.input_ids, np.int32),
+            label_positions=encoded.score_positions,
+            labels=labels,
+            length=len(encoded.input_ids),
+            problem=row.problem,
+            group=row.prompt,
+            is_correct=row.labels[-1] >= 0.5,
+            n_prompt=encoded.prompt_length,
+        )
         encoded_rows.append(encoded_row)
         counts["solutions"] += 1
         counts["steps"] += len(labels)
@@ -256,15 +264,15 @@ def _draw_heldout_problems(problems: set[str], fraction: float, seed: int) -> se
     return set(hashed_order[:count])
 
 
-def class_weights(rows: Iterable[Row]) -> tuple[float, float]:
+def class_weights(rows: Iterable[PrmRow]) -> tuple[float, float]:
     """Return weights of (wrong, right) steps with equal class totals and a mean weight of 1."""
-    labels = [label for row in rows for label in row["labels"]]
+    labels = [label for row in rows for label in row.labels]
     n_right = math.fsum(labels)
     n_wrong = len(labels) - n_right
     return len(labels) / (2 * n_wrong), len(labels) / (2 * n_right)
 
 
-def collate_solutions(rows: Sequence[Row], pad_id: int) -> dict[str, Any]:
+def collate_solutions(rows: Sequence[PrmRow], pad_id: int) -> TensorBatch:
     """Collate rows, padded on the right.
 
     Returns:
@@ -272,9 +280,9 @@ def collate_solutions(rows: Sequence[Row], pad_id: int) -> dict[str, Any]:
         of shape [B, K].
     """
     # Without a prompt, the first token counts as the prompt, because no token predicts it.
-    token_rows = [{**row, "n_prompt": max(1, row["n_prompt"])} for row in rows]
+    token_rows = [replace(row, n_prompt=max(1, row.n_prompt)) for row in rows]
     return {
         **collate_rows(token_rows, pad_id),
-        "label_positions": pad_rows([row["label_positions"] for row in rows], 0),
-        "labels": pad_rows([row["labels"] for row in rows], IGNORE_LABEL),
+        "label_positions": pad_rows([row.label_positions for row in rows], 0),
+        "labels": pad_rows([row.labels for row in rows], IGNORE_LABEL),
     }

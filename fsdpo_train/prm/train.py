@@ -23,6 +23,8 @@ from fsdpo_data.engines.step_tokens import gather_at_positions
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
     IGNORE_LABEL,
+    PrmData,
+    PrmRow,
     class_weights,
     collate_solutions,
     open_solutions,
@@ -88,36 +90,12 @@ def train_prm(config: PrmConfig) -> PrmReport:
             eval_steps=config.eval_every or None,
             label_names=["labels"],
         )
-        trains_policy = config.prm_loss.trains_policy
         model, tokenizer = _load_prm(config)
         data = prepare_rows(
             read_labelled_rows(source, config), tokenizer, context_length(config, model), config
         )
         _log_counts(data.counts)
-        share_prompt = can_share_prompts(model, arguments, [*data.train, *data.held_out])
-        if trains_policy:
-            check_plain_head(model)
-            patch_to_return_logprobs(model, attention="auto")  # also accepts shared prompts
-        elif share_prompt:
-            accept_prefix_trees(model)
-        trainer_class = ImplicitTrainer if trains_policy else PrmTrainer
-        no_labels = [IGNORE_LABEL] * len(data.train[0]["labels"])
-        trainer = trainer_class(
-            class_weights(data.train) if config.balance else None,
-            config,
-            share_prompt,
-            model=add_lora_adapters(
-                model, config.lora, "CAUSAL_LM" if trains_policy else "TOKEN_CLS"
-            ),
-            args=arguments,
-            train_dataset=pad_to_world_size(
-                pack_rows(data.train, config), arguments, labels=no_labels
-            ),
-            eval_dataset=data.held_out or None,
-            processing_class=tokenizer,
-            data_collator=lambda batch: collate_solutions(batch, tokenizer.pad_token_id),
-            compute_metrics=lambda prediction: _heldout_metrics(prediction, data.held_out),
-        )
+        trainer = _make_trainer(config, arguments, model, tokenizer, data)
         run_trainer(trainer, config, identity)
         metrics = _evaluate(trainer) if data.held_out else {}
         auc_ci95 = (metrics["auc_low"], metrics["auc_high"]) if "auc_low" in metrics else None
@@ -130,7 +108,7 @@ def train_prm(config: PrmConfig) -> PrmReport:
             held_out={name: metrics[name] for name in METRICS if name in metrics},
             auc_ci95=auc_ci95,
             no_better_than_chance=auc_ci95 is not None and auc_ci95[0] <= 0.5,
-            is_policy=trains_policy,
+            is_policy=config.prm_loss.trains_policy,
         )
 
 
@@ -139,6 +117,33 @@ def _load_prm(config: PrmConfig) -> tuple[Any, Any]:
     if config.prm_loss.trains_policy:
         return load_model(config, "AutoModelForCausalLM")
     return load_model(config, "AutoModelForTokenClassification", _set_reward_head)
+
+
+def _make_trainer(
+    config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data: PrmData
+) -> "PrmTrainer":
+    """Prepare the model for the loss and for shared prompts, and return its trainer."""
+    trains_policy = config.prm_loss.trains_policy
+    share_prompt = can_share_prompts(model, arguments, [*data.train, *data.held_out])
+    if trains_policy:
+        check_plain_head(model)
+        patch_to_return_logprobs(model, attention="auto")  # also accepts shared prompts
+    elif share_prompt:
+        accept_prefix_trees(model)
+    trainer_class = ImplicitTrainer if trains_policy else PrmTrainer
+    no_labels = [IGNORE_LABEL] * len(data.train[0].labels)
+    return trainer_class(
+        class_weights(data.train) if config.balance else None,
+        config,
+        share_prompt,
+        model=add_lora_adapters(model, config.lora, "CAUSAL_LM" if trains_policy else "TOKEN_CLS"),
+        args=arguments,
+        train_dataset=pad_to_world_size(pack_rows(data.train, config), arguments, labels=no_labels),
+        eval_dataset=data.held_out or None,
+        processing_class=tokenizer,
+        data_collator=lambda batch: collate_solutions(batch, tokenizer.pad_token_id),
+        compute_metrics=lambda prediction: _heldout_metrics(prediction, data.held_out),
+    )
 
 
 def _set_reward_head(model_config: Any) -> None:
@@ -246,7 +251,7 @@ class ImplicitTrainer(PrmTrainer):
         )
 
 
-def _heldout_metrics(prediction: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _heldout_metrics(prediction: Any, rows: Sequence[PrmRow]) -> dict[str, float]:
     """Return the metrics on held-out problems; a step counts as right if its label is at least 0.5.
 
     Args:
@@ -258,7 +263,7 @@ def _heldout_metrics(prediction: Any, rows: Sequence[Mapping[str, Any]]) -> dict
     is_labelled = labels != IGNORE_LABEL
     step_logits = logits[is_labelled]
     targets = labels[is_labelled] >= 0.5
-    problems = [row["problem"] for row in rows]
+    problems = [row.problem for row in rows]
     step_problems = np.repeat(problems, is_labelled.sum(-1)).tolist()
     step_scores = step_logits.tolist()
     step_targets = targets.tolist()
@@ -269,7 +274,7 @@ def _heldout_metrics(prediction: Any, rows: Sequence[Mapping[str, Any]]) -> dict
         float(row_rewards[row_mask].mean())
         for row_rewards, row_mask in zip(rewards, is_labelled, strict=True)
     ]
-    is_correct = [row["is_correct"] for row in rows]
+    is_correct = [row.is_correct for row in rows]
     metrics = {
         "accuracy": float(((step_logits >= 0) == targets).mean()),
         "auc": auc(step_scores, step_targets),

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import transformers
@@ -10,6 +10,7 @@ import transformers
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.trainer.row_source import RowSource
+from fsdpo_train.trainer.training_rows import CompletionRow
 
 log = logging.getLogger(__name__)
 
@@ -19,9 +20,7 @@ COLUMNS = ("prompt", "completion")  #: The columns that a row needs.
 class SftData(NamedTuple):
     """Tokenised prompt/completion rows."""
 
-    #: Rows with ``input_ids`` (int32 arrays), ``n_prompt`` (tokens without loss), ``length`` (all
-    #: tokens) and ``group`` (the index of the prompt).
-    rows: list[dict[str, Any]]
+    rows: list[CompletionRow]  #: The rows; their ``group`` is the index of the prompt.
     too_long: int  #: Number of dropped rows that exceed the maximum length.
     unusable: int  #: Number of dropped rows without a prompt or with an empty completion.
 
@@ -38,7 +37,7 @@ def encode_rows(
         InputError: if there are no rows, or no row has a required column.
     """
     step_tokenizer = StepTokenizer(tokenizer)
-    encoded_rows: list[dict[str, Any]] = []
+    encoded_rows: list[CompletionRow] = []
     columns: dict[str, None] = {}  # an ordered set
     group_indices: dict[str, int] = {}
     n_rows = too_long = unusable = 0
@@ -55,12 +54,12 @@ def encode_rows(
         if len(encoded.input_ids) > max_length:
             too_long += 1
             continue
-        encoded_row = {
-            "input_ids": np.array(encoded.input_ids, np.int32),
-            "n_prompt": max(1, encoded.prompt_length),  # no token predicts the first token
-            "length": len(encoded.input_ids),
-            "group": group_indices.setdefault(prompt, len(group_indices)),
-        }
+        encoded_row = CompletionRow(
+            input_ids=np.array(encoded.input_ids, np.int32),
+            n_prompt=max(1, encoded.prompt_length),  # no token predicts the first token
+            length=len(encoded.input_ids),
+            group=group_indices.setdefault(prompt, len(group_indices)),
+        )
         encoded_rows.append(encoded_row)
     _check_columns(n_rows, columns)
     if too_long:

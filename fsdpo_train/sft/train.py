@@ -75,7 +75,7 @@ def train_sft(config: SftConfig) -> SftReport:
         )
         packs = pack_rows(data.rows, config)
         # A padding row consists of its prompt, so it has no completion tokens and no loss.
-        padding_prompt_length = len(packs[0]["input_ids"])
+        padding_prompt_length = len(packs[0].input_ids)
         trainer = SftTrainer(
             config,
             share_prompt,
@@ -94,7 +94,7 @@ def train_sft(config: SftConfig) -> SftReport:
             rows=len(data.rows),
             too_long=data.too_long,
             unusable=data.unusable,
-            tokens=sum(row["length"] - row["n_prompt"] for row in data.rows),
+            tokens=sum(row.length - row.n_prompt for row in data.rows),
         )
 
 

@@ -4,8 +4,9 @@ Name suffixes give the shapes: ``_B`` solutions, ``_T`` tokens, ``_N`` completio
 """
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,8 +16,10 @@ from fsdpo_data.engines.prefix_sharing.tree import pack_prefix_tree
 from fsdpo_data.engines.samplers import tokenization
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.deepspeed import gathered_weights
+from fsdpo_train.trainer.training_rows import CompletionRow, TrainingRow
 
 TensorBatch = dict[str, Tensor]  #: The tensors of a batch, by name.
+RowT = TypeVar("RowT", bound=TrainingRow)
 
 #: Rows are sorted by length inside pools of this many batches. This needs little padding and keeps
 #: the order nearly random.
@@ -59,22 +62,19 @@ def grouped_order(
             yield from batch
 
 
-def group_rows(rows: Sequence[Mapping[str, Any]], *, keep_groups: bool = True) -> list[list[int]]:
+def group_rows(rows: Sequence[TrainingRow], *, keep_groups: bool = True) -> list[list[int]]:
     """Return the row indices of each ``group``, in the order of the first rows.
 
-    The ``group`` of a row identifies its prompt. Without ``keep_groups``, and for rows without a
-    ``group``, every row is a group of its own.
+    Without ``keep_groups``, and for rows without a ``group``, every row is a group of its own.
     """
-    groups: dict[Any, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for index, row in enumerate(rows):
-        group = row.get("group", index) if keep_groups else index
+        group = row.group if keep_groups and row.group is not None else index
         groups.setdefault(group, []).append(index)
     return list(groups.values())
 
 
-def pack_rows(
-    rows: Sequence[Mapping[str, Any]], config: TrainConfig
-) -> Sequence[Mapping[str, Any]]:
+def pack_rows(rows: Sequence[RowT], config: TrainConfig) -> Sequence[RowT]:
     """Pack rows up to ``config.batch_tokens`` tokens; a longer row is a pack of its own.
 
     A pack is its first row, with the other rows in ``packed`` and the sum of tokens in ``length``.
@@ -90,28 +90,33 @@ def pack_rows(
         grouped_order([0] * len(groups), 1, seed=config.seed, epoch=-1, group_by_length=False)
     )
     if config.group_by_length:
-        group_order.sort(key=lambda group_index: rows[groups[group_index][0]]["length"])
+        group_order.sort(key=lambda group_index: rows[groups[group_index][0]].length)
     ordered_rows = (
         rows[row_index] for group_index in group_order for row_index in groups[group_index]
     )
-    packs: list[dict[str, Any]] = []
+    packs: list[list[RowT]] = []
+    pack_length = 0
     for row in ordered_rows:
-        if packs and packs[-1]["length"] + row["length"] <= config.batch_tokens:
-            packs[-1]["packed"].append(row)
-            packs[-1]["length"] += row["length"]
+        if packs and pack_length + row.length <= config.batch_tokens:
+            packs[-1].append(row)
+            pack_length += row.length
         else:
-            packs.append({**row, "packed": []})
-    return packs
+            packs.append([row])
+            pack_length = row.length
+    return [
+        replace(pack[0], packed=pack[1:], length=sum(row.length for row in pack)) for pack in packs
+    ]
 
 
-def unpack_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def unpack_rows(rows: Iterable[RowT]) -> list[RowT]:
     """Return the rows that :func:`pack_rows` has packed."""
-    return [packed_row for row in rows for packed_row in (row, *row.get("packed", ()))]
+    # Within a type variable, mypy does not see that Self is the same type.
+    return [row for pack in rows for row in (pack, *pack.packed)]  # type: ignore[misc]
 
 
 def pad_to_world_size(
-    rows: Sequence[Mapping[str, Any]], arguments: Any, **no_loss_fields: Any
-) -> Sequence[Mapping[str, Any]]:
+    rows: Sequence[RowT], arguments: Any, **no_loss_fields: Any
+) -> Sequence[RowT]:
     """Append padding rows until every process gets batches of the same size.
 
     Otherwise, accelerate would repeat rows from the beginning, and these would count twice.
@@ -125,7 +130,7 @@ def pad_to_world_size(
     n_padding = -len(rows) % (world_size * arguments.per_device_train_batch_size)
     if world_size == 1 or not n_padding:
         return rows
-    padding_row = {**rows[0], **no_loss_fields, "packed": [], "length": 0}
+    padding_row = replace(rows[0], **no_loss_fields, packed=(), length=0)
     return [*rows, *[padding_row] * n_padding]
 
 
@@ -139,29 +144,29 @@ def pad_rows(rows: Sequence[Any], fill: float) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
-def can_share_prompts(model: Any, arguments: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
+def can_share_prompts(model: Any, arguments: Any, rows: Sequence[CompletionRow]) -> bool:
     """Return whether the model can compute the rows of a batch as one row with shared prompts."""
     # Attention dropout would be the same for all solutions. DataParallel would split the one row.
     if getattr(model.config, "attention_dropout", 0) or arguments.n_gpu > 1:
         return False
     with gathered_weights(model):
-        return supports_prefix_sharing(model, max(len(row["input_ids"]) for row in rows))
+        return supports_prefix_sharing(model, max(len(row.input_ids) for row in rows))
 
 
-def collate_rows(rows: Sequence[Mapping[str, Any]], pad_id: int) -> TensorBatch:
+def collate_rows(rows: Sequence[CompletionRow], pad_id: int) -> TensorBatch:
     """Collate tokenised rows of a prompt and a completion, padded on the right.
 
     Args:
-        rows: Rows with ``input_ids``, and ``n_prompt``, the number of prompt tokens.
+        rows: The tokens of each row.
         pad_id: Token id of padding.
 
     Returns:
         ``input_ids``, ``attention_mask`` and ``completion_mask`` (true for the tokens after the
         prompt), all of shape [B, T].
     """
-    ids, mask = tokenization.pad_sequences([row["input_ids"] for row in rows], pad_id, "cpu")
+    ids, mask = tokenization.pad_sequences([row.input_ids for row in rows], pad_id, "cpu")
     completion_mask = [
-        [0] * row["n_prompt"] + [1] * (len(row["input_ids"]) - row["n_prompt"]) for row in rows
+        [0] * row.n_prompt + [1] * (len(row.input_ids) - row.n_prompt) for row in rows
     ]
     return {
         "input_ids": ids,

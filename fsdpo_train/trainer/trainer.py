@@ -28,6 +28,7 @@ from fsdpo_train.trainer.checkpoints import (
 )
 from fsdpo_train.trainer.models import attach_to_full_precision
 from fsdpo_train.trainer.run_directory import write_identity
+from fsdpo_train.trainer.training_rows import TrainingRow
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +42,14 @@ class PromptGroupedSampler(torch.utils.data.Sampler):  # type: ignore[misc]
     inside a step does not change the loss, because the loss is the mean over the step.
 
     Args:
-        rows: Rows with a ``length``, and optionally a ``group``.
+        rows: The rows, padding rows included.
         config: The options of the run.
         world_size: Number of processes.
     """
 
-    def __init__(self, rows: Sequence[Any], config: TrainConfig, world_size: int) -> None:
+    def __init__(self, rows: Sequence[TrainingRow], config: TrainConfig, world_size: int) -> None:
         self.n_rows = len(rows)
-        self.rows = [row for row in rows if row["length"]]
+        self.rows = [row for row in rows if row.length]
         #: Row indices that stay together in an epoch: one row, or all rows of a prompt.
         self.units = group_rows(self.rows, keep_groups=config.keeps_prompt_groups)
         self.rows_per_step = config.rows_per_micro_batch * config.grad_accum * world_size
@@ -64,7 +65,7 @@ class PromptGroupedSampler(torch.utils.data.Sampler):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[int]:
         unit_order = grouped_order(
-            [self.rows[unit[0]]["length"] for unit in self.units],
+            [self.rows[unit[0]].length for unit in self.units],
             self.config.rows_per_micro_batch,
             seed=self.config.seed,
             epoch=self.epoch,

@@ -20,9 +20,11 @@ import transformers  # noqa: E402
 
 from fsdpo_train import DpoConfig, PrmConfig, train_dpo, train_prm  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
+from fsdpo_train.prm.data import PrmRow  # noqa: E402
 from fsdpo_train.trainer.batching import pack_rows, pad_to_world_size, unpack_rows  # noqa: E402
 from fsdpo_train.trainer.models import disable_dropout  # noqa: E402
 from fsdpo_train.trainer.trainer import StageTrainer  # noqa: E402
+from fsdpo_train.trainer.training_rows import TrainingRow  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -148,11 +150,14 @@ def test_repeated_pairs_are_counted(policy: Path, tmp_path: Path, caplog: Any) -
 
 
 def test_padding_rows_fill_the_last_batch() -> None:
-    rows = [{"labels": [label], "length": length} for label, length in ((1, 5), (2, 4), (3, 6))]
+    rows = [
+        PrmRow(input_ids=[], n_prompt=0, label_positions=[0], labels=[label], length=length)
+        for label, length in ((1, 5), (2, 4), (3, 6))
+    ]
     arguments = SimpleNamespace(world_size=2, per_device_train_batch_size=2)
     padded_rows = pad_to_world_size(rows, arguments, labels=[-100])
-    assert [row["labels"] for row in padded_rows] == [[1], [2], [3], [-100]]
-    assert padded_rows[3]["length"] == 0
+    assert [row.labels for row in padded_rows] == [[1], [2], [3], [-100]]
+    assert padded_rows[3].length == 0
     one_process = SimpleNamespace(world_size=1, per_device_train_batch_size=2)
     assert pad_to_world_size(rows, one_process, labels=[-100]) is rows
     config = PrmConfig(data=Path("data"), out=Path("out"), batch_size=2)
@@ -165,20 +170,20 @@ def test_padding_rows_fill_the_last_batch() -> None:
 
 @pytest.mark.parametrize("group", [True, False])
 def test_packs_are_full_and_hold_every_row_once(group: bool) -> None:
-    rows = [{"row": index, "length": (index * 37) % 101 + 1} for index in range(300)]
+    rows = [TrainingRow(length=(index * 37) % 101 + 1, group=index) for index in range(300)]
     options: dict[str, Any] = dict(data=Path("data"), out=Path("out"), group_by_length=group)
     packs = pack_rows(rows, PrmConfig(**options, batch_tokens=400))
     assert pack_rows(rows, PrmConfig(**options)) is rows
-    assert sorted(row["row"] for row in unpack_rows(packs)) == list(range(300))
-    lengths = [[rows[row["row"]]["length"] for row in unpack_rows([pack])] for pack in packs]
-    assert [sum(pack_lengths) for pack_lengths in lengths] == [pack["length"] for pack in packs]
+    assert sorted(row.group for row in unpack_rows(packs)) == list(range(300))
+    lengths = [[rows[row.group].length for row in unpack_rows([pack])] for pack in packs]
+    assert [sum(pack_lengths) for pack_lengths in lengths] == [pack.length for pack in packs]
     assert all(sum(pack_lengths) <= 400 for pack_lengths in lengths)
     assert len(pack_rows(rows, PrmConfig(**options, batch_tokens=1))) == 300
     assert sum(map(sum, lengths)) > 0.8 * 400 * len(packs)
     if group:
         assert all(max(pack_lengths) - min(pack_lengths) < 20 for pack_lengths in lengths)
     other = pack_rows(rows, PrmConfig(**options, batch_tokens=400, seed=1))
-    assert [row["row"] for row in unpack_rows(packs)] != [row["row"] for row in unpack_rows(other)]
+    assert [row.group for row in unpack_rows(packs)] != [row.group for row in unpack_rows(other)]
 
 
 STAGES = {

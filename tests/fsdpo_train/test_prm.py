@@ -205,20 +205,20 @@ def test_every_token_may_learn_the_label_of_its_step(policy: Path, data: Path) -
         prepare_data(policy, data, label_positions=label_positions)
         for label_positions in ("step", "token")
     )
-    assert [row["label_positions"] for row in tokens.held_out] == [
-        row["label_positions"] for row in steps.held_out
+    assert [row.label_positions for row in tokens.held_out] == [
+        row.label_positions for row in steps.held_out
     ]
     assert tokens.counts == steps.counts
     for by_step, by_token in zip(steps.train, tokens.train, strict=True):
-        first = by_step["n_prompt"]
-        end = by_step["label_positions"][-1] + 1
-        assert list(by_token["label_positions"]) == list(range(first, end))
-        labels_by_position = dict(zip(by_token["label_positions"], by_token["labels"], strict=True))
-        assert [labels_by_position[position] for position in by_step["label_positions"]] == by_step[
-            "labels"
-        ]
-        first_step = range(first, by_step["label_positions"][0] + 1)
-        assert {labels_by_position[position] for position in first_step} == {by_step["labels"][0]}
+        first = by_step.n_prompt
+        end = by_step.label_positions[-1] + 1
+        assert list(by_token.label_positions) == list(range(first, end))
+        labels_by_position = dict(zip(by_token.label_positions, by_token.labels, strict=True))
+        assert [
+            labels_by_position[position] for position in by_step.label_positions
+        ] == by_step.labels
+        first_step = range(first, by_step.label_positions[0] + 1)
+        assert {labels_by_position[position] for position in first_step} == {by_step.labels[0]}
 
 
 def test_a_prm_learns_from_every_token(policy: Path, data: Path, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_prm_learns_from_every_token(policy: Path, data: Path, tmp_path: Path)
 def test_all_solutions_of_a_problem_are_in_the_same_split(policy: Path, data: Path) -> None:
     ready = prepare_data(policy, data, held_out=0.25)
     train_problems, held_out_problems = (
-        {row["problem"] for row in rows} for rows in (ready.train, ready.held_out)
+        {row.problem for row in rows} for rows in (ready.train, ready.held_out)
     )
     assert (
         len(held_out_problems) == 6
@@ -239,7 +239,7 @@ def test_all_solutions_of_a_problem_are_in_the_same_split(policy: Path, data: Pa
     )
     assert len(ready.train) + len(ready.held_out) == 96
     again = prepare_data(policy, data, held_out=0.25, seed=1)
-    assert {row["problem"] for row in again.held_out} != held_out_problems
+    assert {row.problem for row in again.held_out} != held_out_problems
 
 
 def test_only_mixed_keeps_problems_with_right_and_wrong_solutions(
@@ -257,7 +257,7 @@ def test_balance_gives_both_labels_the_same_total_weight(policy: Path, tmp_path:
     rows = stepwise_rows()
     rows = [row for i, row in enumerate(rows) if row["labels"][0] or i % 5 == 0]
     ready = prepare_data(policy, write_rows(tmp_path / "r.jsonl", rows), held_out=0)
-    labels = [label for row in ready.train for label in row["labels"]]
+    labels = [label for row in ready.train for label in row.labels]
     wrong, right = class_weights(ready.train)
     n_right = sum(labels)
     assert right * n_right == pytest.approx(wrong * (len(labels) - n_right))
@@ -545,16 +545,14 @@ def test_the_implicit_loss_is_the_cross_entropy_of_the_outcomes(
     expected = []
     log_ratios = []
     for row in rows:
-        ids = torch.tensor(row["input_ids"].tolist())
+        ids = torch.tensor(row.input_ids.tolist())
         with torch.no_grad():
             logprobs = [
                 model(ids[None]).logits[0, :-1].log_softmax(-1) for model in (net, reference)
             ]
-        ratio = (
-            (logprobs[0] - logprobs[1]).gather(-1, ids[1:, None])[row["n_prompt"] - 1 :, 0].sum()
-        )
+        ratio = (logprobs[0] - logprobs[1]).gather(-1, ids[1:, None])[row.n_prompt - 1 :, 0].sum()
         p = torch.sigmoid(0.3 * ratio)
-        y = row["labels"][-1]
+        y = row.labels[-1]
         expected.append(float(-(y * p.log() + (1 - y) * (1 - p).log())))
         log_ratios.append(0.3 * float(ratio))
     arguments = training_arguments(run_config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,8 +23,9 @@ from fsdpo_data.engines.prefix_sharing.model_attention import (  # noqa: E402
 from fsdpo_data.engines.prefix_sharing.tree import pack_prefix_tree  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig  # noqa: E402
+from fsdpo_train.preference.data import PairRow  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
-from fsdpo_train.prm.data import IGNORE_LABEL, collate_solutions  # noqa: E402
+from fsdpo_train.prm.data import IGNORE_LABEL, PrmRow, collate_solutions  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer.batching import (  # noqa: E402
     collate_rows,
@@ -32,6 +34,7 @@ from fsdpo_train.trainer.batching import (  # noqa: E402
     unpack_rows,
 )
 from fsdpo_train.trainer.trainer import PromptGroupedSampler  # noqa: E402
+from fsdpo_train.trainer.training_rows import TrainingRow  # noqa: E402
 
 VOCABULARY = 50
 PAD = 0
@@ -54,7 +57,7 @@ def random_model(family: str, kind: str, seed: int) -> Any:
     return model.double().train()
 
 
-def make_rows(sizes: tuple[int, ...] = (5, 1, 3), empty: bool = True) -> list[dict[str, Any]]:
+def make_rows(sizes: tuple[int, ...] = (5, 1, 3), empty: bool = True) -> list[PrmRow]:
     """Return rows, grouped by prompt.
 
     With ``empty``, the last row has no prompt and a label at its first token.
@@ -74,14 +77,14 @@ def make_rows(sizes: tuple[int, ...] = (5, 1, 3), empty: bool = True) -> list[di
     if empty:
         rows.append((len(sizes), [], tokens(4, 6), [0, 2]))
     return [
-        {
-            "input_ids": [*prompt, *completion],
-            "label_positions": [len(prompt) + end for end in ends],
-            "labels": [float(torch.rand((), generator=draw) > 0.4) for _ in ends],
-            "length": len(prompt) + len(completion),
-            "n_prompt": len(prompt),
-            "group": number,
-        }
+        PrmRow(
+            input_ids=[*prompt, *completion],
+            label_positions=[len(prompt) + end for end in ends],
+            labels=[float(torch.rand((), generator=draw) > 0.4) for _ in ends],
+            length=len(prompt) + len(completion),
+            n_prompt=len(prompt),
+            group=number,
+        )
         for number, prompt, completion, ends in rows
     ]
 
@@ -124,12 +127,12 @@ def test_sharing_does_not_change_the_sft_loss(
 ) -> None:
     monkeypatch.setattr("fsdpo_data.engines.prefix_sharing.masks.QUERY_CHUNK_TOKENS", chunk_tokens)
     model = random_model(family, "CausalLM", 0)
-    rows = [{**row, "n_prompt": max(1, row["n_prompt"])} for row in make_rows()]
+    rows = [replace(row, n_prompt=max(1, row.n_prompt)) for row in make_rows()]
     expected: Any = 0
     for row in rows:
-        ids = torch.tensor(row["input_ids"])
-        logits = model(input_ids=ids[None]).logits[0, row["n_prompt"] - 1 : -1]
-        target = ids[row["n_prompt"] :]
+        ids = torch.tensor(row.input_ids)
+        logits = model(input_ids=ids[None]).logits[0, row.n_prompt - 1 : -1]
+        target = ids[row.n_prompt :]
         expected += torch.nn.functional.cross_entropy(logits, target, reduction="sum")
     batch = collate_rows(rows, PAD)
     items = sft.SftTrainer.count_items(None, batch)  # type: ignore[arg-type]
@@ -139,7 +142,7 @@ def test_sharing_does_not_change_the_sft_loss(
     )
     shared_loss = sft.SftTrainer.compute_loss(trainer_stub, model, batch)
     assert shared_loss.item() == pytest.approx(expected.item(), rel=1e-9)
-    assert items == sum(row["length"] - row["n_prompt"] for row in rows)
+    assert items == sum(row.length - row.n_prompt for row in rows)
     (expected_gradient, shared_gradient) = (
         torch.cat(
             [gradient.flatten() for gradient in torch.autograd.grad(loss, [*model.parameters()])]
@@ -153,20 +156,20 @@ def test_neighbouring_rows_share_one_prompt() -> None:
     rows = make_rows(empty=False)
     batch = collate_solutions(rows, PAD)
     packed, position_BT = pack_prefix_tree(batch["input_ids"], batch["completion_mask"])
-    prompts = {row["group"]: row["n_prompt"] for row in rows}
-    n_completion_tokens = sum(row["length"] - row["n_prompt"] for row in rows)
+    prompts = {row.group: row.n_prompt for row in rows}
+    n_completion_tokens = sum(row.length - row.n_prompt for row in rows)
     assert packed["input_ids"].shape == (1, sum(prompts.values()) + n_completion_tokens)
     assert packed["tree_2N"][0].sum() == packed["input_ids"].shape[1]
     assert packed["tree_2N"].shape[1] == (1 + 5) + 1 + (
         1 + 3
     )  # a single solution is part of its prompt
     for row, ids, positions in zip(rows, batch["input_ids"], position_BT, strict=True):
-        n = row["length"]
+        n = row.length
         assert torch.equal(packed["input_ids"][0, positions[:n]], ids[:n])
         assert packed["position_ids"][0, positions[:n]].tolist() == list(range(n))
     separate = collate_solutions([rows[0], rows[5]], PAD)
     packed, _ = pack_prefix_tree(separate["input_ids"], separate["completion_mask"])
-    assert packed["tree_2N"].tolist() == [[rows[0]["length"], rows[5]["length"]], [0, 1]]
+    assert packed["tree_2N"].tolist() == [[rows[0].length, rows[5].length], [0, 1]]
 
 
 def test_missing_inputs_stay_none() -> None:
@@ -184,9 +187,9 @@ def test_grouping_does_not_change_which_solutions_a_step_contains(
     shuffle: Any, processes: int
 ) -> None:
     """Solutions of a prompt are neighbours within a step; only the shuffle selects them."""
-    rows = [{"length": 5 + 7 * n % 11, "group": n % 6} for n in range(48)]
+    rows = [TrainingRow(length=5 + 7 * n % 11, group=n % 6) for n in range(48)]
     config = PrmConfig(**PATHS, batch_size=4, grad_accum=2, shuffle=shuffle)
-    scattered = [{"length": row["length"]} for row in rows]
+    scattered = [TrainingRow(length=row.length) for row in rows]
     grouped, ungrouped = (
         PromptGroupedSampler(sampler_rows, config, processes) for sampler_rows in (rows, scattered)
     )
@@ -204,27 +207,25 @@ def test_grouping_does_not_change_which_solutions_a_step_contains(
                 set(step_rows) for step_rows in expected_steps
             ]
         else:
-            assert all(
-                len({rows[n]["group"] for n in step_rows}) == processes for step_rows in steps
-            )
+            assert all(len({rows[n].group for n in step_rows}) == processes for step_rows in steps)
         for step_rows in steps:
-            groups = [rows[n]["group"] for n in step_rows]
+            groups = [rows[n].group for n in step_rows]
             changes = sum(a != b for a, b in pairwise(groups))
             assert changes == len(set(groups)) - 1
 
 
 def test_packs_keep_prompts_together_if_groups_are_shuffled() -> None:
-    rows = [{"row": n, "length": 10, "group": n % 6} for n in range(48)]
+    rows = [TrainingRow(length=10, group=n % 6) for n in range(48)]
     config = PrmConfig(**PATHS, batch_tokens=85, shuffle="groups")
-    packs = [[row["group"] for row in unpack_rows([pack])] for pack in pack_rows(rows, config)]
+    packs = [[row.group for row in unpack_rows([pack])] for pack in pack_rows(rows, config)]
     assert sorted(packs) == [[n] * 8 for n in range(6)]
     assert group_rows(rows, keep_groups=False) == [[n] for n in range(48)]
 
 
 def test_pairs_of_a_prompt_are_neighbours_within_a_step() -> None:
-    rows = [{"length": 5, "group": n % 2, "pairs": []} for n in range(8)]
+    rows = [PairRow(length=5, group=n % 2, pairs=[]) for n in range(8)]
     config = DpoConfig(**PATHS, batch_size=4, grad_accum=2, shuffle="pairs")
-    groups = [rows[n]["group"] for n in PromptGroupedSampler(rows, config, 1)]
+    groups = [rows[n].group for n in PromptGroupedSampler(rows, config, 1)]
     assert groups in ([0] * 4 + [1] * 4, [1] * 4 + [0] * 4)
 
 

@@ -18,6 +18,7 @@ from fsdpo_train.sft import data as sft_data  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer import batching  # noqa: E402
 from fsdpo_train.trainer.row_source import RowSource, open_source  # noqa: E402
+from fsdpo_train.trainer.training_rows import CompletionRow  # noqa: E402
 
 ROWS = [
     {"prompt": f"Problem: {a} plus {b}\nSolution:\n", "completion": f"Step 1: {a} + {b} = {a + b}"}
@@ -98,8 +99,8 @@ def test_the_loss_covers_only_the_completion_and_its_eos_token(architecture, dat
     tok = tokenizer(architecture)
     encoded, _, _ = sft_data.encode_rows(open_rows(data), tok, max_length=128)
     for row, source in zip(encoded, ROWS, strict=True):
-        ids = row["input_ids"].tolist()
-        n_prompt = row["n_prompt"]
+        ids = row.input_ids.tolist()
+        n_prompt = row.n_prompt
         trained = ids[n_prompt:]
         assert trained[-1] == tok.eos_token_id
         assert tok.decode(trained[:-1]) == source["completion"]
@@ -107,7 +108,10 @@ def test_the_loss_covers_only_the_completion_and_its_eos_token(architecture, dat
 
 
 def test_batches_are_padded_on_the_right():
-    rows = [{"input_ids": [5, 6, 8], "n_prompt": 2}, {"input_ids": [7, 9], "n_prompt": 1}]
+    rows = [
+        CompletionRow(input_ids=[5, 6, 8], n_prompt=2, length=3),
+        CompletionRow(input_ids=[7, 9], n_prompt=1, length=2),
+    ]
     batch = {key: value.tolist() for key, value in batching.collate_rows(rows, pad_id=1).items()}
     assert batch == {
         "input_ids": [[5, 6, 8], [7, 9, 1]],
@@ -121,7 +125,7 @@ def test_an_existing_eos_token_is_not_doubled(architecture, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"prompt": "p", "completion": "c<|end|>"}))
     (row,), _, _ = sft_data.encode_rows(open_rows(path), tok, max_length=128)
-    assert row["input_ids"].tolist().count(tok.eos_token_id) == 1
+    assert row.input_ids.tolist().count(tok.eos_token_id) == 1
 
 
 def test_rows_longer_than_the_context_are_dropped_and_counted(architecture, data, tmp_path, caplog):
@@ -323,12 +327,12 @@ def test_a_completion_has_the_token_ids_of_the_joined_text(name, shared):
         row = {"prompt": "### Response:", "completion": completion}
         source = RowSource("", lambda row=row: iter([("row", row)]))
         (encoded,), _, _ = sft_data.encode_rows(source, tok, max_length=128)
-        ids = encoded["input_ids"].tolist()
+        ids = encoded.input_ids.tolist()
         assert ids[:-1] == tok("### Response:" + completion)["input_ids"]
         assert ids[-1] == tok.eos_token_id
         expected = StepTokenizer(tok).encode("### Response:", [completion], add_eos=True)
         assert ids == expected.input_ids
-        assert encoded["n_prompt"] == expected.prompt_length
+        assert encoded.n_prompt == expected.prompt_length
 
 
 @pytest.mark.parametrize("capped", [False, True])

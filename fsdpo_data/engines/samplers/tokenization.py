@@ -253,9 +253,9 @@ def stop_within_context(
 
 
 def pad_sequences(
-    sequences: Sequence[Sequence[int]], pad_id: int, device: str, *, pad_left: bool = False
+    sequences: Sequence[Any], pad_id: int, device: str, *, pad_left: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids and attention mask, both [B, T], of sequences padded with ``pad_id``.
+    """Return ids and mask, both [B, T], of lists or arrays of ids padded with ``pad_id``.
 
     For long rows that are padded on the right, the mask is all ones. No token attends to the
     padding behind it, and for a mask with zeros transformers would allocate [T, T].
