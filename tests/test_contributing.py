@@ -16,7 +16,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 #: Language, instruction, content.
-BLOCKS = re.findall(r"```\w+\n# (new file: [^\n]+|[^\n]+, at its end)\n(.*?)```", TEXT, flags=re.S)
+BLOCKS = re.findall(
+    r"```\w+\n# (new file: [^\n]+|[^\n]+, at its end|[^\n]+, after `[^\n]+`)\n(.*?)```",
+    TEXT,
+    flags=re.S,
+)
 
 Run = Callable[..., str]
 
@@ -28,6 +32,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, copy / package, ignore=ignored)
     shutil.copy(ROOT / "benchmarks/published.csv", copy / "benchmarks")
+    (copy / "tests/data").mkdir(parents=True)
+    shutil.copy(ROOT / "tests/data/grader_cases.jsonl", copy / "tests/data")
     for path, content in BLOCKS:
         follow(copy, path, content)
     paths = os.pathsep.join(str(copy / part) for part in (".", "benchmarks", "cards"))
@@ -52,6 +58,12 @@ def follow(copy: Path, path: str, content: str) -> None:
         file = copy / path.removeprefix("new file: ")
         assert not file.exists() and file.parent.is_dir()
         file.write_text(content, encoding="utf-8")
+        return
+    if path.endswith("`"):
+        name, _, line = path.removesuffix("`").partition(", after `")
+        text = (copy / name).read_text(encoding="utf-8")
+        assert text.count(f"\n{line}\n") == 1, f"{name} has the line {line} once"
+        (copy / name).write_text(text.replace(f"\n{line}\n", f"\n{line}\n{content}"))
         return
     file = copy / path.removesuffix(", at its end")
     file.write_text(f"{file.read_text(encoding='utf-8')}\n{content}", encoding="utf-8")
@@ -209,6 +221,15 @@ assert get_template("plain-question").render("2+2?") == "Q: 2+2?\\nA:"
 assert find_thinking("", "<ponder>a</ponder>b").end == len("<ponder>a</ponder>")
 assert "my-model" in MODELS and "plain-pairs" in FORMATS
 assert PRM_FORMATS["my-prm"].step_token == " §" and PRM_FORMATS["my-prm"].head == "vocabulary"
+
+import json
+from fsdpo_data.answers.grader import grade_response
+from fsdpo_data.answers.parsing.answer import read_answer
+
+case = json.loads(Path("tests/data/grader_cases.jsonl").read_text().splitlines()[-1])
+gold = read_answer(case["gold"])
+for answer, status in ((case["answer"], "correct"), ("half past 6", "incorrect")):
+    assert grade_response(gold, f"The answer is {answer}.").status == status, answer
 
 import torch
 from fsdpo_train.losses.preference_losses import PairLogprobs

@@ -153,8 +153,8 @@ def read_date_or_time(text: str) -> DateOrTime | None:
     time_text = _CONNECTING_WORD.sub("", time_text).strip()
     if date is not None:
         time_text = _PATTERNS["weekday"].sub("", time_text + " ").strip()
-    for words, half_of_day in _TABLE["halves"].items():
-        time_text = re.sub(words, half_of_day, time_text)
+    for phrase, replacement in _TABLE["time_phrases"].items():
+        time_text = re.sub(phrase, replacement, time_text)
     time = _PATTERNS["time"].fullmatch(time_text) if time_text else None
     if time is None and (time_text or date is None):
         return None
