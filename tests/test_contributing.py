@@ -231,6 +231,17 @@ gold = read_answer(case["gold"])
 for answer, status in ((case["answer"], "correct"), ("half past 6", "incorrect")):
     assert grade_response(gold, f"The answer is {answer}.").status == status, answer
 
+from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
+from fsdpo_data.problems.hub_datasets import DATASETS
+from fsdpo_data.recorded.formats import RESPONSE_FORMATS, find_response_format
+
+row = {"task": "2+2?", "lines": ["a", "b"], "marks": [1, 0]}
+[solution] = STEP_LABEL_READERS["my-labels"].read(row)
+assert list(solution.labels) == [1, 0], solution
+row = {"task_text": "2+2?", "tries": ["4"], "key": "4"}
+assert find_response_format(row) is RESPONSE_FORMATS["my-tool"]
+assert DATASETS["my-problems"].repo == "my-org/my-problems"
+
 import torch
 from fsdpo_train.losses.preference_losses import PairLogprobs
 
@@ -241,6 +252,31 @@ config = PrmConfig(data="d", out="o", loss="mse")
 inputs = (torch.zeros(1, 2), torch.ones(1, 2), torch.tensor([[True, False]]))
 assert config.prm_loss.function(*inputs, config=config, class_weights=None) == 0.25
 """
+
+
+#: Rows of the table with a complete example, which the tests of this file apply and use.
+ROWS_WITH_EXAMPLES = """
+a sampler; a scorer; a published reward model; a benchmark; a stage; a command; an export format;
+an import format; a unit, a phrase, a number word, a date, a clock time; a preference loss;
+a loss of process reward models; the thinking markers of a model; a segmenter;
+an aggregate of step rewards; a prompt template; a model; a source of problems; a decoder;
+a number of the report; a format of recorded responses
+"""
+#: Rows without an example so far. Do not add to them.
+ROWS_WITHOUT_EXAMPLES = {
+    "a recipe",
+    "a default",
+    "a form of answers",
+    "a page of the site",
+    "a column",
+}
+
+
+def test_each_row_has_an_example_or_is_listed_without_one() -> None:
+    table = TEXT.partition("| object | steps |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (?!-)([^|]+) \|", table, flags=re.M)
+    with_examples = {row.strip() for row in ROWS_WITH_EXAMPLES.replace("\n", " ").split(";")}
+    assert sorted(rows) == sorted(with_examples | ROWS_WITHOUT_EXAMPLES)
 
 
 def test_entries_that_need_no_model(run: Run) -> None:
