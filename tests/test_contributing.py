@@ -226,10 +226,13 @@ import json
 from fsdpo_data.answers.grader import grade_response
 from fsdpo_data.answers.parsing.answer import read_answer
 
-case = json.loads(Path("tests/data/grader_cases.jsonl").read_text().splitlines()[-1])
-gold = read_answer(case["gold"])
-for answer, status in ((case["answer"], "correct"), ("half past 6", "incorrect")):
-    assert grade_response(gold, f"The answer is {answer}.").status == status, answer
+lines = Path("tests/data/grader_cases.jsonl").read_text().splitlines()[-3:]
+cases = [json.loads(line) for line in lines if line]
+assert [case["gold"] for case in cases] == ["5:30", "square"]
+for case in cases:
+    gold = read_answer(case["gold"])
+    for answer, status in ((case["answer"], "correct"), ("half past 6", "incorrect")):
+        assert grade_response(gold, f"The answer is {answer}.").status == status, answer
 
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 from fsdpo_data.problems.hub_datasets import DATASETS
@@ -257,7 +260,8 @@ assert config.prm_loss.function(*inputs, config=config, class_weights=None) == 0
 #: Rows of the table with a complete example, which the tests of this file apply and use.
 ROWS_WITH_EXAMPLES = """
 a sampler; a scorer; a published reward model; a benchmark; a stage; a command; an export format;
-an import format; a unit, a phrase, a number word, a date, a clock time; a preference loss;
+an import format; a form of answers; a unit, a phrase, a number word, a date, a clock time;
+a preference loss;
 a loss of process reward models; the thinking markers of a model; a segmenter;
 an aggregate of step rewards; a prompt template; a model; a source of problems; a decoder;
 a number of the report; a format of recorded responses
@@ -266,7 +270,6 @@ a number of the report; a format of recorded responses
 ROWS_WITHOUT_EXAMPLES = {
     "a recipe",
     "a default",
-    "a form of answers",
     "a page of the site",
     "a column",
 }
@@ -277,6 +280,15 @@ def test_each_row_has_an_example_or_is_listed_without_one() -> None:
     rows = re.findall(r"^\| (?!-)([^|]+) \|", table, flags=re.M)
     with_examples = {row.strip() for row in ROWS_WITH_EXAMPLES.replace("\n", " ").split(";")}
     assert sorted(rows) == sorted(with_examples | ROWS_WITHOUT_EXAMPLES)
+
+
+def test_an_import_format(run: Run, tmp_path: Path) -> None:
+    row = {"task": "2+2?", "lines": ["We add.", "It is 4."], "marks": [1, 0]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    line = [tmp_path / "rows.jsonl", "--from", "my-labels", "--out", tmp_path / "labels.jsonl"]
+    run("fsdpo_data", "import", *line)
+    imported = json.loads((tmp_path / "labels.jsonl").read_text().splitlines()[0])
+    assert imported["completions"] == ["We add.\n", "It is 4."] and imported["labels"] == [1, 0]
 
 
 def test_entries_that_need_no_model(run: Run) -> None:
