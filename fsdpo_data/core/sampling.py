@@ -79,7 +79,8 @@ def continue_prompt(prompt: str, text: str, token_ids: tuple[int, ...] | None) -
 _TEMPERATURE = Option(min=0)
 _TOP_P = Option(exclusive_min=0, max=1)
 _MAX_TOKENS = Option(min=1)
-Seed = Annotated[int, Option(min=0, max=2**63 - 1, panel="Run")]
+MAX_SEED = 2**63 - 1  #: Largest random seed.
+Seed = Annotated[int, Option(min=0, max=MAX_SEED, panel="Run")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import Stage, stage_specs
@@ -36,7 +36,7 @@ from fsdpo_data.engines.selection import select_sampler
 from fsdpo_data.engines.weights import resolve_model
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
-from fsdpo_data.problems.load import load_problems
+from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
 from fsdpo_data.stages.score import ScoreStage, make_score_stage
@@ -59,7 +59,7 @@ class BuildOptions(ReplayOptions):
         model: Short name (`fsdpo-data models`), `org/name[@revision]` on the Hub, or a directory.
         problems: `embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`,
             or a file or directory; may be given several times.
-        limit: Maximum number of problems; the seed selects them.
+        limit: Maximum number of problems; `limit_seed` selects them.
         out: Directory of the new dataset.
         prm: Process reward model. With it, the build also scores the solutions and forms pairs.
         prm_format: PRM format of a published reward model: a name, or a TOML file.
@@ -67,6 +67,8 @@ class BuildOptions(ReplayOptions):
         split: Split of the problems.
         template: Prompt template (`fsdpo-data templates`).
         sampling: Sampling settings, without the stop strings of the template.
+        limit_seed: Seed of the problems that `limit` selects, and of the embedded problems. The
+            problems do not depend on the seed of the samples.
         segmenter: Rule that splits a solution into steps. Most rules split only the answer, and
             thinking is one step.
         grade_thinking: If a solution has no text after its thinking, grade the answer that the
@@ -136,6 +138,7 @@ class BuildOptions(ReplayOptions):
     template: Annotated[
         str | None, Option(panel=_SAMPLING_PANEL, default_text="the template of the model")
     ] = None
+    limit_seed: Annotated[int, Option(min=0, max=MAX_SEED, panel=_SAMPLING_PANEL)] = 0
     segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL, choices=SEGMENTER_NAMES)] = "auto"
     grade_thinking: Annotated[bool, Option(panel=_SAMPLING_PANEL)] = False
     tensor_parallel_size: _ParallelSize = 1
@@ -221,18 +224,23 @@ def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) 
     return out
 
 
+def limited_problems(options: BuildOptions) -> ProblemSet:
+    """Load the problems of a build; the seed of its samples does not change them."""
+    return load_problems(
+        options.problems,
+        split=options.split,
+        limit=options.limit,
+        seed=options.limit_seed,
+    )
+
+
 def _make_job(options: BuildOptions) -> BuildJob:
     """Resolve model, problems and engine; the weights are loaded when they are needed."""
     _check_device(options)  # before any download
     segmenter = segmenter_name(options.segmenter)
     engine = _sampler_options(options)
     model = resolve_model(options.model or DEFAULT_MODEL, engine, options.template)
-    source = load_problems(
-        options.problems,
-        split=options.split,
-        limit=options.limit,
-        seed=options.sampling.seed,
-    )
+    source = limited_problems(options)
     for warning in source.warnings:
         log.warning(warning)
     selection = select_sampler(engine)

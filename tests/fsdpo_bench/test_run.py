@@ -590,6 +590,46 @@ def test_a_limit_selects_a_seeded_subset() -> None:
     )
 
 
+def test_the_seed_of_the_samples_leaves_the_problems(tmp_path: Path) -> None:
+    import fsdpo_bench
+    from fsdpo_bench.runs.records import read_records
+
+    from fsdpo_data.core.sampling import SamplingSpec
+    from fsdpo_data.engines.options import SamplerOptions
+    from fsdpo_data.stages import pipeline
+
+    file = tmp_path / "rows.jsonl"
+    rows = [
+        {"question": f"{number} + 1?", "answer": str(number + 1), "response": "2"}
+        for number in range(40)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def measured_problems(seed: int, limit_seed: int) -> list[str]:
+        options = fsdpo_bench.RunOptions(
+            engine=SamplerOptions(engine="replay", replay=file),
+            limit=5,
+            limit_seed=limit_seed,
+            sampling=SamplingSpec(n=1, seed=seed),
+            out=tmp_path / f"{seed}-{limit_seed}",
+        )
+        fsdpo_bench.run(options)
+        return [record.problem_id for record in read_records(options.out)]
+
+    assert measured_problems(0, 0) == measured_problems(7, 0) != measured_problems(0, 1)
+
+    def built_problems(seed: int, limit_seed: int) -> list[str]:
+        options = pipeline.BuildOptions(
+            problems=(str(file),),
+            limit=5,
+            limit_seed=limit_seed,
+            sampling=SamplingSpec(seed=seed),
+        )
+        return [problem.question for problem in pipeline.limited_problems(options).problems]
+
+    assert built_problems(0, 0) == built_problems(7, 0) != built_problems(0, 1)
+
+
 def test_the_public_interface_runs_without_printing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,7 +125,7 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
 
 def _limit_tasks(tasks: Sequence[LoadedTask], options: RunOptions) -> list[LoadedTask]:
     """Return the tasks with at most ``limit`` problems each."""
-    return [limit_problems(loaded, options.limit, options.sampling.seed) for loaded in tasks]
+    return [limit_problems(loaded, options.limit, options.limit_seed) for loaded in tasks]
 
 
 def _load_no_scorer() -> Scorer:

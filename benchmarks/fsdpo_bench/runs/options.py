@@ -15,7 +15,7 @@ from fsdpo_bench.decode.decoders import (
 from fsdpo_bench.decode.plan import DecodingPlan, make_plan
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Group, Option
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.engines.options import PrmFormatName, ReplayOptions
 from fsdpo_data.steps.rewards import AGGREGATES
 from fsdpo_data.steps.segment import SEGMENTER_NAMES
@@ -40,7 +40,9 @@ class RunOptions(ReplayOptions):
         task: Name of a benchmark, or a file of your own: `my.toml`, or `my.jsonl` with the fields
             `question` and `answer`; may be repeated.
         data: Directory with a folder or a file for each benchmark, or the file of one benchmark.
-        limit: Maximum number of problems per benchmark, drawn at random with the seed.
+        limit: Maximum number of problems per benchmark, drawn at random with `limit_seed`.
+        limit_seed: Seed of the problems that `limit` draws. They do not depend on the seed of the
+            samples.
         decoder: Names of decoders; several with commas: `greedy,sc`.
         k: Number of samples per problem, for decoders that choose from samples; may be repeated.
         prm: Process reward model for decoders that need step rewards: a directory, or `org/name`
@@ -88,6 +90,7 @@ class RunOptions(ReplayOptions):
     task: Sequence[str] = ()
     data: Annotated[Path | None, Option(default_text="the Hub", in_digest=False)] = None
     limit: Annotated[int | None, _COUNT] = None
+    limit_seed: Annotated[int, Option(min=0, max=MAX_SEED)] = 0
     decoder: Annotated[
         Sequence[str], Option(names_in_value=DECODERS, default_text=DEFAULT_DECODER)
     ] = ()
