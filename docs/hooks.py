@@ -12,6 +12,7 @@ from mkdocs.structure.files import File
 
 import fsdpo_data
 import fsdpo_train
+from fsdpo_data.dataset.schema import CONFIGS, config_columns, describe_columns
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ("fsdpo_data", "fsdpo_train", "fsdpo_bench")
@@ -33,7 +34,11 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace the comments for the references, and rewrite links to figures."""
     markdown = _FIGURE.sub(r"(study-\1)", markdown)
-    generators = {"<!-- commands -->": _command_reference, "<!-- api -->": _api_reference}
+    generators = {
+        "<!-- commands -->": _command_reference,
+        "<!-- api -->": _api_reference,
+        "<!-- columns -->": _column_reference,
+    }
     for comment, generate in generators.items():
         if comment in markdown:
             markdown = markdown.replace(comment, "\n".join(generate()))
@@ -75,6 +80,16 @@ def _api_reference() -> Iterator[str]:
         for name in dir(package):
             if not name.startswith("_"):
                 yield from _describe(f"{package.__name__}.{name}", getattr(package, name), "###")
+
+
+def _column_reference() -> Iterator[str]:
+    """Yield Markdown tables of the columns of each config."""
+    for config in CONFIGS:
+        yield f"### {config}\n\n| column | since | description |\n|---|---|---|"
+        descriptions = describe_columns(config)
+        for column in config_columns(config):
+            yield f"| `{column.name}` | {column.since} | {descriptions[column.name]} |"
+        yield ""
 
 
 def _describe(name: str, value: Any, heading: str) -> Iterator[str]:

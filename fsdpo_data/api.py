@@ -28,7 +28,7 @@ from fsdpo_data.core.sampling import DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets
 from fsdpo_data.dataset.html_page import dataset_page
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.schema import CONFIGS, ColumnSummary, scan_rows, summarize_columns
 from fsdpo_data.dataset.stage import StageOptions, derive_dataset
 from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
 from fsdpo_data.dataset.validate import check_files, validate
@@ -146,6 +146,14 @@ class Dataset:
         if not files:
             raise InputError(f"{self.path} has no {config}.")
         return scan_rows(config, files)
+
+    def columns(self) -> dict[str, list[ColumnSummary]]:
+        """Return a summary of each column, by config."""
+        return {
+            config: summarize_columns(config, scan_rows(config, files))
+            for config in CONFIGS
+            if (files := self.manifest.config_paths(self.path, config))
+        }
 
     def examples(
         self, count: int, *, problem: str | None, outcome: str | None, seed: int

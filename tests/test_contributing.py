@@ -165,6 +165,25 @@ def test_a_command(run: Run, built: Path) -> None:
     assert "│ steps " in run("fsdpo_data", "--help")
 
 
+def test_a_column(run: Run, built: Path, tmp_path: Path) -> None:
+    """Three files suffice: builds fill the column, and datasets from before still open."""
+    old = ROOT / "tests/data/schema-1"
+    for dataset in (built, old):
+        assert "is valid" in run("fsdpo_data", "validate", dataset)
+    code = "import sys, fsdpo_data as fd; rows = fd.open_dataset(sys.argv[1]).solutions().collect()"
+    print_values = f"{code}; print(rows['n_characters'].to_list())"
+    n_characters = len("It is clear.\nThe answer is 42.")
+    assert run("-c", print_values, built) == f"{[n_characters] * 6}\n"
+    assert run("-c", print_values, old) == f"{[None] * 8}\n"
+    columns = run("fsdpo_data", "inspect", built, "--columns")
+    assert re.search(r"n_characters +int32 +1\.2 +0 +The number", columns)
+    assert f"n_characters {n_characters}" in run("fsdpo_data", "inspect", built)
+    run("fsdpo_data", "view", built, "--out", tmp_path / "page.html")
+    assert f'"n_characters":"{n_characters}"' in (tmp_path / "page.html").read_text()
+    run("fsdpo_data", "grade", built, "--out", tmp_path / "graded")
+    assert run("-c", print_values, tmp_path / "graded") == f"{[n_characters] * 6}\n"
+
+
 def test_a_default(tmp_path: Path) -> None:
     """The help shows the default of the options, which stands in one place."""
     for package in ("fsdpo_data", "cards/fsdpo_cards"):
@@ -264,14 +283,13 @@ an import format; a form of answers; a unit, a phrase, a number word, a date, a 
 a preference loss;
 a loss of process reward models; the thinking markers of a model; a segmenter;
 an aggregate of step rewards; a prompt template; a model; a source of problems; a decoder;
-a number of the report; a format of recorded responses
+a number of the report; a format of recorded responses; a column
 """
 #: Rows without an example so far. Do not add to them.
 ROWS_WITHOUT_EXAMPLES = {
     "a recipe",
     "a default",
     "a page of the site",
-    "a column",
 }
 
 

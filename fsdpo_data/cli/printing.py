@@ -11,6 +11,7 @@ from fsdpo_cards.render import format_token_count
 
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.schema import ColumnSummary, newer_values
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -66,6 +67,24 @@ def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> Non
     console.print()
 
 
+def print_columns(columns: Mapping[str, Sequence[ColumnSummary]]) -> None:
+    """Print the columns of each config with type, version, nulls and description."""
+    from rich.console import Console
+    from rich.table import Table
+
+    for config, summaries in columns.items():
+        table = Table(title=f"\n{config}", title_justify="left", box=None, pad_edge=False)
+        table.add_column("column", style="bold", no_wrap=True)
+        for heading in ("type", "since"):
+            table.add_column(heading, no_wrap=True)
+        table.add_column("null", justify="right", no_wrap=True)
+        table.add_column("description", overflow="fold")
+        for column in summaries:
+            cells = (column.name, escape_for_terminal(column.type), column.since)
+            table.add_row(*cells, f"{column.nulls:,}", escape_for_terminal(column.description))
+        Console().print(table)
+
+
 def _print_pair(console: Console, pair: Mapping[str, Any], gamma: float) -> None:
     """Print the two solutions of a pair side by side, with reward and α of every step."""
     from rich.table import Table
@@ -103,6 +122,8 @@ def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float)
         f"{solution['solution_id']}[/]",
         highlight=False,
     )
+    for name, value in newer_values("solutions", solution).items():
+        console.print(f"   [dim]{name}[/] {escape_for_terminal(str(value))}", highlight=False)
     steps = solution["completions"]
     labels = solution["labels"] or [None] * len(steps)
     is_correct = solution["outcome"] == "correct"

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_cards.pages.page import render_page
-from fsdpo_cards.pages.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList
+from fsdpo_cards.pages.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList, shorten
 from fsdpo_cards.render import format_token_count
 
 from fsdpo_data.dataset.card import distributions
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import parse_metadata
+from fsdpo_data.dataset.schema import newer_values, parse_metadata
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -23,6 +23,7 @@ _MARKS: Marks = {
     "none correct": Mark("wrong", "✗", "none correct"),
     **OUTCOME_MARKS,
 }
+_MAX_COLUMN_CHARS = 80  #: Characters of the value of a column in the head of a solution.
 _GROUPS = ("subject", "type", "level")  #: Keys of problem metadata that name groups.
 
 
@@ -105,6 +106,10 @@ def _solution_entry(row: Row) -> dict[str, Any]:
         "status": row["outcome"],
         "why": "",
         "tokens": format_token_count(row["n_tokens"]),
+        "columns": {
+            name: shorten(str(value), _MAX_COLUMN_CHARS)
+            for name, value in newer_values("solutions", row).items()
+        },
         "finish": row["finish_reason"],
     }
 

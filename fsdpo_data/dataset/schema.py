@@ -5,25 +5,27 @@ The README describes the columns in its section "Data model".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.entities import Pair, Problem, Solution
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.files import write_file
 from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.lazy import pa, pl, pq
-from fsdpo_data.core.parquet_files import open_parquet, parquet_errors, scan_parquet
+from fsdpo_data.core.options import field_help
+from fsdpo_data.core.parquet_files import collect_rows, open_parquet, parquet_errors, scan_parquet
 from fsdpo_data.core.toml_tables import read_toml
 
 #: Major version of the columns in ``schema.toml``. Manifests, parquet footers and Hub tags have it.
 SCHEMA_VERSION = 1
 VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
 CONFIGS = ("problems", "solutions", "pairs")
+_ENTITIES = {"problems": Problem, "solutions": Solution, "pairs": Pair}
 _FIRST_VERSION = "1.0"
 
 
@@ -42,6 +44,16 @@ class Column:
         return tuple(map(int, self.since.split(".")))
 
 
+class ColumnSummary(NamedTuple):
+    """A column of a dataset, as a reader sees it."""
+
+    name: str  #: Name of the column.
+    type: str  #: Type of its values.
+    since: str  #: Version of the schema that added the column.
+    nulls: int  #: Number of rows without a value.
+    description: str  #: Meaning of its values.
+
+
 @cache
 def config_columns(config: str) -> tuple[Column, ...]:
     """Return the columns of ``problems``, ``solutions`` or ``pairs``."""
@@ -54,6 +66,20 @@ def config_columns(config: str) -> tuple[Column, ...]:
         else:
             columns.append(Column(name, declaration))
     return tuple(columns)
+
+
+def describe_columns(config: str) -> dict[str, str]:
+    """Return the description of each column, from the docstring of its entity."""
+    descriptions = field_help(_ENTITIES[config])
+    return {
+        column.name: descriptions.get(column.name, "Id of the problem.").replace("``", "`")
+        for column in config_columns(config)
+    }
+
+
+def newer_values(config: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a row in columns with ``since`` that are not null."""
+    return {name: row[name] for name in default_values(config) if row.get(name) is not None}
 
 
 def columns_of_version(config: str, names: Collection[str]) -> list[Column]:
@@ -150,6 +176,31 @@ def scan_rows(config: str, files: Sequence[Path]) -> pl.LazyFrame:
             pl.lit(pl.Series([value], dtype=column_types[name])).first().alias(name)
         )
     return rows.select(schema.names)
+
+
+def _describe_type(type_spec: Any) -> str:
+    """Return a type in a few characters, such as ``[string]`` for a list of strings."""
+    if isinstance(type_spec, list):
+        return f"[{_describe_type(type_spec[0])}]"
+    if isinstance(type_spec, dict):
+        return f"{{{', '.join(type_spec)}}}"
+    return str(type_spec)
+
+
+def summarize_columns(config: str, rows: pl.LazyFrame) -> list[ColumnSummary]:
+    """Return a summary of each column of a config, for the rows of :func:`scan_rows`."""
+    nulls = collect_rows(rows.null_count()).row(0, named=True)
+    descriptions = describe_columns(config)
+    return [
+        ColumnSummary(
+            name=column.name,
+            type=_describe_type(column.type_spec),
+            since=column.since,
+            nulls=nulls[column.name],
+            description=descriptions[column.name],
+        )
+        for column in config_columns(config)
+    ]
 
 
 def replace_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:

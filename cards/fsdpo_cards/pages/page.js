@@ -247,6 +247,7 @@ const browse = ({ problems, marks, shared, formulas, pattern }) => {
   const headOf = (solution) => {
     const told = [badge(solution.status), ` ${solution.name}`];
     if (solution.tokens) told.push(` · ${solution.tokens}`);
+    for (const [column, value] of Object.entries(solution.columns ?? {})) told.push(` · ${column} ${value}`);
     return solution.finish === "stop" ? told : [...told, ` · ended by ${solution.finish}`];
   };
 

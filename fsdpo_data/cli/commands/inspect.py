@@ -13,7 +13,7 @@ from fsdpo_data import api
 from fsdpo_data.cli.commands import app
 from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.options import DatasetOptions, command
-from fsdpo_data.cli.printing import print_problem, print_summary
+from fsdpo_data.cli.printing import print_columns, print_problem, print_summary
 from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.options import Option, Options
@@ -56,6 +56,8 @@ class InspectOptions(DatasetOptions):
     """Print statistics, then problems with their solutions, step by step, and their pairs.
 
     Attributes:
+        columns: Print the columns with type, version, number of nulls and description, and no
+            problems.
         count: Number of problems.
         samples: Number of solutions, and of pairs, per problem.
         problem: Only the problem whose id starts with this text.
@@ -70,8 +72,11 @@ class InspectOptions(DatasetOptions):
         fsdpo-data inspect runs/a --outcome incorrect
 
         fsdpo-data inspect runs/a --problem 3fa9
+
+        fsdpo-data inspect runs/a --columns
     """
 
+    columns: bool = False
     count: Annotated[int, Option(min=0)] = 2
     samples: Annotated[int, Option(min=1)] = 3
     problem: Annotated[str | None, Option(metavar="ID")] = None
@@ -85,6 +90,9 @@ def inspect(options: InspectOptions) -> None:
     """Print the summary of a dataset, then some of its problems."""
     data = api.open_dataset(options.data)
     print_summary(data.manifest, str(options.data))
+    if options.columns:
+        print_columns(data.columns())
+        return
     if options.count == 0:
         return
     typer.echo()
