@@ -1,10 +1,10 @@
 """Options of the training stages: frozen, and checked before torch is loaded."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from fsdpo_data.core.options import Option, Options, declared_fields
+from fsdpo_data.core.options import Option, Options, check_read_options, declared_fields
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES, PreferenceLoss
@@ -33,19 +33,8 @@ def check_loss_options(
     Raises:
         InputError: if an option that the loss does not read has another value.
     """
-    readers: dict[str, list[str]] = {}
-    for entry in losses.importable_entries():
-        for option in entry.options:
-            readers.setdefault(option, []).append(entry.name)
-    for field in fields(options):  # type: ignore[arg-type]
-        if field.name not in readers or field.name in loss.options:
-            continue
-        if getattr(options, field.name) != field.default:
-            raise options.field_error(
-                field.name,
-                f"the loss {loss.name} does not read this option. Leave it out, or use a loss that "
-                f"reads it: {', '.join(readers[field.name])}.",
-            )
+    read_options = {entry.name: entry.options for entry in losses.importable_entries()}
+    check_read_options(options, "loss", [loss.name], read_options)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import parse_json
-from fsdpo_data.core.options import Option, Options, declared_fields
+from fsdpo_data.core.options import Option, Options, check_read_options, declared_fields
 from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling, SamplingSpec
 from fsdpo_data.engines.registry import (
     SAMPLERS,
@@ -32,6 +32,8 @@ DEFAULT_MODEL = "tiny"  #: Model of commands without the option ``model``.
 _SERVER_URL = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
 #: Sampling settings that may be known of recorded completions.
 _RECORDED_SETTINGS = tuple(field.name for field in fields(DeclaredSampling))
+#: Engine arguments that decide the number of replicas and their GPUs, whichever engine runs.
+_PARALLEL_SIZES = {"data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size"}
 _Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 Workers = Annotated[
@@ -46,6 +48,17 @@ PrmFormatName = Annotated[
     str | None, Option(panel=_ENGINE_PANEL, default_text="detected from the model")
 ]
 Resume = Annotated[bool, Option(panel=_RUN_PANEL, in_digest=False)]
+
+
+def check_engine_options(options: Options, engine: EngineEntry) -> None:
+    """Check that the options that the engine does not read have their defaults.
+
+    Raises:
+        InputError: if one has another value; it names the engines that read it.
+    """
+    entries: list[EngineEntry] = [*builtin_entries(SAMPLERS), engine]
+    read_options = {entry.name: entry.options for entry in entries}
+    check_read_options(options, "engine", [engine.name], read_options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +105,8 @@ class EngineOptions(Options):
                     f"the option needs `engine=ray`, but the engine is {self.engine}. Ray runs "
                     "replicas of vllm or transformers; other engines run in one process.",
                 )
+        if {*self.engine_args} - _PARALLEL_SIZES:
+            check_engine_options(self, self.engine_entry)
         replica_count = self.engine_args.get("data_parallel_size", 1)
         if self.uses_ray and replica_count != 1:
             raise InputError(
@@ -200,6 +215,8 @@ class SamplerOptions(EngineOptions):
                     "neither."
                 )
 
+        check_engine_options(self.server, self.engine_entry)
+
     @property
     def engine_entry(self) -> SamplerEntry:
         """The registration of the engine."""
@@ -275,6 +292,8 @@ class ReplayOptions(Options):
                 "a model that runs has its own name; only recorded completions need one. Add "
                 "`replay=FILE`, or remove `model_name`.",
             )
+        if self.is_replay:
+            check_engine_options(self.sampling, self.engine.engine_entry)
         stated_names = tuple(name for name in _RECORDED_SETTINGS if name in self.stated_sampling)
         object.__setattr__(self, "stated_sampling", stated_names if self.is_replay else ())
 

@@ -16,6 +16,7 @@ from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.run import RunSpec
 from fsdpo_bench.tasks.table import get_task, select_tasks, suites
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
@@ -165,8 +166,12 @@ def test_a_command_has_pinned_names_and_only_options_of_the_digest() -> None:
     )
 
 
-def test_a_command_leaves_out_options_without_an_effect() -> None:
-    options = RunOptions(model="org/model", task="gsm8k", aggregate="mean", b1=3, b2=(4,), k=(9,))
+def test_a_command_has_no_options_without_an_effect() -> None:
+    unread_options = {"aggregate": "mean", "b1": 3, "b2": (4,), "k": (9,)}
+    for name, value in unread_options.items():
+        with pytest.raises(InputError, match="the decoder greedy does not read this option"):
+            RunOptions(model="org/model", task="gsm8k", **{name: value}).plan()
+    options = RunOptions(model="org/model", task="gsm8k")
     words = run_command(options, spec_of(options), [get_task("gsm8k")])
     line = shlex.join(words)
     assert "--task gsm8k --decoder greedy --template" in line

@@ -87,6 +87,8 @@ class Decoder:
     needs_probabilities: bool = False  #: Whether the rewards must be probabilities.
     #: Whether it samples continuations of partial solutions; recorded responses have none.
     needs_continuations: bool = False
+    #: Options of beam search that it reads, besides its parameters. Others are refused.
+    options: Sequence[str] = ()
     metric: str = ""  #: Name of its accuracy as a metric: ``maj`` for ``maj@K``; empty for none.
     colour: int = 6  #: Number of its colour in reports, from 1 to 6.
 

@@ -135,6 +135,7 @@ DECODERS.register(
         decode=_search_with_beam,
         needs_rewards=True,
         needs_continuations=True,
+        options=("first_keep", "beam_aggregate", "max_steps", "step_tokens"),
         colour=5,
     )
 )

@@ -14,7 +14,7 @@ from fsdpo_bench.decode.decoders import (
 )
 from fsdpo_bench.decode.plan import DecodingPlan, make_plan
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.options import Group, Option
+from fsdpo_data.core.options import Group, Option, check_read_options
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.engines.options import PrmFormatName, ReplayOptions
 from fsdpo_data.steps.rewards import AGGREGATES
@@ -136,7 +136,7 @@ class RunOptions(ReplayOptions):
 
         Raises:
             InputError: for an unknown decoder or aggregate, samples at temperature 0, or a reward
-                model without a decoder that needs it.
+                model or an option that no decoder reads.
         """
         metric_ks = sorted({int(metric.partition("@")[2]) for metric in metrics if "@" in metric})
         beams = [
@@ -156,6 +156,11 @@ class RunOptions(ReplayOptions):
             aggregate=self.aggregate,
             beams=beams,
         )
+        read_options = {
+            decoder.name: (*decoder.parameters, *decoder.options)
+            for decoder in DECODERS.importable_entries()
+        }
+        check_read_options(self, "decoder", plan.decoders, read_options)
         if self.sampling.temperature == 0 and (plan.n_samples > 1 or plan.beams):
             raise InputError(
                 "every sample would be the greedy one. Use `decoder=greedy`, or a temperature "
