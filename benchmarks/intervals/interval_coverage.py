@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 import typer
-from fsdpo_bench.results.intervals import macro_average, paired_interval, pass_at_k, proportion
+from fsdpo_bench.results.intervals import (
+    macro_average,
+    macro_difference,
+    mean_difference,
+    paired_interval,
+    pass_at_k,
+    proportion,
+)
 
 from fsdpo_data.core.statistics import auc_interval, mean_auc, problem_aucs
 
@@ -91,6 +98,9 @@ def make_cases(seed: int) -> Iterator[Case]:
     yield from sampled_cases(np.random.default_rng(seed))
     yield from macro_average_cases()
     yield from paired_cases()
+    yield from paired_mean_cases(np.random.default_rng(seed))
+    yield from paired_cluster_cases(np.random.default_rng(seed))
+    yield from macro_difference_cases(np.random.default_rng(seed))
     yield from auc_cases(np.random.default_rng(seed))
 
 
@@ -183,6 +193,131 @@ def paired_cases() -> Iterator[Case]:
 
             name = f"paired difference, {n_problems} problems, {won:.0%} won, {lost:.0%} lost"
             yield Case(name, won - lost, draw)
+
+
+@dataclass(frozen=True)
+class PolicyPair:
+    """Two policies on one population of problems."""
+
+    #: Draws the probabilities of a correct sample of both policies, each an array of this shape.
+    draw: Callable[[Generator, tuple[int, ...]], tuple[np.ndarray, np.ndarray]]
+
+    def values(
+        self, rng: Generator, shape: tuple[int, ...], n_samples: int, k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the values of both policies: pass@k of each problem, which is avg@n for k = 1."""
+        first, second = self.draw(rng, shape)
+        table = _pass_at_k_table(n_samples, k)
+        return table[rng.binomial(n_samples, first)], table[rng.binomial(n_samples, second)]
+
+    def differences(
+        self, rng: Generator, shape: tuple[int, ...], n_samples: int, k: int
+    ) -> np.ndarray:
+        """Draw the paired differences of the problems."""
+        first, second = self.values(rng, shape, n_samples, k)
+        return second - first
+
+    def true_difference(self, rng: Generator, k: int) -> float:
+        """Return the true difference of pass@k, from one large population."""
+        first, second = self.draw(rng, (POPULATION_PROBLEMS,))
+        return float(np.mean((1 - first) ** k - (1 - second) ** k))
+
+
+def _same_policies(a: float, b: float) -> PolicyPair:
+    """Return two equal policies."""
+
+    def draw(rng: Generator, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        probabilities = rng.beta(a, b, shape)
+        return probabilities, probabilities
+
+    return PolicyPair(draw)
+
+
+def _policies_by_problem(share: float, a: float, b: float) -> PolicyPair:
+    """Return policies that differ on a share of the problems, which only the second solves."""
+
+    def draw(rng: Generator, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        is_changed = rng.random(shape) < share
+        common = rng.beta(a, b, shape)
+        first = np.where(is_changed, rng.beta(0.5, 20, shape), common)
+        second = np.where(is_changed, rng.beta(20, 0.5, shape), common)
+        return first, second
+
+    return PolicyPair(draw)
+
+
+def _independent_policies(a: float, b: float) -> PolicyPair:
+    """Return policies whose problems have independent probabilities, of mirrored populations."""
+
+    def draw(rng: Generator, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        return rng.beta(a, b, shape), rng.beta(b, a, shape)
+
+    return PolicyPair(draw)
+
+
+POLICY_PAIRS: dict[str, PolicyPair] = {
+    "equal": _same_policies(1, 1),
+    "equal, near 1": _same_policies(60, 1),
+    "3 % of problems gained": _policies_by_problem(0.03, 5, 1),
+    "1 % gained, near 1": _policies_by_problem(0.01, 60, 1),
+    "half gained": _policies_by_problem(0.5, 1, 1),
+    "97 % gained": _policies_by_problem(0.97, 1, 1),
+    "difference near 1": _independent_policies(0.5, 20),
+    "unrelated": _independent_policies(1, 1),
+}
+
+
+def paired_mean_cases(rng: Generator) -> Iterator[Case]:
+    """Yield the interval of the paired difference of avg@8 and of pass@4."""
+    for pair_name, pair in POLICY_PAIRS.items():
+        for n_problems, k in ((30, 1), (500, 1), (30, 4), (500, 4)):
+
+            def draw(
+                rng: Generator, pair: PolicyPair = pair, n_problems: int = n_problems, k: int = k
+            ) -> Interval:
+                return mean_difference(pair.differences(rng, (n_problems,), 8, k).tolist()).ci95
+
+            name = "avg@8" if k == 1 else f"pass@{k} of 8"
+            truth = pair.true_difference(rng, k)
+            yield Case(f"paired {name}, {n_problems} problems, {pair_name}", truth, draw)
+
+
+def paired_cluster_cases(rng: Generator) -> Iterator[Case]:
+    """Yield the interval of the paired avg@8 on clusters of eight variants of a base problem."""
+    for pair_name in ("equal", "3 % of problems gained", "half gained", "difference near 1"):
+        pair = POLICY_PAIRS[pair_name]
+        for n_clusters in (20, 200):
+
+            def draw(
+                rng: Generator, pair: PolicyPair = pair, n_clusters: int = n_clusters
+            ) -> Interval:
+                first, second = pair.draw(rng, (n_clusters, 1))
+                shape = (n_clusters, 8)
+                differences = rng.binomial(8, np.broadcast_to(second, shape)) / 8
+                differences -= rng.binomial(8, np.broadcast_to(first, shape)) / 8
+                clusters = np.repeat(np.arange(n_clusters), 8).tolist()
+                return mean_difference(differences.ravel().tolist(), clusters).ci95
+
+            truth = pair.true_difference(rng, 1)
+            yield Case(f"paired avg@8, {n_clusters} clusters of 8, {pair_name}", truth, draw)
+
+
+def macro_difference_cases(rng: Generator) -> Iterator[Case]:
+    """Yield the interval of the mean paired avg@8 over benchmarks of 30, 200 and 500 problems."""
+    for pair_name in ("equal, near 1", "3 % of problems gained", "half gained"):
+        pair = POLICY_PAIRS[pair_name]
+
+        def draw(rng: Generator, pair: PolicyPair = pair) -> Interval:
+            singles = [
+                mean_difference(pair.differences(rng, (n_problems,), 8, 1).tolist())
+                for n_problems in (30, 200, 500)
+            ]
+            return macro_difference(
+                [single.value for single in singles], [single.ci95 for single in singles], 730
+            ).ci95
+
+        truth = pair.true_difference(rng, 1)
+        yield Case(f"paired avg@8, mean of three benchmarks, {pair_name}", truth, draw)
 
 
 def auc_cases(rng: Generator) -> Iterator[Case]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from bench_runs import config, make_records, write_run
+from click import unstyle
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.results.compare import ComparisonOptions, compare_runs
 from fsdpo_bench.results.intervals import clustered_mcnemar, mcnemar
@@ -150,3 +151,90 @@ def test_the_command_prints_the_difference_and_the_changed_problems(tmp_path: Pa
     json_result = CliRunner().invoke(app, [*arguments, "--json"])
     deltas = json.loads(json_result.output)["deltas"]
     assert [delta["decoder_a"] for delta in deltas] == list(config(TASKS)["decoders"])
+
+
+def test_avg_at_k_and_pass_at_k_are_paired(tmp_path: Path) -> None:
+    a, b = (make_records(TASKS, chance=c, seed=s) for c, s in ((0.5, 1), (0.75, 2)))
+    means = {
+        (mean.task, mean.measure): mean
+        for mean in compare_runs(*two_runs(tmp_path), ComparisonOptions()).means
+    }
+
+    def accuracies(records: list[dict[str, Any]], task: str) -> list[float]:
+        return [
+            sum(sample["correct"] for sample in record["samples"]) / 4
+            for record in records
+            if record["task"] == task
+        ]
+
+    average = means["gsm8k", "avg@4"]
+    expected = sum(accuracies(b, "gsm8k")) / 80 - sum(accuracies(a, "gsm8k")) / 80
+    assert average.difference == pytest.approx(expected)
+    assert average.difference > 0.15
+    assert 0 < average.ci95[0] < average.difference < average.ci95[1]
+    assert average.p is not None and average.p < 0.001
+    assert means["gsm_ic2", "avg@4"].clusters == 7
+    assert {"pass@2", "pass@4"} <= {measure for _, measure in means}
+    assert ("gsm8k", "pass@1") not in means  # the same as avg@4
+    overall = means["mean", "avg@4"]
+    assert overall.difference == pytest.approx(
+        (average.difference + means["gsm_ic2", "avg@4"].difference) / 2
+    )
+    assert overall.ci95[0] < overall.difference < overall.ci95[1] and overall.p is None
+    assert ("mean", "greedy") in means and ("mean", "bon@4:min") in means
+
+
+def test_runs_with_other_numbers_of_samples_compare_their_averages(tmp_path: Path) -> None:
+    few, many = (
+        write_run(
+            tmp_path / str(n),
+            config({"gsm8k": 30}),
+            make_records({"gsm8k": 30}, samples=n),
+        )
+        for n in (4, 8)
+    )
+    measures = [mean.measure for mean in compare_runs(few, many, ComparisonOptions()).means]
+    assert measures == ["avg@4 / avg@8", "pass@2", "pass@4"]
+
+
+def test_the_command_prints_means_and_their_overall_mean(tmp_path: Path) -> None:
+    arguments = ["diff", *map(str, two_runs(tmp_path)), "--show", "0"]
+    output = CliRunner().invoke(app, arguments, env={"COLUMNS": "160"}).output
+    lines = [line.split() for line in output.splitlines()]
+    assert sum("avg@4" in line for line in lines) == 3
+    assert any(line[:2] == ["mean", "greedy"] for line in lines)
+    json_result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert {mean["task"] for mean in json.loads(json_result.output)["means"]} == {*TASKS, "mean"}
+
+
+def test_a_narrow_terminal_shows_whole_names_and_leaves_columns_out(tmp_path: Path) -> None:
+    arguments = ["diff", *map(str, two_runs(tmp_path)), "--show", "0"]
+    terminal = {"COLUMNS": "80", "FORCE_COLOR": "1"}
+    output = unstyle(CliRunner().invoke(app, arguments, env=terminal).output)
+    rows = output.splitlines()
+    assert "bon@4:min" in output and max(map(len, rows)) <= 80
+    assert "left out for the width of the terminal: only A, only B" in output
+    wide = unstyle(CliRunner().invoke(app, arguments, env=terminal | {"COLUMNS": "120"}).output)
+    assert "only A" in wide and "left out" not in wide
+
+
+def test_columns_choose_the_table_of_a_comparison(tmp_path: Path) -> None:
+    arguments = ["diff", *map(str, two_runs(tmp_path)), "--show", "0", "--decoder", "greedy"]
+    chosen = ["--columns", "benchmark,difference", "--columns", "p"]
+    output = CliRunner().invoke(app, [*arguments, *chosen]).output
+    assert output.splitlines()[0].split() == ["benchmark", "B", "-", "A", "p"]
+    failed = CliRunner().invoke(app, [*arguments, "--columns", "pp"])
+    assert "expected one of benchmark, decoder" in str(failed.exception)
+
+
+def test_inspect_prints_chosen_columns(tmp_path: Path) -> None:
+    run, _ = two_runs(tmp_path, {"math": 6})
+    arguments = ["inspect", str(run), "--columns", "row,gold,outcome,subject"]
+    lines = CliRunner().invoke(app, [*arguments, "--count", "4"]).output.splitlines()
+    assert lines[0].split() == ["row", "gold", "outcome", "subject"]
+    assert lines[1].split()[::3] == ["0", "Algebra"] and len(lines) == 6
+    assert lines[-1] == "matching problems: 6; --count 6 shows all"
+    [row, *_] = CliRunner().invoke(app, [*arguments, "--json"]).output.splitlines()
+    assert json.loads(row).keys() == {"row", "gold", "outcome", "subject"}
+    failed = CliRunner().invoke(app, ["inspect", str(run), "--columns", "topic"])
+    assert "expected one of task, row" in str(failed.exception)

@@ -78,6 +78,14 @@ def _print_json(value: Any) -> None:
 def inspect(options: cli_options.RunInspectOptions) -> None:
     """Show problems of a run."""
     records = record_printing.matching_records(options)
+    if options.columns:
+        rows = record_printing.selected_fields(records, options)
+        if options.as_json:
+            for row in rows:
+                typer.echo(json.dumps(row, ensure_ascii=False))
+        else:
+            record_printing.print_fields(rows, options.count)
+        return
     if options.as_json:
         for record in records:
             typer.echo(json.dumps(record.to_json(), ensure_ascii=False))
@@ -96,7 +104,7 @@ def diff(options: cli_options.RunDiffOptions) -> None:
     if options.as_json:
         _print_json(asdict(comparison))
     else:
-        printing.print_comparison(comparison, options.show)
+        printing.print_comparison(comparison, options.show, options.columns)
         if options.html is not None:
             typer.echo()
             print_next_command(["open", options.html])

@@ -13,6 +13,19 @@ from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.steps.rewards import AGGREGATES
 
+#: Headings of the columns of ``diff`` by name; ">" marks a column of numbers.
+DIFF_COLUMNS = {
+    "benchmark": "benchmark",
+    "decoder": "decoder",
+    "a": "A>",
+    "b": "B>",
+    "difference": "B - A>",
+    "interval": "95 %>",
+    "only-a": "only A>",
+    "only-b": "only B>",
+    "p": "p>",
+    "problems": "problems>",
+}
 _POSITIONAL = Option(positional=True)
 _JSON = Option(flag="--json", in_digest=False)
 _NOT_IN_DIGEST = Option(in_digest=False)
@@ -130,6 +143,9 @@ class RunInspectOptions(Options):
         level: Show only problems of this level.
         count: Number of problems to show.
         samples: Number of samples to show per problem.
+        columns: Print a table with one row per problem and these columns, with commas:
+            `problem_id,answer,outcome`. A column is a field of the problem, a group such as
+            `subject`, or a field of the decoder's answer.
         as_json: Print the records as JSON lines.
 
     Examples:
@@ -137,6 +153,9 @@ class RunInspectOptions(Options):
 
         fsdpo-bench inspect runs/bench --outcome incorrect \
           --decoder bon@5:min --subject Algebra
+
+        fsdpo-bench inspect runs/bench --count 20 \
+          --columns row,gold,answer,outcome
     """
 
     data: Annotated[Path, _POSITIONAL]
@@ -148,6 +167,7 @@ class RunInspectOptions(Options):
     level: str | None = None
     count: Annotated[int, Option(min=1)] = 3
     samples: Annotated[int, Option(min=0)] = 2
+    columns: Sequence[str] = ()
     as_json: Annotated[bool, _JSON] = False
 
 
@@ -161,6 +181,7 @@ class RunDiffOptions(Options, ComparisonOptions):
         run_a: The first run, A.
         run_b: The second run, B. Differences are B minus A.
         show: Number of changed problems to print.
+        columns: Columns of the table, with commas.
         html: File for a page with the solutions of both runs to every problem.
         as_json: Print JSON instead of a table.
 
@@ -171,6 +192,9 @@ class RunDiffOptions(Options, ComparisonOptions):
 
         fsdpo-bench diff runs/sft runs/full-step --html page.html
 
+        fsdpo-bench diff runs/sft runs/full-step \
+          --columns benchmark,decoder,difference,interval
+
         fsdpo-bench diff runs/sft runs/sft --decoder greedy \
           --decoder-b bon@5:min
     """
@@ -178,6 +202,9 @@ class RunDiffOptions(Options, ComparisonOptions):
     run_a: Annotated[Path, _POSITIONAL]
     run_b: Annotated[Path, _POSITIONAL]
     show: Annotated[int, Option(min=0)] = 10
+    columns: Annotated[
+        Sequence[str], Option(names_in_value=DIFF_COLUMNS, default_text="all that fit")
+    ] = ()
     html: Path | None = None
     as_json: Annotated[bool, _JSON] = False
 

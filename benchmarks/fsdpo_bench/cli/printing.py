@@ -5,16 +5,19 @@ from typing import Any
 
 from fsdpo_cards.render import format_amount, format_percent
 
-from fsdpo_bench.cli.tables import plain_text, print_table, print_text
+from fsdpo_bench.cli.options import DIFF_COLUMNS
+from fsdpo_bench.cli.tables import plain_text, print_table, print_text, split_names
 from fsdpo_bench.prm.measure import PrmMeasurements
 from fsdpo_bench.prm.prmbench import ALTERATIONS, PrmBenchScores, StepErrorScores
 from fsdpo_bench.results.compare import PairedDifference, RunComparison
 from fsdpo_bench.results.numbers import format_points, number_rows
+from fsdpo_bench.results.paired_means import MEAN_TITLE, PairedMean
 from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.tasks.table import Task
 from fsdpo_bench.tasks.validate import TaskReport
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
+from fsdpo_data.core.errors import unknown_name_error
 from fsdpo_data.recorded.outputs import GradedResponse
 
 _MAX_QUESTION_CHARS = 90  #: Characters of a question in the list of changed problems.
@@ -172,21 +175,28 @@ def _result_rows(results: Results) -> Iterator[Sequence[str]]:
             yield f"mean of {suite}", name, format_points(mean), "", f"{mean.n:,}", "", ""
 
 
-def print_comparison(comparison: RunComparison, count: int) -> None:
-    """Print the differences of two runs, then the first ``count`` changed problems."""
-    columns = (
-        "benchmark",
-        "decoder",
-        "A>",
-        "B>",
-        "B - A>",
-        "95 %>",
-        "only A>",
-        "only B>",
-        "p>",
-        "problems>",
+def print_comparison(comparison: RunComparison, count: int, columns: Sequence[str] = ()) -> None:
+    """Print the differences of two runs, then the first ``count`` changed problems.
+
+    Args:
+        comparison: The comparison.
+        count: Number of changed problems to print.
+        columns: Names of the columns, some with commas; none for all that fit the terminal.
+    """
+    names = split_names(columns)
+    for name in names:
+        if name not in DIFF_COLUMNS:
+            raise unknown_name_error("columns", name, DIFF_COLUMNS)
+    order = [*dict.fromkeys(delta.task for delta in comparison.deltas), MEAN_TITLE]
+    rows = [*map(_difference_row, comparison.deltas), *map(_mean_row, comparison.means)]
+    rows.sort(key=lambda row: order.index(row["benchmark"]))
+    selected_names = names or [*DIFF_COLUMNS]
+    optional_names = () if names else ("only-a", "only-b", "p")
+    print_table(
+        [DIFF_COLUMNS[name] for name in selected_names],
+        [[row[name] for name in selected_names] for row in rows],
+        optional_columns=[DIFF_COLUMNS[name] for name in optional_names],
     )
-    print_table(columns, map(_difference_row, comparison.deltas))
     for note in comparison.notes:
         print_text(f"note: {note}")
     if any(delta.clusters for delta in comparison.deltas):
@@ -205,24 +215,36 @@ def print_comparison(comparison: RunComparison, count: int) -> None:
         print_text(f"{n_changed - count} more; --show {n_changed} shows all")
 
 
-def _difference_row(delta: PairedDifference) -> Sequence[str]:
-    decoders = delta.decoder_a
-    if delta.decoder_b != delta.decoder_a:
-        decoders = f"{delta.decoder_a} / {delta.decoder_b}"
-    low, high = (100 * bound for bound in delta.ci95)
-    clusters = f" ({delta.clusters})" if delta.clusters else ""
-    return (
-        delta.task,
-        decoders,
-        f"{100 * (delta.correct_a / delta.n):.1f}",
-        f"{100 * (delta.correct_b / delta.n):.1f}",
-        f"{100 * delta.difference:+.1f}",
-        f"[{low:+.1f}, {high:+.1f}]",
-        f"{delta.only_a:,}",
-        f"{delta.only_b:,}",
-        f"{delta.p:.4f}" if delta.p >= 1e-4 else f"{delta.p:.1e}",
-        f"{delta.n:,}{clusters}",
-    )
+def _difference_row(delta: PairedDifference) -> dict[str, str]:
+    return _row_cells(
+        delta, delta.decoders, delta.correct_a / delta.n, delta.correct_b / delta.n
+    ) | {"only-a": f"{delta.only_a:,}", "only-b": f"{delta.only_b:,}"}
+
+
+def _mean_row(mean: PairedMean) -> dict[str, str]:
+    return _row_cells(mean, mean.measure, mean.value_a, mean.value_b)
+
+
+def _row_cells(
+    row: PairedDifference | PairedMean, title: str, value_a: float, value_b: float
+) -> dict[str, str]:
+    """Return the cells of a difference by name of the column, in points."""
+    low, high = (100 * bound for bound in row.ci95)
+    p = ""
+    if row.p is not None:
+        p = f"{row.p:.4f}" if row.p >= 1e-4 else f"{row.p:.1e}"
+    return {
+        "benchmark": row.task,
+        "decoder": title,
+        "a": f"{100 * value_a:.1f}",
+        "b": f"{100 * value_b:.1f}",
+        "difference": f"{100 * row.difference:+.1f}",
+        "interval": f"[{low:+.1f}, {high:+.1f}]",
+        "only-a": "",
+        "only-b": "",
+        "p": p,
+        "problems": f"{row.n:,}" + (f" ({row.clusters})" if row.clusters else ""),
+    }
 
 
 def print_prm(measurements: PrmMeasurements) -> None:

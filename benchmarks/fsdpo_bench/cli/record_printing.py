@@ -1,15 +1,17 @@
 """Print the problems of a run with their solutions, step by step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from fsdpo_cards.render import format_token_count
 from rich.console import Console
 from rich.rule import Rule
 
 from fsdpo_bench.cli.options import RunInspectOptions
-from fsdpo_bench.cli.tables import plain_text, print_text
+from fsdpo_bench.cli.tables import plain_text, print_table, print_text, split_names
 from fsdpo_bench.decode.records import ProblemRecord, SolutionRecord
 from fsdpo_bench.runs.records import read_records, select_decoder
+from fsdpo_data.core.errors import unknown_name_error
 
 _INDENT = "    "  #: Indentation of the lines of a solution.
 _VERDICT_STYLES = {True: "green", False: "red", None: "dim"}
@@ -49,6 +51,57 @@ def print_records(records: Iterator[ProblemRecord], count: int, samples: int) ->
     for n_records, record in enumerate(records, start=1):
         if n_records <= count:
             _print_record(record, samples)
+    _print_match_count(n_records, count)
+
+
+def selected_fields(
+    records: Iterable[ProblemRecord], options: RunInspectOptions
+) -> list[dict[str, Any]]:
+    """Return the fields of ``options.columns`` for each problem, as plain JSON.
+
+    Raises:
+        InputError: if no problem has such a field.
+    """
+    names = split_names(options.columns)
+    decoder = select_decoder(options.data, options.decoder)
+    rows = [_record_fields(record, decoder) for record in records]
+    known_names = dict.fromkeys(name for row in rows for name in row)
+    for name in names:
+        if rows and name not in known_names:
+            raise unknown_name_error("columns", name, known_names)
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+def _record_fields(record: ProblemRecord, decoder: str) -> dict[str, Any]:
+    """Return the fields of a problem that a table can show."""
+    entry = record.decoded[decoder]
+    return {
+        "task": record.task,
+        "row": record.row,
+        "problem_id": record.problem_id,
+        "question": record.question,
+        "gold": record.gold,
+        "answer": entry.answer,
+        "outcome": entry.status,
+        "rule": entry.rule,
+        **record.metadata,
+    }
+
+
+def print_fields(rows: Sequence[Mapping[str, Any]], count: int) -> None:
+    """Print a table of the first ``count`` problems, then the number of matching problems."""
+    if rows:
+        cells = [[_cell_text(value) for value in row.values()] for row in rows[:count]]
+        print_table(list(rows[0]), cells)
+    _print_match_count(len(rows), count)
+
+
+def _cell_text(value: Any) -> str:
+    """Return a value on one line."""
+    return "–" if value is None else " ".join(str(value).split())
+
+
+def _print_match_count(n_records: int, count: int) -> None:
     hint = f"; --count {n_records} shows all" if n_records > count else ""
     _print_wrapped(f"matching problems: {n_records:,}{hint}")
 

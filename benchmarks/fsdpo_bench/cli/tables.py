@@ -9,48 +9,80 @@ from rich.text import Text
 
 from fsdpo_data.core.terminal import strip_control_characters
 
-_MIN_COLUMN_WIDTH = 7  #: Minimum characters of a text column on narrow terminals.
+_MAX_WORD_WIDTH = 20  #: Characters of a longer word may wrap in a text column.
+_UNLIMITED_WIDTH = 10_000  #: Characters; wider than any table.
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    optional_columns: Sequence[str] = (),
+) -> None:
     """Print a table that fits the width of the terminal if possible.
 
-    On narrow terminals, texts wrap, but numbers and row names do not. The table is wider than the
-    terminal if it cannot shrink further. Without a terminal, nothing wraps.
+    On narrow terminals, texts wrap between words, but numbers and row names do not. The table is
+    wider than the terminal if it cannot shrink further. Without a terminal, nothing wraps.
 
     Args:
         columns: Names of the columns. A name that ends with ">" marks a column of numbers. If all
             names are empty, there is no header.
         rows: Cells by row; the first cell is the row name. Strings are plain text. Consecutive rows
             with the same name show it once.
+        optional_columns: Names of columns to leave out on narrow terminals, in this order. A line
+            after the table names them.
     """
+    console = Console()
+    all_rows = [list(row) for row in rows]
+    names = list(columns)
+    removed_names: list[str] = []
+    width = _min_table_width(console, names, all_rows)
+    for name in optional_columns if console.is_terminal else ():
+        if width <= console.width or name not in names:
+            continue
+        position = names.index(name)
+        names = [*names[:position], *names[position + 1 :]]
+        all_rows = [[*row[:position], *row[position + 1 :]] for row in all_rows]
+        removed_names.append(name.rstrip(">"))
+        width = _min_table_width(console, names, all_rows)
+    console.width = max(console.width, width)
+    console.print(_make_table(names, all_rows), soft_wrap=False, crop=False)
+    if removed_names:
+        print_text(f"left out for the width of the terminal: {', '.join(removed_names)}")
+
+
+def _min_table_width(
+    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]
+) -> int:
+    """Return the width of a table whose texts wrap on terminals, and do not wrap elsewhere."""
+    table = _make_table(columns, rows)
+    if console.is_terminal:
+        for column in table.columns:
+            column.max_width = column.min_width
+    unlimited = console.options.update(max_width=_UNLIMITED_WIDTH)
+    return Measurement.get(console, unlimited, table).maximum
+
+
+def _make_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
+    """Return a table; the columns of numbers and the row names do not wrap."""
     table = Table(box=None, pad_edge=False, show_header=any(columns))
     for index, column in enumerate(columns):
         is_number = column.endswith(">")
-        no_wrap = is_number or index == 0
+        can_wrap = index > 0 and not is_number
+        words = [word for row in rows for word in str(row[index]).split()] if can_wrap else []
         table.add_column(
             column.rstrip(">"),
             justify="right" if is_number else "left",
             overflow="fold",
-            no_wrap=no_wrap,
-            min_width=None if no_wrap else _MIN_COLUMN_WIDTH,
+            no_wrap=not can_wrap,
+            min_width=min(max(map(len, words), default=1), _MAX_WORD_WIDTH) if can_wrap else None,
         )
     previous_name: str | Text = ""
     for name, *cells in rows:
         row = ("" if name == previous_name else name, *cells)
         table.add_row(*(plain_text(cell) if isinstance(cell, str) else cell for cell in row))
         previous_name = name
-    console = Console()
-    text_columns = [column for column in table.columns if not column.no_wrap]
-    if console.is_terminal:
-        # Shrink the text columns while rich measures the minimum width of the table.
-        for text_column in text_columns:
-            text_column.max_width = _MIN_COLUMN_WIDTH
-    unlimited = console.options.update(max_width=10_000)
-    console.width = max(console.width, Measurement.get(console, unlimited, table).maximum)
-    for text_column in text_columns:
-        text_column.max_width = None
-    console.print(table, soft_wrap=False, crop=False)
+    return table
 
 
 def print_text(text: str, style: str = "", *, wrap: bool = False) -> None:
@@ -61,3 +93,9 @@ def print_text(text: str, style: str = "", *, wrap: bool = False) -> None:
 def plain_text(text: str, style: str = "") -> Text:
     """Return text of a model or a benchmark as it is, without control characters."""
     return Text(strip_control_characters(text), style=style)
+
+
+def split_names(values: Sequence[str]) -> list[str]:
+    """Return the names in values such as ``a,b``, without repeated names."""
+    names = (name.strip() for value in values for name in value.split(","))
+    return list(dict.fromkeys(filter(None, names)))

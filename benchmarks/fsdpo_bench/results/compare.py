@@ -1,4 +1,7 @@
-"""Compare two runs on the same problems: paired differences, and problems that changed."""
+"""Compare two runs on the same problems: paired differences, and problems that changed.
+
+:mod:`fsdpo_bench.results.paired_means` has the differences of avg@k, pass@k and overall means.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from fsdpo_bench.results.outcomes import (
     problem_clusters,
     read_problem_results,
 )
+from fsdpo_bench.results.paired_means import PairedMean, benchmark_means, number_differences
 from fsdpo_bench.runs.records import RunConfig, read_config, read_records
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
@@ -58,12 +62,19 @@ class PairedDifference:
     p: float  #: p-value of the exact McNemar test, over problems or clusters.
     clusters: int | None  #: Number of base problems, if several problems share one.
 
+    @property
+    def decoders(self) -> str:
+        """The name of both decoders, or their names if they differ."""
+        return " / ".join(dict.fromkeys((self.decoder_a, self.decoder_b)))
+
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
     """The comparison of two runs."""
 
     deltas: Sequence[PairedDifference]  #: Differences by benchmark and pair of decoders.
+    #: Differences of avg@k and pass@k by benchmark, then the means over the benchmarks.
+    means: Sequence[PairedMean]
     #: Problems whose verdict changed, for the first pair of decoders of each benchmark.
     changed: Sequence[ChangedProblem]
     #: Warnings for the reader: omitted problems, and graders or prompts that differ.
@@ -113,6 +124,7 @@ def compare_runs(run_a: Path, run_b: Path, options: ComparisonOptions) -> RunCom
         raise InputError(f"{message}.")
     notes = _config_differences(configs)
     deltas: list[PairedDifference] = []
+    means: list[PairedMean] = []
     changed: list[ChangedProblem] = []
     for task in tasks:
         pairs, note = _pair_results(task, tasks_a[task], tasks_b[task], common=options.common)
@@ -123,7 +135,24 @@ def compare_runs(run_a: Path, run_b: Path, options: ComparisonOptions) -> RunCom
             deltas.append(_paired_difference(task, decoder_a, decoder_b, answer_pairs))
             if index == 0:
                 changed += _changed_problems(answer_pairs)
-    return RunComparison(deltas, changed, notes)
+        if options.decoder_a is None and options.decoder_b is None:
+            means += number_differences(task, pairs)
+    means += benchmark_means([*map(_as_mean, deltas), *means])
+    return RunComparison(deltas=deltas, means=means, changed=changed, notes=notes)
+
+
+def _as_mean(delta: PairedDifference) -> PairedMean:
+    """Return the difference of two decoders as a difference of two means."""
+    return PairedMean(
+        task=delta.task,
+        measure=delta.decoders,
+        value_a=delta.correct_a / delta.n,
+        value_b=delta.correct_b / delta.n,
+        n=delta.n,
+        difference=delta.difference,
+        ci95=delta.ci95,
+        p=delta.p,
+    )
 
 
 def _read_results(run: Path) -> dict[str, ProblemResults]:

@@ -99,6 +99,73 @@ def macro_average(proportions: Sequence[Proportion]) -> Proportion:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class MeanDifference:
+    """The mean of paired differences in [-1, 1], with its interval."""
+
+    value: float  #: The mean.
+    n: int  #: Number of differences.
+    ci95: Interval  #: 95 % interval of the mean.
+    p: float | None  #: Two-sided p-value for a mean of zero; None for a mean over benchmarks.
+    clusters: int | None  #: Number of clusters; None if the differences are independent.
+
+
+def mean_difference(
+    differences: Sequence[float], clusters: Sequence[Hashable] | None = None
+) -> MeanDifference:
+    """Return the mean of one paired difference per problem, with a 95 % interval.
+
+    The differences are between two values in [0, 1], such as two accuracies over eight samples. The
+    interval is Student's over the groups, with half an imagined group at each end of [-1, 1], as
+    Agresti & Min (2005) add imagined counts for proportions. A sample that contains none of the few
+    problems that changed would otherwise have an interval without width. The p-value is the one at
+    which the interval ends at zero.
+
+    Args:
+        differences: One difference in [-1, 1] per problem.
+        clusters: The cluster of each problem; None if the problems are independent.
+    """
+    from scipy.special import stdtr, stdtrit
+
+    n = len(differences)
+    mean = math.fsum(differences) / n
+    groups = list(cluster_sums(differences, clusters).values())
+    imagined_count = n / len(groups)
+    extended_n = n + imagined_count
+    centre = n * mean / extended_n
+    residuals = math.fsum((total - centre * count) ** 2 for total, count in groups)
+    residuals += imagined_count**2 * ((1 - centre) ** 2 + (1 + centre) ** 2) / 2
+    error = math.sqrt((len(groups) + 1) / len(groups) * residuals) / extended_n
+    # The imagined group brings no freedom: the quantile is that of the real groups.
+    freedom = max(1, len(groups) - 1)
+    half_width = float(stdtrit(freedom, 0.975)) * error
+    return MeanDifference(
+        value=mean,
+        n=n,
+        ci95=(max(-1.0, min(mean, centre - half_width)), min(1.0, max(mean, centre + half_width))),
+        p=float(2 * stdtr(freedom, -abs(centre) / error)),
+        clusters=None if clusters is None else len(groups),
+    )
+
+
+def macro_difference(
+    differences: Sequence[float], intervals: Sequence[Interval], n: int
+) -> MeanDifference:
+    """Return the mean of independent differences with equal weights, as in :func:`macro_average`.
+
+    Args:
+        differences: One difference per benchmark.
+        intervals: The interval of each difference.
+        n: Number of problems of all benchmarks.
+    """
+    mean = math.fsum(differences) / len(differences)
+    low = mean - math.dist(differences, [low for low, _ in intervals]) / len(differences)
+    high = mean + math.dist(differences, [high for _, high in intervals]) / len(differences)
+    return MeanDifference(
+        value=mean, n=n, ci95=(max(-1.0, low), min(1.0, high)), p=None, clusters=None
+    )
+
+
 def pass_at_k(n: int, correct: int, k: int) -> float:
     """Return the probability that k of n samples, without replacement, include a correct sample.
 

@@ -42,6 +42,9 @@ class ReportNumber:
     title: str  #: Format of its name for readers, such as ``pass@{key}``.
     #: Returns the values with their intervals by key, such as k; empty if there is no value.
     compute: Callable[[Sequence[ProblemResult]], Mapping[str, Proportion]]
+    #: Returns a problem's value for a key, or None if the problem does not count; ``diff`` compares
+    #: the means of these values. None for numbers that it does not compare.
+    problem_value: Callable[[ProblemResult, str], float | None] | None = None
     outputs: tuple[Output, ...] = ("terminal", "page", "markdown")  #: The places that print it.
     #: Returns the text of a value with its interval.
     format: Callable[[AccuracyResult], str] = format_points
@@ -101,8 +104,22 @@ def _average_at_k(results: Sequence[ProblemResult]) -> dict[str, Proportion]:
     if not sampled:
         return {}
     k = _min_samples(sampled)
-    accuracies = [result.correct_samples / result.graded_samples for result in sampled]
+    accuracies = [_sample_accuracy(result, str(k)) or 0.0 for result in sampled]
     return {str(k): proportion(accuracies, problem_clusters(sampled), trials=k)}
+
+
+def _sample_accuracy(result: ProblemResult, _key: str) -> float | None:
+    """Return the accuracy of a problem's samples; None without graded samples."""
+    return result.correct_samples / result.graded_samples if result.graded_samples else None
+
+
+def _pass_probability(result: ProblemResult, key: str) -> float | None:
+    """Return the probability that one of k samples of a problem is correct; None without k."""
+    k = int(key)
+    # pass@1 is avg@k.
+    if not 1 < k <= result.graded_samples:
+        return None
+    return pass_at_k(result.graded_samples, result.correct_samples, k)
 
 
 def _pass_at_k(results: Sequence[ProblemResult]) -> dict[str, Proportion]:
@@ -136,6 +153,7 @@ NUMBERS.register(
         name="avg_at_k",
         title="avg@{key}",
         compute=_average_at_k,
+        problem_value=_sample_accuracy,
         outputs=("terminal", "page", "markdown", "hub"),
     )
 )
@@ -144,6 +162,7 @@ NUMBERS.register(
         name="pass_at_k",
         title="pass@{key}",
         compute=_pass_at_k,
+        problem_value=_pass_probability,
         outputs=("page", "markdown"),
     )
 )
