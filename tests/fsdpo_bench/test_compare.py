@@ -207,7 +207,7 @@ def test_the_command_prints_means_and_their_overall_mean(tmp_path: Path) -> None
     assert {mean["task"] for mean in json.loads(json_result.output)["means"]} == {*TASKS, "mean"}
 
 
-def test_a_narrow_terminal_shows_whole_names_and_leaves_columns_out(tmp_path: Path) -> None:
+def test_a_narrow_terminal_shows_full_names_and_leaves_columns_out(tmp_path: Path) -> None:
     arguments = ["diff", *map(str, two_runs(tmp_path)), "--show", "0"]
     terminal = {"COLUMNS": "80", "FORCE_COLOR": "1"}
     output = unstyle(CliRunner().invoke(app, arguments, env=terminal).output)

@@ -10,6 +10,7 @@ from rich.text import Text
 from fsdpo_data.core.terminal import strip_control_characters
 
 _MAX_WORD_WIDTH = 20  #: Characters of a longer word may wrap in a text column.
+_MIN_WORD_WIDTH = 7  #: The same on terminals that are too narrow for such words.
 _UNLIMITED_WIDTH = 10_000  #: Characters; wider than any table.
 
 
@@ -36,26 +37,30 @@ def print_table(
     all_rows = [list(row) for row in rows]
     names = list(columns)
     removed_names: list[str] = []
-    width = _min_table_width(console, names, all_rows)
     for name in optional_columns if console.is_terminal else ():
-        if width <= console.width or name not in names:
-            continue
-        position = names.index(name)
-        names = [*names[:position], *names[position + 1 :]]
-        all_rows = [[*row[:position], *row[position + 1 :]] for row in all_rows]
-        removed_names.append(name.rstrip(">"))
-        width = _min_table_width(console, names, all_rows)
+        if _min_table_width(console, names, all_rows) > console.width and name in names:
+            position = names.index(name)
+            names = [*names[:position], *names[position + 1 :]]
+            all_rows = [[*row[:position], *row[position + 1 :]] for row in all_rows]
+            removed_names.append(name.rstrip(">"))
+    word_width = _MAX_WORD_WIDTH
+    if _min_table_width(console, names, all_rows) > console.width:
+        word_width = _MIN_WORD_WIDTH
+    width = _min_table_width(console, names, all_rows, word_width)
     console.width = max(console.width, width)
-    console.print(_make_table(names, all_rows), soft_wrap=False, crop=False)
+    console.print(_make_table(names, all_rows, word_width), soft_wrap=False, crop=False)
     if removed_names:
         print_text(f"left out for the width of the terminal: {', '.join(removed_names)}")
 
 
 def _min_table_width(
-    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]
+    console: Console,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    word_width: int = _MAX_WORD_WIDTH,
 ) -> int:
     """Return the width of a table whose texts wrap on terminals, and do not wrap elsewhere."""
-    table = _make_table(columns, rows)
+    table = _make_table(columns, rows, word_width)
     if console.is_terminal:
         for column in table.columns:
             column.max_width = column.min_width
@@ -63,8 +68,10 @@ def _min_table_width(
     return Measurement.get(console, unlimited, table).maximum
 
 
-def _make_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
-    """Return a table; the columns of numbers and the row names do not wrap."""
+def _make_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], word_width: int
+) -> Table:
+    """Return a table; numbers, row names and words up to a width do not wrap."""
     table = Table(box=None, pad_edge=False, show_header=any(columns))
     for index, column in enumerate(columns):
         is_number = column.endswith(">")
@@ -75,7 +82,7 @@ def _make_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) ->
             justify="right" if is_number else "left",
             overflow="fold",
             no_wrap=not can_wrap,
-            min_width=min(max(map(len, words), default=1), _MAX_WORD_WIDTH) if can_wrap else None,
+            min_width=min(max(map(len, words), default=1), word_width) if can_wrap else None,
         )
     previous_name: str | Text = ""
     for name, *cells in rows:
