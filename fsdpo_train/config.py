@@ -123,7 +123,7 @@ class TrainConfig(Options):
                 "adapters cannot be merged into weights that zero3 partitions over processes. Use "
                 "zero2, which needs little more memory with LoRA.",
             )
-        if self.load_in_4bit and not (self.lora and self.model):
+        if self.load_in_4bit and (not self.lora or getattr(self, "from_config", None)):
             raise self.field_error(
                 "load_in_4bit",
                 "4-bit weights need a `model`, and cannot be trained. Set `lora` to the rank of "
@@ -209,7 +209,8 @@ class PrmConfig(TrainConfig):
             file. A file has the columns ``prompt``, ``completions`` and ``labels`` (booleans, or
             numbers in [0, 1]).
         model: Policy whose weights get the reward head: a short name, a directory, or
-            ``org/name[@revision]`` on the Hub.
+            ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions
+            of a sealed dataset.
         labels: ``outcome``: the outcome of the solution at every step (N=1). ``rollouts``: the
             fraction of correct continuations of each step, or of a judge's votes (N>1). ``auto``:
             rollouts if the solution has them, otherwise outcomes.
@@ -241,7 +242,7 @@ class PrmConfig(TrainConfig):
 
     stage: ClassVar[str] = "prm"
 
-    model: str = "tiny"
+    model: Annotated[str | None, Option(default_text="by dataset")] = None
     batch_size: Annotated[int, Option(min=1)] = 8
     grad_accum: Annotated[int, Option(min=1)] = 32
     labels: Literal["auto", "outcome", "rollouts"] = "auto"
@@ -305,7 +306,8 @@ class DpoConfig(PreferenceSpec, TrainConfig):
         data: A sealed dataset with pairs, ``org/name[@revision]`` of one on the Hub, or a JSONL or
             parquet file with the columns of the config ``pairs``.
         model: Start model, which is also the reference policy: a short name, a directory, or
-            ``org/name[@revision]`` on the Hub.
+            ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions
+            of a sealed dataset.
         batch_size: Prompts per device in one micro-batch, each with all its pairs. With
             ``pairs`` as `shuffle`: pairs per device in one micro-batch.
         batch_tokens: Maximum number of tokens per device in one micro-batch. If set, it replaces
@@ -334,7 +336,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
 
     stage: ClassVar[str] = "dpo"
 
-    model: str = "tiny"
+    model: Annotated[str | None, Option(default_text="by dataset")] = None
     batch_size: Annotated[int, Option(min=1)] = 4
     shuffle: Literal["groups", "pairs"] = "groups"
     share_prompt: Annotated[bool, Option(panel=_COMPUTE)] = True

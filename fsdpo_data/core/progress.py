@@ -1,5 +1,6 @@
 """Progress reports of long work: bars on terminals, lines in logs."""
 
+import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -73,7 +74,7 @@ class LineProgress(_TimedProgress):
         self._last_print_time = self._start_time
         size_note = f": {total} to do" if total > 1 else ""
         done_note = f", {done} already done" if done else ""
-        print(f"{name}{size_note}{done_note}", file=sys.stderr, flush=True)
+        self._write(f"{name}{size_note}{done_note}")
 
     def advance(self, units: int, tokens: int = 0) -> None:
         """Report newly finished units."""
@@ -83,8 +84,26 @@ class LineProgress(_TimedProgress):
         self._last_print_time = time.monotonic()
         tokens_per_second, remaining_time = self._speed()
         speed = f", {tokens_per_second:.0f} tokens/s" if self._tokens else ""
-        line = f"{self._name}: {self._done}/{self._total}{speed}, {remaining_time}"
+        self._write(f"{self._name}: {self._done}/{self._total}{speed}, {remaining_time}")
+
+    def _write(self, line: str) -> None:
+        """Print a line."""
         print(line, file=sys.stderr, flush=True)
+
+
+class LogProgress(LineProgress):
+    """Progress of library functions, which print nothing: the lines go to a logger.
+
+    Args:
+        logger: The logger.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+
+    def _write(self, line: str) -> None:
+        """Log a line."""
+        self._logger.info(line)
 
 
 def time_left(seconds: float, done: int, total: int) -> str:

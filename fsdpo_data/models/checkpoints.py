@@ -56,7 +56,7 @@ def load_checkpoint(
         if configure is not None:
             configure(config)
         is_head_separate = configure is not None or auto_class == "AutoModel"
-        with _mute_load_report() if is_head_separate else nullcontext():
+        with hide_bars(), _mute_load_report() if is_head_separate else nullcontext():
             model, loading_info = getattr(transformers, auto_class).from_pretrained(
                 weights.path,
                 revision=weights.commit,
@@ -89,6 +89,26 @@ def _refuse_reward_model(
     if auto_class.endswith("CausalLM") and "ForTokenClass" in str(config.architectures):
         message = "the checkpoint is a reward model; expected a language model."
         raise InputError(message, field=field, value=weights.path)
+
+
+@contextmanager
+def hide_bars() -> Iterator[None]:
+    """Hide bars of transformers, such as "Loading weights"; the bars of downloads stay.
+
+    A training loads several models, and nothing on these bars tells them apart.
+    """
+    from transformers.utils import logging as transformers_logging
+
+    def make_hidden_bar(factory: Any, args: Any, options: Any) -> Any:
+        """Return a bar that shows nothing."""
+        return factory(*args, **{**options, "disable": True})
+
+    set_hook = getattr(transformers_logging, "set_tqdm_hook", lambda hook: None)
+    previous_hook = set_hook(make_hidden_bar)
+    try:
+        yield
+    finally:
+        set_hook(previous_hook)
 
 
 @contextmanager

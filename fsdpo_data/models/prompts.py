@@ -120,14 +120,19 @@ def get_template(
             "Name a model whose tokenizer has a chat template, or choose another template."
         )
     chat = ChatFormat(load_tokenizer(tokenizer_path, revision))
+    if not chat.tokenizer.chat_template:
+        raise InputError(
+            f"the chat template of {tokenizer_path} cannot be used: its tokenizer has none. Choose "
+            "another `template`; `fsdpo-data templates` lists them."
+        )
     try:
         # Chat templates for multimodal messages ignore content that is plain text.
         if "2+2?" not in chat.render("2+2?"):
             raise ValueError("the rendered prompt lacks the question")
     except Exception as error:  # Jinja and chat templates may raise any exception
         raise InputError(
-            f"the chat template of {tokenizer_path} cannot be used: {error}. Choose another "
-            "`template`; `fsdpo-data templates` lists them."
+            f"the chat template of {tokenizer_path} cannot be used: {describe_load_error(error)}. "
+            "Choose another `template`; `fsdpo-data templates` lists them."
         ) from None
     return dataclasses.replace(template, chat=chat)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 #: Columns of a pair that training reads.
 COLUMNS = ("prompt", "chosen_steps", "rejected_steps", "chosen_rewards", "rejected_rewards")
 
-#: Rewards must be smaller than this in absolute value, because γ multiplies them in float32.
+#: Rewards, and γ times rewards, must be smaller than this in absolute value: they are in float32.
 _MAX_REWARD = 1e30
 
 
@@ -90,10 +91,17 @@ def open_pairs(data: Path) -> RowSource:
     return open_source(data, COLUMNS, config="pairs", optional_columns=("chosen", "rejected"))
 
 
-def group_by_prompt(rows: Iterable[LocatedRow], loss: PreferenceLoss) -> list[PromptGroup]:
+def group_by_prompt(
+    rows: Iterable[LocatedRow], loss: PreferenceLoss, gamma: float = 1.0
+) -> list[PromptGroup]:
     """Check pairs and group them by prompt, with each different solution once.
 
-    For losses without step rewards, the reward columns may be missing.
+    Losses without step rewards ignore the reward columns.
+
+    Args:
+        rows: The pairs.
+        loss: The loss.
+        gamma: Factor γ of the rewards in the loss.
 
     Raises:
         InputError: if a row cannot be used, or there are no rows.
@@ -103,6 +111,9 @@ def group_by_prompt(rows: Iterable[LocatedRow], loss: PreferenceLoss) -> list[Pr
     for location, row in rows:
         _check_row(location, row, loss)
         chosen, rejected = _read_sides(location, row, loss)
+        if "gamma" in loss.options and gamma < math.inf:
+            for side in (chosen, rejected):
+                _check_scaled_rewards(location, side.rewards, gamma)
         group = groups.setdefault(row["prompt"], PromptGroup(row["prompt"]))
         index_of = solution_indices.setdefault(row["prompt"], {})
         for side in (chosen, rejected):
@@ -133,12 +144,24 @@ def _check_row(location: str, row: Row, loss: PreferenceLoss) -> None:
         raise InputError(f"{location}: prompt: expected a text, with the chat template filled in.")
 
 
+def _check_scaled_rewards(location: str, rewards: Sequence[float], gamma: float) -> None:
+    """Raise an InputError if γ times a reward is too large for float32."""
+    for reward in rewards:
+        if gamma * abs(reward) >= _MAX_REWARD:
+            raise InputError(
+                f"{location}: the reward {reward:g} times {gamma:g} is too large for float32. Set "
+                "a lower gamma, or score the dataset again.",
+                field="gamma",
+                value=gamma,
+            )
+
+
 def _read_sides(
     location: str, row: Row, loss: PreferenceLoss
 ) -> tuple[PairedSolution, PairedSolution]:
     """Return the chosen and the rejected side of a row, shortened if the loss asks for it."""
-    chosen = _pair_side(location, row, "chosen")
-    rejected = _pair_side(location, row, "rejected")
+    chosen = _pair_side(location, row, "chosen", uses_rewards=loss.uses_rewards)
+    rejected = _pair_side(location, row, "rejected", uses_rewards=loss.uses_rewards)
     if "".join(chosen.steps) == "".join(rejected.steps):
         raise InputError(
             f"{location}: chosen and rejected are the same text, {chosen.steps[0]!r} … "
@@ -150,15 +173,17 @@ def _read_sides(
     return chosen, rejected
 
 
-def _pair_side(location: str, row: Row, side: str) -> PairedSolution:
+def _pair_side(location: str, row: Row, side: str, *, uses_rewards: bool) -> PairedSolution:
     """Return one side of a row, ``chosen`` or ``rejected``.
+
+    Without ``uses_rewards``, all rewards are 0.
 
     Raises:
         InputError: if steps, rewards and text do not match.
     """
     steps = row[f"{side}_steps"]
     rewards = row.get(f"{side}_rewards")
-    if rewards is None and isinstance(steps, list):  # the loss does not read rewards
+    if not uses_rewards and isinstance(steps, list):
         rewards = [0.0] * len(steps)
     if not (isinstance(steps, list) and isinstance(rewards, list)):
         raise InputError(f"{location}: {side}_steps and {side}_rewards: expected two lists.")

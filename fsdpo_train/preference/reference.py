@@ -1,5 +1,6 @@
 """Computation of the reference log-probabilities that the reference store does not have yet."""
 
+import logging
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.identity import digest
-from fsdpo_data.core.progress import progress
+from fsdpo_data.core.progress import LogProgress
 from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights, uses_bfloat16_weights
 from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
 from fsdpo_train.config import DpoConfig
@@ -17,6 +18,8 @@ from fsdpo_train.preference.pairs import PromptGroup
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
 from fsdpo_train.trainer.deepspeed import without_zero3_partitioning
 from fsdpo_train.trainer.models import load_model
+
+log = logging.getLogger(__name__)
 
 #: Solutions per file of the store. A killed run loses the work on at most this many.
 SOLUTIONS_PER_FILE = 2048
@@ -145,24 +148,24 @@ def _compute_missing(
         Bfloat16Weights(model).install()
     patch_to_return_logprobs(model, attention=config.attention)
     unsaved: list[tuple[ReferenceKey, list[float]]] = []
-    with progress() as progress_bar:
-        progress_bar.phase("reference", sum(len(group.tokens) for group in missing_groups))
-        batch_size = 1 if model.device.type == "cpu" else config.batch_size
-        for start in range(0, len(missing_groups), batch_size):
-            batch = missing_groups[start : start + batch_size]
-            logprobs = _solution_logprobs(
-                model,
-                batch,
-                tokenizer,
-                dtype=config.dtype,
-                share_prompt=share_prompt,
-            )
-            batch_keys = [key for group in batch for key in _group_keys(group, store)]
-            unsaved.extend(zip(batch_keys, logprobs, strict=True))
-            if len(unsaved) >= SOLUTIONS_PER_FILE or start + batch_size >= len(missing_groups):
-                store.save(unsaved)
-                unsaved = []
-            progress_bar.advance(len(logprobs), sum(map(len, logprobs)))
+    progress = LogProgress(log)
+    progress.phase("reference", sum(len(group.tokens) for group in missing_groups))
+    batch_size = 1 if model.device.type == "cpu" else config.batch_size
+    for start in range(0, len(missing_groups), batch_size):
+        batch = missing_groups[start : start + batch_size]
+        logprobs = _solution_logprobs(
+            model,
+            batch,
+            tokenizer,
+            dtype=config.dtype,
+            share_prompt=share_prompt,
+        )
+        batch_keys = [key for group in batch for key in _group_keys(group, store)]
+        unsaved.extend(zip(batch_keys, logprobs, strict=True))
+        if len(unsaved) >= SOLUTIONS_PER_FILE or start + batch_size >= len(missing_groups):
+            store.save(unsaved)
+            unsaved = []
+        progress.advance(len(logprobs), sum(map(len, logprobs)))
 
 
 def _solution_logprobs(

@@ -38,6 +38,7 @@ from fsdpo_train.trainer.models import (
     load_model,
 )
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
+from fsdpo_train.trainer.start_model import with_start_model
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     """
     loss = config.preference_loss  # imports a plug-in before the identity of the run is recorded
     source = open_pairs(config.data)
+    config = with_start_model(config, source)
     with start_run(config, source) as identity:
         arguments = _preference_arguments(config)
         model, tokenizer = load_model(config, "AutoModelForCausalLM")
@@ -83,7 +85,9 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         model = disable_dropout(model)
         fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
         groups, counts = tokenize_groups(
-            group_by_prompt(source.rows(), loss), tokenizer, context_length(config, model)
+            group_by_prompt(source.rows(), loss, config.gamma),
+            tokenizer,
+            context_length(config, model),
         )
         max_row_tokens = max(
             len(solution.input_ids) for group in groups for solution in group.tokens

@@ -41,6 +41,7 @@ from fsdpo_train.trainer.batching import (
 )
 from fsdpo_train.trainer.models import add_lora_adapters, context_length, load_model
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
+from fsdpo_train.trainer.start_model import with_start_model
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ def train_prm(config: PrmConfig) -> PrmReport:
         UnavailableError: if a model, tracker or package is not available.
     """
     source = open_solutions(config.data)
+    config = with_start_model(config, source)
     with start_run(config, source) as identity:
         arguments = training_arguments(
             config,

@@ -11,7 +11,11 @@ from transformers.training_args import OptimizerNames
 
 from fsdpo_data.core.errors import InputError, UnavailableError, install_command, unknown_name_error
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.deepspeed import deepspeed_config, init_deepspeed_processes
+from fsdpo_train.trainer.deepspeed import (
+    deepspeed_config,
+    first_line,
+    init_deepspeed_processes,
+)
 
 
 def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
@@ -47,6 +51,7 @@ def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
             deepspeed=deepspeed_config(config.deepspeed),
             report_to=config.report_to,
             logging_steps=config.log_every,
+            disable_tqdm=True,  # the bars would print; StageTrainer logs
             logging_nan_inf_filter=False,  # the filter would log NaN as 0
             save_strategy="steps" if config.save_every else "no",
             save_steps=config.save_every or 500,
@@ -58,10 +63,11 @@ def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
         init_deepspeed_processes(arguments)
     except ImportError as error:
         raise UnavailableError(
-            f"{error} Install the packages: {install_command('train,deepspeed')}."
+            f"a package is missing: {first_line(error)} Install the packages: "
+            f"{install_command('train,deepspeed')}."
         ) from error
     except ValueError as error:
-        raise InputError(f"these options do not go together: {error}") from error
+        raise InputError(f"these options do not go together: {first_line(error)}") from error
     _check_optimizer(arguments, config)
     return arguments
 
@@ -89,10 +95,11 @@ def _check_names(config: TrainConfig) -> None:
 
 
 def _check_adapter_packages(config: TrainConfig) -> None:
-    """Raise an UnavailableError if a package for LoRA or 4-bit weights is not installed."""
+    """Raise an UnavailableError if a package for LoRA, 4 bits or DeepSpeed is not installed."""
     for field, package, extra in (
         ("lora", "peft", "lora"),
         ("load_in_4bit", "bitsandbytes", "qlora"),
+        ("deepspeed", "deepspeed", "deepspeed"),
     ):
         value = getattr(config, field)
         if value and find_spec(package) is None:

@@ -5,16 +5,19 @@ files are synced, and listed with their SHA-256 in ``digests.json``. The checkpo
 to its final path, and only then are older checkpoints removed. The disk therefore needs space for
 one checkpoint more than ``save_limit``.
 
-A run resumes from the newest checkpoint whose files all match their digests. Changed or incomplete
-checkpoints are skipped. Computing the digests takes about as long as writing the files, and
-needs no additional memory. Several files are hashed in parallel.
+A run resumes from the newest checkpoint whose files all match their digests. Newer checkpoints that
+are damaged get the suffix ``.damaged``, and a warning names them. Entries with other names are
+ignored. Computing the digests takes about as long as writing the files, and needs no additional
+memory. Several files are hashed in parallel.
 """
 
 import errno
 import json
+import logging
 import os
+import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +25,14 @@ from pathlib import Path
 from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
 from fsdpo_data.core.identity import file_sha256
 
+log = logging.getLogger(__name__)
+
 STAGING_FOLDER = "writing"  #: Folder in which checkpoints and models are written.
 DIGESTS_FILE = "digests.json"  #: File with the SHA-256 of every file of a checkpoint.
 #: If torch cannot write and the disk has fewer free bytes, the disk counts as full.
 _MIN_FREE_BYTES = 2**20
+_DAMAGED_SUFFIX = ".damaged"  #: End of the name of a checkpoint that no run may use.
+_CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{1,18})")
 
 
 @contextmanager
@@ -87,26 +94,74 @@ def commit_model(folder: Path) -> None:
         rename_durably(file, folder / file.name)
 
 
-def latest_complete_checkpoint(folder: Path) -> Path | None:
-    """Return the newest complete checkpoint, or None."""
-    return next(filter(_is_complete, _newest_first(folder)), None)
+def latest_complete_checkpoint(
+    folder: Path, find_mismatch: Callable[[Path], str] = lambda checkpoint: ""
+) -> Path | None:
+    """Return the newest usable checkpoint, or None; newer ones are renamed, with a warning.
+
+    Args:
+        folder: Folder of the checkpoints.
+        find_mismatch: Returns why a complete checkpoint does not fit the run; empty if it fits.
+
+    Raises:
+        StoreError: if a damaged checkpoint cannot be renamed.
+    """
+    for checkpoint in _newest_first(folder):
+        damage = _find_damage(checkpoint) or find_mismatch(checkpoint)
+        if not damage:
+            return checkpoint
+        with store_errors(folder):
+            new_name = _set_aside(checkpoint)
+        log.warning(
+            f"{checkpoint} is damaged: {damage}. Its new name is {new_name}; training resumes from "
+            "the checkpoint before it."
+        )
+    return None
+
+
+def _set_aside(checkpoint: Path) -> str:
+    """Give a damaged checkpoint a name that no run uses, and return the name."""
+    new_path = checkpoint.with_name(checkpoint.name + _DAMAGED_SUFFIX)
+    number = 1
+    while new_path.exists():
+        number += 1
+        new_path = checkpoint.with_name(f"{checkpoint.name}{_DAMAGED_SUFFIX}-{number}")
+    checkpoint.rename(new_path)
+    return new_path.name
 
 
 def _newest_first(folder: Path) -> list[Path]:
     """Return all checkpoints, complete or not, by decreasing step."""
-    return sorted(folder.glob("checkpoint-*"), key=_checkpoint_step, reverse=True)
+    if not folder.is_dir():
+        return []
+    checkpoints = {
+        int(match[1]): path
+        for path in folder.iterdir()
+        if (match := _CHECKPOINT_NAME.fullmatch(path.name)) and path.is_dir()
+    }
+    return [checkpoints[step] for step in sorted(checkpoints, reverse=True)]
 
 
-def _checkpoint_step(checkpoint: Path) -> int:
-    return int(checkpoint.name.rpartition("-")[2])
-
-
-def _is_complete(checkpoint: Path) -> bool:
+def _find_damage(checkpoint: Path) -> str:
+    """Return why a checkpoint is not complete; empty if all its files match their digests."""
+    digests_file = checkpoint / DIGESTS_FILE
+    if not digests_file.is_file():
+        return f"it has no {DIGESTS_FILE}"
     try:
-        digests = json.loads((checkpoint / DIGESTS_FILE).read_bytes())
-        return _digests([checkpoint / name for name in digests]) == list(digests.values())
-    except (OSError, ValueError, TypeError, AttributeError):
-        return False
+        digests = dict(json.loads(digests_file.read_bytes()))
+        files = {
+            file.relative_to(checkpoint).as_posix(): file
+            for file in _files(checkpoint)
+            if file != digests_file
+        }
+        if files.keys() != digests.keys():
+            return f"its files are not those that {DIGESTS_FILE} names"
+        names = list(files)
+        new_digests = dict(zip(names, _digests([*files.values()]), strict=True))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        return f"{DIGESTS_FILE} or a file cannot be read ({error})"
+    changed_names = [name for name in names if new_digests[name] != digests[name]]
+    return f"{', '.join(changed_names)} changed after it was written" if changed_names else ""
 
 
 def _remove_checkpoint(checkpoint: Path) -> None:

@@ -1,24 +1,79 @@
 """DeepSpeed: its configurations, its process group, and its partitioned weights."""
 
 import atexit
+import json
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from torch import distributed
 from transformers.integrations.deepspeed import set_hf_deepspeed_config, unset_hf_deepspeed_config
 
+from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_train.config import DEEPSPEED_PRESETS
 
 
-def deepspeed_config(name: str | None) -> dict[str, Any] | str | None:
-    """Return the value of ``TrainingArguments.deepspeed``: a preset's options, or a file name."""
-    if name not in DEEPSPEED_PRESETS:
-        return name
-    tables = read_toml(__file__)  # deepspeed.toml, next to this module
-    return {**tables["every"], "zero_optimization": tables[name]}
+def deepspeed_config(name: str | None) -> dict[str, Any] | None:
+    """Return the options of a preset or of a DeepSpeed configuration file; None for no DeepSpeed.
+
+    Raises:
+        InputError: if the file is not a JSON object.
+    """
+    if name is None:
+        return None
+    if name in DEEPSPEED_PRESETS:
+        tables = read_toml(__file__)  # deepspeed.toml, next to this module
+        return {**tables["every"], "zero_optimization": tables[name]}
+    try:
+        options = json.loads(Path(name).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise _deepspeed_error(name, f"the file cannot be read ({first_line(error)})") from None
+    if not isinstance(options, dict):
+        raise _deepspeed_error(name, f"the file contains a {type(options).__name__}")
+    return options
+
+
+@contextmanager
+def deepspeed_errors(name: str | None) -> Iterator[None]:
+    """Turn errors of DeepSpeed into an InputError about its configuration.
+
+    DeepSpeed checks its configuration with assertions, pydantic and classes of its own. Without
+    DeepSpeed, the block is unchanged.
+
+    Args:
+        name: The option ``deepspeed``: a preset, a file, or None.
+
+    Raises:
+        InputError: for any Exception in the block, except for errors of fsdpo.
+    """
+    try:
+        yield
+    except FsdpoError:
+        raise
+    except Exception as error:
+        if name is None:
+            raise
+        message = f"DeepSpeed does not start ({type(error).__name__}: {first_line(error)})"
+        raise _deepspeed_error(name, message) from error
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error that another library has written, at most 200 letters."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:200]
+
+
+def _deepspeed_error(name: str, reason: str) -> InputError:
+    presets = " or ".join(DEEPSPEED_PRESETS)
+    return InputError(
+        f"{reason}. Expected {presets}, or a file with a JSON object of DeepSpeed options that "
+        "agree with the options of the training.",
+        field="deepspeed",
+        value=name,
+    )
 
 
 def init_deepspeed_processes(arguments: Any) -> None:

@@ -147,7 +147,7 @@ def add_lora_adapters(model: Any, rank: int, task: str) -> Any:
 
 
 def attach_to_full_precision(model: Any, config: TrainConfig) -> Any:
-    """Return the original float32 weights of a 4-bit model, with its trained adapters."""
+    """Return the original weights of a rounded model in float32, with its trained adapters."""
     from peft import get_peft_model
 
     base = model.get_base_model()

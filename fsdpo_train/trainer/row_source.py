@@ -28,6 +28,8 @@ class RowSource:
     is_dataset: bool = True
     #: Origin of the rows for the model card: the ``dataset``, and the ``prm`` that scored it.
     provenance: Mapping[str, str] = field(default_factory=dict)
+    #: Spec of a sealed dataset, as JSON values; None for other sources.
+    spec: Mapping[str, Any] | None = None
 
 
 def open_source(
@@ -82,7 +84,10 @@ def _open_sealed(root: Path, config: str, columns: Sequence[str]) -> RowSource:
         provenance["prm"] = f"{prm.name}@{prm.revision}"
     shards = manifest.config_paths(root, config)
     return RowSource(
-        manifest.digest, lambda: _shard_rows(config, shards, columns), provenance=provenance
+        manifest.digest,
+        lambda: _shard_rows(config, shards, columns),
+        provenance=provenance,
+        spec=manifest.spec.to_dict(),
     )
 
 

@@ -22,6 +22,7 @@ from fsdpo_data.core.plugins import load_environment_plugins, loaded_plugins
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.dataset.stage_registry import card_rows
+from fsdpo_data.models.checkpoints import hide_bars
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.row_source import RowSource
@@ -63,7 +64,7 @@ def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, str]
         identity["model"] = f"{ref.name}@{ref.revision}"
     words = train_command(config, _pinned_model(identity), _data_name(config, identity))
     identity[COMMAND_KEY] = shlex.join(words)
-    with lock_run_directory(config, identity):
+    with lock_run_directory(config, identity), hide_bars():
         transformers.set_seed(config.seed)
         yield identity
 

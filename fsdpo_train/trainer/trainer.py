@@ -26,9 +26,12 @@ from fsdpo_train.trainer.checkpoints import (
     latest_complete_checkpoint,
     staging_directory,
 )
+from fsdpo_train.trainer.deepspeed import deepspeed_errors
+from fsdpo_train.trainer.log_callback import log_instead_of_printing
 from fsdpo_train.trainer.models import attach_to_full_precision
 from fsdpo_train.trainer.run_directory import write_identity
 from fsdpo_train.trainer.training_rows import TrainingRow
+from fsdpo_train.trainer.training_state import find_state_mismatch, resume_errors
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +102,7 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         self.share_prompt = share_prompt
         self.use_cache = options["model"].config.use_cache
         super().__init__(**options)
+        log_instead_of_printing(self)
         collate = self.data_collator
         self.data_collator = lambda rows: collate(unpack_rows(rows))
         # With this flag and a count of items, no version of transformers divides by grad_accum.
@@ -116,6 +120,26 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         # last checkpoint would take one step too many.
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(**options)
+
+    def _prepare_for_training(self, *args: Any, **options: Any) -> Any:
+        with deepspeed_errors(self.stage_config.deepspeed):
+            return super()._prepare_for_training(*args, **options)
+
+    def _load_from_checkpoint(self, checkpoint: str, *args: Any) -> None:
+        with resume_errors(checkpoint):
+            super()._load_from_checkpoint(checkpoint, *args)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        with resume_errors(checkpoint):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with resume_errors(checkpoint):
+            super()._load_rng_state(checkpoint)
+
+    def _load_callback_state(self) -> None:
+        with resume_errors(f"of step {self.state.global_step}"):
+            super()._load_callback_state()
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         # The data loader has moved the inputs to the device. Under DeepSpeed, transformers would
@@ -140,19 +164,30 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
     ) -> None:
         # This check runs before a checkpoint is saved and older checkpoints are removed.
         if grad_norm is not None and not grad_norm < torch.inf:
-            raise InputError(
-                f"training diverged: the gradient norm at step {self.state.global_step} is NaN or "
-                "infinite. The last checkpoint is older and intact. Start again with a lower "
-                "learning rate.",
-                field="lr",
-                value=self.stage_config.lr,
-            )
+            raise self._divergence_error()
         if self.state.global_step == self.state.max_steps:
             # A run that is shorter than a logging window logs its loss at the end. A resumed run
             # may find that loss in the history already.
             has_loss = any("loss" in entry for entry in self.state.log_history)
             self.control.should_log |= not has_loss
         super()._maybe_log_save_evaluate(loss, grad_norm, *args, **options)
+
+    def _divergence_error(self) -> InputError:
+        """Return the error for a gradient norm that is NaN or infinite."""
+        step = self.state.global_step
+        if step == 1:  # no learning rate has changed the weights yet
+            return InputError(
+                "the gradient norm of the first step is NaN or infinite, before any update. Check "
+                "the weights of the model and the options of the loss.",
+                field="model",
+                value=self.stage_config.model,
+            )
+        return InputError(
+            f"training diverged: the gradient norm at step {step} is NaN or infinite. The last "
+            "checkpoint is older and intact. Start again with a lower learning rate.",
+            field="lr",
+            value=self.stage_config.lr,
+        )
 
     def training_step(self, model: Any, inputs: dict[str, Any], *args: Any) -> torch.Tensor:
         """Accumulate the gradients of a batch, and return its loss."""
@@ -219,9 +254,12 @@ def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) 
     # One process checks the digests, and all processes resume from the same checkpoint.
     is_first_process = trainer.is_world_process_zero()
     resumes_here = config.resume and is_first_process
-    (checkpoint,) = broadcast_object_list(
-        [latest_complete_checkpoint(folder) if resumes_here else None]
-    )
+    newest_checkpoint = None
+    if resumes_here:
+        newest_checkpoint = latest_complete_checkpoint(
+            folder, lambda path: find_state_mismatch(path, trainer)
+        )
+    (checkpoint,) = broadcast_object_list([newest_checkpoint])
     if is_first_process:
         write_identity(config, identity)
         shutil.rmtree(folder / STAGING_FOLDER, ignore_errors=True)  # left by a killed run
@@ -245,8 +283,8 @@ def save_merged(trainer: Any, config: TrainConfig) -> None:
     """
     if config.lora:
         trained = trainer.accelerator.unwrap_model(trainer.model).cpu()
-        # Merge in float32. bfloat16 and 4-bit weights would round most of the update away.
-        if config.load_in_4bit:
+        # bfloat16 and 4-bit weights under the adapters are rounded. The model gets its own weights.
+        if config.load_in_4bit or config.weights_dtype != "float32":
             full_precision = attach_to_full_precision(trained, config)
         else:
             full_precision = trained.float()

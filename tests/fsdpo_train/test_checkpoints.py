@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,9 +24,11 @@ import transformers  # noqa: E402
 from safetensors import SafetensorError  # noqa: E402
 
 from fsdpo_data.core.errors import StoreError  # noqa: E402
+from fsdpo_data.core.identity import file_sha256  # noqa: E402
 from fsdpo_train import PrmConfig, train_prm  # noqa: E402
 from fsdpo_train.trainer import checkpoints  # noqa: E402
 from fsdpo_train.trainer import trainer as training  # noqa: E402
+from fsdpo_train.trainer.checkpoints import latest_complete_checkpoint  # noqa: E402
 
 STEPS = 8
 
@@ -77,6 +81,13 @@ def train_until_killed(folder: Path, out: Path, monkeypatch: pytest.MonkeyPatch)
     return out
 
 
+@pytest.fixture(scope="module")
+def interrupted_run(folder: Path) -> Path:
+    """Return a run that was stopped after its last step, with the checkpoints 6 and 8."""
+    with pytest.MonkeyPatch.context() as patch:
+        return train_until_killed(folder, folder / "interrupted", patch)
+
+
 def truncate(checkpoint: Path) -> None:
     file = checkpoint / "optimizer.pt"
     file.write_bytes(file.read_bytes()[:100])
@@ -97,7 +108,11 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     ),
     "truncated marker": lambda checkpoint: (checkpoint / "digests.json").write_text('{"a'),
     "empty": lambda checkpoint: [file.unlink() for file in checkpoint.iterdir()],
-}
+    "nested marker": lambda checkpoint: (checkpoint / "digests.json").write_text("[" * 100_000),
+    "a pipe": lambda checkpoint: [
+        (checkpoint / "optimizer.pt").unlink(), os.mkfifo(checkpoint / "optimizer.pt")
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -108,9 +123,113 @@ def test_training_resumes_from_the_newest_complete_checkpoint(
     DAMAGES[damage](out / "checkpoints/checkpoint-8")
     caplog.set_level("INFO")
     train_prm(config(folder, out, resume=True))
-    assert "checkpoints/checkpoint-6" in caplog.text
+    assert "resuming from" in caplog.text and "checkpoints/checkpoint-6" in caplog.text
+    assert "checkpoint-8 is damaged" in caplog.text
     assert weights(out) == weights(folder / "whole")
-    assert names(out) == ["checkpoint-6", "checkpoint-8"]
+    assert names(out) == ["checkpoint-6", "checkpoint-8", "checkpoint-8.damaged"]
+
+
+def update_digest(checkpoint: Path, name: str) -> None:
+    """Make the digest of a changed file valid again."""
+    digests = json.loads((checkpoint / "digests.json").read_text())
+    digests[name] = file_sha256(checkpoint / name)
+    (checkpoint / "digests.json").write_text(json.dumps(digests))
+
+
+def edit_state(**fields: Any) -> Callable[[Path], bytes]:
+    """Return a function that changes fields of the trainer's state."""
+    return lambda file: json.dumps(json.loads(file.read_text()) | fields).encode()
+
+
+def save_tensors(value: Any) -> Callable[[Path], bytes]:
+    """Return a function that returns the bytes of a file of torch."""
+
+    def save(file: Path) -> bytes:
+        stream = io.BytesIO()
+        torch.save(value, stream)
+        return stream.getvalue()
+
+    return save
+
+
+#: Contents that no run has written, with valid digests: file, content, words of the warning.
+MISMATCHES: dict[str, tuple[str, Callable[[Path], bytes], str]] = {
+    "torn": ("trainer_state.json", lambda file: file.read_bytes()[:40], "cannot be read"),
+    "no bytes": ("trainer_state.json", lambda file: b"", "cannot be read"),
+    "not UTF-8": ("trainer_state.json", lambda file: b'{"a": "\xff"}', "cannot be read"),
+    "nested": ("trainer_state.json", lambda file: b"[" * 100_000, "nested too deeply"),
+    "a list": ("trainer_state.json", lambda file: b"[1]", "cannot be read"),
+    "a negative step": ("trainer_state.json", edit_state(global_step=-8), "says step -8"),
+    "another step": ("trainer_state.json", edit_state(global_step=3), "says step 3"),
+    "step as text": ("trainer_state.json", edit_state(global_step="8"), "says step '8'"),
+    "history as text": ("trainer_state.json", edit_state(log_history="x"), "of a wrong type"),
+    "foreign schedule": ("scheduler.pt", save_tensors([1]), "not the state of a learning-rate"),
+    "negative schedule": (
+        "scheduler.pt", save_tensors({"last_epoch": -3, "base_lrs": []}), "says step -3"
+    ),
+    "another rate": (
+        "scheduler.pt", save_tensors({"last_epoch": 8, "base_lrs": [0.5]}), "says learning rates"
+    ),
+    "foreign optimizer": ("optimizer.pt", save_tensors({"a": 1}), "not the state of an optimizer"),
+    "another model": (
+        "optimizer.pt",
+        lambda file: save_tensors({"state": {0: {"exp_avg": torch.ones(3, 5)}}})(file),
+        "belongs to a model with other weights",
+    ),
+    "no optimizer": ("optimizer.pt", lambda file: b"PK", "not the state of an optimizer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mismatch", MISMATCHES)
+def test_a_state_that_does_not_fit_the_run_is_set_aside(
+    mismatch: str, folder: Path, tmp_path: Path, interrupted_run: Path, caplog: Any
+) -> None:
+    out = Path(shutil.copytree(interrupted_run, tmp_path / "out"))
+    name, content, warning = MISMATCHES[mismatch]
+    checkpoint = out / "checkpoints/checkpoint-8"
+    file = checkpoint / name
+    file.write_bytes(content(file))
+    update_digest(checkpoint, name)
+    train_prm(config(folder, out, resume=True))
+    assert f"checkpoint-8 is damaged: {name}" in caplog.text and warning in caplog.text
+    assert weights(out) == weights(folder / "whole")
+    assert names(out) == ["checkpoint-6", "checkpoint-8", "checkpoint-8.damaged"]
+
+
+def test_a_foreign_state_of_random_numbers_is_an_error_with_the_next_step(
+    folder: Path, tmp_path: Path, interrupted_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = Path(shutil.copytree(interrupted_run, tmp_path / "out"))
+    for checkpoint in (out / "checkpoints").iterdir():
+        (checkpoint / "rng_state.pth").write_bytes(save_tensors([1])(checkpoint))
+        update_digest(checkpoint, "rng_state.pth")
+    shutil.rmtree(out / "checkpoints/checkpoint-8")
+    with pytest.raises(StoreError, match=r"checkpoint-6 does not fit this run .* Move it away"):
+        train_prm(config(folder, out, resume=True))
+
+
+@pytest.mark.parametrize(
+    "name", ["checkpoint-x", "checkpoint-99.bak", "checkpoint-99 (copy)", "checkpoint--3"]
+)
+def test_other_entries_of_the_folder_are_ignored(
+    name: str, folder: Path, tmp_path: Path, interrupted_run: Path
+) -> None:
+    out = Path(shutil.copytree(interrupted_run, tmp_path / "out"))
+    shutil.copytree(out / "checkpoints/checkpoint-6", out / "checkpoints" / name)
+    (out / "checkpoints/checkpoint-99").write_text("a file")
+    assert train_prm(config(folder, out, resume=True)).steps == STEPS
+    assert weights(out) == weights(folder / "whole")
+    assert set(names(out)) == {"checkpoint-6", "checkpoint-8", "checkpoint-99", name}
+
+
+def test_a_damaged_checkpoint_does_not_count_as_a_kept_checkpoint(
+    folder: Path, tmp_path: Path, interrupted_run: Path
+) -> None:
+    out = Path(shutil.copytree(interrupted_run, tmp_path / "out"))
+    (out / "checkpoints/checkpoint-8/optimizer.pt").write_bytes(b"")
+    train_prm(config(folder, out, resume=True, save_every=1, save_limit=1))
+    assert names(out) == ["checkpoint-8", "checkpoint-8.damaged"]
+    assert latest_complete_checkpoint(out / "checkpoints") == out / "checkpoints/checkpoint-8"
 
 
 def test_training_starts_again_if_no_checkpoint_is_complete(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from random_model import save_random_model
 from training import kill_at_step
 
 torch = pytest.importorskip("torch")
+import safetensors.torch  # noqa: E402
 import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import (  # noqa: E402
@@ -259,6 +261,23 @@ def test_lora_trains_over_bfloat16_weights_and_saves_float32_weights(
     assert losses(tmp_path / "out")[0] == pytest.approx(math.log(2), abs=1e-3)
     trained_weights = weights(tmp_path / "out")
     assert {tensor.dtype for tensor in trained_weights.values()} == {torch.float32}
+    [checkpoint] = tmp_path.glob("out/checkpoints/*")
+    expected_weights = merge_adapters(weights(policy), checkpoint)
+    for name, expected in expected_weights.items():
+        # With rounded weights under the adapters, the error was 1.9e-3.
+        assert (trained_weights[name] - expected).abs().max() < 1e-6, name
+
+
+def merge_adapters(base: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
+    """Merge the adapters of a checkpoint into weights, by the equation W + 2·B·A."""
+    adapters = safetensors.torch.load_file(checkpoint / "adapter_model.safetensors")
+    merged = dict(base)
+    for name, lower in adapters.items():
+        if "lora_A" in name:
+            upper = adapters[name.replace("lora_A", "lora_B")]
+            weight_name = name.removeprefix("base_model.model.").replace("lora_A.weight", "weight")
+            merged[weight_name] = merged[weight_name] + 2 * upper @ lower
+    return merged
 
 
 def test_gradient_checkpointing_changes_nothing(policy: Path, data: Path, tmp_path: Path) -> None:
@@ -524,6 +543,36 @@ def test_invalid_rows_are_named(
     data = write_rows(tmp_path / "pairs.jsonl", [row])
     with pytest.raises(InputError, match=message):
         dpo.train_dpo(config(policy, data, tmp_path / "out"))
+
+
+@pytest.mark.parametrize("rewards", [[0.1, math.nan, 0.2], [None], "none", [1e300] * 3])
+def test_losses_without_rewards_ignore_the_rewards(rewards: Any) -> None:
+    row = preference_rows()[0]
+    damaged = row | {"chosen_rewards": rewards, "rejected_rewards": rewards}
+    loss = PREFERENCE_LOSSES["dpo"]
+    assert group_by_prompt([("row 1", damaged)], loss) == group_by_prompt([("row 1", row)], loss)
+
+
+def test_an_overflow_of_gamma_times_reward_names_the_pair_and_the_cause(
+    policy: Path, tmp_path: Path
+) -> None:
+    rows = preference_rows()
+    rows[3] |= {"rejected_rewards": [0.1, -1e25, 0.2]}
+    data = write_rows(tmp_path / "pairs.jsonl", rows)
+    message = r"gamma = 1e\+20: .*row 4: the reward -1e\+25 times 1e\+20 is too large for float32"
+    with pytest.raises(InputError, match=message):
+        dpo.train_dpo(config(policy, data, tmp_path / "out", gamma=1e20))
+
+
+def test_a_nan_in_the_first_step_is_not_blamed_on_the_learning_rate(
+    policy: Path, data: Path, tmp_path: Path
+) -> None:
+    damaged = Path(shutil.copytree(policy, tmp_path / "damaged"))
+    tensors = safetensors.torch.load_file(damaged / "model.safetensors")
+    tensors["lm_head.weight"][3, 3] = math.nan
+    safetensors.torch.save_file(tensors, damaged / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InputError, match=r"model = .* the first step is NaN or infinite, before"):
+        dpo.train_dpo(config(damaged, data, tmp_path / "out"))
 
 
 def test_identical_chosen_and_rejected_texts_are_refused() -> None:

@@ -40,9 +40,21 @@ def models(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     rows = folder / "rows.jsonl"
     rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    tiny = ("--model", "tiny")
     short_run = ("--max-steps", 2, "--lr", 1e-3, "--no-group-by-length")
-    train("prm", data, "--held-out", 0.4, "--grad-accum", 1, *short_run, "--out", folder / "prm")
-    train("dpo", data, "--loss", "dpo", *short_run, "--out", folder / "dpo")
+    train(
+        "prm",
+        data,
+        *tiny,
+        "--held-out",
+        0.4,
+        "--grad-accum",
+        1,
+        *short_run,
+        "--out",
+        folder / "prm",
+    )
+    train("dpo", data, *tiny, "--loss", "dpo", *short_run, "--out", folder / "dpo")
     train("sft", rows, "--from-config", CHECKPOINT, *short_run, "--out", folder / "sft")
     return folder
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from preference_data import preference_rows
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model
 from typer.testing import CliRunner
@@ -48,10 +49,41 @@ def test_a_stage_returns_a_report_and_prints_nothing(
         model=str(save_random_model(tmp_path / "policy")),
         max_steps=1,
     )
+    capsys.readouterr()
     report = fsdpo_train.train_prm(config)
     assert isinstance(report, fsdpo_train.PrmReport) and report.out == config.out
     assert "problems held out" in caplog.text
-    assert "held out" not in capsys.readouterr().out.replace("held_out", "")
+    assert "step 1 of 1: loss " in caplog.text
+    assert capsys.readouterr() == ("", "")
+
+
+def test_preference_training_prints_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("torch")
+    caplog.set_level(logging.INFO)
+    config = fsdpo_train.DpoConfig(
+        data=write_rows(tmp_path / "pairs.jsonl", preference_rows()),
+        out=tmp_path / "dpo",
+        model=str(save_random_model(tmp_path / "policy")),
+        max_steps=1,
+    )
+    capsys.readouterr()
+    fsdpo_train.train_dpo(config)
+    assert "reference: " in caplog.text and "step 1 of 1: loss " in caplog.text
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_command_line_shows_the_log_lines_once(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    data = write_rows(tmp_path / "pairs.jsonl", preference_rows())
+    policy = save_random_model(tmp_path / "policy")
+    command = [sys.executable, "-m", "fsdpo_train", "dpo", data, "--model", policy]
+    command += ["--max-steps", 1, "--out", tmp_path / "dpo"]
+    ran = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
+    assert ran.stderr.count("step 1 of 1: loss ") == 1
+    assert "Loading weights" not in ran.stderr
+    assert len(ran.stdout.splitlines()) == 2 and "final loss" in ran.stdout
 
 
 def test_sft_merges_lora_into_the_weights(tmp_path: Path) -> None:
@@ -95,7 +127,7 @@ def test_sft_merges_lora_into_the_weights(tmp_path: Path) -> None:
 def test_the_command_line_names_flags(arguments: list[str], message: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     data = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
-    command = ["prm", str(data), "--out", str(tmp_path / "out"), *arguments]
+    command = ["prm", str(data), "--model", "tiny", "--out", str(tmp_path / "out"), *arguments]
     done = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
     assert done.exit_code != 0 and message in f"{done.output} {done.exception}"
 
@@ -106,15 +138,19 @@ def test_an_unusable_output_directory_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(StoreError, match="a file is in the way"):
-        fsdpo_train.train_prm(fsdpo_train.PrmConfig(data=data, out=file))
+        fsdpo_train.train_prm(fsdpo_train.PrmConfig(data=data, out=file, model="tiny"))
     (tmp_path / "other").mkdir()
     (tmp_path / "other/sft.json").write_text(json.dumps({}))
     with pytest.raises(InputError, match=r"already holds sft\.json\. Choose a new directory"):
-        fsdpo_train.train_prm(fsdpo_train.PrmConfig(data=data, out=tmp_path / "other"))
+        fsdpo_train.train_prm(
+            fsdpo_train.PrmConfig(data=data, out=tmp_path / "other", model="tiny")
+        )
     (tmp_path / "damaged").mkdir()
     for content in ("{", "[1]", "7"):
         (tmp_path / "damaged/prm.json").write_text(content)
-        damaged = fsdpo_train.PrmConfig(data=data, out=tmp_path / "damaged", resume=True)
+        damaged = fsdpo_train.PrmConfig(
+            data=data, out=tmp_path / "damaged", resume=True, model="tiny"
+        )
         with pytest.raises(StoreError, match=r"prm\.json cannot be read .* Choose another `out`"):
             fsdpo_train.train_prm(damaged)
 

@@ -277,4 +277,4 @@ def import_(options: ImportOptions) -> None:
     typer.echo(f"dropped: {reader.drops}")
     if result.quarantined:
         typer.echo(f"quarantined: {len(result.quarantined):,} rows, in {quarantine_path(out)}")
-    print_next_command(["fsdpo-train", "prm", out, "--out", "runs/prm"])
+    print_next_command(["fsdpo-train", "prm", out, "--model", "MODEL", "--out", "runs/prm"])

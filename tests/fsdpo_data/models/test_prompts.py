@@ -161,7 +161,7 @@ def test_chat_without_a_usable_chat_template_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no tokenizer that can be loaded"):
         get_template("chat", str(tmp_path))
     path = save_tokenizer(tmp_path / "none", chat=None)
-    with pytest.raises(InputError, match=r"cannot be used: .*Choose another `template`"):
+    with pytest.raises(InputError, match=r"tokenizer has none\. Choose another `template`"):
         get_template("chat", path)
     path = save_tokenizer(tmp_path / "empty", chat="{{ nothing }}")
     with pytest.raises(InputError, match="cannot be used: the rendered prompt lacks the question"):

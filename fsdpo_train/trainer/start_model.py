@@ -1,0 +1,63 @@
+"""The model that a training starts from, if the user names none: the policy of the dataset."""
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from fsdpo_cards.commands import pinned_name
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.models.resolve import resolve_weights
+from fsdpo_train.config import TrainConfig
+from fsdpo_train.trainer.row_source import RowSource
+
+log = logging.getLogger(__name__)
+
+ConfigT = TypeVar("ConfigT", bound=TrainConfig)
+
+
+def with_start_model(config: ConfigT, source: RowSource) -> ConfigT:
+    """Return the options with the policy of the dataset as start model, unless they name a model.
+
+    Raises:
+        InputError: if the options name no model, and the policy of the dataset is not known or
+            cannot be found under its name.
+    """
+    if config.model is not None:
+        return config
+    policy = policy_of_dataset(source.spec) if source.spec else None
+    if policy is None:
+        raise _missing_model_error(f"{config.data} does not name the model of its solutions.")
+    name = pinned_name({"name": policy.name, "revision": policy.revision})
+    try:
+        model_ref = resolve_weights(name).ref
+    except InputError:
+        raise _missing_model_error(
+            f"{config.data} names the model {name}, which cannot be found here."
+        ) from None
+    if model_ref != policy:
+        raise _missing_model_error(
+            f"{config.data} names the model {name} with the revision {policy.revision}, but this "
+            f"name now has the revision {model_ref.revision}."
+        )
+    log.info(f"training starts from {name}, the model of the solutions in {config.data}")
+    return dataclasses.replace(config, model=name)
+
+
+def policy_of_dataset(spec: Mapping[str, Any]) -> ModelRef | None:
+    """Return the policy that wrote the solutions of a dataset; None if the spec has only a title.
+
+    Args:
+        spec: The options in the manifest of the dataset, as JSON values.
+    """
+    # The spec of imported solutions has a title, but no model.
+    has_only_title = spec["sampling"]["seed"] == "unknown" and "author" not in spec["engine"]
+    return None if has_only_title else ModelRef(spec["model"]["name"], spec["model"]["revision"])
+
+
+def _missing_model_error(reason: str) -> InputError:
+    return InputError(
+        f"{reason} Expected a short name, a directory, or org/name on the Hub: set `model=MODEL`."
+    )

@@ -1,0 +1,75 @@
+"""Without ``--model``, a training starts from the model that the dataset names, or is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import build_spec, small_build
+from paired_data import paired_dataset
+from prm_data import stepwise_rows, write_rows
+
+pytest.importorskip("torch")
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.models.resolve import resolve_weights
+from fsdpo_train import DpoConfig, PrmConfig, train_dpo, train_prm
+
+TINY = resolve_weights("tiny").ref
+
+
+def dataset(out: Path, model: ModelRef, **options: Any) -> Path:
+    """Build a dataset whose manifest names a model."""
+    spec = dataclasses.replace(build_spec(), model=model, **options)
+    small_build(out, spec=spec)
+    return out
+
+
+def test_the_model_of_the_dataset_is_the_start_model(tmp_path: Path, caplog: Any) -> None:
+    data = dataset(tmp_path / "data", TINY)
+    caplog.set_level("INFO")
+    config = PrmConfig(data=data, out=tmp_path / "out", max_steps=1, held_out=0)
+    assert train_prm(config).steps == 1
+    assert f"training starts from tiny, the model of the solutions in {data}" in caplog.text
+    assert f"tiny@{TINY.revision}" in (tmp_path / "out/prm.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (ModelRef("Our GPT", "sha256:0"), {"unknown_fields": ("seed",)}, "does not name the model"),
+        (ModelRef("policy-7b", "sha256:0"), {}, "names the model policy-7b, which cannot be found"),
+        (
+            ModelRef("tiny", "sha256:0"),
+            {},
+            "names the model tiny .* but this name now has the revision",
+        ),
+        (ModelRef("served-7b", "served"), {}, "names the model served-7b, which cannot be found"),
+    ],
+)
+def test_a_dataset_without_a_usable_model_is_refused(
+    model: ModelRef, options: Any, message: str, tmp_path: Path
+) -> None:
+    data = dataset(tmp_path / "data", model, **options)
+    with pytest.raises(InputError, match=f"{message}.*set `model=MODEL`"):
+        train_prm(PrmConfig(data=data, out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_names_no_model(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
+    command = [sys.executable, "-m", "fsdpo_train", "prm", rows, "--out", tmp_path / "out"]
+    ran = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    assert ran.returncode == 1 and "Traceback" not in ran.stderr
+    assert f"{rows} does not name the model of its solutions" in ran.stderr
+    assert "set --model MODEL" in ran.stderr
+
+
+def test_pairs_without_a_usable_model_are_refused(tmp_path: Path) -> None:
+    data = paired_dataset(tmp_path)
+    with pytest.raises(InputError, match="names the model fixed, which cannot be found"):
+        train_dpo(DpoConfig(data=data, out=tmp_path / "out"))
