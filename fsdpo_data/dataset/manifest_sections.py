@@ -12,6 +12,8 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.plugins import PluginRef, loaded_plugins
 from fsdpo_data.dataset.schema import CONFIGS
 
+MAX_FILE_NAME_BYTES = 255  #: Length limit of a file name on usual file systems, in bytes.
+
 Number = int | float  #: An integer stays an integer, because 1 and 1.0 have different digests.
 Interval = list[Number] | None  #: Lower and upper bound of a 95 % interval; None if undefined.
 #: The value of a field that is unknown, because the completions were imported from other software.
@@ -249,8 +251,10 @@ class FileEntry(ManifestSection):
     @classmethod
     def _check_path(cls, path: str) -> str:
         folder, _, name = path.partition("/")
-        if folder not in CONFIGS or "/" in name or "\\" in name or not name.endswith(".parquet"):
-            raise ValueError(f"the path {path!r} is not of the form config/name.parquet")
+        is_one_name = "/" not in name and "\\" not in name and name.isprintable()
+        is_short = len(name.encode(errors="replace")) <= MAX_FILE_NAME_BYTES
+        if folder not in CONFIGS or not is_one_name or not is_short or name[-8:] != ".parquet":
+            raise ValueError(f"the path {path[:80]!r} is not of the form config/name.parquet")
         return path
 
     @classmethod

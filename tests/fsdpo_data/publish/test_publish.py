@@ -365,6 +365,67 @@ def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -
     assert "is not the dataset o/r" in other[2]
 
 
+def test_a_damaged_download_is_fetched_again(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    pull = ["pull", "o/r@v1.0", "--out", out]
+    assert run(hub, tmp_path / "home", ["push", dataset, "o/r"])[0][0] == 0
+    hub.fail("/resolve/" + repo_of(hub).refs["main"] + "/solutions", 404)
+    assert run(hub, tmp_path / "home", pull)[0][0] == 1
+    hub.faults.clear()
+    partial = tmp_path / ".out.partial"
+    problems = partial / "problems/train-00000-of-00001.parquet"
+    content = problems.read_bytes()
+    problems.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    (partial / "manifest.json").write_text('{"schema_version": 1}')
+    (partial / "solutions").mkdir(exist_ok=True)
+    (partial / "solutions/of-another-version.parquet").write_bytes(b"")
+    (complete,) = run(hub, tmp_path / "home", pull)
+    assert complete[0] == 0, complete[2]
+    paths = {entry.path for entry in read_manifest(dataset).files}
+    assert file_names(out) == {*paths, "manifest.json", "README.md"}
+    assert [entry.name for entry in tmp_path.glob(".out*")] == []
+
+
+def test_a_file_that_is_damaged_on_the_hub_is_not_kept(
+    hub: HubServer, dataset: Path, tmp_path: Path
+) -> None:
+    pull = ["pull", "o/r", "--out", tmp_path / "out"]
+    assert run(hub, tmp_path / "home", ["push", dataset, "o/r"])[0][0] == 0
+    repo = repo_of(hub)
+    files = dict(repo.at())
+    solutions = "solutions/train-00000-of-00001.parquet"
+    repo.commit({**files, solutions: files[solutions] + b"x"})
+    (damaged,) = run(hub, tmp_path / "home", pull)
+    assert damaged[0] == 1 and f"{solutions} was changed since it was sealed" in damaged[2]
+    assert not (tmp_path / ".out.partial" / solutions).exists()
+    repo.commit(files)
+    (healed,) = run(hub, tmp_path / "home", pull)
+    assert healed[0] == 0, healed[2]
+
+
+@pytest.mark.parametrize(
+    "name", ["a\0b.parquet", "x" * 5000 + ".parquet", "a\nb.parquet", ".parquet/../x.parquet"]
+)
+def test_hostile_file_names_are_refused_and_nothing_stays(
+    name: str, hub: HubServer, dataset: Path, tmp_path: Path
+) -> None:
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    manifest["files"][0]["path"] = f"problems/{name}"
+    content = seal_json(manifest).encode()
+    hub.add("dataset", "o/bad", {"README.md": b"", "manifest.json": content})
+    work = tmp_path / "work"
+    work.mkdir()
+    (answer,) = run(hub, tmp_path / "home", ["pull", "o/bad", "--out", work / "out"])
+    assert answer[0] == 1 and "is not of the form config/name.parquet" in answer[2]
+    assert len(answer[2]) < 2000 and list(work.iterdir()) == []
+
+
+def file_names(folder: Path) -> set[str]:
+    """Return the paths of all files in a folder, except for its lock."""
+    files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return {name for name in files if name != ".lock"}
+
+
 @pytest.mark.parametrize("config", CONFIGS)
 def test_the_files_open_in_other_readers(dataset: Path, config: str) -> None:
     files = dataset / config / "*.parquet"
