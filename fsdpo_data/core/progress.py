@@ -24,6 +24,10 @@ class Progress:
     def advance(self, units: int, tokens: int = 0) -> None:
         """Report newly finished units, and the tokens generated for them."""
 
+    def discard(self, units: int) -> None:
+        """Report that finished units of an interrupted batch are lost."""
+        self.advance(-units)
+
 
 NO_PROGRESS = Progress()
 
@@ -36,6 +40,7 @@ class _TimedProgress(Progress):
     _name = "start"
     _total = 0
     _done = 0
+    _discarded = 0
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
         """Start a phase and its clock."""
@@ -44,12 +49,18 @@ class _TimedProgress(Progress):
         self._tokens = 0
         self._done = done
         self._initially_done = done
+        self._discarded = 0
         self._start_time = time.monotonic()
 
     def advance(self, units: int, tokens: int = 0) -> None:
         """Count finished units and their tokens."""
         self._done += units
         self._tokens += tokens
+
+    def discard(self, units: int) -> None:
+        """Take units back, and remember their number for the summary."""
+        super().discard(units)
+        self._discarded += units
 
     def _speed(self) -> tuple[float, str]:
         """Return tokens per second, and the time left as text."""
@@ -62,7 +73,10 @@ class _TimedProgress(Progress):
 
     def summary(self) -> str:
         """Return the state of the current phase as one sentence."""
-        return f"{self._name}: {self._done} of {self._total} are done"
+        text = f"{self._name}: {self._done} of {self._total} are done"
+        if self._discarded:
+            text += f"; {self._discarded} more of an unfinished batch are not saved"
+        return text
 
 
 class LineProgress(_TimedProgress):

@@ -175,7 +175,7 @@ def _batch_progress(progress: Progress, n_problems: int, n_requests: int) -> Ite
     try:
         yield report_finished
     except BaseException:
-        progress.advance(-reported_problems)
+        progress.discard(reported_problems)
         raise
 
 

@@ -42,3 +42,13 @@ def test_so_has_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     clock[0] = 3600.0
     bar.advance(1, 7200)
     assert updates == [("sample", 1, "2 tokens/s  3:00:00 left")]
+
+
+def test_the_summary_names_the_units_of_an_unfinished_batch() -> None:
+    line_progress = LineProgress()
+    line_progress.phase("gsm8k", 100)
+    line_progress.advance(12)
+    assert line_progress.summary() == "gsm8k: 12 of 100 are done"
+    line_progress.discard(12)
+    text = "gsm8k: 0 of 100 are done; 12 more of an unfinished batch are not saved"
+    assert line_progress.summary() == text
