@@ -1,5 +1,6 @@
 """The common part of the three command lines: options, log output, errors and exit codes."""
 
+import io
 import logging
 import os
 import shlex
@@ -58,6 +59,7 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     # This must be set before torch is imported. By default, waiting OpenMP threads spin, so two
     # jobs on the same cores slow each other down by a factor of ten or more.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _adapt_to_terminal()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LevelPrefixFormatter())
     for name in ("fsdpo_data", "fsdpo_train", "fsdpo_bench"):
@@ -71,6 +73,17 @@ def run_app(app: Callable[[], object]) -> NoReturn:
         print(strip_control_characters(f"error: {error}"), file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
+
+
+def _adapt_to_terminal() -> None:
+    """Prepare the output for terminals that cannot show a character, or state no width."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a test may capture the output
+            stream.reconfigure(errors="backslashreplace")
+    for name in ("COLUMNS", "LINES"):
+        value = os.environ.get(name, "1")
+        if not value.isdecimal() or int(value) < 1:
+            del os.environ[name]
 
 
 class _LevelPrefixFormatter(logging.Formatter):

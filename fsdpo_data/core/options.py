@@ -14,6 +14,7 @@ import inspect
 import math
 import operator
 import re
+import sys
 import textwrap
 import typing
 from collections.abc import Collection, Mapping, Sequence
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from fsdpo_data.core.docstrings import class_docstring
 from fsdpo_data.core.errors import InputError, unknown_name_error
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)
@@ -174,12 +176,31 @@ def _convert_text(value: Any, field_type: Any) -> Any:
 
 def _check_value(field: str, declaration: DeclaredField, value: Any) -> None:
     """Raise an InputError for a value outside the choices or bounds of its field."""
+    if isinstance(value, str | Path) and not _is_utf8(str(value)):
+        encoding = sys.getfilesystemencoding()
+        advice = "Rename the file or folder, or give another one."
+        if encoding != "utf-8":
+            advice = f"Python reads {encoding} here: set PYTHONUTF8=1."
+        raise InputError(
+            f"expected valid UTF-8, because parquet files need such paths. {advice}",
+            field=field,
+            value=value,
+        )
     choices = declaration.choices
     if choices and value is not None and value not in choices:
         raise unknown_name_error(field, value, choices)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and (requirement := declaration.option.describe_violation(value)):
         raise InputError(f"expected {requirement}.", field=field, value=value)
+
+
+def _is_utf8(text: str) -> bool:
+    """Return whether a text can be encoded; undecodable bytes of a path are lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def field_choices(field_type: Any, option: Option) -> Collection[Any]:
@@ -215,7 +236,7 @@ def declared_fields(options_class: type) -> dict[str, DeclaredField]:
 
 def class_summary(options_class: type) -> str:
     """Return the docstring of an option class without its sections."""
-    docstring = inspect.cleandoc(options_class.__doc__ or "")
+    docstring = class_docstring(options_class)
     return re.split(r"\n(?:Attributes|Examples):\n", docstring)[0].strip()
 
 
@@ -223,7 +244,7 @@ def field_help(options_class: type) -> dict[str, str]:
     """Return the help text of each field, from the docstrings of the class and its bases."""
     help_texts: dict[str, str] = {}
     for base in reversed(options_class.__mro__):
-        docstring = inspect.cleandoc(base.__doc__ or "")
+        docstring = class_docstring(base)
         _, _, attributes = docstring.partition("\nAttributes:\n")
         section = re.split(r"\n(?=\w+:\n)", attributes)[0]
         for name, text in _ATTRIBUTE.findall(section):
@@ -236,7 +257,7 @@ def class_examples(options_class: type) -> str:
 
     Command lines are indented below a sentence. In a section without sentences, they are not.
     """
-    docstring = inspect.cleandoc(options_class.__doc__ or "")
+    docstring = class_docstring(options_class)
     _, _, section = docstring.partition("\nExamples:\n")
     text = inspect.cleandoc(f"\n{section}")
     if not text:

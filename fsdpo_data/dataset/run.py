@@ -163,7 +163,7 @@ def _check_config(
         if commands:
             new_config["commands"] = list(commands)
         text = json.dumps(new_config, indent=2, ensure_ascii=False)
-        write_file(file, text.encode() + b"\n")
+        write_file(file, text.encode(errors="backslashreplace") + b"\n")
         return
     old_config = _read_config(file)
     changes = differing_keys(old_config, new_config)

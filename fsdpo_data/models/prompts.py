@@ -155,6 +155,8 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
     """
     try:
         return read_tokenizer(path, revision)
+    except UnavailableError:
+        raise
     except ImportError:
         raise UnavailableError(
             "chat templates need the transformers package. Install it with "

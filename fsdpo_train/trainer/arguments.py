@@ -99,7 +99,7 @@ def _check_adapter_packages(config: TrainConfig) -> None:
     for field, package, extra in (
         ("lora", "peft", "lora"),
         ("load_in_4bit", "bitsandbytes", "qlora"),
-        ("deepspeed", "deepspeed", "deepspeed"),
+        ("deepspeed", "deepspeed", "train,deepspeed"),
     ):
         value = getattr(config, field)
         if value and find_spec(package) is None:

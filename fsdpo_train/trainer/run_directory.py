@@ -94,8 +94,10 @@ def read_identity(file: Path, remedy: str) -> dict[str, Any]:
         StoreError: if the file cannot be read.
     """
     try:
-        return dict(json.loads(file.read_text()))
-    except (OSError, ValueError, TypeError) as error:
+        if not file.is_file():
+            raise OSError("it is not a file")
+        return dict(json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise StoreError(f"{file} cannot be read ({error}), {remedy}.") from None
 
 

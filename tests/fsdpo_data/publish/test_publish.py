@@ -365,7 +365,7 @@ def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -
     assert "is not the dataset o/r" in other[2]
 
 
-def test_a_damaged_download_is_fetched_again(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+def test_a_damaged_download_is_repeated(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     pull = ["pull", "o/r@v1.0", "--out", out]
     assert run(hub, tmp_path / "home", ["push", dataset, "o/r"])[0][0] == 0

@@ -1,0 +1,111 @@
+"""Commands in unusual environments: locales, encodings, widths, -OO, paths, locks and memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from helpers import small_build
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("data") / "built"
+    small_build(out)
+    return out
+
+
+def run(
+    arguments: Sequence[object], *flags: str, package: str = "fsdpo_data", **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, *flags, "-m", package, *arguments]
+    ran = subprocess.run(
+        [os.fsencode(str(word)) for word in command],
+        env=os.environ | variables,
+        capture_output=True,
+        timeout=120,
+    )
+    assert b"Traceback" not in ran.stderr, ran.stderr.decode(errors="replace")
+    return ran
+
+
+#: Locales and encodings of an old terminal.
+ENCODINGS = [
+    {"LC_ALL": "C"},
+    {"PYTHONIOENCODING": "latin-1"},
+    {"PYTHONIOENCODING": "ascii"},
+]
+
+
+@pytest.mark.parametrize("variables", ENCODINGS, ids=lambda variables: " ".join(variables.values()))
+def test_inspect_prints_what_the_terminal_cannot_show(
+    variables: dict[str, str], dataset: Path, tmp_path: Path
+) -> None:
+    # The Greek letter is in none of these encodings.
+    copy = Path(shutil.copytree(dataset, tmp_path / "été-ω"))
+    ran = run(["inspect", copy, "--count", "1"], **variables)
+    assert ran.returncode == 0 and b"/" in ran.stdout
+    assert run(["build", "--help"], **variables).returncode == 0
+
+
+@pytest.mark.parametrize("variables", ENCODINGS, ids=lambda variables: " ".join(variables.values()))
+def test_a_run_with_an_accent_in_its_path_is_resumed(
+    variables: dict[str, str], dataset: Path, tmp_path: Path
+) -> None:
+    source = Path(shutil.copytree(dataset, tmp_path / "été-ω"))
+    out = tmp_path / "gradé-ω"
+    assert run(["grade", source, "--out", out], **variables).returncode == 0
+    assert run(["grade", source, "--out", out, "--resume"], **variables).returncode == 0
+    refused = run(["grade", source, "--out", out], **variables)
+    assert refused.returncode == 1 and b"error: " in refused.stderr
+
+
+def test_a_locale_without_accents_is_named(dataset: Path, tmp_path: Path) -> None:
+    ascii_locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    assert run(["inspect", dataset, "--count", "1"], **ascii_locale).returncode == 0
+    ran = run(["inspect", tmp_path / "été"], **ascii_locale)
+    assert ran.returncode == 1 and b"Python reads ascii here: set PYTHONUTF8=1" in ran.stderr
+
+
+@pytest.mark.parametrize("columns", ["0", "-3", "x", "1", ""])
+def test_any_number_of_columns_is_accepted(columns: str, dataset: Path) -> None:
+    assert run(["inspect", dataset, "--count", "1"], COLUMNS=columns, LINES="0").returncode == 0
+    assert run(["build", "--help"], COLUMNS=columns).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [("fsdpo_data", "build"), ("fsdpo_train", "dpo"), ("fsdpo_bench", "run")],
+)
+def test_the_help_survives_without_docstrings(package: str, command: str) -> None:
+    with_docstrings = run([command, "--help"], package=package)
+    without = run([command, "--help"], "-OO", package=package)
+    assert without.returncode == 0 and without.stdout == with_docstrings.stdout
+
+
+def test_models_are_refused_without_docstrings(dataset: Path, tmp_path: Path) -> None:
+    assert run(["inspect", dataset], "-OO").returncode == 0
+    build = ["build", "--limit", "1", "--engine", "transformers", "--out", tmp_path / "out"]
+    train = ["prm", dataset, "--model", "tiny", "--out", tmp_path / "prm"]
+    for arguments, package in ((build, "fsdpo_data"), (train, "fsdpo_train")):
+        ran = run(arguments, "-OO", package=package)
+        assert ran.returncode == 1
+        assert b"transformers does not work under `python -OO`" in ran.stderr
+
+
+def test_paths_that_are_not_utf8_are_refused(dataset: Path, tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff\xe9")
+    copy = shutil.copytree(dataset, tmp_path / name)
+    for arguments in (
+        ["inspect", copy],
+        ["grade", copy, "--out", tmp_path / "out"],
+        ["grade", dataset, "--out", tmp_path / f"{name}-out"],
+        ["build", "--problems", copy, "--out", tmp_path / "built"],
+    ):
+        ran = run(arguments)
+        assert ran.returncode == 1 and b"expected valid UTF-8" in ran.stderr
