@@ -157,6 +157,26 @@ def test_a_stop_string_ends_the_text_and_is_not_part_of_it(
             assert cut.stop_string is None
 
 
+def test_a_stop_string_that_begins_in_the_prompt_ends_nothing(
+    random_sampler: TransformersSampler,
+) -> None:
+    """The last character of the prompt and the first of the text form the stop string."""
+    free_results = random_sampler.sample(PROMPTS, SamplingSpec(n=4, max_tokens=12, seed=1))
+    tested = 0
+    for prompt, free_completions in zip(PROMPTS, free_results, strict=True):
+        for index, free in enumerate(free_completions):
+            stop = prompt[-1] + free.text[:1]
+            if len(stop) < 2 or stop in free.text:
+                continue
+            spec = SamplingSpec(n=4, max_tokens=12, seed=1, stop=(stop,))
+            completion = random_sampler.sample([prompt], spec)[0][index]
+            assert completion.text == free.text and completion.stop_string is None
+            assert completion.finish_reason == free.finish_reason
+            assert completion.n_tokens == free.n_tokens
+            tested += 1
+    assert tested > 4
+
+
 @pytest.mark.parametrize("stop", [(), ("e",)])
 def test_rounds_do_not_change_the_samples(
     random_sampler: TransformersSampler, monkeypatch: pytest.MonkeyPatch, stop: tuple[str, ...]
