@@ -31,7 +31,10 @@ REWARD_MEANINGS = {
     "log-ratio": "log-ratio of two policies",
     "log-ratio-so-far": "log-ratio of two policies up to the step's end",
 }
-_STEP_NUMBER = re.compile(r"\W*step\s+\d", re.I)
+#: A step that has a number of its own. "### Step 2:" and "**Step 2**" are Markdown, not numbers.
+_STEP_NUMBER = re.compile(r"\s*step\s*\d", re.I)
+#: The numbers that the code of PQM and ThinkPRM removes before it numbers the steps.
+_REMOVED_NUMBER = re.compile(r"Step \d+:", re.A)
 _PLACEHOLDER = re.compile(r"\{(question|prompt|bos|steps|step|k|i)\}")
 #: The characters that ``strip`` removes; None for all white space.
 _STRIPPED_CHARACTERS = {"newlines": "\r\n", "space": None, "nothing": ""}
@@ -57,9 +60,12 @@ class PrmFormat(Options):
     prompt: str = "{question}"
     #: Whether the beginning-of-sequence token of the tokenizer comes before the text.
     bos: bool = True
-    #: Text of a step, with its number ``{k}`` from 1, or ``{i}`` from 0. A step that already starts
-    #: with "Step" and a number keeps its own number.
+    #: Text of a step, with its number ``{k}`` from 1, or ``{i}`` from 0.
     step: str = "{step}"
+    #: What ``{k}`` does with a number in the step itself. ``keep``: a step that starts with "Step"
+    #: and a number stays as it is. ``replace``: "Step 2:" at the start is removed. ``remove``:
+    #: "Step 2:" is removed everywhere in the step.
+    own_number: Literal["keep", "replace", "remove"] = "keep"
     #: The characters that are removed at both ends of a step: line ends, white space, or nothing.
     strip: Literal["newlines", "space", "nothing"] = "newlines"
     #: Whether a step token follows each line of a step; the reward of the last line counts.
@@ -159,8 +165,13 @@ class PrmFormat(Options):
     def format_step(self, number: int, step: str) -> str:
         """Return the text of a step in the prompt; ``number`` starts at 1."""
         text = step.strip(_STRIPPED_CHARACTERS[self.strip])
-        if _STEP_NUMBER.match(text) and "{k}" in self.step:
-            return text
+        if "{k}" in self.step:
+            if self.own_number == "remove":
+                text = _REMOVED_NUMBER.sub("", text).strip()
+            elif self.own_number == "replace" and (match := _REMOVED_NUMBER.match(text)):
+                text = text[match.end() :].strip()
+            elif self.own_number == "keep" and _STEP_NUMBER.match(text):
+                return text
         return fill_fields(self.step, k=str(number), i=str(number - 1), step=text)
 
     def manifest_entry(self) -> dict[str, str]:

@@ -324,6 +324,58 @@ def test_vllm_gives_the_rewards_of_the_vendors(
     assert worst(scorer.score(inputs), vendor_rewards(family, path, inputs)) < 1e-4
 
 
+HEADING_STEPS = [
+    "### Step 1: Add 3 and 4.\n\n",
+    "**Step 2** It is 7.\n\n",
+    "Step 3: So 7 + 1 = 8.\n\n",
+    "4. The answer is 8.",
+]
+
+
+@pytest.mark.parametrize("family", ["math-shepherd", "er-prm", "pqm"])
+def test_a_markdown_heading_is_not_a_step_number(
+    family: str, make_checkpoint: MakeCheckpoint
+) -> None:
+    """Such steps once had no number; this moved rewards of Math-Shepherd by up to 0.495."""
+    path = make_checkpoint(family)
+    item = ScorerInput("", HEADING_STEPS, "What is 3 + 4 + 1?")
+    options = ScorerOptions(device="cpu", prm_format=family)
+    rewards = load_prm(resolve_prm(str(path), options), options).score([item])
+    assert worst(rewards, vendor_rewards(family, path, [item])) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("family", "step", "expected"),
+    [
+        # The steps of the card have numbers; PRMBench's code adds them where they are missing.
+        ("math-shepherd", "### Step 2: a = 1", "Step 2: ### Step 2: a = 1"),
+        ("math-shepherd", "**Step 2** a = 1", "Step 2: **Step 2** a = 1"),
+        ("math-shepherd", "Step 2: a = 1", "Step 2: a = 1"),
+        ("math-shepherd", "step 2. a = 1", "step 2. a = 1"),
+        ("math-shepherd", "2. a = 1", "Step 2: 2. a = 1"),
+        # The card gives numbered steps; the authors' script for ProcessBench adds numbers.
+        ("eurus", "### Step 2: a = 1", "Step 2: ### Step 2: a = 1"),
+        ("eurus", "**Step 2** a = 1", "Step 2: **Step 2** a = 1"),
+        ("eurus", "Step 1: a = 1", "Step 1: a = 1"),
+        ("eurus", "2. a = 1", "Step 2: 2. a = 1"),
+        # The authors' code splits at "Step k:" and numbers the parts again.
+        ("pqm", "### Step 2: a = 1", "Step 2: ### Step 2: a = 1"),
+        ("pqm", "**Step 2** a = 1", "Step 2: **Step 2** a = 1"),
+        ("pqm", "Step 7:  a = 1", "Step 2: a = 1"),
+        ("pqm", "step 2. a = 1", "Step 2: step 2. a = 1"),
+        ("pqm", "2. a = 1", "Step 2: 2. a = 1"),
+        # The authors' code removes "Step k:" everywhere in a step.
+        ("thinkprm", "### Step 2: a = 1", "Step 2: ###  a = 1"),
+        ("thinkprm", "**Step 2** a = 1", "Step 2: **Step 2** a = 1"),
+        ("thinkprm", "Step 7: a = 1", "Step 2: a = 1"),
+        ("thinkprm", "As in Step 1: a = 1", "Step 2: As in  a = 1"),
+        ("thinkprm", "2. a = 1", "Step 2: 2. a = 1"),
+    ],
+)
+def test_the_text_of_a_numbered_step_is_the_vendors(family: str, step: str, expected: str) -> None:
+    assert PRM_FORMATS[family].format_step(2, f"{step}\n\n") == expected
+
+
 def test_every_format_has_a_vendor() -> None:
     """Formats that only read another class of the same forward pass are not tested again."""
     tested_elsewhere = {
