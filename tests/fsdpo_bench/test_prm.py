@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from fakes import FixedSampler, TableScorer
 from fsdpo_bench.cli.app import app
+from fsdpo_bench.cli.printing import print_prm
 from fsdpo_bench.prm.dataset_report import (
     ScoredSolution,
     best_of_n_curves,
@@ -30,6 +32,7 @@ from fsdpo_bench.prm.first_error import (
     read_first_error_rows,
     score_examples,
 )
+from fsdpo_bench.prm.measure import PrmMeasurements, PrmOptions, measure_prm
 from helpers import build_spec
 from typer.testing import CliRunner
 
@@ -233,8 +236,34 @@ def test_rankings_and_curves_by_every_aggregate() -> None:
     assert {aggregate: auc.value for aggregate, auc in ranking_aucs(solutions).items()} == {
         "mean": 1, "min": 0, "prod": 1, "last": 0
     }  # fmt: skip
-    curves = best_of_n_curves(solutions)
+    curves = best_of_n_curves(solutions).curves
     assert curves["mean"] == {1: 0.5, 2: 1} and curves["min"] == {1: 0.5, 2: 0}
+
+
+def test_a_problem_with_few_solutions_does_not_shorten_the_best_of_n_curves(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One problem with a single solution once left only N = 1 for every problem."""
+    solutions = [solution("short", [0.1], False, -1)]
+    for problem in "abc":
+        solutions += [solution(problem, [0.9], True, -1)]
+        solutions += [solution(problem, [0.4], False, -1) for _ in range(7)]
+    report = dataset_report(solutions)
+    assert report["best_of"]["mean"] == {
+        1: pytest.approx(3 / 32),
+        2: pytest.approx(1 / 4),
+        4: pytest.approx(1 / 2),
+        8: 1,
+    }
+    assert report["best_of_problems"] == {1: 4, 2: 3, 4: 3, 8: 3}
+    assert report["best_of_left_out"] == {1: 0, 2: 1, 4: 1, 8: 1}
+    print_prm(PrmMeasurements(dataset=report))
+    output = capsys.readouterr().out
+    assert "N=8 leaves out 1 of 4 problems, because they have fewer solutions" in output
+    assert "N=1 leaves" not in output
+    assert best_of_n_curves(solutions, [8]).left_out == {8: 1}
+    with pytest.raises(InputError, match="no problem has 9 solutions with rewards; the most is 8"):
+        best_of_n_curves(solutions, [9])
 
 
 def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path) -> None:
@@ -255,6 +284,130 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
     assert "F1 of finding the first error" in result.output and "on 12 other rows" in result.output
     assert all(str(file) in result.output.splitlines() for file in files)
     assert "score: 60 to do" in result.stderr
+
+
+class RewardInText:
+    """A scorer that reads the reward of each step from its text."""
+
+    model = ModelRef("fake", "0")
+
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        return [[float(step) for step in item.steps] for item in items]
+
+
+def write_first_errors(file: Path, wrong: str, count: int = 20) -> Path:
+    """Write rows whose right steps have the reward 0.9; half of them have a wrong second step."""
+    rows = [
+        {
+            "id": f"{file.stem}-{index}",
+            "problem": "q",
+            "steps": ["0.9", wrong if index % 2 else "0.9"],
+            "label": 1 if index % 2 else -1,
+        }
+        for index in range(count)
+    ]
+    file.write_text(json.dumps(rows))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("protocol", "f1", "threshold", "words"),
+    [
+        ({}, (1, 1), (0.9, 0.9), "threshold chosen on 4 other rows of the file"),
+        ({"threshold": 0.5}, (0, 1), (0.5, 0.5), "threshold 0.5 on all rows"),
+        ({"threshold": 0.0}, (0, 0), (0.0, 0.0), "threshold 0 on all rows"),
+        ({"tune_on": "gsm8k.json"}, (1, 1), (0.9, 0.9), "threshold chosen on gsm8k.json"),
+        ({"tune_on": "math.json"}, (1, 1), (0.9, 0.9), "threshold chosen on math.json"),
+    ],
+)
+def test_a_score_names_its_protocol(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    protocol: dict[str, Any],
+    f1: tuple[float, float],
+    threshold: tuple[float, float],
+    words: str,
+) -> None:
+    files = [
+        write_first_errors(tmp_path / "gsm8k.json", "0.6"),
+        write_first_errors(tmp_path / "math.json", "0.2"),
+    ]
+    if "tune_on" in protocol:
+        protocol = {"tune_on": tmp_path / protocol["tune_on"]}
+    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: RewardInText())
+    options = PrmOptions(likelihood="fake", template="problem", processbench=files, **protocol)
+    scores = measure_prm(options, LineProgress()).processbench
+    assert tuple(score.f1 for score in scores.values()) == f1
+    assert tuple(score.threshold for score in scores.values()) == threshold
+    n_counted = {score.with_error + score.without_error for score in scores.values()}
+    assert n_counted == ({20} if protocol else {16})
+    protocols = {name: score.protocol for name, score in scores.items()}
+    tuning_file = protocol["tune_on"].name if "tune_on" in protocol else None
+    for name, text in protocols.items():
+        assert (
+            (words in text)
+            if name != tuning_file
+            else text.startswith("threshold chosen on the same")
+        )
+    assert ("protocol", protocols["math.json"]) in scores["math.json"].rows()
+
+
+def test_a_threshold_of_another_file_is_applied_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the paper, the rows of GSM8K choose the threshold for all files."""
+    tuning = write_first_errors(tmp_path / "gsm8k.json", "0.2")
+    rows = json.loads(tuning.read_text())
+    rows[0]["steps"] = [
+        "0.3",
+        "0.9",
+    ]  # a right solution with a low reward: 0.3 is the best threshold
+    tuning.write_text(json.dumps(rows))
+    other = write_first_errors(tmp_path / "math.json", "0.6")
+    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: RewardInText())
+    options = PrmOptions(
+        likelihood="fake", template="problem", processbench=[other], tune_on=tuning
+    )
+    [scores] = measure_prm(options, LineProgress()).processbench.values()
+    assert (scores.threshold, scores.f1, scores.tuned_on) == (0.3, 0, 20)
+    assert scores.protocol == "threshold chosen on gsm8k.json; all rows count"
+
+
+def test_protocols_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    file = write_first_errors(tmp_path / "gsm8k.json", "0.2")
+    one_class = write_first_errors(tmp_path / "one.json", "0.2", count=1)
+    common = {"likelihood": "fake", "template": "problem", "processbench": [file]}
+    for changes, message in (
+        ({"tune_on": file, "threshold": 0.5}, "`tune_on` and `threshold` exclude each other"),
+        ({"majority": True, "threshold": 0.5}, "`majority` and `threshold` exclude each other"),
+        ({"majority": True}, "`majority` is for judges"),
+        ({"votes": 8}, "`votes` is for judges"),
+        ({"tune_on": one_class}, "need solutions with and without an error"),
+        (
+            {"tune_on": file, "processbench": [], "data": tmp_path},
+            "`tune_on` is for files of ProcessBench",
+        ),
+    ):
+        with pytest.raises(InputError, match=message):
+            measure_prm(PrmOptions(**{**common, **changes}), LineProgress())
+
+
+def test_the_majority_of_critiques_decides_as_in_the_script_of_processbench() -> None:
+    """The share of critiques at a threshold may name a step that few critiques name."""
+    votes = [0, 0, 2, 2, 2, -1, -1, -1]
+    form = replace(PRM_FORMATS["processbench"], template="problem", votes=8)
+    item = ScorerInput("", ["a", "b", "c"], "q")
+    prompt = critique_prompt(form, get_template("problem"), item)
+    sampler = FixedSampler({prompt: [f"So \\boxed{{{vote}}}." for vote in votes]})
+    judge = PublishedPrm(ModelRef("judge", "0"), "", prm_format=form)
+    assert CritiqueScorer(judge, sampler).score([item]) == [[0.75, 0.75, 0.375]]
+    majority = replace(judge, prm_format=replace(form, counting="majority"))
+    # The vote for step 2 and the vote for no error are equally frequent; the first one wins.
+    assert CritiqueScorer(majority, sampler).score([item]) == [[1, 1, 0]]
+    sampler = FixedSampler({prompt: [f"So \\boxed{{{vote}}}." for vote in [0, 1, 1, -1, -1, -1]]})
+    share = CritiqueScorer(judge, sampler).score([item])
+    [decided] = CritiqueScorer(majority, sampler).score([item])
+    assert first_below(share[0] or [], 0.6) == 1 and first_below(decided or [], 0.5) == -1
 
 
 def test_a_generative_judge_is_measured_by_its_critiques(shared: Path) -> None:

@@ -258,7 +258,15 @@ def print_prm(measurements: PrmMeasurements) -> None:
             (labels.get(name, name), *(f"{100 * value:.1f}" for value in curve.values()))
             for name, curve in curves.items()
         ]
+        counts = measurements.dataset["best_of_problems"]
+        rows.append(("problems", *(f"{count:,}" for count in counts.values())))
         print_table(("best-of-N by", *(f"N={size}>" for size in curves["pass"])), rows)
+        for size, count in measurements.dataset["best_of_left_out"].items():
+            if count:
+                print_text(
+                    f"N={size} leaves out {count:,} of {count + counts[size]:,} problems, because "
+                    "they have fewer solutions"
+                )
     for file, scores in measurements.processbench.items():
         print_text(f"\n{file}")
         for name, value in scores.rows():

@@ -7,7 +7,7 @@ labels. Only embedded problems have them: synthetic problems whose generator can
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,8 @@ from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
-#: Values of N of the best-of-N curves; a curve ends at the smallest number of samples.
+#: Default values of N of the best-of-N curves. The curves omit values that exceed the number of
+#: solutions of more than half of the problems.
 BEST_OF_N_SIZES = (1, 2, 4, 8, 16, 32, 64)
 #: Value of ``first_wrong_step`` for solutions without true step labels.
 UNKNOWN_STEP = -1
@@ -186,18 +187,35 @@ def _margin_interval(
     return 2 * low - 1, 2 * high - 1
 
 
-def best_of_n_curves(solutions: Sequence[ScoredSolution]) -> dict[str, dict[int, float]]:
+@dataclass(frozen=True, slots=True)
+class BestOfN:
+    """The accuracy of best-of-N. Problems with fewer than N solutions are left out."""
+
+    #: Accuracy by aggregate and N. The name ``pass`` means a perfect reward model.
+    curves: Mapping[str, Mapping[int, float]]
+    problems: Mapping[int, int]  #: Number of problems with at least N solutions, by N.
+    left_out: Mapping[int, int]  #: Number of problems with fewer than N solutions, by N.
+
+
+def best_of_n_curves(solutions: Sequence[ScoredSolution], sizes: Sequence[int] = ()) -> BestOfN:
     """Return the accuracy of best-of-N, by aggregate and N.
 
     The accuracy is the exact expectation over all subsets of N samples of a problem. Among equal
-    rewards, the earliest sample wins. All problems have the same weight. The name ``pass`` means
-    a perfect reward model, so its curve is pass@N.
+    rewards, the earliest sample wins. All problems with N solutions have the same weight. The name
+    ``pass`` means a perfect reward model, so its curve is pass@N.
+
+    Args:
+        solutions: Solutions with step rewards.
+        sizes: Values of N; empty for the values of ``BEST_OF_N_SIZES`` that at least half of the
+            problems have.
+
+    Raises:
+        InputError: if no problem has N solutions.
     """
     groups: dict[str, list[ScoredSolution]] = defaultdict(list)
     for solution in solutions:
         groups[solution.problem_id].append(solution)
-    min_samples = min(map(len, groups.values()))
-    sizes = [size for size in BEST_OF_N_SIZES if size <= min_samples]
+    problems = _count_problems(groups, sizes)
     rankings: dict[str, Callable[[ScoredSolution], float]] = {
         name: partial(_aggregate_solution, aggregate_name=name) for name in AGGREGATES
     }
@@ -207,10 +225,37 @@ def best_of_n_curves(solutions: Sequence[ScoredSolution]) -> dict[str, dict[int,
         ranked_groups = [sorted(group, key=reward, reverse=True) for group in groups.values()]
         labels = [[solution.is_correct for solution in group] for group in ranked_groups]
         curves[name] = {
-            size: statistics.fmean(expected_best_of_n(is_correct, size) for is_correct in labels)
-            for size in sizes
+            size: statistics.fmean(
+                expected_best_of_n(is_correct, size)
+                for is_correct in labels
+                if len(is_correct) >= size
+            )
+            for size in problems
         }
-    return curves
+    left_out = {size: len(groups) - count for size, count in problems.items()}
+    return BestOfN(curves=curves, problems=problems, left_out=left_out)
+
+
+def _count_problems(
+    groups: Mapping[str, Sequence[ScoredSolution]], sizes: Sequence[int]
+) -> dict[int, int]:
+    """Return the number of problems with at least N solutions, by N."""
+    counts = {
+        size: sum(len(group) >= size for group in groups.values())
+        for size in sorted(set(sizes)) or BEST_OF_N_SIZES
+    }
+    if not sizes:
+        return {size: count for size, count in counts.items() if 2 * count >= len(groups)}
+    for size, count in counts.items():
+        if count == 0:
+            max_solutions = max(map(len, groups.values()))
+            raise InputError(
+                f"no problem has {size} solutions with rewards; the most is {max_solutions}. Give "
+                "smaller values.",
+                field="best_of",
+                value=size,
+            )
+    return counts
 
 
 def _aggregate_solution(solution: ScoredSolution, aggregate_name: str) -> float:
@@ -239,13 +284,23 @@ def expected_best_of_n(is_correct: Sequence[bool], size: int) -> float:
     return correct_subsets / math.comb(n, size)
 
 
-def dataset_report(solutions: Sequence[ScoredSolution]) -> dict[str, Any]:
-    """Return all measurements of the step rewards of ``solutions`` as plain JSON."""
+def dataset_report(
+    solutions: Sequence[ScoredSolution], best_of: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Return all measurements of the step rewards of ``solutions`` as plain JSON.
+
+    Args:
+        solutions: Solutions with step rewards.
+        best_of: Values of N for best-of-N; empty for the default values.
+    """
     separation = step_separation(solutions)
+    best_of_n = best_of_n_curves(solutions, best_of)
     return {
         "solutions": len(solutions),
         "problems": len({solution.problem_id for solution in solutions}),
         "ranking_auc": {name: asdict(ranking) for name, ranking in ranking_aucs(solutions).items()},
-        "best_of": best_of_n_curves(solutions),
+        "best_of": best_of_n.curves,
+        "best_of_problems": best_of_n.problems,
+        "best_of_left_out": best_of_n.left_out,
         "steps": None if separation is None else asdict(separation),
     }

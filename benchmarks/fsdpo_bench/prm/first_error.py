@@ -2,8 +2,10 @@
 
 In ProcessBench (Zheng et al. 2024), a reward model predicts the first step whose reward is below a
 threshold, or no error. The score F1 is the harmonic mean of two accuracies: on solutions with an
-error, and on solutions without an error. A part of the rows sets the threshold; the other rows give
-the score.
+error, and on solutions without an error.
+
+The threshold is a fixed number, or it is chosen on a part of the rows or on another file. This
+choice changes the score, so every score names its protocol.
 """
 
 import hashlib
@@ -44,7 +46,8 @@ class FirstErrorScores:
     passed: int  #: Number of solutions without an error for which no error is predicted.
     without_error: int  #: Number of solutions without an error.
     threshold: float  #: Steps with a reward below the threshold count as wrong.
-    tuned_on: int = 0  #: Number of rows that set the threshold; the scores exclude them.
+    protocol: str = ""  #: How the predictions were made, and which rows count.
+    tuned_on: int = 0  #: Number of rows that set the threshold; 0 for a fixed threshold.
     unscored: int = 0  #: Number of rows too long for the model; they count as missed.
 
     def rows(self) -> list[tuple[str, str]]:
@@ -53,7 +56,8 @@ class FirstErrorScores:
             ("F1 of finding the first error", f"{100 * self.f1:.1f}"),
             ("error detected", _format_fraction(self.detected, self.with_error)),
             ("correct passed", _format_fraction(self.passed, self.without_error)),
-            ("threshold", f"{self.threshold:.3f}, chosen on {self.tuned_on} other rows"),
+            ("threshold", f"{self.threshold:.3f}"),
+            ("protocol", self.protocol),
             ("too long", f"{self.unscored}"),
         ]
 
@@ -146,10 +150,11 @@ def measure_first_errors(
     n_tuning = round(tune_fraction * len(rows))
     parts = []
     for part in (pairs[:n_tuning], pairs[n_tuning:]):
-        if len({example.first_error == NO_ERROR for example, _ in part}) < 2:
+        if not has_both_labels([example for example, _ in part]):
             raise InputError(
                 f"{len(rows)} rows: the {n_tuning} rows that choose the threshold and the other "
-                "rows both need solutions with and without an error. Give more rows."
+                "rows both need solutions with and without an error. Give more rows, or a "
+                "`threshold`."
             )
         parts.append(
             _LabelledRewards(
@@ -160,7 +165,38 @@ def measure_first_errors(
     tuning, test = parts
     threshold = best_threshold(tuning.rewards, tuning.labels)
     scores = count_first_errors(test.rewards, test.labels, threshold)
-    return replace(scores, tuned_on=n_tuning, unscored=test.rewards.count(None))
+    return replace(
+        scores,
+        protocol=f"threshold chosen on {n_tuning} other rows of the file",
+        tuned_on=n_tuning,
+        unscored=test.rewards.count(None),
+    )
+
+
+def measure_at_threshold(
+    rows: Sequence[FirstErrorExample],
+    rewards: Sequence[Sequence[float] | None],
+    threshold: float,
+    protocol: str,
+    tuned_on: int = 0,
+) -> FirstErrorScores:
+    """Measure on all examples, with a given threshold.
+
+    Args:
+        rows: The examples.
+        rewards: Result of :func:`score_examples`.
+        threshold: Steps with a reward below the threshold count as wrong.
+        protocol: The origin of the threshold, in words.
+        tuned_on: Number of rows that set the threshold; 0 for a fixed threshold.
+    """
+    scores = count_first_errors(rewards, [row.first_error for row in rows], threshold)
+    unscored = list(rewards).count(None)
+    return replace(scores, protocol=protocol, tuned_on=tuned_on, unscored=unscored)
+
+
+def has_both_labels(rows: Sequence[FirstErrorExample]) -> bool:
+    """Return whether there are solutions with an error, and solutions without one."""
+    return len({row.first_error == NO_ERROR for row in rows}) == 2
 
 
 def first_below(rewards: Sequence[float], threshold: float) -> int:

@@ -1,8 +1,9 @@
 """The measurements of ``fsdpo-bench prm``, on a dataset, ProcessBench and PRMBench."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,9 @@ from fsdpo_bench.prm.dataset_report import ScoredSolution, dataset_report, load_
 from fsdpo_bench.prm.first_error import (
     FirstErrorExample,
     FirstErrorScores,
+    best_threshold,
+    has_both_labels,
+    measure_at_threshold,
     measure_first_errors,
     read_first_error_rows,
     score_examples,
@@ -29,6 +33,7 @@ from fsdpo_data.models.resolve import ResolvedWeights
 #: Number of solutions per call of the scorer: enough for batches of similar lengths, and few enough
 #: for frequent progress.
 CHUNK_SOLUTIONS = 512
+_DEFAULT_THRESHOLD = 0.5  #: Threshold for PRMBench, and for rewards that are 0 or 1.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +44,20 @@ class PrmOptions(Options):
         data: Sealed dataset, for ranking AUC, best-of-N and step separation.
         prm: Process reward model: a directory, or `org/name` on the Hub.
         likelihood: Instead of `prm`: a policy; the reward of a step is its probability.
+        best_of: Number of solutions N for best-of-N; may be repeated. Problems with fewer solutions
+            are left out and counted.
         processbench: File of ProcessBench; may be repeated.
         prmbench: File of PRMBench; may be repeated.
         template: Prompt template of the reward model's training data, for ProcessBench and
             PRMBench. A model with a PRM format has its own prompt.
-        tune_fraction: Fraction of the ProcessBench rows that sets the threshold.
-        threshold: Steps of PRMBench with a reward above this number count as right; use 0 for the
-            PRM format `pure`.
+        tune_fraction: Fraction of the rows of each ProcessBench file that sets the threshold,
+            without `threshold`, `tune_on` or `majority`; the other rows count.
+        tune_on: File of ProcessBench whose rows set the threshold for all other files, as in the
+            paper (GSM8K).
+        threshold: Fixed threshold; all rows count. Steps with a reward below it are wrong. Use 0
+            for the PRM format `pure`.
+        majority: For judges: the majority of the critiques decides, as in ProcessBench's script.
+        votes: For judges: number of critiques per solution.
         engine: Engine that runs the reward model.
         as_json: Print JSON instead of a table.
 
@@ -59,17 +71,29 @@ class PrmOptions(Options):
         fsdpo-bench prm --prm runs/prm --template alpaca \
           --processbench gsm8k.json
 
+        fsdpo-bench prm --prm PRM --processbench math.json --threshold 0.5
+
+        fsdpo-bench prm --prm PRM --tune-on gsm8k.json \
+          --processbench math.json --processbench omnimath.json
+
+        fsdpo-bench prm --prm JUDGE --prm-format processbench \
+          --processbench math.json --majority --votes 8
+
         fsdpo-bench prm --prm PRM --prm-format qwen --prmbench prmbench.jsonl
     """
 
     data: Annotated[Path | None, Option(positional=True)] = None
     prm: str | None = None
     likelihood: str | None = None
+    best_of: Annotated[Sequence[int], Option(min=1, default_text="1, 2, 4, … up to 64")] = ()
     processbench: Sequence[Path] = ()
     prmbench: Sequence[Path] = ()
     template: str | None = None
     tune_fraction: Annotated[float, Option(min=0.01, max=0.9)] = 0.2
-    threshold: float = 0.5
+    tune_on: Path | None = None
+    threshold: Annotated[float | None, Option(default_text="0.5 for PRMBench")] = None
+    majority: bool = False
+    votes: Annotated[int | None, Option(min=1, default_text="as in the PRM format")] = None
     engine: ScorerOptions = ScorerOptions()
     as_json: Annotated[bool, Option(flag="--json")] = False
 
@@ -92,29 +116,124 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
         InputError: if there is nothing to measure, or a file cannot be used.
         UnavailableError: if the model cannot run on this machine.
     """
+    _check_protocol(options)
     prm = _resolve_model(options)
     template = None if options.template is None else get_template(options.template)
     examples_by_name = _read_processbench(options.processbench)
+    tuning_examples = _read_tuning_file(options.tune_on) if options.tune_on else []
     altered = read_altered_solutions(options.prmbench)
     measurements = PrmMeasurements()
     if prm is None and options.likelihood is None:
         if options.data:
-            measurements.dataset = dataset_report(load_scored(options.data))
+            measurements.dataset = dataset_report(load_scored(options.data), options.best_of)
         return measurements
     solutions = load_graded(options.data) if options.data else []
     progress.phase("load the model", 1)
     scorer = _ProgressScorer(_load_model(prm, options), progress)
     if options.data:
-        measurements.dataset = dataset_report(_add_rewards(solutions, scorer))
-    for name, examples in examples_by_name.items():
-        rewards = score_examples(examples, scorer, template)
-        measurements.processbench[name] = measure_first_errors(
-            examples, rewards, options.tune_fraction
+        measurements.dataset = dataset_report(_add_rewards(solutions, scorer), options.best_of)
+    if examples_by_name:
+        score = partial(score_examples, scorer=scorer, template=template)
+        measurements.processbench = _measure_processbench(
+            options, examples_by_name, tuning_examples, score
         )
     if altered:
         rewards = score_examples(altered, scorer, template)
-        measurements.prmbench = measure_step_errors(altered, rewards, options.threshold)
+        threshold = _DEFAULT_THRESHOLD if options.threshold is None else options.threshold
+        measurements.prmbench = measure_step_errors(altered, rewards, threshold)
     return measurements
+
+
+def _measure_processbench(
+    options: PrmOptions,
+    examples_by_name: Mapping[str, Sequence[FirstErrorExample]],
+    tuning_examples: Sequence[FirstErrorExample],
+    score: Callable[[Sequence[FirstErrorExample]], list[list[float] | None]],
+) -> dict[str, FirstErrorScores]:
+    """Return the scores of each file of ProcessBench, by the protocol of the options.
+
+    Args:
+        options: The options, with the protocol.
+        examples_by_name: The rows of each file.
+        tuning_examples: The rows of ``options.tune_on``.
+        score: Returns the step rewards of examples.
+    """
+    threshold = options.threshold
+    tuning_rewards: list[list[float] | None] = []
+    protocol = ""
+    if options.threshold is not None:
+        protocol = f"threshold {options.threshold:g} on all rows"
+    if options.majority:
+        # A judge that counts the majority rewards steps with 1 or 0.
+        threshold = _DEFAULT_THRESHOLD
+        protocol = "majority of the critiques on all rows"
+    elif options.tune_on is not None:
+        tuning_rewards = score(tuning_examples)
+        labels = [example.first_error for example in tuning_examples]
+        threshold = best_threshold(tuning_rewards, labels)
+    all_scores = {}
+    for name, examples in examples_by_name.items():
+        is_tuning_file = examples == tuning_examples
+        rewards = tuning_rewards if is_tuning_file else score(examples)
+        if options.tune_on is not None:
+            file_name = "the same rows" if is_tuning_file else options.tune_on.name
+            protocol = f"threshold chosen on {file_name}; all rows count"
+        if threshold is None:
+            all_scores[name] = measure_first_errors(examples, rewards, options.tune_fraction)
+        else:
+            all_scores[name] = measure_at_threshold(
+                examples, rewards, threshold, protocol, tuned_on=len(tuning_examples)
+            )
+    return all_scores
+
+
+def _check_protocol(options: PrmOptions) -> None:
+    """Raise an InputError if two protocols for ProcessBench contradict each other."""
+    protocols = {"tune_on": options.tune_on is not None, "majority": options.majority}
+    # With files of PRMBench, the threshold may be for them alone.
+    if not options.prmbench:
+        protocols["threshold"] = options.threshold is not None
+    names = [f"`{name}`" for name, is_given in protocols.items() if is_given]
+    if len(names) > 1:
+        raise InputError(f"{' and '.join(names)} exclude each other. Give one of them.")
+    if names and names != ["`threshold`"] and not options.processbench:
+        raise InputError(f"{names[0]} is for files of ProcessBench. Give `processbench`.")
+
+
+def _read_tuning_file(file: Path) -> list[FirstErrorExample]:
+    """Read the rows that choose the threshold."""
+    examples = read_first_error_rows(file)
+    if not has_both_labels(examples):
+        raise InputError(
+            "the rows that choose the threshold need solutions with and without an error. Give "
+            "another file.",
+            field="tune_on",
+            value=str(file),
+        )
+    return examples
+
+
+def _count_critiques(prm: ResolvedWeights | None, options: PrmOptions) -> ResolvedWeights | None:
+    """Return a judge with the counting and the number of critiques of the options.
+
+    Raises:
+        InputError: if the options are for judges and the model is not a judge.
+    """
+    if not options.majority and options.votes is None:
+        return prm
+    if not isinstance(prm, PublishedPrm) or not prm.prm_format.is_judge:
+        name = "majority" if options.majority else "votes"
+        raise InputError(
+            f"`{name}` is for judges, which write critiques. Remove it, or give a judge with the "
+            "`prm_format` of its critiques.",
+            field=name,
+        )
+    prm_format = replace(
+        prm.prm_format,
+        counting="majority" if options.majority else prm.prm_format.counting,
+        votes=options.votes or prm.prm_format.votes,
+    )
+    return replace(prm, prm_format=prm_format)
 
 
 def _resolve_model(options: PrmOptions) -> ResolvedWeights | None:
@@ -138,6 +257,7 @@ def _resolve_model(options: PrmOptions) -> ResolvedWeights | None:
     if benchmark and not options.prm and options.likelihood is None:
         raise InputError(f"{benchmark} needs a model that detects the errors. Give `prm`.")
     prm = resolve_prm(options.prm, options.engine) if options.prm else None
+    prm = _count_critiques(prm, options)
     has_own_prompt = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
     if benchmark and options.template is None and not has_own_prompt:
         raise InputError(

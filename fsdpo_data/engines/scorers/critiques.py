@@ -143,7 +143,10 @@ def count_approvals(votes: Sequence[int], n_steps: int) -> list[int]:
 
 
 class CritiqueScorer:
-    """Scorer that rewards a step with the fraction of critiques without an error up to it."""
+    """Scorer that rewards a step with the fraction of critiques without an error up to it.
+
+    If the format counts the majority, the majority's vote replaces all votes.
+    """
 
     def __init__(self, weights: PublishedPrm, sampler: Sampler) -> None:
         """Set up the prompts and the sampling.
@@ -160,7 +163,7 @@ class CritiqueScorer:
         self._sampling = critique_sampling(prm_format, self._template, prm_format.votes)
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Return one fraction per step; None for a solution without a readable critique.
+        """Return one reward per step; None for a solution without a readable critique.
 
         Raises:
             InputError: if the format needs the question and an item has none.
@@ -180,4 +183,6 @@ class CritiqueScorer:
         votes = read_votes(self._prm_format, texts, n_steps)
         if not votes:
             return None
+        if self._prm_format.counting == "majority":
+            votes = [majority_vote(votes)]
         return [count / len(votes) for count in count_approvals(votes, n_steps)]

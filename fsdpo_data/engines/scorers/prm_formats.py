@@ -107,6 +107,9 @@ class PrmFormat(Options):
     stop: Sequence[str] = ()
     #: Default number of critiques per solution.
     votes: Annotated[int, Option(min=1)] = 1
+    #: The reward of a judge. ``share``: the fraction of critiques without an error up to the step.
+    #: ``majority``: 1 before the step that most critiques name as the first wrong one, else 0.
+    counting: Literal["share", "majority"] = "share"
     #: Sampling temperature of several critiques; a single critique is greedy.
     temperature: Annotated[float, Option(min=0)] = 1.0
     #: Nucleus sampling probability of several critiques.
