@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from fsdpo_cards.pages.problem_list import MIN_PROBLEM_BYTES
 
-from fsdpo_data.answers import Verdict
+from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Pair, Problem, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
@@ -306,7 +306,7 @@ def grade(gold: str, response: str, grader: str | None = None) -> Verdict:
         response: The text of the model.
         grader: Full name of the grader; the default of this release if None.
     """
-    return get_grader(grader).grade([(gold, response)])[0]
+    return get_grader(grader).grade([GradingRequest(gold, response)])[0]
 
 
 def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:

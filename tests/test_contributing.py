@@ -243,7 +243,7 @@ assert PRM_FORMATS["my-prm"].step_token == " §" and PRM_FORMATS["my-prm"].head 
 
 import json
 from fsdpo_data.answers.grader import grade_response
-from fsdpo_data.answers.parsing.answer import read_answer
+from fsdpo_data.answers.parsing.read import read_answer
 
 lines = Path("tests/data/grader_cases.jsonl").read_text().splitlines()[-3:]
 cases = [json.loads(line) for line in lines if line]

@@ -1,15 +1,29 @@
-"""The interface of graders: golds and responses in, verdicts out.
+"""The interface of graders: requests with a gold and a response in, verdicts out.
 
 A grader never raises an exception on the text of a model.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from fsdpo_data.core.entities import Outcome
+from fsdpo_data.core.thinking_span import NO_THINKING, ThinkingSpan
 
-#: A gold answer, a response to its problem and, if known, the finish reason of the response.
-GraderInput: TypeAlias = tuple[str, str] | tuple[str, str, str]
+
+class GradingRequest(NamedTuple):
+    """A response to grade, with the gold answer of its problem."""
+
+    gold: str  #: The gold answer.
+    response: str  #: The complete response, thinking included.
+    #: ``stop``, or ``length`` for a response that was truncated. In a truncated response, only an
+    #: answer in a box or after an announcement counts.
+    finish_reason: str = "stop"
+    #: Position of the thinking in the response. Only the text after it is graded.
+    thinking: ThinkingSpan = NO_THINKING
+    #: Whether a response without text after its thinking may have its answer in the thinking.
+    grade_thinking: bool = False
+    tolerance: float | None = None  #: Relative tolerance for numbers; None for the grader's own.
+    alternative_golds: Sequence[str] = ()  #: Further gold answers; one that matches is enough.
 
 
 class Verdict(NamedTuple):
@@ -37,10 +51,6 @@ class Grader(Protocol):
     #: The full name of the grader for manifests, e.g. ``math@2``.
     version: str
 
-    def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
-        """Grade responses and return their verdicts in the same order.
-
-        In a response with the finish reason ``length``, only an answer in a box or after an
-        announcement counts.
-        """
+    def grade(self, requests: Sequence[GradingRequest]) -> list[Verdict]:
+        """Grade responses and return their verdicts in the same order."""
         ...

@@ -1,9 +1,9 @@
 """The rule-based math grader: extract the answer, parse both sides, compare them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from fsdpo_data.answers import GraderInput, Verdict, tree
+from fsdpo_data.answers import GradingRequest, Verdict, tree
 from fsdpo_data.answers.comparison.equivalence import compare_answers, is_words
 from fsdpo_data.answers.extraction import unmarked
 from fsdpo_data.answers.extraction.extract import (
@@ -16,14 +16,16 @@ from fsdpo_data.answers.extraction.phrases import load_phrases
 from fsdpo_data.answers.lexicon.units import find_unit
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.lexicon.words import find_dates
-from fsdpo_data.answers.parsing.answer import ParsedAnswer, read_answer
 from fsdpo_data.answers.parsing.clean import clean
 from fsdpo_data.answers.parsing.prose import plain_text
+from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
 from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 
 #: The name of the grader in manifests. The number rises with every change of verdicts. math@1
 #: ignored a factor of 100 before a percent sign, and took the last number of a truncated response.
 GRADER_NAME = "math@2"
+#: ``Verdict.rule`` of responses whose thinking does not end, and that therefore have no answer.
+UNCLOSED_THINKING_RULE = "unclosed-thinking"
 #: Maximum words of a gold answer that is searched for in a sentence.
 MAX_GOLD_WORDS = 6
 _PATTERNS = load_phrases("grader")
@@ -100,8 +102,8 @@ class MathGrader:
     """A grader of mathematical answers.
 
     Args:
-        tolerance: The relative tolerance for numbers, or None for strict grading. See
-            :func:`~fsdpo_data.answers.comparison.equivalence.compare_answers`.
+        tolerance: The relative tolerance of requests without a tolerance of their own, or None for
+            strict grading. See :func:`~fsdpo_data.answers.comparison.equivalence.compare_answers`.
     """
 
     def __init__(self, tolerance: float | None = None) -> None:
@@ -110,15 +112,37 @@ class MathGrader:
             GRADER_NAME if tolerance is None else f"{GRADER_NAME}+tolerance={tolerance:g}"
         )
 
-    def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
+    def grade(self, requests: Sequence[GradingRequest]) -> list[Verdict]:
         """Grade responses and return their verdicts in the same order."""
-        golds = {text: read_answer(text) for text in {item[0] for item in items}}
-        return [
-            grade_response(
-                golds[gold], response, self._tolerance, is_truncated=finish_reason == ["length"]
+        texts = {text for item in requests for text in (item.gold, *item.alternative_golds)}
+        golds = {text: read_answer(text) for text in texts}
+        return [self._grade_request(request, golds) for request in requests]
+
+    def _grade_request(self, request: GradingRequest, golds: Mapping[str, ParsedAnswer]) -> Verdict:
+        """Grade the part of a response after its thinking; ``golds`` are parsed golds by text."""
+        thinking = request.thinking
+        response = request.response[thinking.end :]
+        is_truncated = request.finish_reason == "length"
+        if request.grade_thinking and thinking.end > 0 and not response.strip():
+            response = request.response[thinking.start :]
+            # The last number in unfinished thinking is not a conclusion. In a truncated response
+            # only marked answers count.
+            is_truncated = True
+        tolerance = self._tolerance if request.tolerance is None else request.tolerance
+        verdict = grade_response(
+            golds[request.gold], response, tolerance, is_truncated=is_truncated
+        )
+        is_unclosed = thinking.closed is False and not request.grade_thinking
+        if is_unclosed and verdict.status == "no_answer":
+            return verdict._replace(rule=UNCLOSED_THINKING_RULE)
+        for gold in request.alternative_golds:
+            # A wrong response keeps the verdict on the main gold answer.
+            alternative = grade_response(
+                golds[gold], response, tolerance, is_truncated=is_truncated
             )
-            for gold, response, *finish_reason in items
-        ]
+            if alternative.status == "correct":
+                verdict = alternative
+        return verdict
 
 
 def _compare_alternatives(

@@ -2,7 +2,7 @@
 
 The operation budget of the grader already bounds every comparison. The pool protects a build if
 that bound fails. A thread cannot be killed, so each worker is a process that the parent replaces.
-Only the pair that caused the failure is lost: its verdict is ``timed_out``.
+Only the response that caused the failure is lost: its verdict is ``timed_out``.
 """
 
 import contextlib
@@ -17,17 +17,18 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Self
 
-from fsdpo_data.answers import Grader, GraderInput, Verdict
+from fsdpo_data.answers import Grader, GradingRequest, Verdict
+from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.workers import SPAWN_CONTEXT, exit_with_parent
 
-CHUNK_PAIRS = 200  #: Pairs that a worker receives at once.
-#: Fewer pairs are graded in this process, because starting workers takes longer.
-MIN_PAIRS_FOR_POOL = 10_000
+CHUNK_REQUESTS = 200  #: Requests that a worker receives at once.
+#: Fewer responses are graded in this process, because starting workers takes longer.
+MIN_REQUESTS_FOR_POOL = 10_000
 MAX_WORKER_BYTES = 4 << 30  #: Memory limit of a worker.
 START_TIMEOUT_SECONDS = 120  #: Time limit for the start of a worker.
 
-#: The verdict for a pair whose worker died or exceeded the time limit.
+#: The verdict on a response whose worker died or exceeded the time limit.
 TIMED_OUT_VERDICT = Verdict("timed_out", None, "worker-lost")
 
 
@@ -38,12 +39,12 @@ class _Worker:
     process: BaseProcess  #: The process.
     pipe: Connection  #: The connection to the process.
     is_ready: bool = False  #: Whether the process has reported that it started.
-    span: range = range(0)  #: Positions of the pairs in its chunk. Empty for an idle worker.
+    span: range = range(0)  #: Positions of the requests in its chunk. Empty for an idle worker.
     deadline: float = 0.0  #: The monotonic time at which the worker is replaced, in seconds.
 
 
 class GraderPool:
-    """A grader that distributes its pairs over worker processes; use it as a context manager.
+    """A grader that distributes its requests over worker processes; use it as a context manager.
 
     Args:
         make_grader: A function that returns the grader, in this process and in every worker. The
@@ -78,27 +79,27 @@ class GraderPool:
             _stop_worker(worker)
         self._workers = []
 
-    def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
-        """Grade pairs and return their verdicts in the same order."""
+    def grade(self, requests: Sequence[GradingRequest]) -> list[Verdict]:
+        """Grade responses and return their verdicts in the same order."""
         pending = deque(
-            range(start, min(start + CHUNK_PAIRS, len(items)))
-            for start in range(0, len(items), CHUNK_PAIRS)
+            range(start, min(start + CHUNK_REQUESTS, len(requests)))
+            for start in range(0, len(requests), CHUNK_REQUESTS)
         )
-        verdicts: list[Verdict] = [TIMED_OUT_VERDICT] * len(items)
+        verdicts: list[Verdict] = [TIMED_OUT_VERDICT] * len(requests)
         while pending or any(worker.span for worker in self._workers):
             for worker in self._workers:
                 if pending and not worker.span:
-                    self._send(worker, pending.popleft(), items)
+                    self._send(worker, pending.popleft(), requests)
             for index in self._wait_for_workers():
                 self._receive(index, pending, verdicts)
         return verdicts
 
-    def _send(self, worker: _Worker, span: range, items: Sequence[GraderInput]) -> None:
+    def _send(self, worker: _Worker, span: range, requests: Sequence[GradingRequest]) -> None:
         _await_start(worker)
         worker.span = span
         worker.deadline = time.monotonic() + self._timeout_seconds
         try:
-            worker.pipe.send(items[span.start : span.stop])
+            worker.pipe.send(requests[span.start : span.stop])
         except OSError:
             worker.deadline = 0.0  # the process is dead; _receive replaces it
 
@@ -122,8 +123,8 @@ class GraderPool:
     def _receive(self, index: int, pending: deque[range], verdicts: list[Verdict]) -> None:
         """Store the verdicts of a worker, or replace a worker that returned none.
 
-        The pairs of a replaced worker are graded again one by one. A pair that fails alone keeps
-        the verdict ``timed_out``.
+        The responses of a replaced worker are graded again one by one. A response that fails alone
+        keeps the verdict ``timed_out``.
         """
         worker = self._workers[index]
         span = worker.span
@@ -184,18 +185,29 @@ def _run_worker(pipe: Connection, make_grader: Callable[[], Grader]) -> None:
 
 @contextlib.contextmanager
 def open_grader(
-    make_grader: Callable[[], Grader], n_pairs: int, workers: int | None = None
+    make_grader: Callable[[], Grader], n_requests: int, workers: int | None = None
 ) -> Iterator[Grader]:
-    """Open a grader for a number of pairs: in this process if they are few, else a pool.
+    """Open a grader for a number of requests: in this process if they are few, else a pool.
 
     Args:
         make_grader: A function that returns the grader. Worker processes must be able to import it.
-        n_pairs: The number of pairs to grade.
+        n_requests: The number of responses to grade.
         workers: The number of processes. None starts one per CPU core.
     """
     workers = workers or len(os.sched_getaffinity(0))
-    if workers == 1 or n_pairs < MIN_PAIRS_FOR_POOL:
+    if workers == 1 or n_requests < MIN_REQUESTS_FOR_POOL:
         yield make_grader()
         return
     with GraderPool(make_grader, workers) as pool:
         yield pool
+
+
+def grade_requests(requests: Sequence[GradingRequest], workers: int | None = None) -> list[Verdict]:
+    """Grade responses with the strict grader of this release, in worker processes if they are many.
+
+    Args:
+        requests: The responses with their golds and tolerances.
+        workers: The number of processes. None starts one per CPU core.
+    """
+    with open_grader(get_grader, len(requests), workers) as grader:
+        return grader.grade(requests)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsdpo_data.answers.comparison.equivalence import compare_answers
-from fsdpo_data.answers.parsing.answer import ParsedAnswer, read_answer
+from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import replace_surrogates
 

@@ -3,13 +3,12 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.answers import Verdict
+from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
-from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import wilson_interval
@@ -20,7 +19,6 @@ from fsdpo_data.recorded.formats import (
     find_response_format,
     unknown_format_message,
 )
-from fsdpo_data.stages.grade import GradingInput, grade_in_pool
 
 
 def read_outputs(file: Path) -> list[RecordedResponse]:
@@ -94,19 +92,20 @@ def grade_outputs(
         tolerance: Relative error of numeric answers; None for exact answers.
         workers: Number of grading processes; None for all CPU cores.
     """
-    inputs = [
-        GradingInput(
+    requests = [
+        GradingRequest(
             gold=response.gold,
-            thinking=find_thinking("", response.response),
-            text=response.response,
+            response=response.response,
             finish_reason=response.finish_reason,
+            thinking=find_thinking("", response.response),
         )
         for response in recorded
     ]
-    exact_verdicts = grade_in_pool(MathGrader, inputs, workers)
+    exact_verdicts = grade_requests(requests, workers)
     verdicts = exact_verdicts
     if tolerance:
-        verdicts = grade_in_pool(partial(MathGrader, tolerance), inputs, workers)
+        tolerant_requests = [request._replace(tolerance=tolerance) for request in requests]
+        verdicts = grade_requests(tolerant_requests, workers)
     return list(map(GradedResponse, recorded, verdicts, exact_verdicts))
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers import Grader, GradingRequest, Verdict
 from fsdpo_data.answers.pool import GraderPool
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.entities import Solution
+from fsdpo_data.core.entities import Problem, Solution
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.jsonl_log import LineSpan, read_spans
 from fsdpo_data.core.sampling import solution_id
@@ -28,7 +28,6 @@ from fsdpo_data.dataset.run import COMPLETIONS_FILE
 from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.stages.grade import GradingInput, grade_responses
 from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
@@ -38,21 +37,15 @@ SHARD_SOLUTIONS = 20_000
 MIN_BYTES_FOR_POOL = 8_000_000
 
 
-class ShardProblem(NamedTuple):
-    """A problem of a shard, and the location of its samples."""
-
-    problem_id: str  #: Content id of the problem.
-    gold: str  #: The gold answer.
-    span: LineSpan  #: Position of the problem's record in the file of raw completions.
-
-
 @dataclass(frozen=True, slots=True)
 class ShardTask:
     """Everything that a worker needs to write one shard."""
 
     root: Path  #: Directory of the dataset.
     path: str  #: Parquet file to write, relative to ``root``.
-    problems: Sequence[ShardProblem]  #: The problems, in the order of the rows.
+    problems: Sequence[Problem]  #: The problems, in the order of the rows.
+    #: Position of each problem's record in the file of raw completions.
+    spans: Sequence[LineSpan]
     sampling_id: str  #: Result of :func:`~fsdpo_data.core.sampling.sampling_id`.
     segmenter: str  #: Full name of the segmenter.
     grader: str  #: Full name of the grader.
@@ -71,7 +64,7 @@ def annotate(
     Raises:
         StoreError: if the disk fails or a worker is killed, usually because memory ran out.
     """
-    raw_bytes = sum(problem.span.length for task in tasks for problem in task.problems)
+    raw_bytes = sum(span.length for task in tasks for span in task.spans)
     workers = workers or len(os.sched_getaffinity(0))
     if workers == 1 or raw_bytes < MIN_BYTES_FOR_POOL:
         yield from map(write_shard, tasks)
@@ -93,22 +86,20 @@ def annotate(
 
 def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntry, Tally]:
     """Segment, grade and label the samples of a shard, and write them as one file."""
-    spans = [problem.span for problem in task.problems]
-    records = list(read_spans(task.root / COMPLETIONS_FILE, spans))
-    responses = _grading_inputs(task.problems, records)
+    records = list(read_spans(task.root / COMPLETIONS_FILE, task.spans))
+    requests = _grading_requests(task, records)
     grader = grader or get_grader(task.grader)
-    verdicts = grade_responses(grader, responses, grade_thinking=task.grade_thinking)
-    graded_responses = zip(responses, verdicts, strict=True)
+    graded_responses = zip(requests, grader.grade(requests), strict=True)
     solutions: list[Solution] = []
     tally = Tally()
     text_digest = hashlib.sha256()
     for problem, record in zip(task.problems, records, strict=True):
         samples = record["completions"]
         problem_responses = list(islice(graded_responses, len(samples)))
-        problem_solutions = _make_solutions(task, problem.problem_id, record, problem_responses)
+        problem_solutions = _make_solutions(task, problem.id, record, problem_responses)
         solutions += problem_solutions
-        for response, _ in problem_responses:
-            text_digest.update(digest_bytes(response.text))
+        for request, _ in problem_responses:
+            text_digest.update(digest_bytes(request.response))
         tally.add_verdicts(
             [verdict for _, verdict in problem_responses],
             [len(solution.completions) for solution in problem_solutions],
@@ -120,20 +111,21 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
     return entry, tally
 
 
-def _grading_inputs(
-    problems: Sequence[ShardProblem], records: Sequence[Mapping[str, Any]]
-) -> list[GradingInput]:
-    """Return the grader's input for every sample, problem by problem."""
+def _grading_requests(
+    task: ShardTask, records: Sequence[Mapping[str, Any]]
+) -> list[GradingRequest]:
+    """Return the request to grade each sample, problem by problem."""
     return [
-        GradingInput(
-            gold=problem.gold,
+        GradingRequest(
+            gold=problem.answer,
+            response=sample["text"],
+            finish_reason=sample["finish_reason"],
             thinking=find_thinking(
                 record["prompt"], sample["text"], has_separate_reasoning="reasoning" in sample
             ),
-            text=sample["text"],
-            finish_reason=sample["finish_reason"],
+            grade_thinking=task.grade_thinking,
         )
-        for problem, record in zip(problems, records, strict=True)
+        for problem, record in zip(task.problems, records, strict=True)
         for sample in record["completions"]
     ]
 
@@ -142,26 +134,26 @@ def _make_solutions(
     task: ShardTask,
     problem_id: str,
     record: Mapping[str, Any],
-    graded_responses: Sequence[tuple[GradingInput, Verdict]],
+    graded_responses: Sequence[tuple[GradingRequest, Verdict]],
 ) -> list[Solution]:
     """Return the solutions of one problem, from its record and the graded samples."""
     segmenter = segmenter_name(task.segmenter)
     solutions = []
-    for index, (response, verdict) in enumerate(graded_responses):
+    for index, (request, verdict) in enumerate(graded_responses):
         sample = record["completions"][index]
-        steps = split_steps(response.text, response.thinking.end, segmenter)
+        steps = split_steps(request.response, request.thinking.end, segmenter)
         solution = Solution(
             solution_id=solution_id(problem_id, task.sampling_id, index),
             problem_id=problem_id,
             sample_index=index,
             prompt=record["prompt"],
             completions=steps,
-            finish_reason=response.finish_reason,
+            finish_reason=request.finish_reason,
             n_tokens=sample["n_tokens"],
             answer=verdict.answer,
             outcome=verdict.status,
             labels=outcome_labels(verdict.status, len(steps)),
-            thinking_closed=response.thinking.closed,
+            thinking_closed=request.thinking.closed,
             thinking_tokens=sample.get("thinking_tokens"),
         )
         solutions.append(solution)

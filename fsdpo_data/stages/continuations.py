@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from fsdpo_cards.commands import pinned_name
 
-from fsdpo_data.answers import Grader
+from fsdpo_data.answers import Grader, GradingRequest
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Outcome, Solution
@@ -41,12 +41,7 @@ from fsdpo_data.engines.selection import select_sampler
 from fsdpo_data.engines.weights import resolve_sampler_weights
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.stages.grade import (
-    THINKING_GRADED,
-    GradingInput,
-    gold_answers,
-    grade_responses,
-)
+from fsdpo_data.stages.grade import THINKING_GRADED, gold_answers
 from fsdpo_data.stages.sample import sample_missing
 
 log = logging.getLogger(__name__)
@@ -221,21 +216,22 @@ def _grade_continuations(
     ``golds`` are the gold answers by problem id.
     """
     prefix_ids = [prefix.prefix_id for prefix in prefixes]
-    responses = []
+    requests = []
     for prefix, record in zip(prefixes, run.read_records(prefix_ids), strict=True):
         solution = prefix.solution
         first_steps = record["prompt"][len(solution.prompt) :]
         for sample in record["completions"]:
             text = first_steps + sample["text"]
-            responses.append(
-                GradingInput(
+            requests.append(
+                GradingRequest(
                     gold=golds[solution.problem_id],
-                    thinking=find_thinking(solution.prompt, text),
-                    text=text,
+                    response=text,
                     finish_reason=sample["finish_reason"],
+                    thinking=find_thinking(solution.prompt, text),
+                    grade_thinking=grade_thinking,
                 )
             )
-    verdicts = iter(grade_responses(grader, responses, grade_thinking=grade_thinking))
+    verdicts = iter(grader.grade(requests))
     for record in run.read_records(
         prefix_ids
     ):  # read again, so the records need not stay in memory

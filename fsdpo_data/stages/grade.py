@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-from fsdpo_data.answers import Grader, GraderInput, Verdict
+from fsdpo_data.answers import Grader, GradingRequest
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.command_line import command_line
@@ -32,69 +32,11 @@ from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.options import Workers
-from fsdpo_data.models.thinking import ThinkingSpan, find_thinking
+from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.steps.rewards import outcome_labels
 
-#: ``Verdict.rule`` of solutions whose thinking does not end, and that therefore have no answer.
-UNCLOSED_THINKING_RULE = "unclosed-thinking"
 #: Value of ``thinking`` in the manifest's spec if the grading reads thinking (``grade_thinking``).
 THINKING_GRADED = "graded"
-
-
-class GradingInput(NamedTuple):
-    """One response to grade, with its gold answer."""
-
-    gold: str  #: The gold answer.
-    thinking: ThinkingSpan  #: Position of the thinking in the text.
-    text: str  #: The complete response, thinking included.
-    finish_reason: str  #: ``stop``, or ``length`` for a response that was truncated.
-
-
-def grade_responses(
-    grader: Grader, responses: Sequence[GradingInput], *, grade_thinking: bool
-) -> list[Verdict]:
-    """Grade the part of each response after its thinking.
-
-    A response without text after its thinking has no answer. With ``grade_thinking``, its answer is
-    the one that the thinking marks.
-    """
-    items = [_answer_item(response, grade_thinking=grade_thinking) for response in responses]
-    verdicts = grader.grade(items)
-    if grade_thinking:
-        return verdicts
-    return [
-        verdict._replace(rule=UNCLOSED_THINKING_RULE)
-        if response.thinking.closed is False and verdict.status == "no_answer"
-        else verdict
-        for response, verdict in zip(responses, verdicts, strict=True)
-    ]
-
-
-def grade_in_pool(
-    make_grader: Callable[[], Grader],
-    responses: Sequence[GradingInput],
-    workers: int | None = None,
-) -> list[Verdict]:
-    """Grade the part of each response after its thinking, in worker processes if there are many.
-
-    Args:
-        make_grader: A function that returns the grader. Worker processes must be able to import it.
-        responses: The responses.
-        workers: The number of processes. None starts one per CPU core.
-    """
-    with open_grader(make_grader, len(responses), workers) as grader:
-        return grade_responses(grader, responses, grade_thinking=False)
-
-
-def _answer_item(response: GradingInput, *, grade_thinking: bool) -> GraderInput:
-    """Return the grader's item for the part of a response that may contain the answer."""
-    gold, thinking, text, finish_reason = response
-    has_only_thinking = thinking.end > 0 and not text[thinking.end :].strip()
-    if grade_thinking and has_only_thinking:
-        # The last number in unfinished thinking is not a conclusion. With "length" the grader
-        # accepts only marked answers.
-        return gold, text[thinking.start :], "length"
-    return gold, text[thinking.end :], finish_reason
 
 
 @dataclass(frozen=True)
@@ -140,11 +82,11 @@ class GradeStage(Stage):
         outcome_changes = Counter[tuple[str, str]]()
         make_grader = partial(get_grader, self.grader)
         with open_grader(make_grader, manifest.rows.solutions, self.workers) as grader:
-            grade = partial(grade_responses, grader, grade_thinking=self.grade_thinking)
             regrade = partial(
                 regrade_table,
                 golds=golds,
-                grade=grade,
+                grader=grader,
+                grade_thinking=self.grade_thinking,
                 tally=tally,
                 outcome_changes=outcome_changes,
             )
@@ -180,7 +122,8 @@ def regrade_table(
     table: pa.Table,
     *,
     golds: Mapping[str, str],
-    grade: Callable[[Sequence[GradingInput]], list[Verdict]],
+    grader: Grader,
+    grade_thinking: bool,
     tally: Tally,
     outcome_changes: Counter[tuple[str, str]],
 ) -> pa.Table:
@@ -190,7 +133,10 @@ def regrade_table(
     its (old outcome, new outcome) pairs to ``outcome_changes``.
     """
     solutions = [Solution(**row) for row in table.to_pylist()]
-    verdicts = grade([_stored_response(solution, golds) for solution in solutions])
+    requests = [
+        _solution_request(solution, golds, grade_thinking=grade_thinking) for solution in solutions
+    ]
+    verdicts = grader.grade(requests)
     graded_solutions = list(zip(solutions, verdicts, strict=True))
     outcome_changes.update(
         (solution.outcome, verdict.status) for solution, verdict in graded_solutions
@@ -213,16 +159,19 @@ def regrade_table(
     return to_table("solutions", new_solutions)
 
 
-def _stored_response(solution: Solution, golds: Mapping[str, str]) -> GradingInput:
-    """Return the grader's input for a solution of a sealed dataset."""
+def _solution_request(
+    solution: Solution, golds: Mapping[str, str], *, grade_thinking: bool
+) -> GradingRequest:
+    """Return the request to grade a solution of a sealed dataset."""
     text = solution.text
     # Thinking without markers in the text was in a separate field of the server's response.
     has_thinking = solution.thinking_closed is not None
-    return GradingInput(
+    return GradingRequest(
         gold=golds[solution.problem_id],
-        thinking=find_thinking(solution.prompt, text, has_separate_reasoning=has_thinking),
-        text=text,
+        response=text,
         finish_reason=solution.finish_reason,
+        thinking=find_thinking(solution.prompt, text, has_separate_reasoning=has_thinking),
+        grade_thinking=grade_thinking,
     )
 
 

@@ -1,7 +1,6 @@
 """Build a dataset: sample solutions of problems, annotate them and seal the result."""
 
 import json
-import math
 import shlex
 import shutil
 import time
@@ -27,7 +26,7 @@ from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.samplers import Sampler, close_engine, stream
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardProblem, ShardTask, annotate
+from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
 from fsdpo_data.stages.grade import THINKING_GRADED
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
@@ -264,21 +263,22 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
 def _shard_tasks(run: RunDir, job: BuildJob) -> list[ShardTask]:
     """Split the problems into parquet shards of about ``SHARD_SOLUTIONS`` solutions."""
     spec = job.spec
-    problems = [
-        ShardProblem(problem.id, gold=problem.answer, span=run.line_spans[problem.id])
-        for problem in job.source.problems
-    ]
     problems_per_shard = max(1, SHARD_SOLUTIONS // spec.sampling.n)
-    shard_count = math.ceil(len(problems) / problems_per_shard)
+    problems = job.source.problems
+    shards = [
+        problems[start : start + problems_per_shard]
+        for start in range(0, len(problems), problems_per_shard)
+    ]
     return [
         ShardTask(
             root=run.path,
-            path=f"solutions/train-{index:05d}-of-{shard_count:05d}.parquet",
-            problems=problems[index * problems_per_shard : (index + 1) * problems_per_shard],
+            path=f"solutions/train-{index:05d}-of-{len(shards):05d}.parquet",
+            problems=shard,
+            spans=[run.line_spans[problem.id] for problem in shard],
             sampling_id=sampling_id(spec.model, spec.template.digest, spec.sampling),
             segmenter=spec.segmenter,
             grader=spec.grader,
             grade_thinking=spec.grade_thinking,
         )
-        for index in range(shard_count)
+        for index, shard in enumerate(shards)
     ]

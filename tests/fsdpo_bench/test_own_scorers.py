@@ -10,6 +10,7 @@ from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.answers.grader import MathGrader
 
@@ -37,7 +38,10 @@ def test_verdicts_on_the_scoring_examples_of_olympiadbench() -> None:
                 answer = answer_entry["answer"]
                 pairs.append((gold, answer if "boxed" in answer else f"$\\boxed{{{answer}}}$"))
                 equal.append(answer_entry["equal"])
-    our_verdicts = [verdict.status == "correct" for verdict in MathGrader().grade(pairs)]
+    our_verdicts = [
+        verdict.status == "correct"
+        for verdict in MathGrader().grade([GradingRequest(*pair) for pair in pairs])
+    ]
     differing = [
         pair
         for pair, ours, theirs in zip(pairs, our_verdicts, equal, strict=True)

@@ -30,6 +30,7 @@ from fsdpo_bench.report.svg import Axis
 from fsdpo_bench.tasks.table import builtin_tasks
 from typer.testing import CliRunner
 
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
 
@@ -257,7 +258,7 @@ def test_recorded_outputs_are_shown_completely(tmp_path: Path) -> None:
 def test_verdict_descriptions_name_the_rule_and_the_comparison(
     gold: str, response: str, words: str
 ) -> None:
-    [verdict] = MathGrader().grade([(gold, response)])
+    [verdict] = MathGrader().grade([GradingRequest(gold, response)])
     assert words in explain_verdict(verdict.status, verdict.rule)
 
 

@@ -13,6 +13,7 @@ from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import RunConfig, read_records
 
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.steps.segment import split_auto
@@ -184,7 +185,7 @@ def qwen_run(out: Path, problems: int = 100) -> Path:
     grader = MathGrader()
     for line in QWEN.read_text(encoding="utf-8").splitlines()[:problems]:
         row = json.loads(line)
-        verdicts = grader.grade([(row["gt"], response) for response in row["code"]])
+        verdicts = grader.grade([GradingRequest(row["gt"], response) for response in row["code"]])
         samples = []
         for text, grade, [score] in zip(row["code"], verdicts, row["pred_score"], strict=True):
             steps = split_auto(text)

@@ -113,7 +113,8 @@ def diff(options: cli_options.RunDiffOptions) -> None:
 @command(app, cli_options.ResponseGradeOptions)
 def grade(options: cli_options.ResponseGradeOptions) -> None:
     """Grade existing responses."""
-    from fsdpo_data.answers.grader import MathGrader
+    from fsdpo_data.answers import GradingRequest
+    from fsdpo_data.answers.pool import grade_requests
 
     if (options.data is None) == (options.explain is None):
         raise InputError(
@@ -124,8 +125,9 @@ def grade(options: cli_options.ResponseGradeOptions) -> None:
     if tolerance is None and options.task is not None:
         tolerance = get_task(options.task).tolerance
     if options.explain is not None:
-        [verdict] = MathGrader(tolerance).grade([options.explain])
-        printing.print_verdict(options.explain[0], verdict)
+        gold, response = options.explain
+        [verdict] = grade_requests([GradingRequest(gold, response, tolerance=tolerance)])
+        printing.print_verdict(gold, verdict)
     elif options.data is not None and options.data.is_dir():
         _grade_run(options.data, options)
     elif options.data is not None:

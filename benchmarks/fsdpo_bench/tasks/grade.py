@@ -1,17 +1,14 @@
 """Grade the responses to a benchmark's problems, with the tolerance of the benchmark."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
 from typing import NamedTuple
 
 from fsdpo_bench.tasks.table import Task
-from fsdpo_data.answers import Grader, Verdict
-from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.answers import GradingRequest, Verdict
+from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.stages.grade import GradingInput, grade_in_pool
 
 
 class TaskResponse(NamedTuple):
@@ -42,49 +39,30 @@ def grade_task_responses(
         responses: The responses.
         workers: Number of grading processes; small inputs are graded in this process.
     """
-    inputs = [_grading_inputs(response) for response in responses]
-    strict_verdicts = _grade(MathGrader, inputs, workers)
-    verdicts = list(strict_verdicts)
+    strict_requests = [_strict_request(response) for response in responses]
+    strict_verdicts = grade_requests(strict_requests, workers)
     tolerances = [
         response.problem.metadata.get("gold_tolerance", task.tolerance) for response in responses
     ]
-    for tolerance in set(tolerances) - {None}:
-        indices = [index for index, value in enumerate(tolerances) if value == tolerance]
-        selected_inputs = [inputs[index] for index in indices]
-        tolerant_verdicts = _grade(partial(MathGrader, tolerance), selected_inputs, workers)
-        for index, verdict in zip(indices, tolerant_verdicts, strict=True):
-            verdicts[index] = verdict
-    return list(map(TaskVerdict, verdicts, strict_verdicts))
-
-
-def _grading_inputs(response: TaskResponse) -> list[GradingInput]:
-    """Return the response once with the gold answer, and once with each alternative gold."""
-    problem = response.problem
-    golds = (problem.answer, *problem.metadata.get("alternative_golds", ()))
-    thinking = find_thinking(response.prompt, response.text)
+    tolerant_requests = [
+        request._replace(tolerance=tolerance)
+        for request, tolerance in zip(strict_requests, tolerances, strict=True)
+        if tolerance is not None
+    ]
+    tolerant_verdicts = iter(grade_requests(tolerant_requests, workers))
     return [
-        GradingInput(
-            gold=gold,
-            thinking=thinking,
-            text=response.text,
-            finish_reason=response.finish_reason,
-        )
-        for gold in golds
+        TaskVerdict(strict if tolerance is None else next(tolerant_verdicts), strict)
+        for strict, tolerance in zip(strict_verdicts, tolerances, strict=True)
     ]
 
 
-def _grade(
-    make_grader: Callable[[], Grader],
-    inputs: Sequence[Sequence[GradingInput]],
-    workers: int | None,
-) -> list[Verdict]:
-    """Grade each response against all its golds; it is correct if one of them matches."""
-    flat_inputs = [item for response_inputs in inputs for item in response_inputs]
-    flat_verdicts = iter(grade_in_pool(make_grader, flat_inputs, workers))
-    verdicts = []
-    for response_inputs in inputs:
-        candidates = list(islice(flat_verdicts, len(response_inputs)))
-        correct = [verdict for verdict in candidates if verdict.status == "correct"]
-        # Any correct verdict is enough. A wrong response keeps the verdict on the main gold answer.
-        verdicts.append(correct[-1] if correct else candidates[0])
-    return verdicts
+def _strict_request(response: TaskResponse) -> GradingRequest:
+    """Return the request to grade a response without any tolerance."""
+    problem = response.problem
+    return GradingRequest(
+        gold=problem.answer,
+        response=response.text,
+        finish_reason=response.finish_reason,
+        thinking=find_thinking(response.prompt, response.text),
+        alternative_golds=problem.metadata.get("alternative_golds", ()),
+    )

@@ -12,10 +12,9 @@ from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.numbers import numbers_agree
 from fsdpo_data.answers.lexicon.units import are_opposites
-from fsdpo_data.answers.parsing.answer import ParsedAnswer, read_answer
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, token_texts
 from fsdpo_data.answers.parsing.prose import UNDEFINED, normalize_words, plain_words, same_words
-from fsdpo_data.answers.parsing.read import MAX_READ, read
+from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read, read_answer
 from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, Words, is_node
 from fsdpo_data.core.entities import Outcome
 

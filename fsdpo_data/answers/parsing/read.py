@@ -1,8 +1,13 @@
-"""Read an answer: its value and other possible readings. Texts outside the grammar are words."""
+"""Read an answer: its value and other possible readings. Texts outside the grammar are words.
+
+A :class:`ParsedAnswer` computes each of them at most once.
+"""
 
 import re
 from fractions import Fraction
+from functools import cached_property, lru_cache
 
+from fsdpo_data.answers.lexicon.numbers import make_decimal, read_number
 from fsdpo_data.answers.lexicon.vocabulary import contains_any
 from fsdpo_data.answers.lexicon.words import DATE_OR_TIME_MARKERS, SMALL_NUMBERS, read_date_or_time
 from fsdpo_data.answers.parsing.clean import MAX_LENGTH, clean
@@ -17,20 +22,110 @@ from fsdpo_data.answers.parsing.prose import (
     replace_relation_words,
 )
 from fsdpo_data.answers.parsing.quantities import combine_quantities
-from fsdpo_data.answers.tree import Num, NumberInBase, Ratio, Relation, Value, ValueList, Words
+from fsdpo_data.answers.show import format_value
+from fsdpo_data.answers.tree import (
+    Num,
+    NumberInBase,
+    Quantity,
+    Ratio,
+    Relation,
+    Value,
+    ValueList,
+    Words,
+)
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
 #: Maximum number of characters of an answer that is parsed. The longest gold answer of the
 #: benchmarks has 250.
 MAX_READ = 2_500
 #: Maximum number of characters of an answer with a label, as in "Area = 5".
-MAX_LABELLED = 300
+_MAX_LABELLED = 300
 _PATTERNS = compile_patterns(read_toml(__file__)["patterns"])
-LABEL = _PATTERNS["label"]
+_LABEL = _PATTERNS["label"]
 
 _NUMERALS = re.compile(r"[\d.]+").fullmatch
 #: Maximum number of characters of a date, a time, a number in a base or a set phrase.
 MAX_SPECIAL = 120
+_MAX_CACHED_CHARS = 400  #: Maximum length of a text in the cache.
+_CACHE_SIZE = 8_192  #: Maximum number of answers in the cache.
+_DECIMAL_COMMA = re.compile(r"(-?)(\d+),(\d{1,2}|\d{4,15})")
+_DROPPED = re.compile(r"(?<![A-Za-z0-9])\s|\s(?![A-Za-z0-9])|\\!|\\(?:left|right)(?![A-Za-z])")
+
+
+class ParsedAnswer:
+    """A gold answer, or an answer extracted from a response.
+
+    Attributes:
+        text: The text of the answer.
+        number: The value if the text is a plain number, a sum of money or a percentage, else None.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.number: Num | Quantity | None = read_number(text)
+
+    @cached_property
+    def cleaned(self) -> str:
+        """The text as plain ASCII LaTeX; a text over ``MAX_LENGTH`` is unchanged."""
+        return self.text if len(self.text) > MAX_LENGTH else clean(self.text)
+
+    @cached_property
+    def plain(self) -> str:
+        """The text without LaTeX wrappers, with single spaces."""
+        return plain_text(self.cleaned)
+
+    @cached_property
+    def key(self) -> str:
+        """A key for equality: two answers with the same key are equivalent."""
+        if len(self.text) > MAX_LENGTH:
+            return self.text
+        if isinstance(self.number, Num):
+            value = self.number.value
+            return f" {value.numerator:x}/{value.denominator:x}"  # no text begins with a space
+        text = self.cleaned.replace("dfrac", "frac").replace("tfrac", "frac")
+        return _DROPPED.sub("", " ".join(text.split()))
+
+    @cached_property
+    def value(self) -> Value:
+        """The value of the answer; ``Words`` if the text fits no grammar."""
+        return read_cleaned(self.cleaned) if self.number is None else self.number
+
+    @cached_property
+    def with_letter_units(self) -> Value:
+        """The value if letters after numbers are units: ``5m`` is five metres."""
+        return read_cleaned(self.cleaned, letter_units=True)
+
+    @cached_property
+    def with_decimal_comma(self) -> Num | None:
+        """The number if its comma is a decimal comma: ``3,5`` is 3.5. None for other texts."""
+        match = _DECIMAL_COMMA.fullmatch(self.cleaned)
+        return make_decimal(match[2], match[3], sign=match[1]) if match else None
+
+    @cached_property
+    def alternatives(self) -> tuple[Value, ...]:
+        """The value, followed by other possible readings of the text."""
+        return alternatives(self.cleaned, self.value)
+
+    @cached_property
+    def label(self) -> tuple[str, ...]:
+        """The words before the value that name it: "maximum" in "Maximum: 5"."""
+        match = _LABEL.fullmatch(self.plain) if len(self.plain) < _MAX_LABELLED else None
+        if match is None:
+            return ()
+        return tuple(self.plain[: match.start(1)].lower().rstrip(":= ").split())
+
+    @cached_property
+    def form(self) -> str:
+        """The parsed form of the value, as text."""
+        return format_value(self.number if isinstance(self.number, Num) else self.value)
+
+
+_read_short = lru_cache(_CACHE_SIZE)(ParsedAnswer)
+
+
+def read_answer(text: str) -> ParsedAnswer:
+    """Return a parsed answer; short answers are cached, because samples repeat them."""
+    return ParsedAnswer(text) if len(text) > _MAX_CACHED_CHARS else _read_short(text)
 
 
 def read(text: str) -> Value:
@@ -58,8 +153,8 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
     if excluded is not None:
         cleaned = f"\\mathbb{{R}} \\setminus \\{{ {excluded} \\}}"
     value = _parse(cleaned, letter_units)
-    if value is None and len(cleaned) < MAX_LABELLED:
-        label = LABEL.fullmatch(plain_text(cleaned.replace("{,}", "")))
+    if value is None and len(cleaned) < _MAX_LABELLED:
+        label = _LABEL.fullmatch(plain_text(cleaned.replace("{,}", "")))
         value = _parse(label[1].strip(), letter_units) if label else None
     return Words(plain_words(cleaned)) if value is None else value
 
@@ -150,7 +245,7 @@ def _read_parts(cleaned: str) -> ValueList | None:
 
 def _read_without_context(text: str) -> tuple[Value, ...]:
     """Read "(B) 5", "P(2,3)" or "5 when x = 2" without the name or condition of the value."""
-    if len(text) > MAX_LABELLED:
+    if len(text) > _MAX_LABELLED:
         return ()
     aside = _PATTERNS["aside"].fullmatch(text)
     if aside is not None:

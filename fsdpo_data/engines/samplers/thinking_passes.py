@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens, continue_prompt
+from fsdpo_data.core.thinking_span import ThinkingSpan
 from fsdpo_data.engines.samplers.base import (
     PromptResult,
     Sampler,
@@ -25,7 +26,7 @@ from fsdpo_data.engines.samplers.base import (
     close_engine,
     stream,
 )
-from fsdpo_data.models.thinking import ThinkingSpan, find_thinking, open_thinking_start
+from fsdpo_data.models.thinking import find_thinking, open_thinking_start
 
 
 class LoadedSampler(StreamingSampler):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fsdpo_data.answers import Verdict
+from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 
@@ -54,7 +54,9 @@ def test_every_answer_pair_gets_its_label(cases):
 
 def test_every_response_gets_its_label(cases):
     responses = [case for case in cases if "response" in case]
-    verdicts = MathGrader().grade([(case["gold"], case["response"]) for case in responses])
+    verdicts = MathGrader().grade(
+        [GradingRequest(case["gold"], case["response"]) for case in responses]
+    )
     assert not (report := failures(responses, verdicts)), report
 
 
@@ -66,7 +68,7 @@ def test_an_answer_in_a_box_gets_the_label_of_the_bare_answer(cases):
     ]
     responses = [f"Step 1: 2 + 2 = 4.\nSo it is $\\boxed{{{case['answer']}}}$." for case in pairs]
     golds = [case["gold"] for case in pairs]
-    verdicts = MathGrader().grade(list(zip(golds, responses, strict=True)))
+    verdicts = MathGrader().grade(list(map(GradingRequest, golds, responses)))
     assert not (report := failures(pairs, verdicts)), report
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from typed_pairs import typed_pairs
 
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.comparison import symbolic, worker
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.parsing.answer import read_answer
+from fsdpo_data.answers.parsing.read import read_answer
 from fsdpo_data.answers.tree import is_node
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.recorded.outputs import read_outputs
@@ -48,7 +49,7 @@ def publisher_verdicts() -> dict[tuple[str, str], bool | None]:
 def test_all_disputes_with_publishers_are_listed(
     publisher_verdicts: dict[tuple[str, str], bool | None],
 ) -> None:
-    verdicts = MathGrader().grade(list(publisher_verdicts))
+    verdicts = MathGrader().grade([GradingRequest(*pair) for pair in publisher_verdicts])
     n_published = sum(other is not None for other in publisher_verdicts.values())
     disputed = [
         (gold, verdict.status)
@@ -66,7 +67,7 @@ def test_sympy_agrees_on_answers_of_models(
     publisher_verdicts: dict[tuple[str, str], bool | None],
 ) -> None:
     pairs = list(publisher_verdicts)
-    verdicts = MathGrader().grade(pairs)
+    verdicts = MathGrader().grade([GradingRequest(*pair) for pair in pairs])
     extracted_pairs = {
         (gold, v.answer) for (gold, _), v in zip(pairs, verdicts, strict=True) if v.answer
     }

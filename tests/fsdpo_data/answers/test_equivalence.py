@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.comparison.equivalence import MAX_OPERATIONS, compare_answers
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.parsing.answer import read_answer
+from fsdpo_data.answers.parsing.read import read_answer
 from fsdpo_data.core.entities import OUTCOMES
 
 #: For each kind: golds with equivalent answers and with different ones.
@@ -308,13 +309,13 @@ def test_every_text_equals_itself(text):
     ],
 )
 def test_a_gold_in_words_may_be_stated_by_the_last_sentence(gold, response, right):
-    (verdict,) = MathGrader().grade([(gold, response)])
+    (verdict,) = MathGrader().grade([GradingRequest(gold, response)])
     assert (verdict.status == "correct") is right, verdict
 
 
 def test_boxes_are_not_searched_for_words():
     response = "Brand A is cheaper. $\\boxed{\\text{Brand B}}$"
-    assert MathGrader().grade([("Brand A", response)])[0].status == "incorrect"
+    assert MathGrader().grade([GradingRequest("Brand A", response)])[0].status == "incorrect"
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ import time
 
 import pytest
 
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.extraction.boxes import SEARCH_WINDOW_CHARS, last_box_content
 from fsdpo_data.answers.extraction.extract import extract_answer, is_marked_rule
 from fsdpo_data.answers.grader import MathGrader, grade_response
-from fsdpo_data.answers.parsing import answer
-from fsdpo_data.answers.parsing.answer import ParsedAnswer
+from fsdpo_data.answers.parsing import read
+from fsdpo_data.answers.parsing.read import ParsedAnswer
 
 BOXES = [
     (r"so \boxed{5}", "5"),
@@ -348,13 +349,13 @@ def test_random_pieces_never_raise() -> None:
     ],
 )
 def test_numbers_in_paths_and_identifiers_are_not_answers(response):
-    assert MathGrader().grade([("5", response)])[0].status != "correct"
+    assert MathGrader().grade([GradingRequest("5", response)])[0].status != "correct"
 
 
 def test_a_gold_is_parsed_once_for_many_responses(monkeypatch):
     seen: list[str] = []
-    real = answer.read_cleaned
-    monkeypatch.setattr(answer, "read_cleaned", lambda *text: seen.append(text[0]) or real(*text))
+    real = read.read_cleaned
+    monkeypatch.setattr(read, "read_cleaned", lambda *text: seen.append(text[0]) or real(*text))
     gold = ParsedAnswer("\\frac{x}{x+1}")
     responses = [f"So it is $\\boxed{{{x}}}$." for x in ("\\frac x{1+x}", "1-\\frac1{x+1}", "x-1")]
     statuses = [grade_response(gold, response).status for response in responses]
@@ -376,11 +377,12 @@ def test_a_gold_is_parsed_once_for_many_responses(monkeypatch):
 def test_truncated_responses_have_only_marked_answers(
     response: str, status: str, rule: str
 ) -> None:
-    [cut_off] = MathGrader().grade([("7", response, "length")])
+    [cut_off] = MathGrader().grade([GradingRequest("7", response, "length")])
     assert (cut_off.status, cut_off.rule) == (status, rule)
-    [finished] = MathGrader().grade([("7", response, "stop")])
-    assert finished == MathGrader().grade([("7", response)])[0]
+    [finished] = MathGrader().grade([GradingRequest("7", response, "stop")])
+    assert finished == MathGrader().grade([GradingRequest("7", response)])[0]
 
 
 def test_finished_responses_may_have_an_unmarked_answer() -> None:
-    assert MathGrader().grade([("7", "So the sum is $7$.", "stop")])[0].status == "correct"
+    [verdict] = MathGrader().grade([GradingRequest("7", "So the sum is $7$.", "stop")])
+    assert verdict.status == "correct"

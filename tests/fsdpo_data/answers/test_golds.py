@@ -16,6 +16,7 @@ from gold_breaks import BREAKS
 from gold_keeps import KEEPS
 from gold_shapes import Rewrite
 
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 
@@ -80,7 +81,7 @@ def test_responses_with_the_literal_gold_are_correct(shared):
         "Final Answer: The final answer is %s. I hope it is correct.",
     ):
         pairs = [(gold, template % gold.strip()) for gold in golds]
-        verdicts = MathGrader().grade(pairs)
+        verdicts = MathGrader().grade([GradingRequest(*pair) for pair in pairs])
         wrong = [pair for pair, v in zip(pairs, verdicts, strict=True) if v.status != "correct"]
         assert wrong == []
 

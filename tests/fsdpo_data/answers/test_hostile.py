@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fsdpo_data.answers
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.entities import OUTCOMES
@@ -42,7 +43,7 @@ def shorten(text: str) -> str:
 
 def grading_seconds(gold: str, response: str) -> float:
     started = time.process_time()
-    (verdict,) = MathGrader().grade([(gold, response)])
+    (verdict,) = MathGrader().grade([GradingRequest(gold, response)])
     elapsed = time.process_time() - started
     assert verdict.status in OUTCOMES
     return elapsed
@@ -86,11 +87,14 @@ def test_hostile_answers_are_never_correct_for_a_plain_gold():
 
 
 def test_a_pair_over_the_budget_does_not_change_other_verdicts():
-    plain = [("5", "\\boxed{5}"), ("7", "The answer is 8."), ("", "5"), ("5", "")]
+    pairs = [("5", "\\boxed{5}"), ("7", "The answer is 8."), ("", "5"), ("5", "")]
+    plain = [GradingRequest(gold, response) for gold, response in pairs]
     expected = [verdict.status for verdict in MathGrader().grade(plain)]
     assert expected == ["correct", "incorrect", "gold_unparsed", "no_answer"]
     for bomb in ("(x+1)^{1000}(x-1)^{1000}", "9^{9^{9^9}}", "(" * 100_000, "\\pm 1" * 60):
-        batch = [plain[0], (bomb, f"\\boxed{{{bomb}+1}}"), *plain[1:], (bomb, "\\boxed{5}")]
+        first_bomb = GradingRequest(bomb, f"\\boxed{{{bomb}+1}}")
+        last_bomb = GradingRequest(bomb, "\\boxed{5}")
+        batch = [plain[0], first_bomb, *plain[1:], last_bomb]
         statuses = [verdict.status for verdict in MathGrader().grade(batch)]
         assert [statuses[0], *statuses[2:5]] == expected
 
@@ -104,7 +108,7 @@ def test_payloads_are_not_executed_and_not_correct(tmp_path):
                 f"So the answer is $\\boxed{{{payload}}}$.",
                 f"#### {payload}",
             ):
-                (verdict,) = MathGrader().grade([(gold, response)])
+                (verdict,) = MathGrader().grade([GradingRequest(gold, response)])
                 assert verdict.status != "correct" or gold == payload
         assert not marker.exists()
 
@@ -153,14 +157,15 @@ def is_regex_compile(function: ast.Attribute) -> bool:
 WATCHED = """
 import json, sys
 from hostile import ANSWERS, fuzz, payloads
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.grader import MathGrader
 
 marker = sys.argv[1]
 texts = [*ANSWERS, *payloads(marker), *fuzz(1, 2000)]
 golds = ["5", "x^2+1", "[0,1)", "\\\\sqrt{2}+\\\\sin 3", "\\\\text{even}", "3, 5"]
 grader = MathGrader()
-pairs = [(gold, f"\\\\boxed{{{text}}}") for text in texts for gold in golds]
-pairs += [(text, f"\\\\boxed{{{text}+1}}") for text in texts]
+pairs = [GradingRequest(gold, f"\\\\boxed{{{text}}}") for text in texts for gold in golds]
+pairs += [GradingRequest(text, f"\\\\boxed{{{text}+1}}") for text in texts]
 grader.grade(pairs[:200])  # whatever is imported on first use is imported now
 seen = set()
 sys.addaudithook(lambda event, args: seen.add(event))
@@ -187,7 +192,9 @@ def test_grading_compiles_imports_and_opens_nothing(tmp_path):
 @settings(max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.text(st.characters(), max_size=200), st.text(st.characters(), max_size=200))
 def test_any_text_gets_a_verdict(gold, response):
-    for verdict in MathGrader().grade([(gold, response), (response, gold)]):
+    for verdict in MathGrader().grade(
+        [GradingRequest(gold, response), GradingRequest(response, gold)]
+    ):
         assert verdict.status in OUTCOMES
 
 
@@ -210,7 +217,8 @@ def test_a_hundred_thousand_inputs_do_not_crash_hang_or_leak():
 @given(st.lists(st.sampled_from(list(fuzz(5, 3_000))), min_size=1, max_size=4), st.text(max_size=9))
 def test_hypothesis_finds_no_combination_that_breaks_the_grader(parts, noise):
     text = noise.join(parts)
-    for verdict in MathGrader().grade([("5", text), (text, f"\\boxed{{{parts[0]}}}")]):
+    requests = [GradingRequest("5", text), GradingRequest(text, f"\\boxed{{{parts[0]}}}")]
+    for verdict in MathGrader().grade(requests):
         assert verdict.status in OUTCOMES
 
 

@@ -16,7 +16,7 @@ from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 from oracles import NEMO_0, NEMO_1, TORA, Differences, float_equal
 
-from fsdpo_data.answers import Verdict
+from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
@@ -32,7 +32,7 @@ QWEN: Differences = {
 def grade_file(file: Path) -> tuple[list[RecordedResponse], list[Verdict]]:
     recorded = read_outputs(file)
     return recorded, MathGrader().grade(
-        [(response.gold, response.response) for response in recorded]
+        [GradingRequest(response.gold, response.response) for response in recorded]
     )
 
 
@@ -143,7 +143,7 @@ def test_tora(outputs: Path, model: str) -> None:
     file = outputs / "tora_gsm8k" / f"{model}_first300.jsonl"
     count, differing = TORA[model]
     rows = [json.loads(line) for line in file.read_bytes().splitlines()]
-    printed = MathGrader().grade([(row["gt"], str(row["pred"][0])) for row in rows])
+    printed = MathGrader().grade([GradingRequest(row["gt"], str(row["pred"][0])) for row in rows])
     assert sum(map(_right, printed)) == sum(map(float_equal, rows)) == count
     _, texts = grade_file(file)
     unlike = [i for i, pair in enumerate(zip(texts, printed, strict=True), 1) if _differ(*pair)]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from helpers import problem_set, small_build
 
-from fsdpo_data.answers import GraderInput, Verdict
+from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.pool import CHUNK_PAIRS, TIMED_OUT_VERDICT, GraderPool, open_grader
+from fsdpo_data.answers.pool import CHUNK_REQUESTS, TIMED_OUT_VERDICT, GraderPool, open_grader
 from fsdpo_data.core.errors import UnavailableError
 
 
@@ -22,8 +22,8 @@ class FragileGrader:
 
     version = "fragile@1"
 
-    def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
-        for _, response, *_ in items:
+    def grade(self, requests: Sequence[GradingRequest]) -> list[Verdict]:
+        for response in (request.response for request in requests):
             if response == "kill":
                 os.kill(os.getpid(), 9)
             elif response == "hang":
@@ -32,16 +32,18 @@ class FragileGrader:
                 bytearray(1 << 60)
             elif response == "raise":
                 raise RuntimeError
-        return [Verdict("correct", response, "ok") for _, response, *_ in items]
+        return [Verdict("correct", request.response, "ok") for request in requests]
 
 
-def pairs(count: int, **special: int) -> list[tuple[str, str]]:
+def pairs(count: int, **special: int) -> list[GradingRequest]:
     harm = {position: name for name, position in special.items()}
-    return [("5", harm.get(i, str(i))) for i in range(count)]
+    return [GradingRequest("5", harm.get(i, str(i))) for i in range(count)]
 
 
 def test_many_workers_give_the_verdicts_of_one_in_order() -> None:
-    items = [(str(i % 7), f"The answer is {i % 5}.") for i in range(3 * CHUNK_PAIRS + 1)]
+    items = [
+        GradingRequest(str(i % 7), f"The answer is {i % 5}.") for i in range(3 * CHUNK_REQUESTS + 1)
+    ]
     with GraderPool(MathGrader, workers=2) as pool:
         assert pool.version == MathGrader().version
         assert pool.grade(items) == MathGrader().grade(items)
@@ -52,13 +54,13 @@ def test_many_workers_give_the_verdicts_of_one_in_order() -> None:
 
 @pytest.mark.parametrize("harm", ["kill", "fill"])
 def test_only_the_pair_that_kills_its_worker_has_no_verdict(harm: str) -> None:
-    items = pairs(2 * CHUNK_PAIRS + 5, **{harm: CHUNK_PAIRS + 3})
+    items = pairs(2 * CHUNK_REQUESTS + 5, **{harm: CHUNK_REQUESTS + 3})
     with GraderPool(FragileGrader, workers=2) as pool:
         verdicts = pool.grade(items)
         # The pair kills a worker twice: with its chunk, and when it is graded alone.
         assert pool.replaced_workers == 2
     assert [i for i, verdict in enumerate(verdicts) if verdict == TIMED_OUT_VERDICT] == [
-        CHUNK_PAIRS + 3
+        CHUNK_REQUESTS + 3
     ]
     assert TIMED_OUT_VERDICT.status == "timed_out"
     assert [verdict.answer for verdict in verdicts[:3]] == ["0", "1", "2"]
@@ -100,9 +102,9 @@ def test_few_pairs_are_graded_without_processes(monkeypatch: pytest.MonkeyPatch)
     items = pairs(5)
     with open_grader(FragileGrader, len(items), workers=2) as grader:
         assert isinstance(grader, FragileGrader)
-    monkeypatch.setattr("fsdpo_data.answers.pool.MIN_PAIRS_FOR_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.answers.pool.MIN_REQUESTS_FOR_POOL", 0)
     with open_grader(FragileGrader, len(items), workers=2) as grader:
-        assert grader.grade([*items, ("5", "kill")])[-1] == TIMED_OUT_VERDICT
+        assert grader.grade([*items, GradingRequest("5", "kill")])[-1] == TIMED_OUT_VERDICT
 
 
 def test_one_large_shard_is_graded_by_all_workers(
@@ -111,9 +113,9 @@ def test_one_large_shard_is_graded_by_all_workers(
     used: list[int] = []
 
     class RecordingPool(GraderPool):
-        def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
+        def grade(self, requests: Sequence[GradingRequest]) -> list[Verdict]:
             used.append(self._n_workers)
-            return super().grade(items)
+            return super().grade(requests)
 
     small_build(tmp_path / "one", problem_set(7))
     monkeypatch.setattr("fsdpo_data.stages.annotate.MIN_BYTES_FOR_POOL", 0)

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsdpo_data.answers import tree
+from fsdpo_data.answers import GradingRequest, tree
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.parsing.answer import read_answer
 from fsdpo_data.answers.parsing.clean import clean
 from fsdpo_data.answers.parsing.cursor import MAX_DEPTH
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, tokenize
-from fsdpo_data.answers.parsing.read import MAX_READ, alternatives, read
+from fsdpo_data.answers.parsing.read import MAX_READ, alternatives, read, read_answer
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import DateOrTime, Num, Quantity, Ratio, ValueList, Words
 
@@ -151,12 +150,11 @@ def test_ambiguous_answers_have_several_readings(text, kinds):
 def test_digits_after_a_subscript_or_exponent_are_another_number(separator):
     assert [token.text for token in tokenize(f"\\log_2{separator}256")] == ["log", "_", "2", "256"]
     for answer in (f"\\log_2{separator}256", f"\\log_{{2}}{separator}256"):
-        assert MathGrader().grade([("8", f"\\boxed{{{answer}}}")])[0].status == "correct"
+        [verdict] = MathGrader().grade([GradingRequest("8", f"\\boxed{{{answer}}}")])
+        assert verdict.status == "correct"
     for answer in (f"\\log_10{separator}000", f"x^10{separator}000", f"x_1{separator}000 000"):
-        statuses = [
-            verdict.status
-            for verdict in MathGrader().grade([("5", f"\\boxed{{{answer}}}"), (answer, "#### 5")])
-        ]
+        requests = [GradingRequest("5", f"\\boxed{{{answer}}}"), GradingRequest(answer, "#### 5")]
+        statuses = [verdict.status for verdict in MathGrader().grade(requests)]
         assert statuses == ["incorrect", "incorrect"]
 
 

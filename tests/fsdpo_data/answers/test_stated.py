@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from benchmark_golds import unique_golds
 
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.extraction.extract import extract_answer
 from fsdpo_data.answers.grader import MathGrader
 
@@ -58,7 +59,7 @@ def responses(template: str, golds: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def wrong_pairs(pairs: list[tuple[str, str]]) -> list[tuple[str, str | None]]:
-    verdicts = MathGrader().grade(pairs)
+    verdicts = MathGrader().grade([GradingRequest(*pair) for pair in pairs])
     graded_pairs = zip(pairs, verdicts, strict=True)
     return [
         (gold, verdict.answer) for (gold, _), verdict in graded_pairs if verdict.status != "correct"
@@ -83,7 +84,7 @@ def test_the_gold_of_another_problem_is_wrong(golds: list[str]) -> None:
     """Each gold is compared with the next one; only golds with equal values agree."""
     next_golds = [*golds[1:], golds[0]]
     pairs = [(g, f"So it is \\boxed{{{o}}}.") for g, o in zip(golds, next_golds, strict=True)]
-    verdicts = MathGrader().grade(pairs)
+    verdicts = MathGrader().grade([GradingRequest(*pair) for pair in pairs])
     right = [
         (gold, other)
         for gold, other, verdict in zip(golds, next_golds, verdicts, strict=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typed_pairs import KINDS, WRAPPERS, TypedPair, typed_pairs
 
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 
@@ -61,7 +62,7 @@ def wrong_wrapped_answers(count: int) -> list[str]:
     pairs = [pair for pair in typed_pairs(count, seed=2) if pair.is_equal]
     pairs = [pair for pair in pairs if "$" not in pair.text and "**" not in pair.text]
     items = [(pair.gold, wrapper.format(pair.text)) for pair in pairs for wrapper in WRAPPERS]
-    verdicts = MathGrader().grade(items)
+    verdicts = MathGrader().grade([GradingRequest(*pair) for pair in items])
     graded_items = zip(items, verdicts, strict=True)
     return [
         f"{item} is {v.status} by {v.rule}" for item, v in graded_items if v.status != "correct"

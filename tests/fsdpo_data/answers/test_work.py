@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.grader import MathGrader
 
 STEPS = "\n".join(
@@ -35,7 +36,7 @@ def test_grading_makes_few_calls(case: str) -> None:
 def count_calls(gold: str, response: str) -> int:
     """Count the Python function calls of one grading."""
     grader = MathGrader()
-    grader.grade([WARM_UP])
+    grader.grade([GradingRequest(*WARM_UP)])
     calls = 0
 
     def count(frame: object, event: str, argument: object) -> None:
@@ -45,7 +46,7 @@ def count_calls(gold: str, response: str) -> int:
     old_profile = sys.getprofile()
     sys.setprofile(count)
     try:
-        grader.grade([(gold, response)])
+        grader.grade([GradingRequest(gold, response)])
     finally:
         sys.setprofile(old_profile)
     return calls

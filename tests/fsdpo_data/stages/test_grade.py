@@ -16,7 +16,7 @@ import pytest
 from command_line import run
 from helpers import TEXTS, build_spec, fixed_sampler, problem_set, small_build
 
-from fsdpo_data.answers import Grader, GraderInput, Verdict
+from fsdpo_data.answers import Grader, GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.identity import ModelRef
@@ -37,8 +37,11 @@ class OldGrader:
 
     version = "math@0"
 
-    def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
-        return [Verdict("incorrect" if text else "no_answer", "?", "old") for _, text, *_ in items]
+    def grade(self, requests: Sequence[GradingRequest]) -> list[Verdict]:
+        return [
+            Verdict("incorrect" if request.response else "no_answer", "?", "old")
+            for request in requests
+        ]
 
 
 def old_grader(version: str | None = None) -> Grader:
@@ -122,7 +125,7 @@ def test_changes_are_counted_by_old_and_new_outcome(built: Path, tmp_path: Path)
 def test_many_workers_write_the_same_bytes(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsdpo_data.answers.pool.MIN_PAIRS_FOR_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.answers.pool.MIN_REQUESTS_FOR_POOL", 0)
     grade(built, tmp_path / "one", workers=1)
     grade(built, tmp_path / "two", workers=2)
     assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
