@@ -11,18 +11,24 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from fsdpo_cards.pages.problem_list import MIN_PROBLEM_BYTES
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core import plugins
 from fsdpo_data.core.entities import Pair, Problem, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.keyword_functions import (
+    checks_arguments,
+    document_function,
+    make_keyword_options,
+    rename_field,
+)
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.options import class_summary, field_help
+from fsdpo_data.core.options import class_summary
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.sampling import DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets
@@ -34,7 +40,8 @@ from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
 from fsdpo_data.dataset.validate import check_files, validate
 from fsdpo_data.engines import load
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, ServerOptions
-from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.samplers.base import Sampler
+from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.exchange.export import ExportResult, export
 from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.publish.pull import pull_dataset
@@ -79,14 +86,6 @@ Result = TypeVar("Result")
 StrPath = str | Path
 
 
-def _with_signature(function: Callable[P, Result], kind: type, summary: str) -> Callable[P, Result]:
-    """Give a function the signature and the help of a class of options."""
-    attributes = "".join(f"\n    {name}: {text}" for name, text in field_help(kind).items())
-    function.__doc__ = f"{summary}\n\nArgs:{attributes}"
-    function.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
-    return function
-
-
 def accepts_options(
     kind: Callable[P, OptionsT],
 ) -> Callable[[Callable[[OptionsT], Result]], Callable[P, Result]]:
@@ -95,22 +94,54 @@ def accepts_options(
     def decorate(run: Callable[[OptionsT], Result]) -> Callable[P, Result]:
         @functools.wraps(run)
         def call(*args: P.args, **kwargs: P.kwargs) -> Result:
-            return run(kind(*args, **kwargs))
+            options = make_keyword_options(kind, run.__name__, args, kwargs)
+            try:
+                return run(options)
+            except FsdpoError as error:
+                renamed_error = rename_field(error, kind)
+                if renamed_error is error:
+                    raise
+                raise renamed_error from error
 
-        return _with_signature(call, kind, run.__doc__ or "")  # type: ignore[arg-type]
+        returns = get_type_hints(run)["return"]
+        document_function(call, kind, returns=returns)  # type: ignore[arg-type]
+        return call
 
     return decorate
 
 
 def _stage(
-    kind: Callable[Concatenate[StrPath, P], StageOptions],
+    kind: Callable[Concatenate[StrPath, P], StageOptions], name: str, example: str = ""
 ) -> Callable[Concatenate[Dataset, P], Dataset]:
-    """Return the method that runs a stage on a dataset."""
+    """Return the method that runs a stage on a dataset.
 
-    def method(self: Dataset, *args: P.args, **kwargs: P.kwargs) -> Dataset:
-        return run_stage(kind(self.path, *args, **kwargs))
+    Args:
+        kind: Class of the stage's options.
+        name: Name of the method.
+        example: Arguments of a call in the help, such as ``out="runs/labelled"``.
+    """
 
-    return _with_signature(method, kind, class_summary(kind))  # type: ignore[arg-type]
+    def method(self: Dataset, /, *args: P.args, **kwargs: P.kwargs) -> Dataset:
+        options = make_keyword_options(kind, name, (self.path, *args), kwargs)
+        try:
+            return run_stage(options)
+        except FsdpoError as error:
+            renamed_error = rename_field(error, kind)
+            if renamed_error is error:
+                raise
+            raise renamed_error from error
+
+    method.__name__ = name
+    example = f"Example:\n    new_dataset = dataset.{name}({example or 'out=PATH'})"
+    method.__doc__ = f"{class_summary(kind)}\n\n{example}"  # type: ignore[arg-type]
+    document_function(
+        method,
+        kind,  # type: ignore[arg-type]
+        returns="Dataset",
+        first=inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY),
+        without=["data"],
+    )
+    return method
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +186,7 @@ class Dataset:
             if (files := self.manifest.config_paths(self.path, config))
         }
 
+    @checks_arguments
     def examples(
         self, count: int, *, problem: str | None, outcome: str | None, seed: int
     ) -> list[dict[str, Any]]:
@@ -203,6 +235,7 @@ class Dataset:
             if (key := (row["problem_id"],)) in grouped
         ]
 
+    @checks_arguments
     def page(self, *, megabytes: float = 16, gamma: float = 0.5) -> str:
         """Return an HTML page: statistics, problems, solutions, step rewards, pairs side by side.
 
@@ -215,10 +248,10 @@ class Dataset:
         return dataset_page(self.path, self.manifest, rows, gamma=gamma, budget_bytes=budget)
 
     # These lines only give type checkers the parameters; every stage is a method.
-    label = _stage(LabelOptions)
-    score = _stage(ScoreOptions)
-    grade = _stage(GradeOptions)
-    pair = _stage(PairOptions)
+    label = _stage(LabelOptions, "label", 'out="runs/labelled", rollouts=8')
+    score = _stage(ScoreOptions, "score", 'out="runs/scored", prm="runs/prm"')
+    grade = _stage(GradeOptions, "grade", 'out="runs/graded"')
+    pair = _stage(PairOptions, "pair", 'out="runs/pairs", top=4')
 
     if not TYPE_CHECKING:  # type checkers refuse unknown names
 
@@ -227,7 +260,7 @@ class Dataset:
             stage_name = name.replace("_", "-")
             if name.startswith("_") or stage_name not in STAGES:
                 raise AttributeError(f"'Dataset' has no attribute or stage {name!r}", name=name)
-            return functools.partial(_stage(STAGES[stage_name].options_class), self)
+            return functools.partial(_stage(STAGES[stage_name].options_class, name), self)
 
     def validate(self) -> Dataset:
         """Check every file, row and count against the schema and the manifest.
@@ -238,10 +271,12 @@ class Dataset:
         validate(self.path)
         return self
 
+    @checks_arguments
     def diff(self, other: Dataset) -> dict[str, ConfigDiff]:
         """Return by config the rows that ``other`` adds, removes or changes."""
         return dict(diff_datasets(self.path, other.path))
 
+    @checks_arguments
     def export(self, to: str, out: StrPath) -> ExportResult:
         """Write the dataset in another format.
 
@@ -249,11 +284,13 @@ class Dataset:
         """
         return export(self.path, to, Path(out))
 
+    @checks_arguments
     def push(self, name: str, *, public: bool = False, branch: str = "main") -> str:
         """Publish the dataset as ``org/name``; see :func:`push`."""
         return push(self.path, name, public=public, branch=branch)
 
 
+@checks_arguments
 def open_dataset(path: StrPath) -> Dataset:
     """Open a sealed dataset; SchemaError if there is none, or it is of another schema."""
     return Dataset(Path(path), read_manifest(Path(path)))
@@ -261,12 +298,19 @@ def open_dataset(path: StrPath) -> Dataset:
 
 @accepts_options(BuildOptions)
 def build(options: BuildOptions) -> Dataset:
-    """Sample solutions, cut them into steps, grade and label them, and seal the dataset."""
+    """Sample solutions, cut them into steps, grade and label them, and seal the dataset.
+
+    Example:
+        from fsdpo_data import SamplingSpec, build
+
+        dataset = build(problems="train.jsonl", model="./my-sft", sampling=SamplingSpec(n=8))
+    """
     _refuse_shard(options)
     path, manifest = run_build(options, NO_PROGRESS)
     return Dataset(path, manifest)
 
 
+@checks_arguments
 def run_stage(options: StageOptions, progress: Progress = NO_PROGRESS) -> Dataset:
     """Run one stage on a dataset and return the new dataset."""
     _refuse_shard(options)
@@ -291,10 +335,17 @@ def _refuse_shard(options: BuildOptions | StageOptions) -> None:
 
 @accepts_options(DecontaminateOptions)
 def decontaminate(options: DecontaminateOptions) -> OverlapReport:
-    """Find training problems that occur in benchmarks."""
+    """Find training problems that occur in benchmarks.
+
+    Example:
+        from fsdpo_data import decontaminate
+
+        report = decontaminate(["train.jsonl"], against=["math500=test.jsonl"])
+    """
     return run_decontaminate(options, NO_PROGRESS)
 
 
+@checks_arguments
 def grade(gold: str, response: str, grader: str | None = None) -> Verdict:
     r"""Grade a response against the gold answer.
 
@@ -309,6 +360,7 @@ def grade(gold: str, response: str, grader: str | None = None) -> Verdict:
     return get_grader(grader).grade([GradingRequest(gold, response)])[0]
 
 
+@checks_arguments
 def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
     """Cut a solution into steps; joined they are the text, to the character.
 
@@ -321,21 +373,46 @@ def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
 
 
 def _loader(
-    kind: Callable[P, OptionsT], make: Callable[[str, OptionsT], Result]
+    kind: Callable[P, OptionsT],
+    make: Callable[[str, OptionsT], Result],
+    returns: type,
+    example: str,
 ) -> Callable[Concatenate[str, P], Result]:
-    """Return a function that loads a model of that name, with options as keywords."""
+    """Return a function that loads a model of that name, with options as keywords.
+
+    Args:
+        kind: Class of the options.
+        make: Function that loads the model.
+        returns: Class of the result in the help.
+        example: A call in the help.
+    """
 
     def load(name: str, /, *args: P.args, **kwargs: P.kwargs) -> Result:
-        return make(name, kind(*args, **kwargs))
+        if not isinstance(name, str):
+            raise InputError("expected the name of a model.", field="name", value=name)
+        return make(name, make_keyword_options(kind, make.__name__, args, kwargs))
 
-    load.__doc__ = make.__doc__
+    load.__name__ = make.__name__
+    load.__doc__ = f"{(make.__doc__ or '').partition(chr(10))[0]}\n\nExample:\n    {example}"
+    document_function(
+        load,
+        kind,  # type: ignore[arg-type]
+        returns=returns,
+        first=inspect.Parameter("name", inspect.Parameter.POSITIONAL_ONLY, annotation=str),
+    )
     return load
 
 
-load_sampler = _loader(SamplerOptions, load.load_sampler)
-load_scorer = _loader(ScorerOptions, load.load_scorer)
+load_plugin = checks_arguments(plugins.load_plugin)
+load_sampler = _loader(
+    SamplerOptions, load.load_sampler, Sampler, 'sampler = load_sampler("tiny", device="cpu")'
+)
+load_scorer = _loader(
+    ScorerOptions, load.load_scorer, Scorer, 'scorer = load_scorer("runs/prm", batch_tokens=4096)'
+)
 
 
+@checks_arguments
 def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main") -> str:
     """Publish a dataset as ``org/name``: validate, one commit, one tag, read back.
 
@@ -347,6 +424,7 @@ def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main"
     )
 
 
+@checks_arguments
 def pull(name: str, out: StrPath | None = None, progress: Progress = NO_PROGRESS) -> Dataset:
     """Fetch a dataset from the Hub and check every file, row and count.
 

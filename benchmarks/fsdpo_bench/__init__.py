@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.runs.options import RunOptions
+from fsdpo_data.core.keyword_functions import checks_arguments
 
 __all__ = ["RunOptions", "run"]
 
 
+@checks_arguments
 def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Results:
     """Decode benchmarks, grade the answers and write the reports.
 
@@ -25,6 +27,11 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
     Raises:
         InputError: if an option cannot be used.
         UnavailableError: if a library, a GPU, a model or the Hub is not available.
+
+    Example:
+        from fsdpo_bench import RunOptions, run
+
+        results = run(RunOptions(suite="smoke", model="tiny", limit=20, decoder="greedy"))
     """
     from fsdpo_bench.report.render import write_report
     from fsdpo_bench.runs.make_job import run_job

@@ -18,12 +18,20 @@ import sys
 import textwrap
 import typing
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from fsdpo_data.core.call_arguments import check_call
 from fsdpo_data.core.docstrings import class_docstring
 from fsdpo_data.core.errors import InputError, unknown_name_error
+from fsdpo_data.core.option_types import (
+    convert_value,
+    describe_type,
+    item_type,
+    matches_type,
+    plain_type,
+)
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)
 
@@ -99,8 +107,94 @@ class DeclaredField(NamedTuple):
         return field_choices(self.type, self.option)
 
 
-class Options:
-    """Base class of option dataclasses; it checks bounds and choices, and converts paths.
+class OptionsType(type):
+    """Type of option classes: plain signatures, and errors about the arguments of a call."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The signature of the class, without ``Annotated``."""
+        return plain_signature(cls)
+
+    def __call__(cls, *arguments: Any, **values: Any) -> Any:
+        """Create the options.
+
+        Raises:
+            InputError: if an argument is unknown or missing, or a value is not valid.
+        """
+        try:
+            return super().__call__(*arguments, **values)
+        except TypeError:
+            check_arguments(cls, cls.__name__, arguments, values, prefix=f"{cls.__name__}.")
+            raise
+
+
+def plain_signature(options_class: type) -> inspect.Signature:
+    """Return the signature of an option class with the types of its fields, unannotated."""
+    declarations = declared_fields(options_class)
+    parameters = []
+    for option_field in fields(options_class):
+        default = option_field.default
+        if option_field.default_factory is not MISSING:
+            default = option_field.default_factory()
+        if isinstance(default, Options):
+            default = _GroupDefault(default)
+        if option_field.init:
+            parameters.append(
+                inspect.Parameter(
+                    option_field.name,
+                    inspect.Parameter.KEYWORD_ONLY
+                    if option_field.kw_only
+                    else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                    default=inspect.Parameter.empty if default is MISSING else default,
+                    annotation=plain_type(declarations[option_field.name].type),
+                )
+            )
+    parameters.sort(key=lambda parameter: parameter.kind)
+    return inspect.Signature(parameters)
+
+
+class _GroupDefault:
+    """The default of a group in a signature: the call that creates it, without default values."""
+
+    def __init__(self, options: Any) -> None:
+        self._options = options
+
+    def __repr__(self) -> str:
+        """Return the call, such as ``DeclaredSampling(temperature=0.7)``."""
+        values = [
+            f"{option_field.name}={getattr(self._options, option_field.name)!r}"
+            for option_field in fields(self._options)
+            if getattr(self._options, option_field.name) != option_field.default
+        ]
+        return f"{type(self._options).__name__}({', '.join(values)})"
+
+
+def check_arguments(
+    options_class: type,
+    callee: str,
+    arguments: Sequence[Any],
+    values: Mapping[str, Any],
+    *,
+    prefix: str = "",
+) -> None:
+    """Check that a call names every argument correctly.
+
+    Args:
+        options_class: The option class, whose fields are the parameters.
+        callee: Name of the function or class that is called.
+        arguments: The arguments without a name.
+        values: The arguments with a name.
+        prefix: Text before the name of a parameter in errors, such as ``SamplingSpec.``.
+
+    Raises:
+        InputError: if an argument is unknown, missing, or given twice.
+    """
+    help_texts = field_help(options_class)
+    check_call(plain_signature(options_class), callee, arguments, values, help_texts, prefix)
+
+
+class Options(metaclass=OptionsType):
+    """Base class of option dataclasses; it checks types, bounds and choices, and converts paths.
 
     Raises:
         InputError: with class, field and value, e.g. ``SamplingSpec.n = 0``.
@@ -110,15 +204,18 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, declaration in declared_fields(type(self)).items():
-            value = _convert_text(getattr(self, name), declaration.type)
+            value = convert_value(getattr(self, name), declaration.type)
             object.__setattr__(self, name, value)
             field_name = f"{type(self).__name__}.{name}"
             if declaration.group is not None and not isinstance(value, declaration.type):
                 raise InputError(
                     f"expected {declaration.type.__name__}(…).", field=field_name, value=value
                 )
+            _check_type(field_name, declaration.type, value)
             items = value if isinstance(value, tuple | list) else (value,)
             for item in items:
+                if items is value:
+                    _check_type(field_name, item_type(declaration.type), item)
                 _check_value(field_name, declaration, item)
 
     def field_error(self, field: str, message: str) -> InputError:
@@ -163,15 +260,10 @@ def check_read_options(
             )
 
 
-def _convert_text(value: Any, field_type: Any) -> Any:
-    """Convert a string to a tuple of one item, or to a path, if the field has such a type."""
-    if not isinstance(value, str):
-        return value
-    if typing.get_origin(field_type) in (tuple, Sequence):
-        return (value,)
-    if Path in (field_type, *typing.get_args(field_type)):
-        return Path(value)
-    return value
+def _check_type(field: str, field_type: Any, value: Any) -> None:
+    """Raise an InputError for a value of another type than its field."""
+    if not matches_type(value, field_type):
+        raise InputError(f"expected {describe_type(field_type)}.", field=field, value=value)
 
 
 def _check_value(field: str, declaration: DeclaredField, value: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.keyword_functions import checks_arguments
 from fsdpo_data.engines.logprobs import patch_to_return_logprobs
 from fsdpo_data.engines.prefix_sharing.probe import supports_prefix_sharing
 from fsdpo_train.config import DpoConfig
@@ -67,13 +68,22 @@ class DpoReport(TrainingReport):
     metrics: dict[str, float]
 
 
+@checks_arguments
 def train_dpo(config: DpoConfig) -> DpoReport:
     """Train a policy on preference pairs, and write model, tokenizer and card to ``config.out``.
+
+    Args:
+        config: Options of the training; `help(DpoConfig)` lists them.
 
     Raises:
         InputError: if options or data cannot be used.
         RunMismatchError: if ``config.out`` or the reference cache belongs to another run.
         UnavailableError: if a model or a package is missing.
+
+    Example:
+        from fsdpo_train import DpoConfig, train_dpo
+
+        report = train_dpo(DpoConfig(data="runs/pairs", model="tiny", out="runs/policy"))
     """
     loss = config.preference_loss  # imports a plug-in before the identity of the run is recorded
     source = open_pairs(config.data)

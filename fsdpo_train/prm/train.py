@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fsdpo_data.core.keyword_functions import checks_arguments
 from fsdpo_data.core.statistics import auc, auc_interval, ranking_auc
 from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights
 from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
@@ -73,14 +74,23 @@ class PrmReport(TrainingReport):
     is_policy: bool
 
 
+@checks_arguments
 def train_prm(config: PrmConfig) -> PrmReport:
     """Train a process reward model, and write model, tokenizer and card to ``config.out``.
+
+    Args:
+        config: Options of the training; `help(PrmConfig)` lists them.
 
     Raises:
         InputError: if the data or an option cannot be used.
         RunMismatchError: if ``config.out`` belongs to another run.
         StoreError: if ``config.out`` cannot be written, or another process trains there.
         UnavailableError: if a model, tracker or package is not available.
+
+    Example:
+        from fsdpo_train import PrmConfig, train_prm
+
+        report = train_prm(PrmConfig(data="runs/labelled", model="tiny", out="runs/prm"))
     """
     source = open_solutions(config.data)
     config = with_start_model(config, source)

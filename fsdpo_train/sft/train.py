@@ -9,6 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.core.keyword_functions import checks_arguments
 from fsdpo_data.engines.logprobs import head_error, patch_to_return_logprobs
 from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 from fsdpo_train.config import SftConfig
@@ -50,14 +51,23 @@ class SftReport(TrainingReport):
     tokens: int
 
 
+@checks_arguments
 def train_sft(config: SftConfig) -> SftReport:
     """Fine-tune a model, and write model, tokenizer and card to ``config.out``.
+
+    Args:
+        config: Options of the training; `help(SftConfig)` lists them.
 
     Raises:
         InputError: if the data or an option cannot be used.
         RunMismatchError: if ``config.out`` belongs to another run.
         StoreError: if ``config.out`` cannot be written, or another process trains there.
         UnavailableError: if a model, tracker or package is not available.
+
+    Example:
+        from fsdpo_train import SftConfig, train_sft
+
+        report = train_sft(SftConfig(data="runs/demo", model="tiny", out="runs/sft"))
     """
     source = open_source(config.data, COLUMNS)
     with start_run(config, source) as identity:

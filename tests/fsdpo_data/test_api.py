@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import pydoc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,10 +38,10 @@ def test_where_a_pull_goes_by_itself(monkeypatch: pytest.MonkeyPatch, name: str,
 def test_options_are_keywords_with_their_help() -> None:
     assert "limit" in inspect.signature(fd.build).parameters
     assert "limit: Maximum number of problems" in (fd.build.__doc__ or "")
-    assert next(iter(inspect.signature(fd.Dataset.score).parameters)) == "data"
+    assert next(iter(inspect.signature(fd.Dataset.score).parameters)) == "self"
     with pytest.raises(fd.FsdpoError, match=r"SamplingSpec\.n = 0"):
         fd.build(sampling=fd.SamplingSpec(n=0))
-    with pytest.raises(fd.FsdpoError, match=r"BuildOptions\.engine = 'auto': expected Sampler"):
+    with pytest.raises(fd.FsdpoError, match=r"^engine = 'auto': expected Sampler"):
         fd.build(engine="auto")  # type: ignore[arg-type]
 
 
@@ -73,7 +76,7 @@ def test_a_dataset(data: fd.Dataset, tmp_path: Path) -> None:
     assert graded.manifest.parent == data.manifest.digest
     assert not any(data.diff(graded).values())
     assert data.export("trl-sft", tmp_path / "sft").rows > 0
-    with pytest.raises(fd.FsdpoError, match=r"PairOptions\.top = 0: expected at least 1"):
+    with pytest.raises(fd.FsdpoError, match=r"^top = 0: expected at least 1"):
         data.pair(top=0, out=tmp_path / "pairs")
 
 
@@ -88,3 +91,71 @@ def test_a_sampler_by_name() -> None:
     spec = fd.SamplingSpec(n=2, max_tokens=8)
     (completions,) = sampler.sample(["Problem: 1 + 1?\nSolution:\n"], spec)
     assert len(completions) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: fd.build(samples=0),  # type: ignore[call-arg]
+            r"samples = 0: build takes this value in a group\. Write "
+            r"`sampling=SamplingSpec\(n=0\)`\.",
+        ),
+        (
+            lambda: fd.build(limt=3),  # type: ignore[call-arg]
+            r"limt = 3: build has no parameter with this name\. Nearest: limit",
+        ),
+        (
+            lambda: fd.build("gsm8k"),  # type: ignore[call-arg]
+            r"argument 1 of build = 'gsm8k': build takes no value without a name\.",
+        ),
+        (lambda: fd.build(limit=0), r"limit = 0: expected at least 1\."),
+        (lambda: fd.build(limit="4"), r"limit = '4': expected a whole number or None\."),  # type: ignore[arg-type]
+        (lambda: fd.build(problems=[3]), r"problems = 3: expected a text\."),  # type: ignore[list-item]
+        (lambda: fd.SamplingSpec(n="four"), r"SamplingSpec\.n = 'four': expected a whole number"),  # type: ignore[arg-type]
+        (
+            lambda: fd.SamplingSpec(samples=4),  # type: ignore[call-arg]
+            r"SamplingSpec\.samples = 4: SamplingSpec has no parameter with this name",
+        ),
+        (lambda: fd.decontaminate("gsm8k"), "decontaminate needs the argument `against`"),  # type: ignore[call-arg]
+        (lambda: fd.load_sampler(3), "name = 3: expected the name of a model"),  # type: ignore[arg-type]
+        (
+            lambda: fd.load_scorer("m", bta=1),  # type: ignore[call-arg]
+            "bta = 1: load_scorer has no parameter with this name. Nearest: beta",
+        ),
+        (lambda: fd.grade("1"), "grade needs the argument `response`"),  # type: ignore[call-arg]
+        (lambda: fd.grade(1, "1"), "gold = 1: grade expected a text"),  # type: ignore[arg-type]
+        (lambda: fd.segment(["a"]), r"text = \['a'\]: segment expected a text"),  # type: ignore[arg-type]
+        (lambda: fd.open_dataset(3), "path = 3: open_dataset expected a text or a path"),  # type: ignore[arg-type]
+        (lambda: fd.pull(3), "name = 3: pull expected a text"),  # type: ignore[arg-type]
+        (lambda: fd.push(3, "o/n"), "data = 3: push expected a text or a path"),  # type: ignore[arg-type]
+        (lambda: fd.load_plugin(3), "argument = 3: load_plugin expected a text"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_error_names_the_argument_of_the_call(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(fd.FsdpoError, match=f"^{message}"):
+        call()
+
+
+def test_help_shows_a_plain_signature_and_an_example() -> None:
+    functions = [fd.build, fd.decontaminate, fd.load_sampler, fd.load_scorer]
+    methods = [fd.Dataset.label, fd.Dataset.score, fd.Dataset.grade, fd.Dataset.pair]
+    for function in [*functions, *methods]:
+        text = pydoc.render_doc(function, renderer=pydoc.plaintext)
+        assert "Annotated" not in text and "Option(" not in text and " object at " not in text
+        assert inspect.signature(function).return_annotation is not inspect.Signature.empty
+        summary, _, arguments = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
+        arguments, _, example = arguments.partition("\n\nExample:\n")
+        assert summary and arguments and example
+        call = next(
+            node
+            for node in ast.walk(ast.parse(inspect.cleandoc("\n" + example)))
+            if isinstance(node, ast.Call) and function.__name__ in ast.unparse(node.func)
+        )
+        names = {keyword.arg for keyword in call.keywords}
+        assert names <= set(inspect.signature(function).parameters)
+    assert "-> fsdpo_data.api.Dataset" in pydoc.render_doc(fd.build, renderer=pydoc.plaintext)
+    assert "limit: int | None = None" in str(inspect.signature(fd.build))
+    assert "sampling: fsdpo_data.core.sampling.SamplingSpec = SamplingSpec()" in str(
+        inspect.signature(fd.build)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import subprocess
@@ -187,3 +188,26 @@ def test_version_and_short_help() -> None:
 
     assert CliRunner().invoke(app, ["--version"]).output == f"fsdpo {__version__}\n"
     assert CliRunner().invoke(app, ["dpo", "-h"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "config_name"),
+    [("train_dpo", "DpoConfig"), ("train_prm", "PrmConfig"), ("train_sft", "SftConfig")],
+)
+def test_help_and_errors_speak_of_the_call(name: str, config_name: str) -> None:
+    pytest.importorskip("torch")
+    function = getattr(fsdpo_train, name)
+    config_class = getattr(fsdpo_train, config_name)
+    assert f"\nExample:\n    from fsdpo_train import {config_name}, {name}\n" in inspect.cleandoc(
+        function.__doc__
+    )
+    assert "Annotated" not in str(inspect.signature(config_class))
+    assert "lr: float = " in str(inspect.signature(config_class))
+    with pytest.raises(InputError, match=f"config = 'runs/a': {name} expected {config_name}"):
+        function("runs/a")
+    with pytest.raises(InputError, match=f"{config_name}.modle = 'tiny'.*Nearest: model"):
+        config_class(data="runs/a", out="runs/b", modle="tiny")
+    with pytest.raises(InputError, match=f"{config_name} needs the argument `out` "):
+        config_class(data="runs/a")
+    with pytest.raises(InputError, match=f"{config_name}.lr = 'high': expected a number"):
+        config_class(data="runs/a", out="runs/b", lr="high")
