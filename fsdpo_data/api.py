@@ -37,7 +37,7 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, ColumnSummary, scan_rows, summarize_columns
 from fsdpo_data.dataset.stage import StageOptions, derive_dataset
 from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
-from fsdpo_data.dataset.validate import check_files, validate
+from fsdpo_data.dataset.validate import check_files, explain_damage, validate
 from fsdpo_data.engines import load
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, ServerOptions
 from fsdpo_data.engines.samplers.base import Sampler
@@ -244,8 +244,10 @@ class Dataset:
             gamma: Inverse temperature of the rewards in the step weights α of pairs.
         """
         budget = int(megabytes * 1_000_000)
-        rows = self.examples(-(-budget // MIN_PROBLEM_BYTES), problem=None, outcome=None, seed=0)
-        return dataset_page(self.path, self.manifest, rows, gamma=gamma, budget_bytes=budget)
+        count = -(-budget // MIN_PROBLEM_BYTES)
+        with explain_damage(self.path):
+            rows = self.examples(count, problem=None, outcome=None, seed=0)
+            return dataset_page(self.path, self.manifest, rows, gamma=gamma, budget_bytes=budget)
 
     # These lines only give type checkers the parameters; every stage is a method.
     label = _stage(LabelOptions, "label", 'out="runs/labelled", rollouts=8')

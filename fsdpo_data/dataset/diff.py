@@ -12,7 +12,7 @@ from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import KeyChange, differing_keys
 from fsdpo_data.dataset.schema import CONFIGS
-from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.dataset.validate import check_files, explain_damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,15 @@ def diff_datasets(first: Path, second: Path) -> dict[str, ConfigDiff]:
     second_manifest = read_manifest(second)
     check_files(first, first_manifest.files)
     check_files(second, second_manifest.files)
-    return {
-        config: _diff_config(
-            config,
-            first_manifest.config_paths(first, config),
-            second_manifest.config_paths(second, config),
-        )
-        for config in CONFIGS
-    }
+    with explain_damage(first), explain_damage(second):
+        return {
+            config: _diff_config(
+                config,
+                first_manifest.config_paths(first, config),
+                second_manifest.config_paths(second, config),
+            )
+            for config in CONFIGS
+        }
 
 
 def _diff_config(config: str, first: Sequence[Path], second: Sequence[Path]) -> ConfigDiff:

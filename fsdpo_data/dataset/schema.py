@@ -26,6 +26,22 @@ SCHEMA_VERSION = 1
 VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
 CONFIGS = ("problems", "solutions", "pairs")
 _ENTITIES = {"problems": Problem, "solutions": Solution, "pairs": Pair}
+#: Columns whose values may be null. In all other columns, a null marks a damaged file.
+NULLABLE_COLUMNS = {
+    "problems": (),
+    "solutions": (
+        "n_tokens",
+        "answer",
+        "labels",
+        "rollouts",
+        "step_rewards",
+        "thinking_closed",
+        "thinking_tokens",
+    ),
+    "pairs": ("chosen_rewards", "rejected_rewards"),
+}
+#: Columns of lists whose items may not be null. Rewards have a rule of their own.
+NON_NULL_LISTS = ("completions", "labels", "rollouts", "chosen_steps", "rejected_steps")
 _FIRST_VERSION = "1.0"
 
 

@@ -28,7 +28,7 @@ from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
 from fsdpo_data.dataset.manifest_sections import FileEntry, PairStats, SpecSection, plugin_entries
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
 from fsdpo_data.dataset.schema import read_table, write_parquet
-from fsdpo_data.dataset.validate import check_files, check_invariants
+from fsdpo_data.dataset.validate import check_files, check_invariants, explain_damage
 from fsdpo_data.engines.options import Resume
 
 
@@ -195,7 +195,8 @@ def _check_request(
     parent = read_manifest(source)
     if not (out / MANIFEST_FILE).exists():
         check_files(source, parent.files)
-        stages[0].check(source, parent)
+        with explain_damage(source):
+            stages[0].check(source, parent)
     return parent, {"parent": parent.digest, "stages": stage_specs(stages)}
 
 
@@ -216,7 +217,8 @@ def derive_shard(
         SchemaError: if ``source`` is not a sealed dataset, or was changed after the seal.
     """
     parent, config = _check_request(source, out, [stage])
-    with lock_run_directory(out, {**config, "shard": str(shard)}, resume=resume):
+    shard_config = {**config, "shard": str(shard)}
+    with lock_run_directory(out, shard_config, resume=resume), explain_damage(source):
         stage.run_shard(DatasetDraft(source, out, parent, progress), shard)
 
 
@@ -245,8 +247,9 @@ def run_stages(
     if not (out / MANIFEST_FILE).exists():
         parent = read_manifest(source)
         draft = DatasetDraft(source, out, parent.model_copy(deep=True), progress)
-        for stage in stages:
-            stage.run(draft)
+        with explain_damage(source):
+            for stage in stages:
+                stage.run(draft)
         draft.manifest.commands = commands or _extend_commands(parent, stages)
         _seal_draft(draft, parent, stage_specs(stages))
     return read_manifest(out)

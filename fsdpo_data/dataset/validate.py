@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES
@@ -29,6 +30,28 @@ def validate(root: Path) -> Manifest:
     check_files(root, manifest.files)
     check_invariants(root, manifest)
     return manifest
+
+
+@contextmanager
+def explain_damage(root: Path) -> Iterator[None]:
+    """If the block fails on a dataset whose rows break an invariant, name the invariant.
+
+    Digests show damage on a disk, but not rows that were damaged before they were sealed. The
+    complete check of the rows takes long, so it runs only after a failure.
+
+    Args:
+        root: The dataset that the block reads.
+
+    Raises:
+        SchemaError: instead of any other exception, if the dataset is not valid.
+    """
+    try:
+        yield
+    except (FsdpoError, OSError):
+        raise
+    except Exception:
+        validate(root)
+        raise
 
 
 def check_files(root: Path, files: Iterable[FileEntry]) -> None:
@@ -99,12 +122,25 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
                 if not file_schema.equals(expected):
                     difference = _describe_schema_difference(file_schema, expected)
                     yield f"{entry.path} has other columns: {difference}"
+                    continue
+                null_columns = _columns_with_nulls(config, file)
+                if null_columns:
+                    yield f"{entry.path} has nulls in {', '.join(null_columns)}"
                 elif config == "solutions" and _text_sha256(file) != entry.text_sha256:
                     yield f"{entry.path}: the steps do not join to the sampled texts"
-                for _ in read_table_batches(file):  # raises if the file is damaged inside
-                    pass
             except (FsdpoError, OSError) as error:
                 yield str(error)
+
+
+def _columns_with_nulls(config: str, file: Path) -> list[str]:
+    """Read a file completely; return the columns with nulls where none are allowed."""
+    names = set()
+    for batch in read_table_batches(file):
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            has_nulls = column.null_count and name not in schema.NULLABLE_COLUMNS[config]
+            if has_nulls or (name in schema.NON_NULL_LISTS and column.flatten().null_count):
+                names.add(name)
+    return sorted(names)
 
 
 def _expected_schema(config: str, first_file_schema: pa.Schema) -> pa.Schema:

@@ -13,7 +13,7 @@ from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
-from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.exchange.formats import FORMATS, ExportFormat, NotExportableError, Row, unique_rows
 
 
@@ -72,7 +72,7 @@ def export(root: Path, name: str, out: Path) -> ExportResult:
     rows = _convert_rows(dataset_rows, export_format, result.left_out)
     if export_format.has_unique_rows:
         rows = unique_rows(rows)
-    with store_errors(out):
+    with explain_damage(root), store_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         for file_name, content in extra_files.items():
             write_atomic(out / file_name, content)

@@ -11,7 +11,7 @@ import pytest
 from bench_runs import config, make_records, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.runs.records import read_config, read_records
-from fuzz_harness import mutate
+from fuzz_mutations import mutate
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import FsdpoError, InputError

@@ -1,20 +1,22 @@
 """Change bytes and values in every kind of input file, and check that commands notice it.
 
-    python tests/support/fuzz_harness.py --mutations 2000 --seed 0
+    python tests/support/fuzz_harness.py --mutations 2000 --workers 2
     python tests/support/fuzz_harness.py --mutations 50 --only manifest
 
 The script copies a file, changes the copy, and runs a command that reads it. The files belong to
-datasets, manifests, JSON lines, runs, checkpoints, tokenizers and templates. The command may refuse
-the copy with a message and exit code 1 or 2. It may accept the copy if no digest protects the file.
-Sealed datasets have digests, and datasets record the identity of their models. Everything else is a
-fault:
+datasets, manifests, rows, runs, definitions in TOML, checkpoints, tokenizers and templates. The
+command may refuse the copy with a message and exit code 1 or 2. It may accept the copy if no digest
+protects the file. Everything else is a fault:
 
 - ``traceback``: the command raised an exception;
-- ``died`` and ``hung``: the process ended, or used too much time;
+- ``died`` and ``hung``: the process ended, or used more than 30 seconds;
+- ``memory``: the process used more than 2 GB;
+- ``escaped``: the command wrote outside of its output directory;
+- ``printed``: the command printed an escape sequence of the file;
 - ``unnoticed``: the command accepted a change that a digest shows.
 
-The exit code is 1 if there are faults. All commands run in one worker process, which is replaced
-when it dies. A mutation depends only on the seed and its number, so ``--first NUMBER`` with
+The exit code is 1 if there are faults. Commands run in worker processes, which are replaced when
+they die or hang. A mutation depends only on the seed and its number, so ``--first NUMBER`` with
 ``--mutations 1`` repeats one.
 """
 
@@ -23,132 +25,96 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import io
 import json
 import os
+import queue
 import random
+import resource
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
+from typing import Any, NamedTuple
 
-import psutil
-from fuzz_readers import Reader, readers
-from writing_commands import Inputs
+from fuzz_mutations import mutate
+from fuzz_readers import Reader, data_readers, model_readers
+from write_guard import WriteGuard
 
 #: Maximal processor seconds of a command.
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 30
 #: Maximal clock seconds, for a busy machine.
-MAX_CLOCK_SECONDS = 20 * LIMIT_SECONDS
-FAULTS = ("traceback", "died", "hung", "unnoticed")
-#: Values that break careless readers.
-_HOSTILE_VALUES = (
-    None, True, -1, 0, 2**63, 10**22, 1e308, float("nan"), float("inf"), "", "\x00", "../../x",
-    "/etc/passwd", "\ud800", "a" * 10_000, [], {}, [[]], {"a": {"b": []}}, [None], ["x"],
-    "{% for i in range(10**9) %}x{% endfor %}", "{{ messages.__class__ }}", "{{ nothing.at.all }}",
-)  # fmt: skip
-_HOSTILE_BYTES = (
-    b"NaN",
-    b"null",
-    b"\xff\xfe",
-    b"\x00",
-    b"[" * 5_000,
-    b'{"',
-    b"-",
-    b"9" * 30,
-    b"\n\n",
-)
+MAX_CLOCK_SECONDS = 10 * LIMIT_SECONDS
+MAX_MEMORY_BYTES = 2 * 10**9
+FAULTS = ("traceback", "died", "hung", "memory", "escaped", "printed", "unnoticed")
+#: One of so many mutations loads a model, which takes longer than all others.
+MODEL_INTERVAL = 10
+_ESCAPE_SEQUENCE = "\x1b[2J"
 
 
-def mutate(data: bytes, rng: random.Random) -> bytes:
-    """Return changed file contents; JSON is changed either as a value or as bytes."""
-    lines = data.split(b"\n") if data[:1] == b"{" and b"\n{" in data else [data]
-    index = rng.randrange(max(1, len(lines) - 1))
-    if rng.random() < 0.6:
-        with contextlib.suppress(ValueError):
-            value = json.loads(lines[index])
-            lines[index] = json.dumps(_change_value(value, rng)).encode()
-            return b"\n".join(lines)
-    return _change_bytes(data, rng)
+class MutationResult(NamedTuple):
+    """The result of a mutation."""
+
+    outcome: str  #: ``refused``, ``accepted``, ``unchanged`` or one of ``FAULTS``.
+    description: str  #: The file, the command and the end of its output.
 
 
-def _change_value(value: Any, rng: random.Random) -> Any:
-    """Return JSON with one value replaced or one key removed."""
-    node = value
-    paths = _list_paths(value)
-    *parents, last = rng.choice(paths) if paths else [None]
-    if last is None:
-        return rng.choice(_HOSTILE_VALUES)
-    for key in parents:
-        node = node[key]
-    if rng.random() < 0.25:
-        del node[last]
-    else:
-        node[last] = rng.choice(_HOSTILE_VALUES)
-    return value
-
-
-def _list_paths(value: Any) -> list[list[Any]]:
-    """Return the paths (lists of keys and indices) of all values in a JSON value."""
-    items = value.items() if isinstance(value, dict) else ()
-    items = enumerate(value[:50]) if isinstance(value, list) else items
-    return [[key, *path] for key, child in items for path in ([], *_list_paths(child))]
-
-
-def _change_bytes(data: bytes, rng: random.Random) -> bytes:
-    start = rng.randrange(len(data) + 1)
-    size = rng.choice((1, 1, 2, 16, 1000))
-    end = start + size
-    kind = rng.randrange(5)
-    if kind == 0:
-        return data[:start]
-    if kind == 1:
-        return data[:start] + rng.choice(_HOSTILE_BYTES) + data[start:]
-    if kind == 2:
-        return data[:start] + data[end:]
-    if kind == 3:
-        return data[:start] + data[start:end] * 2 + data[end:]
-    return data[:start] + rng.randbytes(size) + data[end:]
-
-
-def run_mutation(reader: Reader, folder: Path, seed: str) -> tuple[str, str]:
-    """Change a copy of a command's input and run the command.
-
-    Returns:
-        ``refused``, ``accepted``, ``unchanged`` or one of ``FAULTS``, and a description.
-    """
+def run_mutation(reader: Reader, folder: Path, seed: str) -> MutationResult:
+    """Change a copy of a command's input and run the command."""
     rng = random.Random(seed)
-    copy = folder / reader.source.name
-    out = folder / "out"
-    if reader.source.is_dir():
-        shutil.copytree(reader.source, copy)
-    else:
-        shutil.copyfile(reader.source, copy)
+    copy = folder / "input" / reader.source.name
+    out = folder / "out" / "new"
+    for path in (copy.parent, out.parent, folder / "cwd"):
+        path.mkdir()
+    (shutil.copytree if reader.source.is_dir() else shutil.copyfile)(reader.source, copy)
     file = rng.choice(sorted(copy.glob(reader.glob))) if reader.glob else copy
     data = file.read_bytes()
-    changed_data = mutate(data, rng)
-    file.write_bytes(changed_data)
+    changed_data = mutate(data, rng, file.suffix)
     if _is_equivalent(data, changed_data):
-        return "unchanged", ""
+        return MutationResult("unchanged", "")
+    file.write_bytes(changed_data)
+    if reader.reseals:
+        _reseal(copy, file)
     command = [str(argument) for argument in reader.arguments(copy, out)]
-    code, stderr = run_in_process(command)
-    description = f"{file.relative_to(folder)}: {' '.join(command)}: {stderr[-1500:]}"
-    if code is None:
-        return "traceback", description
+    outcome, output = _run_guarded(reader, folder, command, out)
+    return MutationResult(
+        outcome, f"{file.relative_to(folder)}: {' '.join(command)}: {output[-2500:]}"
+    )
+
+
+def _run_guarded(
+    reader: Reader, folder: Path, command: Sequence[str], out: Path
+) -> tuple[str, str]:
+    """Run a command; return the outcome and the output."""
+    from in_process import run_in_process
+
+    allowed = [out.parent, Path(tempfile.gettempdir())]
+    if reader.writes_copy:
+        allowed.append(folder / "input")
+    os.chdir(folder / "cwd")
+    with WriteGuard.watch(allowed) as foreign_paths:
+        code, output = run_in_process(command)
+    if code is None or "Traceback (most recent call last)" in output:
+        return "traceback", output
+    if code not in (0, 1, 2):
+        return "died", output
+    if foreign_paths or any((folder / "cwd").iterdir()):
+        return "escaped", f"{foreign_paths} {output}"
+    if _ESCAPE_SEQUENCE in output:
+        return "printed", output
+    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > MAX_MEMORY_BYTES:
+        return "memory", output
     if code:
-        return "refused", description
-    if reader.sealed or (reader.identity and reader.identity(out) == _identity(reader)):
-        return "unnoticed", description
-    return "accepted", description
+        return "refused", output
+    if reader.is_sealed or (reader.identity and reader.identity(out) == _identity(reader)):
+        return "unnoticed", output
+    return "accepted", output
 
 
 def _is_equivalent(data_a: bytes, data_b: bytes) -> bool:
@@ -158,46 +124,79 @@ def _is_equivalent(data_a: bytes, data_b: bytes) -> bool:
     return data_a == data_b
 
 
+def _reseal(root: Path, file: Path) -> None:
+    """Make the digests of a dataset match a changed file, if its manifest is still JSON."""
+    from fsdpo_data.core.identity import digest, file_sha256
+
+    manifest_file = root / "manifest.json"
+    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        manifest: dict[str, Any] = json.loads(manifest_file.read_bytes())
+        for entry in manifest["files"]:
+            if root / entry["path"] == file:
+                entry["sha256"] = file_sha256(file)
+                entry["bytes"] = file.stat().st_size
+        files = [(entry["path"], entry["sha256"]) for entry in manifest["files"]]
+        manifest["digest"] = digest(manifest["schema_version"], files)
+        manifest.pop("manifest_digest", None)
+        manifest["manifest_digest"] = digest(manifest)
+        manifest_file.write_text(json.dumps(manifest))
+
+
 @functools.cache
 def _identity(reader: Reader) -> str:
     """Return the identity of a reader's unchanged source."""
+    from in_process import run_in_process
+
     assert reader.identity is not None
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "x"
         command = [str(argument) for argument in reader.arguments(reader.source, out)]
-        code, stderr = run_in_process(command)
-        assert code == 0, stderr
+        code, output = run_in_process(command)
+        assert code == 0, output
         return reader.identity(out)
 
 
-def run_in_process(command: Sequence[str]) -> tuple[int | None, str]:
-    """Run a command here; return its exit code (None for a traceback) and its stderr."""
-    module, *arguments = command
-    app = __import__(f"{module}.cli.app", fromlist=["main"])
-    stderr = io.StringIO()
-    with (
-        patch("sys.argv", [module.replace("_", "-"), *arguments]),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(stderr),
-    ):
-        try:
-            app.main()
-        except SystemExit as error:
-            return int(error.code or 0), stderr.getvalue()
-        except BaseException:
-            return None, stderr.getvalue() + traceback.format_exc()
-    return 0, stderr.getvalue()
+def _environment(folder: Path) -> dict[str, str]:
+    """Return the variables of the commands: no network, one thread, folders of their own."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    (folder / "mutations").mkdir(exist_ok=True)
+    return {
+        "TMPDIR": str(folder / "tmp"),
+        "HF_HOME": str(folder / "tmp/hf"),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "POLARS_MAX_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
 
 
-def _work(pipe: Connection, folder: Path) -> None:
-    """Run the requested mutations until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    all_readers = readers(folder)
-    with contextlib.suppress(EOFError):
-        while True:
-            index, seed = pipe.recv()
-            with tempfile.TemporaryDirectory() as name:
-                pipe.send(run_mutation(all_readers[index], Path(name), seed))
+class Schedule:
+    """The readers of the mutations, by their numbers.
+
+    Args:
+        folder: Folder of the inputs.
+        has_models: Whether to include the readers that load a model.
+        kinds: Kinds of files to change; empty for all.
+    """
+
+    def __init__(self, folder: Path, *, has_models: bool, kinds: Sequence[str]) -> None:
+        models = model_readers(folder) if has_models else []
+        self._data = _of_kinds(data_readers(folder), kinds)
+        self._models = _of_kinds(models, kinds)
+
+    def reader(self, number: int) -> Reader:
+        """Return the reader of a mutation."""
+        if not self._models:
+            return self._data[number % len(self._data)]
+        turn, position = divmod(number, MODEL_INTERVAL)
+        if not self._data or position == 0:
+            return self._models[(turn if self._data else number) % len(self._models)]
+        return self._data[(number - turn - 1) % len(self._data)]
+
+
+def _of_kinds(readers: Sequence[Reader], kinds: Sequence[str]) -> list[Reader]:
+    """Return the readers of some kinds of files; of all kinds if none is given."""
+    return [reader for reader in readers if not kinds or reader.kind in kinds]
 
 
 class MutationWorker:
@@ -205,82 +204,138 @@ class MutationWorker:
 
     Args:
         folder: Folder of the inputs.
+        schedule: The arguments of :class:`Schedule`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, **schedule: Any) -> None:
+        self._arguments = (folder, schedule)
         self._start()
 
     def _start(self) -> None:
         context = get_context("spawn")
         self._pipe, worker_pipe = context.Pipe()
-        self._process = context.Process(target=_work, args=(worker_pipe, self._folder), daemon=True)
+        arguments = (worker_pipe, *self._arguments)
+        self._process = context.Process(target=_work, args=arguments, daemon=True)
         self._process.start()
         worker_pipe.close()
+        self._pipe.recv()  # the worker has loaded its modules
 
-    def run_mutation(self, reader_index: int, seed: str) -> tuple[str, str]:
-        """Run a mutation for a reader; return the result and its description."""
-        self._pipe.send((reader_index, seed))
+    def run_mutation(self, number: int, seed: str) -> MutationResult:
+        """Run a mutation; return the result."""
+        self._pipe.send((number, seed))
         processor_start = self._processor_seconds()
-        started = time.monotonic()
+        start = time.monotonic()
+        seconds = 0.0
+        result = MutationResult("hung", "")
         try:
-            while self._processor_seconds() - processor_start < LIMIT_SECONDS:
-                if self._pipe.poll(1):
-                    response: tuple[str, str] = self._pipe.recv()
-                    return response
-                if time.monotonic() - started > MAX_CLOCK_SECONDS:
+            while seconds < LIMIT_SECONDS and time.monotonic() - start < MAX_CLOCK_SECONDS:
+                if self._pipe.poll(0.5):
+                    result = self._pipe.recv()
+                    if result.outcome == "memory":
+                        break
+                    return result
+                if self._memory_bytes() > MAX_MEMORY_BYTES:
+                    result = MutationResult("memory", f"{self._memory_bytes():,} bytes")
                     break
-            seconds = self._processor_seconds() - processor_start
-            result = ("hung", f"for {seconds:.0f} s of computing")
+                seconds = self._processor_seconds() - processor_start
         except EOFError:
             self._process.join()
-            result = ("died", f"exit code {self._process.exitcode}")
+            result = MutationResult("died", f"exit code {self._process.exitcode}")
         self.stop()
         self._start()
         return result
 
     def _processor_seconds(self) -> float:
         """Return the processor seconds of the process."""
-        with contextlib.suppress(psutil.Error):
-            return sum(psutil.Process(self._process.pid).cpu_times()[:2])
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
         return 0.0
+
+    def _memory_bytes(self) -> int:
+        """Return the resident memory of the process."""
+        with contextlib.suppress(OSError):
+            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+            return pages * resource.getpagesize()
+        return 0
 
     def stop(self) -> None:
         """End the process."""
         self._pipe.close()
-        self._process.join(5)
         self._process.kill()
         self._process.join()
 
 
-def fuzz(folder: Path, numbers: range, seed: int, kinds: Sequence[str]) -> dict[str, Counter[str]]:
-    """Run mutations for all readers in turn, and print faults to stderr.
+def _work(pipe: Connection, folder: Path, schedule_arguments: dict[str, Any]) -> None:
+    """Run the requested mutations until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(_environment(folder))
+    tempfile.tempdir = os.environ["TMPDIR"]
+    import fuzz_inputs  # noqa: F401 -- loads polars after the number of threads is set
+
+    WriteGuard.install()
+    schedule = Schedule(folder, **schedule_arguments)
+    pipe.send("ready")
+    with contextlib.suppress(EOFError):
+        while True:
+            number, seed = pipe.recv()
+            with tempfile.TemporaryDirectory(dir=folder / "mutations") as name:
+                result = run_mutation(schedule.reader(number), Path(name), seed)
+                os.chdir(folder)
+            pipe.send(result)
+
+
+def _make_inputs(folder: Path, *, has_models: bool) -> None:
+    """Make the inputs in a process of their own."""
+    os.environ.update(_environment(folder))
+    from fuzz_inputs import make_data_inputs, make_model_inputs
+
+    with contextlib.redirect_stderr(None):
+        make_data_inputs(folder)
+        if has_models:
+            make_model_inputs(folder)
+
+
+def fuzz(
+    folder: Path, numbers: Sequence[int], seed: int, *, workers: int, **schedule: Any
+) -> dict[str, Counter[str]]:
+    """Run mutations, and print faults to stderr.
 
     Args:
         folder: Folder of the inputs.
         numbers: Numbers of the mutations.
         seed: Seed of the mutations.
-        kinds: Kinds of files to change; empty for all.
+        workers: Number of processes.
+        schedule: The arguments of :class:`Schedule`.
 
     Returns:
         The counts of the results, by kind of file.
     """
-    selected = [
-        (index, reader)
-        for index, reader in enumerate(readers(folder))
-        if not kinds or reader.kind in kinds
-    ]
     counts: dict[str, Counter[str]] = {}
-    worker = MutationWorker(folder)
-    for mutation in numbers:
-        index, reader = selected[mutation % len(selected)]
-        result, description = worker.run_mutation(index, f"{seed}/{mutation}")
-        counts.setdefault(reader.kind, Counter())[result] += 1
-        if result in FAULTS:
-            source = f"{reader.kind} {reader.source.name}/{reader.glob}"
-            message = f"--first {mutation}: {source}: {result}: {description}\n"
-            print(message, file=sys.stderr, flush=True)
-    worker.stop()
+    readers = Schedule(folder, **schedule)
+    remaining_numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in numbers:
+        remaining_numbers.put(number)
+
+    def run_remaining() -> None:
+        worker = MutationWorker(folder, **schedule)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                number = remaining_numbers.get_nowait()
+                outcome, description = worker.run_mutation(number, f"{seed}/{number}")
+                reader = readers.reader(number)
+                counts.setdefault(reader.kind, Counter())[outcome] += 1
+                if outcome in FAULTS:
+                    source = f"{reader.kind} {reader.source.name}/{reader.glob}"
+                    message = f"--first {number}: {source}: {outcome}: {description}\n"
+                    print(message, file=sys.stderr, flush=True)
+        worker.stop()
+
+    threads = [threading.Thread(target=run_remaining) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return counts
 
 
@@ -290,23 +345,29 @@ def main() -> None:
     parser.add_argument("--mutations", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0, help="number of the first mutation")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--only", action="append", default=[], help="a kind of file; repeatable")
+    parser.add_argument("--without-models", action="store_true", help="load no model")
     options = parser.parse_args()
+    schedule = {"has_models": not options.without_models, "kinds": options.only}
     with tempfile.TemporaryDirectory() as name:
-        inputs = Inputs(Path(name), problems=48)
-        inputs.make()
-        inputs.make_fuzz_inputs()
-        os.environ.update(inputs.env)
+        folder = Path(name)
+        maker = get_context("spawn").Process(
+            target=_make_inputs, args=(folder,), kwargs={"has_models": schedule["has_models"]}
+        )
+        maker.start()
+        maker.join()
+        if maker.exitcode:
+            sys.exit("error: the inputs cannot be made")
         numbers = range(options.first, options.first + options.mutations)
-        counts = fuzz(Path(name), numbers, options.seed, options.only)
-        inputs.stop()
-    for kind, results in counts.items():
-        line = ", ".join(f"{count} {result}" for result, count in sorted(results.items()))
-        print(f"{kind:<12}{line}")
+        counts = fuzz(folder, numbers, options.seed, workers=options.workers, **schedule)
+    for kind, results in sorted(counts.items()):
+        line = ", ".join(f"{count} {outcome}" for outcome, count in sorted(results.items()))
+        print(f"{kind:<14}{line}")
     total = sum(counts.values(), Counter())
-    faults = ", ".join(f"{total[name]} {name}" for name in FAULTS)
+    faults = ", ".join(f"{total[outcome]} {outcome}" for outcome in FAULTS)
     print(f"{total.total()} mutations: {total['refused']} refused, {faults}")
-    sys.exit(any(total[name] for name in FAULTS))
+    sys.exit(any(total[outcome] for outcome in FAULTS))
 
 
 if __name__ == "__main__":

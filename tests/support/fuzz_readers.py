@@ -8,8 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+#: Returns the command for the changed copy and an unused output path.
+Arguments = Callable[[Path, Path], Sequence[object]]
+
 #: Options of a training that takes one step.
 _ONE_STEP = ("--model", "tiny", "--max-steps", 1, "--batch-size", 1, "--grad-accum", 1)
+_DATA = "fsdpo_data"
+_BENCH = "fsdpo_bench"
+#: Formats of step labels that are also formats of the export.
+_STEP_FORMATS = {"trl-stepwise": "trl", "math-shepherd": "", "prm800k": "", "processbench": ""}
 
 
 @dataclass(frozen=True)
@@ -21,7 +28,9 @@ class Reader:
         source: File or folder to copy.
         glob: Files of the folder that may be changed; empty if the source is a file.
         arguments: Returns the command for the copy and an unused output path.
-        sealed: Whether the command must refuse any change.
+        is_sealed: Whether the command must refuse any change.
+        reseals: Whether the digests are made to match after the change.
+        writes_copy: Whether the copy is the output directory of the command.
         identity: Reads the identity of the source from the command's output; the identity of a
             changed copy must differ. None if the output has no identity.
     """
@@ -29,182 +38,208 @@ class Reader:
     kind: str
     source: Path
     glob: str
-    arguments: Callable[[Path, Path], Sequence[object]]
-    sealed: bool = False
+    arguments: Arguments
+    is_sealed: bool = False
+    reseals: bool = False
+    writes_copy: bool = False
     identity: Callable[[Path], str] | None = None
 
 
-def readers(folder: Path) -> list[Reader]:
-    """Return the readers of all kinds of files."""
+def data_readers(folder: Path) -> list[Reader]:
+    """Return the readers of all kinds of files without a model."""
     return [
         *_dataset_readers(folder),
-        *_json_lines_readers(folder),
+        *_row_readers(folder),
         *_run_readers(folder),
-        *_model_readers(folder),
+        *_definition_readers(folder),
     ]
 
 
 def _dataset_readers(folder: Path) -> Iterator[Reader]:
-    """Yield the readers of sealed datasets, in which nothing may change."""
+    """Yield the readers of sealed datasets, also of datasets whose digests match the changes."""
     pairs = folder / "pairs"
-    prm = folder / "prm"
-    data = "fsdpo_data"
-    commands: list[Callable[[Path, Path], Sequence[object]]] = [
-        lambda copy, out: [data, "validate", copy],
-        lambda copy, out: [data, "diff", pairs, copy],
-        lambda copy, out: [data, "export", copy, "--to", "trl-preference", "--out", out],
-        lambda copy, out: [data, "grade", copy, "--out", out],
-        lambda copy, out: [data, "pair", copy, "--no-require-outcome", "--top", 1, "--out", out],
-        lambda copy, out: [data, "score", copy, "--prm", prm, "--out", out],
-        lambda copy, out: [
-            data, "decontaminate", copy, "--against", folder / "few.jsonl", "--out", out
-        ],
-        lambda copy, out: [data, "push", copy, "org/fuzzed", "--dry-run"],
-    ]  # fmt: skip
+    against = ["--against", folder / "problems.jsonl"]
+    commands: list[Arguments] = [
+        lambda copy, out: [_DATA, "validate", copy],
+        lambda copy, out: [_DATA, "diff", pairs, copy],
+        lambda copy, out: [_DATA, "view", copy, "--out", out],
+        lambda copy, out: [_DATA, "inspect", copy],
+        lambda copy, out: [_DATA, "export", copy, "--to", "trl-preference", "--out", out],
+        lambda copy, out: [_DATA, "export", copy, "--to", "prm800k", "--out", out],
+        lambda copy, out: [_DATA, "grade", copy, "--workers", 1, "--out", out],
+        lambda copy, out: [_DATA, "pair", copy, "--no-require-outcome", "--top", 1, "--out", out],
+        lambda copy, out: [_DATA, "decontaminate", copy, *against, "--out", out],
+        lambda copy, out: [_BENCH, "prm", copy],
+    ]
     for arguments in commands:
-        yield Reader("parquet", pairs, "*/*.parquet", arguments, sealed=True)
-        yield Reader("manifest", pairs, "manifest.json", arguments, sealed=True)
-    for command in ((data, "inspect"), ("fsdpo_bench", "prm")):
-        inspect = functools.partial(_inspect_arguments, command)
-        yield Reader("parquet", pairs, "solutions/*.parquet", inspect, sealed=True)
-        yield Reader("manifest", pairs, "manifest.json", inspect, sealed=True)
-    # A training reads and checks only one config, because the others cannot change its weights.
-    for method, config in {"prm": "solutions", "dpo": "pairs"}.items():
-        train = functools.partial(_train_arguments, method)
-        yield Reader("parquet", pairs, f"{config}/*.parquet", train, sealed=True)
-        yield Reader("manifest", pairs, "manifest.json", train, sealed=True)
+        # The measurement of rewards reads no pairs.
+        parquet_glob = "[!p]*/*.parquet" if _BENCH in arguments(pairs, pairs) else "*/*.parquet"
+        for reseals in (False, True):
+            for kind, glob in (("parquet", parquet_glob), ("manifest", "manifest.json")):
+                yield Reader(
+                    kind,
+                    pairs,
+                    glob,
+                    arguments,
+                    is_sealed=not reseals,
+                    reseals=reseals,
+                )
 
 
-def _json_lines_readers(folder: Path) -> Iterator[Reader]:
-    """Yield the readers of JSON lines."""
-    problems = folder / "few.jsonl"
-    recorded = folder / "few-recorded.jsonl"
-    responses = folder / "few-responses.jsonl"
-    prm = folder / "prm"
-    processbench = next((folder / "processbench").glob("*.json*"))
-    build = ["fsdpo_data", "build", "--samples", 8, "--engine", "replay"]
-    bench = ["fsdpo_bench", "run", "--engine", "replay", "--decoder", "sc", "--k", 8]
-    train: dict[str, Path] = {
-        "sft": next((folder / "trl-sft").glob("*.jsonl")),
-        "prm": next((folder / "trl-stepwise").glob("*.jsonl")),
-        "dpo": next((folder / "trl-preference").glob("*.jsonl")),
-    }
-    commands: list[tuple[Path, Callable[[Path, Path], Sequence[object]]]] = [
-        (
-            problems,
+def _row_readers(folder: Path) -> Iterator[Reader]:
+    """Yield the readers of problems, recorded responses and step labels."""
+    problems = folder / "problems.jsonl"
+    recorded = folder / "recorded.jsonl"
+    build = [_DATA, "build", "--samples", 4, "--engine", "replay", "--workers", 1]
+    bench = [_BENCH, "run", "--engine", "replay", "--decoder", "sc", "--k", 4, "--workers", 1]
+    outputs = [_DATA, "import", "--from", "outputs", "--workers", 1]
+    for suffix in ("jsonl", "json", "csv", "parquet"):
+        file = problems.with_suffix(f".{suffix}")
+        yield Reader(
+            "problems", file, "",
             lambda copy, out: [*build, "--problems", copy, "--replay", recorded, "--out", out],
-        ),
-        (
-            recorded,
-            lambda copy, out: [*build, "--problems", problems, "--replay", copy, "--out", out],
-        ),
+        )  # fmt: skip
+        yield Reader(
+            "problems", file, "",
+            lambda copy, out: [_DATA, "decontaminate", problems, "--against", copy],
+        )  # fmt: skip
+    responses = folder / "responses.jsonl"
+    batch = folder / "batch.jsonl"
+    requests = folder / "requests.jsonl"
+    gold = ["--problems", problems]
+    commands: list[tuple[Path, Arguments]] = [
+        (recorded, lambda copy, out: [*build, *gold, "--replay", copy, "--out", out]),
         (responses, lambda copy, out: [*bench, "--replay", copy, "--out", out]),
-        (responses, lambda copy, out: ["fsdpo_bench", "grade", copy]),
-        (
-            processbench,
-            lambda copy, out: ["fsdpo_bench", "prm", "--prm", prm, "--processbench", copy],
-        ),
-        (problems, lambda copy, out: ["fsdpo_data", "decontaminate", copy, "--against", problems]),
-        (problems, lambda copy, out: ["fsdpo_data", "decontaminate", problems, "--against", copy]),
+        (responses, lambda copy, out: [_BENCH, "grade", copy, "--workers", 1]),
+        (responses, lambda copy, out: [*outputs, copy, "--out", out]),
+        (folder / "plain.jsonl", lambda copy, out: [*outputs, copy, "--out", out]),
+        (batch, lambda copy, out: [*outputs, copy, *gold, "--requests", requests, "--out", out]),
+        (requests, lambda copy, out: [*outputs, batch, *gold, "--requests", copy, "--out", out]),
     ]
     for file, arguments in commands:
-        yield Reader("JSON lines", file, "", arguments)
-    for method, file in train.items():
-        yield Reader("JSON lines", file, "", functools.partial(_train_arguments, method))
-    for format_name in ("prm800k", "math-shepherd", "processbench"):
-        file = next((folder / format_name).glob("*.json*"))
-        yield Reader("JSON lines", file, "", functools.partial(_import_arguments, format_name))
-
-
-def _inspect_arguments(command: Sequence[str], data: Path, out: Path) -> Sequence[object]:
-    return [*command, data]
-
-
-def _train_arguments(method: str, data: Path, out: Path) -> Sequence[object]:
-    return ["fsdpo_train", method, data, *_ONE_STEP, "--out", out]
+        yield Reader("responses", file, "", arguments)
+    for name, import_name in _STEP_FORMATS.items():
+        file = next((folder / "formats" / name).glob("*.json*"))
+        import_arguments = functools.partial(_import_arguments, import_name or name)
+        yield Reader("step labels", file, "", import_arguments)
 
 
 def _import_arguments(format_name: str, file: Path, out: Path) -> Sequence[object]:
-    return ["fsdpo_data", "import", file, "--from", format_name, "--out", out.with_suffix(".jsonl")]
+    return [_DATA, "import", file, "--from", format_name, "--out", out.with_suffix(".jsonl")]
 
 
 def _run_readers(folder: Path) -> Iterator[Reader]:
     """Yield the commands that resume or read runs."""
     bench = folder / "bench"
-    few = folder / "few.jsonl"
-    replay = ["--replay", folder / "few-recorded.jsonl", "--resume"]
-    build = ["fsdpo_data", "build", "--samples", 8, "--engine", "replay", "--problems", few]
+    build = [_DATA, "build", "--samples", 4, "--engine", "replay", "--workers", 1, "--resume"]
+    build += ["--problems", folder / "problems.jsonl", "--replay", folder / "recorded.jsonl"]
+    part = folder / "part2"
     yield Reader(
-        "run", folder / "unsealed", "*.json*", lambda copy, _: [*build, *replay, "--out", copy]
-    )
-    parts = [folder / "part1", folder / "part2"]
-    yield Reader(
-        "run", parts[0], "**/*.json*",
-        lambda copy, out: ["fsdpo_data", "merge", copy, parts[1], "--out", out],
+        "run", folder / "unsealed", "*.json*", lambda copy, out: [*build, "--out", copy],
+        writes_copy=True,
     )  # fmt: skip
-    # The options of the training, its reference cache, and its checkpoints.
-    for glob in ("dpo.json", "reference/*", "checkpoints/*/*"):
-        yield Reader(
-            "checkpoint", folder / "trained", glob, lambda copy, _: resume_arguments(folder, copy)
-        )
-    for command in ("report", "inspect"):
-        yield Reader("run", bench, "**/*.json*", functools.partial(_bench_arguments, command))
-    yield Reader("run", bench, "**/*.json*", lambda copy, _: ["fsdpo_bench", "diff", bench, copy])
     yield Reader(
-        "run", bench, "**/*.json*", lambda copy, out: ["fsdpo_bench", "grade", copy, "--out", out]
+        "run", folder / "part1", "*.json*",
+        lambda copy, out: [_DATA, "merge", copy, part, "--workers", 1, "--out", out],
+    )  # fmt: skip
+    commands: list[Arguments] = [
+        lambda copy, out: [_BENCH, "inspect", copy],
+        lambda copy, out: [_BENCH, "diff", bench, copy],
+        lambda copy, out: [_BENCH, "grade", copy, "--workers", 1, "--out", out],
+        lambda copy, out: [_BENCH, "index", copy.parent, "--out", out.with_suffix(".html")],
+    ]
+    yield Reader(
+        "run", bench, "**/*.json*", lambda copy, out: [_BENCH, "report", copy], writes_copy=True
     )
+    for arguments in commands:
+        yield Reader("run", bench, "**/*.json*", arguments)
 
 
-def resume_arguments(folder: Path, run: Path) -> list[object]:
-    """Return the command that resumes the interrupted training in the folder `trained`."""
-    options = ["--max-steps", 3, "--save-every", 1, "--save-limit", 3, "--batch-size", 1]
-    return ["fsdpo_train", "dpo", folder / "pairs", *options, "--resume", "--out", run]
+def _definition_readers(folder: Path) -> Iterator[Reader]:
+    """Yield the readers of TOML files."""
+    benchmark = folder / "benchmark.toml"
+    replay = ["--replay", folder / "responses.jsonl"]
+    commands: list[tuple[Path, Arguments]] = [
+        (benchmark, lambda copy, out: [_BENCH, "validate", "--task", copy]),
+        (
+            benchmark,
+            lambda copy, out: [
+                _BENCH, "run", "--task", copy, "--engine", "replay", *replay, "--workers", 1,
+                "--out", out,
+            ],
+        ),
+        (folder / "recipe.toml", lambda copy, out: [_BENCH, "recipe", copy, "--dry-run"]),
+        (folder / "decoders-pairs.toml", lambda copy, out: [_BENCH, "recipe", copy, "--dry-run"]),
+        (
+            folder / "format.toml",
+            lambda copy, out: [
+                _DATA, "label", folder / "pairs", "--judge", "tiny", "--judge-format", copy,
+                "--out", out,
+            ],
+        ),
+    ]  # fmt: skip
+    for file, arguments in commands:
+        yield Reader("TOML", file, "", arguments)
 
 
-def _bench_arguments(command: str, run: Path, out: Path) -> Sequence[object]:
-    return ["fsdpo_bench", command, run]
+def model_readers(folder: Path) -> list[Reader]:
+    """Return the commands that load a model: checkpoints, tokenizers, templates and trainings."""
+    return [*_checkpoint_readers(folder), *_training_readers(folder)]
 
 
-def _model_readers(folder: Path) -> Iterator[Reader]:
-    """Yield the commands that load checkpoints, tokenizers and chat templates."""
-    few = folder / "few.jsonl"
-    policy = folder / "policy"
-    prm = folder / "prm"
-    build = ["fsdpo_data", "build", "--problems", few, "--limit", 1, "--samples", 1]
-    build += ["--max-tokens", 2]
-    rows = next((folder / "trl-sft").glob("*.jsonl"))
+def _checkpoint_readers(folder: Path) -> Iterator[Reader]:
+    """Yield the commands that sample from a changed policy, and score with a changed PRM."""
+    build = [_DATA, "build", "--problems", folder / "problems.jsonl", "--limit", 1, "--samples", 1]
+    build += ["--max-tokens", 2, "--workers", 1, "--engine", "transformers", "--template", "chat"]
+    score = [_DATA, "score", folder / "pairs"]
     kinds = {
-        "checkpoint": ("*config.json", "model.safetensors"),
-        "tokenizer": ("tokenizer*.json",),
-        "template": ("chat_template.jinja",),
+        "config.json": "checkpoint",
+        "model.safetensors": "checkpoint",
+        "tokenizer*.json": "tokenizer",
+        "chat_template.jinja": "template",
     }
-    for kind, globs in kinds.items():
-        for glob in globs:
+    for glob, kind in kinds.items():
+        yield Reader(
+            kind, folder / "policy", glob,
+            lambda copy, out: [*build, "--model", copy, "--out", out],
+            identity=functools.partial(_read_identity, "model"),
+        )  # fmt: skip
+        if kind != "template":
             yield Reader(
-                kind,
-                policy,
-                glob,
-                lambda copy, out: [*build, "--model", copy, "--template", "chat", "--out", out],
-                identity=functools.partial(_read_identity, "model"),
-            )
-            if kind != "template":
-                yield Reader(
-                    kind,
-                    policy,
-                    glob,
-                    lambda copy, out: [
-                        "fsdpo_train", "sft", rows, *_ONE_STEP[2:], "--model", copy, "--out", out
-                    ],
-                )  # fmt: skip
-                yield Reader(
-                    kind,
-                    prm,
-                    glob,
-                    lambda copy, out: [
-                        "fsdpo_data", "score", folder / "one", "--prm", copy, "--out", out
-                    ],
-                    identity=functools.partial(_read_identity, "prm"),
-                )  # fmt: skip
+                kind, folder / "prm", glob,
+                lambda copy, out: [*score, "--prm", copy, "--out", out],
+                identity=functools.partial(_read_identity, "prm"),
+            )  # fmt: skip
+    quantized = folder / "quantized"
+    yield Reader(
+        "checkpoint", quantized, "config.json",
+        lambda copy, out: [*build, "--model", copy, "--out", out],
+    )  # fmt: skip
+    yield Reader(
+        "TOML", folder / "format.toml", "",
+        lambda copy, out: [*score, "--prm", folder / "prm", "--prm-format", copy, "--out", out],
+    )  # fmt: skip
+
+
+def _training_readers(folder: Path) -> Iterator[Reader]:
+    """Yield the trainings on files of rows, and on sealed datasets."""
+    formats = {"sft": "trl-sft", "prm": "trl-stepwise", "dpo": "trl-preference"}
+    for method, name in formats.items():
+        train = functools.partial(_train_arguments, method)
+        file = next((folder / "formats" / name).glob("*.jsonl"))
+        yield Reader("training rows", file, "", train)
+    # A training reads and checks only one config, because the others cannot change its weights.
+    for method, config in {"prm": "solutions", "dpo": "pairs"}.items():
+        train = functools.partial(_train_arguments, method)
+        for reseals in (False, True):
+            yield Reader(
+                "parquet", folder / "pairs", f"{config}/*.parquet", train,
+                is_sealed=not reseals, reseals=reseals,
+            )  # fmt: skip
+
+
+def _train_arguments(method: str, data: Path, out: Path) -> Sequence[object]:
+    return ["fsdpo_train", method, data, *_ONE_STEP, "--out", out]
 
 
 def _read_identity(model: str, out: Path) -> str:

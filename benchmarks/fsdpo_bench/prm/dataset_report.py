@@ -20,7 +20,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.statistics import RankingAuc, auc, mean_interval, ranking_auc
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import parse_metadata, scan_rows
-from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
@@ -84,6 +84,12 @@ def load_graded(root: Path) -> list[ScoredSolution]:
     """
     manifest = read_manifest(root)
     check_files(root, [*manifest.config_files("problems"), *manifest.config_files("solutions")])
+    with explain_damage(root):
+        return _read_graded(root, manifest)
+
+
+def _read_graded(root: Path, manifest: Manifest) -> list[ScoredSolution]:
+    """Read the graded solutions of a dataset whose digests match."""
     problems = _read_problems(root, manifest)
     rows = collect_rows(
         scan_rows("solutions", manifest.config_paths(root, "solutions"))

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, cast, get_args
+
+from pydantic import ConfigDict, Field, ValidationError, validate_call
 
 from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, WorkKind, Workload
 from fsdpo_bench.recipes.templates import Table, TemplateError, expand_grid, expand_stages, fill
@@ -73,7 +75,14 @@ def read_recipes(file: Path) -> list[Recipe]:
         raise InputError(f"{file}: {error}") from None
     except FsdpoError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValidationError as error:
+        first_error = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first_error["loc"]))
+        raise InputError(
+            f"{file} is not a recipe: {key}: {first_error['msg']}. Compare it with the recipes of "
+            "fsdpo."
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{file} is not a recipe: {error!r}. Compare it with the recipes of fsdpo."
         ) from None
@@ -83,12 +92,13 @@ def _parse_recipes(table: Table, default_name: str) -> Iterator[Recipe]:
     names = set()
     for values in expand_grid(table, table.get("values", {}), "the recipe"):
         row = {"backbone": "", "method": "", **table.get("row", {})}
-        fields = {"name": table.get("name", default_name), "title": table["title"]}
+        fields = {"name": table.get("name", default_name), "title": table["title"], **row}
+        if not all(isinstance(text, str) for text in (*fields.values(), table["about"])):
+            raise ValueError("name, title, about and row: expected texts")
         recipe = Recipe(
             **fill(fields, values, "the recipe"),
             about=_join_lines(fill(table["about"], values, "the recipe")),
             stages=_parse_stages(table["stage"], values),
-            **fill(row, values, "the recipe"),
         )
         if recipe.name in names:
             raise TemplateError(
@@ -110,27 +120,53 @@ def _parse_stages(stages: list[dict[str, Any]], values: Table) -> tuple[RecipeSt
     return tuple(parsed_stages.values())
 
 
+@validate_call(config=ConfigDict(strict=True))
 def _parse_stage(
     *,
     name: str,
     purpose: str,
     command: str,
     done_file: str = "",
-    gpus: int = 0,
+    gpus: Annotated[int, Field(ge=0)] = 0,
     work: dict[str, Any] | None = None,
 ) -> RecipeStage:
-    workload = Workload(**(work or {"kind": "none"}))
-    if workload.kind not in get_args(WorkKind):
-        raise ValueError(
-            f"work kind {workload.kind!r}: expected one of {', '.join(get_args(WorkKind))}"
-        )
     return RecipeStage(
         name=name,
         purpose=_join_lines(purpose),
         command=_join_lines(command),
         done_file=done_file,
         gpus=gpus,
-        work=workload,
+        work=_parse_workload(**(work or {"kind": "none"})),
+    )
+
+
+_Count = Annotated[int, Field(ge=0)]
+_Size = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@validate_call(config=ConfigDict(strict=True))
+def _parse_workload(
+    *,
+    kind: str,
+    sequences: _Count = 0,
+    prompts: _Count = 0,
+    prompt_tokens: _Count = 0,
+    tokens: _Count = 0,
+    parameters: _Size = 0.0,
+    epochs: _Size = 1.0,
+) -> Workload:
+    if kind not in get_args(WorkKind):
+        raise ValueError(f"work kind {kind!r}: expected one of {', '.join(get_args(WorkKind))}")
+    if kind == "generate" and not parameters:
+        raise ValueError("work: expected the `parameters` of the model, in billions")
+    return Workload(
+        kind=cast(WorkKind, kind),
+        sequences=sequences,
+        prompts=prompts,
+        prompt_tokens=prompt_tokens,
+        tokens=tokens,
+        parameters=parameters,
+        epochs=epochs,
     )
 
 

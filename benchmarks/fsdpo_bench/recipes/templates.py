@@ -10,6 +10,7 @@ from typing import Any
 from fsdpo_data.core.errors import suggest_names
 
 Table = Mapping[str, Any]
+MAX_COMBINATIONS = 10_000  #: Maximum number of combinations of a grid.
 
 #: A placeholder ``{name}``, or ``{{name}}`` for the text ``{name}``.
 _PLACEHOLDER = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>[A-Za-z_]\w*)\}")
@@ -56,6 +57,10 @@ def expand_grid(table: Table, values: Table, owner: str) -> Iterator[Table]:
             for row in rows
             for extended_values in _add_row(axis, row, combination, owner)
         ]
+        if len(combinations) > MAX_COMBINATIONS:
+            raise TemplateError(
+                f"{owner}: `for` has more than {MAX_COMBINATIONS:,} combinations. Split the recipe."
+            )
     for combination in combinations:
         if _is_selected(table, combination, owner):
             yield combination

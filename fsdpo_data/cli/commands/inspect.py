@@ -19,6 +19,7 @@ from fsdpo_data.core.files import write_text
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Seed
 from fsdpo_data.dataset.diff import spec_changes
+from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.models.prompts import TEMPLATES, versioned_name
 from fsdpo_data.models.resolve import MODELS
 
@@ -96,11 +97,12 @@ def inspect(options: InspectOptions) -> None:
     if options.count == 0:
         return
     typer.echo()
-    problems = data.examples(
-        options.count, seed=options.seed, problem=options.problem, outcome=options.outcome
-    )
-    for problem in problems:
-        print_problem(problem, options.samples, options.gamma)
+    with explain_damage(data.path):
+        problems = data.examples(
+            options.count, seed=options.seed, problem=options.problem, outcome=options.outcome
+        )
+        for problem in problems:
+            print_problem(problem, options.samples, options.gamma)
 
 
 @dataclass(frozen=True, kw_only=True)
