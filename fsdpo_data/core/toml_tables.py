@@ -3,9 +3,9 @@
 import re
 from collections import UserDict
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from fsdpo_data.core.input_files import read_toml_file
 
@@ -38,6 +38,36 @@ def fill_placeholders(template: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(template, dict):
         return {name: fill_placeholders(item, values) for name, item in template.items()}
     return template
+
+
+def check_types(record_class: Callable[..., Any], fields: Mapping[str, Any]) -> None:
+    """Check the values of a TOML table against the types of a class.
+
+    Args:
+        record_class: A dataclass, or a function, with annotations.
+        fields: The values by field; unknown fields are ignored.
+
+    Raises:
+        ValueError: if a value has another type than its field, or is NaN or infinite.
+    """
+    from pydantic import ValidationError
+
+    for name, field_type in get_type_hints(record_class).items():
+        if name not in fields:
+            continue
+        try:
+            _type_adapter(field_type).validate_python(fields[name])
+        except ValidationError as error:
+            first_error = error.errors(include_url=False)[0]
+            raise ValueError(f"{name}: {first_error['msg']}") from None
+
+
+@cache
+def _type_adapter(field_type: Any) -> Any:
+    """Return the pydantic adapter of a type, which converts nothing."""
+    from pydantic import ConfigDict, TypeAdapter
+
+    return TypeAdapter(field_type, config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
 class TomlTable(UserDict[str, Row]):

@@ -4,7 +4,7 @@ The models type the fields that this release reads. Fields of later releases are
 """
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pydantic
 
@@ -15,7 +15,8 @@ from fsdpo_data.dataset.schema import CONFIGS
 MAX_FILE_NAME_BYTES = 255  #: Length limit of a file name on usual file systems, in bytes.
 
 Number = int | float  #: An integer stays an integer, because 1 and 1.0 have different digests.
-Interval = list[Number] | None  #: Lower and upper bound of a 95 % interval; None if undefined.
+#: Lower and upper bound of a 95 % interval; None if undefined.
+Interval = Annotated[list[Number], pydantic.Field(min_length=2, max_length=2)] | None
 #: The value of a field that is unknown, because the completions were imported from other software.
 Unknown = Literal["unknown"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from runpy import run_path
-from typing import Any
+from typing import Any, TypeVar
 
 from fsdpo_bench.tasks.fetch import PublicFile
 from fsdpo_data.core.entities import Problem
@@ -14,6 +14,7 @@ from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, read_records
+from fsdpo_data.core.toml_tables import check_types
 from fsdpo_data.problems.hub_datasets import HubDataset
 from fsdpo_data.problems.row_formats import (
     ProblemFormat,
@@ -31,6 +32,7 @@ GOLD_DECIMALS = 10
 #: Metadata that grading and statistics use; reports do not group by these keys.
 RESERVED_METADATA = ("cluster", "alternative_golds", "gold_tolerance")
 
+RecordT = TypeVar("RecordT")
 Fields = Mapping[str, Any]  #: The fields of a row.
 
 
@@ -140,17 +142,19 @@ def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -
     known_keys.add("note")
     for key in entries.keys() - known_keys:
         raise ValueError(f"no key {key!r}.{suggest_names(key, known_keys)}".rstrip("."))
-    notes = {note.pop("id"): GoldCorrection(**note) for note in entries.pop("note", ())}
+    notes = {note.pop("id"): _make(GoldCorrection, note) for note in entries.pop("note", ())}
     missing_golds = entries.get("missing_golds", 0)
-    formats = tuple(
-        _make_format(missing_golds=missing_golds, **entry) for entry in entries.pop("formats", ())
-    )
+    format_entries = entries.pop("formats", ())
+    for entry in format_entries:
+        check_types(_make_format, entry)
+    formats = tuple(_make_format(missing_golds=missing_golds, **entry) for entry in format_entries)
     if "hub" in entries:
-        entries["hub"] = HubDataset(**entries["hub"])
+        entries["hub"] = _make(HubDataset, entries["hub"])
     if "fetch" in entries:
-        entries["fetch"] = PublicFile(**entries["fetch"])
+        entries["fetch"] = _make(PublicFile, entries["fetch"])
     if "data" in entries:
         entries["data"] = file.parent / entries["data"]
+    check_types(Task, entries)
     if not re.fullmatch(r"(greedy|(avg|maj)@[1-9]\d*)", entries.get("metric", "greedy")):
         raise ValueError(f"metric {entries['metric']!r}: expected greedy, avg@K or maj@K")
     name = entries.setdefault("name", file.stem)
@@ -158,6 +162,12 @@ def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -
         raise ValueError(f"name {name!r}: expected letters, digits, dots, hyphens, underscores")
     entries.setdefault("title", name)
     return Task(formats=formats or PLAIN_FORMATS, notes=notes, **entries, **hooks)
+
+
+def _make(record_class: type[RecordT], values: dict[str, Any]) -> RecordT:
+    """Return a record with the values of a TOML table, whose types are checked."""
+    check_types(record_class, values)
+    return record_class(**values)
 
 
 def _load_hooks(file: Path) -> dict[str, Any]:
