@@ -1,4 +1,4 @@
-"""Two thousand changed inputs: no traceback, no hang, no more than 2 GB, no write outside ``--out``.
+"""Two thousand changed inputs: no traceback, no hang, at most 2 GB, no write outside ``--out``.
 
 A hundred of them run with every change of the code, the others in `make proof`.
 """
@@ -18,7 +18,7 @@ ALL = 2000
 
 
 def fuzz(*options: object) -> dict[str, int]:
-    """Run the harness; return the counts of its last line."""
+    """Run `fuzz_harness.py`; return the counts of its last line."""
     command = [sys.executable, str(HARNESS), *map(str, options)]
     process = subprocess.run(command, capture_output=True, text=True)
     assert process.returncode == 0, process.stdout + process.stderr[-6000:]

@@ -78,3 +78,14 @@ def test_a_task_name_cannot_point_outside_the_run(run: Path, tmp_path: Path) -> 
     (tmp_path / "run/config.json").write_text(json.dumps(run_config))
     with pytest.raises(InputError, match=r"tasks\.\.\./\.\./evil"):
         read_config(tmp_path / "run")
+
+
+def test_a_record_without_one_of_the_decoders_cannot_be_compared(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    file = tmp_path / "run/records/math.jsonl"
+    *other_lines, last = file.read_text().splitlines(keepends=True)
+    record = json.loads(last)
+    del record["decoded"]["greedy"]
+    file.write_text("".join(other_lines) + json.dumps(record) + "\n")
+    result = CliRunner().invoke(app, ["diff", str(run), str(tmp_path / "run")])
+    assert "the record has other decoders than the first problem" in str(result.exception)

@@ -203,6 +203,13 @@ def _decoder_pairs(pairs: ResultPairs, options: ComparisonOptions) -> list[tuple
     """Return the pairs of decoders to compare; the decoders of a run are equal for all problems."""
     decoders_a = pairs[0][0].decoder_answers
     decoders_b = pairs[0][1].decoder_answers
+    for result_a, result_b in pairs:
+        for result, decoders in ((result_a, decoders_a), (result_b, decoders_b)):
+            if result.decoder_answers.keys() != decoders.keys():
+                raise InputError(
+                    f"problem {result.key[0]}: the record has other decoders than the first "
+                    "problem, so the run is damaged. Decode the benchmark again."
+                )
     decoder_a = options.decoder_a or options.decoder_b
     if decoder_a:
         requested_pairs = [(decoder_a, options.decoder_b or decoder_a)]
