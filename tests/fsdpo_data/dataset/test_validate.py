@@ -325,10 +325,8 @@ def test_a_sealed_file_that_is_damaged_inside_is_named(
             read()
 
 
-@pytest.mark.parametrize("metadata", ["[" * 5_000, "[]", "{", None])
-def test_metadata_of_a_sealed_problem_must_be_a_json_object(
-    dataset: Path, metadata: str | None
-) -> None:
+@pytest.mark.parametrize("metadata", ["[" * 5_000, "[]", "{"])
+def test_metadata_of_a_sealed_problem_must_be_a_json_object(dataset: Path, metadata: str) -> None:
     rewrite(dataset, setter(metadata=metadata), "problems")
     with pytest.raises(SchemaError, match=r"the metadata of problem \w+ is not a JSON object"):
         open_dataset(dataset).page()
@@ -343,3 +341,15 @@ def test_a_manifest_that_is_nested_too_deep_is_refused(dataset: Path) -> None:
     (dataset / "manifest.json").write_text(text)
     with pytest.raises(SchemaError, match="is not a manifest: nested more than 100 levels deep"):
         validate(dataset)
+
+
+@pytest.mark.parametrize(
+    ("fields", "column"), [({"prompt": None}, "prompt"), ({"completions": [None]}, "completions")]
+)
+def test_nulls_are_named_also_by_commands_that_fail_on_them(
+    dataset: Path, fields: dict[str, Any], column: str
+) -> None:
+    rewrite(dataset, lambda rows: [row.update(fields) for row in rows])
+    for read in (lambda: validate(dataset), open_dataset(dataset).page):
+        with pytest.raises(SchemaError, match=rf"solutions/.*\.parquet has nulls in {column}"):
+            read()
