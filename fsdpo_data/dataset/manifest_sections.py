@@ -219,6 +219,7 @@ class SolutionStats(ManifestSection):
     pass_at_k: PassAtK  #: pass@k over problems, where k is the number of samples.
     mixed_problems: int  #: Problems with correct and incorrect solutions.
     truncated: int  #: Solutions that reached ``max_tokens``.
+    stopped_thoughts: int = 0  #: Other solutions without an end, which stopped in their thinking.
     unique_solutions: int  #: Distinct texts, counted per problem.
     tokens_per_second: Number | None  #: Sampled tokens per second; None without a time.
 

@@ -51,6 +51,10 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
     """Return the values in ``summary.toml`` that are not fields of the manifest."""
     statistics = manifest.statistics
     n_solutions = max(1, manifest.rows.solutions)
+    n_unfinished = statistics.truncated + statistics.stopped_thoughts
+    stopped_text = ""
+    if statistics.stopped_thoughts:
+        stopped_text = f", of which {statistics.stopped_thoughts:,} stopped inside their thinking"
     positive = manifest.labels.get("positive", 0)
     negative = manifest.labels.get("negative", 0)
     token_rate = statistics.tokens_per_second
@@ -58,7 +62,9 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
     entries = {
         "template": _describe_prompt(manifest.spec),
         "positive": _fraction(positive, positive + negative),
-        "truncated": statistics.truncated / n_solutions,
+        "unfinished": n_unfinished,
+        "truncated": n_unfinished / n_solutions,
+        "stopped_thoughts": stopped_text,
         "unique": statistics.unique_solutions / n_solutions,
         "tokens": format_amount(manifest.cost.tokens),
         "consensus": manifest.judge and manifest.judge.kept_solutions is not None,
@@ -151,6 +157,8 @@ def dataset_warnings(manifest: Manifest) -> list[str]:
     warnings = []
     if statistics.truncated > manifest.rows.solutions / 5:
         warnings.append("over a fifth of the solutions reached the token limit")
+    if statistics.stopped_thoughts > manifest.rows.solutions / 5:
+        warnings.append("over a fifth of the solutions stopped inside their thinking")
     if statistics.accuracy.n and not statistics.accuracy.correct:
         warnings.append("no solution is correct: look at some, and at the prompt template")
     if not statistics.mixed_problems:

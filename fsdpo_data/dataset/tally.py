@@ -43,6 +43,8 @@ class Tally:
     #: ``uncounted`` solutions whose number of thinking tokens is unknown.
     thinking: Counter[str] = field(default_factory=Counter)
     truncated: int = 0  #: Solutions that reached ``max_tokens``.
+    #: Solutions that stopped before ``max_tokens``, inside their thinking.
+    stopped_thoughts: int = 0
     unique_texts: int = 0  #: Distinct texts, counted per problem.
     graded_counts: list[GradedCount] = field(default_factory=list)  #: One entry per problem.
 
@@ -66,6 +68,8 @@ class Tally:
         for solution in solutions:
             if solution.thinking_closed is not None:
                 self.thinking["closed" if solution.thinking_closed else "unclosed"] += 1
+                is_stopped = solution.finish_reason == "stop" and not solution.thinking_closed
+                self.stopped_thoughts += is_stopped
                 self.thinking["tokens"] += solution.thinking_tokens or 0
                 self.thinking["uncounted"] += solution.thinking_tokens is None
 
@@ -134,6 +138,10 @@ class Tally:
     def statistics(self) -> SolutionStats:
         """Return the manifest's statistics of the solutions."""
         outcome_statistics = self.outcome_statistics()
+        # Most datasets contain no thinking.
+        optional_fields = {}
+        if self.stopped_thoughts:
+            optional_fields["stopped_thoughts"] = self.stopped_thoughts
         return SolutionStats(
             accuracy=outcome_statistics["accuracy"],
             pass_at_k=outcome_statistics["pass_at_k"],
@@ -141,6 +149,7 @@ class Tally:
             truncated=self.truncated,
             unique_solutions=self.unique_texts,
             tokens_per_second=round(self.tokens / self.seconds, 1) if self.seconds else None,
+            **optional_fields,
         )
 
 

@@ -25,6 +25,7 @@ class PairSpec(Options):
         max_pairs: Maximum pairs per problem; pairs with the widest margin have priority. None sets
             no limit.
         min_margin: Minimum reward of the chosen minus the rejected solution; None sets no limit.
+        allow_unclosed: Whether solutions whose thinking never ends may be in pairs.
     """
 
     top: Annotated[int, Option(min=1)] = 4
@@ -32,6 +33,7 @@ class PairSpec(Options):
     require_outcome: bool = True
     max_pairs: Annotated[int | None, Option(min=1)] = None
     min_margin: Annotated[float | None, Option(min=-1, max=1)] = None
+    allow_unclosed: bool = False
 
 
 def choose_pairs(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
@@ -78,13 +80,17 @@ def _rank_solutions(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
 
     ``chosen_rank`` 0 is the best solution, ``rejected_rank`` 0 the worst. The rank is null on a
     side that the solution may not take. Truncated solutions get no rank: ``pairs`` have no finish
-    reason, so a trainer would teach the model to stop there.
+    reason, so a trainer would teach the model to stop there. The same holds for solutions whose
+    thinking never ends, without ``allow_unclosed``.
     """
     columns = ["problem_id", "completions", "step_rewards", "outcome", "finish_reason"]
+    is_usable = (pl.col("step_rewards").list.len() > 0) & (pl.col("finish_reason") == "stop")
+    if not spec.allow_unclosed:
+        is_usable &= ~is_unclosed()
     scored = (
-        solutions.select(columns)
+        solutions.select([*columns, "thinking_closed"])
         .with_row_index("row")
-        .filter((pl.col("step_rewards").list.len() > 0) & (pl.col("finish_reason") == "stop"))
+        .filter(is_usable)
         .with_columns(
             text=pl.col("completions").list.join(""),
             reward=aggregate_expr("step_rewards", spec.aggregate),
@@ -95,6 +101,12 @@ def _rank_solutions(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     if spec.require_outcome:
         return _rank_by_outcome(scored)
     return _rank_by_reward(scored)
+
+
+def is_unclosed() -> pl.Expr:
+    """Return the expression for solutions that stopped inside their thinking."""
+    never_ends = pl.col("thinking_closed").eq(False).fill_null(False)
+    return never_ends & (pl.col("finish_reason") == "stop")
 
 
 def _rank_by_outcome(scored: pl.LazyFrame) -> pl.LazyFrame:

@@ -120,7 +120,11 @@ def _find_misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[
 
 def _step_pair_spec(spec: Mapping[str, Any]) -> StepPairSpec:
     """Return the options of step pairs from the manifest's section of the pairs."""
-    return StepPairSpec(threshold=spec.get("threshold", 0.5), max_pairs=spec.get("max_pairs"))
+    return StepPairSpec(
+        threshold=spec.get("threshold", 0.5),
+        max_pairs=spec.get("max_pairs"),
+        allow_unclosed=spec.get("allow_unclosed", False),
+    )
 
 
 def _compare_statistics(
@@ -130,6 +134,9 @@ def _compare_statistics(
     pair_stats: dict[str, Any],
 ) -> Iterator[str]:
     """Yield a line if the statistics in the manifest differ from the statistics of the files."""
+    if "unclosed" not in pair_stats.get("solutions", {}):
+        # Earlier releases used solutions whose thinking never ends, and did not count them.
+        spec = {**spec, "allow_unclosed": True}
     if spec.get("style") == "step-dpo":
         # These statistics need the continuations, which are not part of the dataset.
         pair_stats.pop("resampled", None)
@@ -137,7 +144,12 @@ def _compare_statistics(
     else:
         aggregate = spec.get("aggregate", "mean")
         is_known = aggregate in AGGREGATES
-        computed = statistics.pair_statistics(pairs, solutions, aggregate if is_known else "mean")
+        computed = statistics.pair_statistics(
+            pairs,
+            solutions,
+            aggregate if is_known else "mean",
+            allow_unclosed=spec.get("allow_unclosed", False),
+        )
         if not is_known:  # the plug-in that defines the aggregate is absent
             computed["margin"] = pair_stats.get("margin")
         if not spec.get("finished"):  # earlier releases did not count truncated solutions

@@ -23,10 +23,12 @@ class StepPairSpec(Options):
         threshold: Reward below which a step counts as an error.
         max_pairs: Maximum first errors per problem; the lowest rewards have priority. Each error
             gives one pair if a continuation corrects it. None sets no limit.
+        allow_unclosed: Whether solutions whose thinking never ends may be in pairs.
     """
 
     threshold: Annotated[float, Option(exclusive_min=0, max=1)] = 0.5
     max_pairs: Annotated[int | None, Option(min=1)] = None
+    allow_unclosed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ def find_first_errors(
 
             - ``incorrect``: all solutions with a wrong answer or without an answer;
             - ``truncated``: the last step may be incomplete;
+            - ``unclosed``: the thinking never ends;
             - ``unscored``: the solution has no step rewards;
             - ``no_error``: no reward is below the threshold;
             - ``repeated``: another solution has the same error;
@@ -67,7 +70,7 @@ def find_first_errors(
     """
     if counts is None:
         counts = Counter[str]()
-    for errors in _errors_by_problem(file, spec.threshold, counts).values():
+    for errors in _errors_by_problem(file, spec, counts).values():
         distinct_errors: dict[str, FirstError] = {}
         for error in sorted(errors, key=lambda error: error.reward):
             wrong_step = error.solution.completions[error.step]
@@ -79,7 +82,7 @@ def find_first_errors(
 
 
 def _errors_by_problem(
-    file: Path, threshold: float, counts: Counter[str]
+    file: Path, spec: StepPairSpec, counts: Counter[str]
 ) -> dict[str, list[FirstError]]:
     """Return the first errors of the incorrect solutions in a file, by problem id."""
     errors: dict[str, list[FirstError]] = {}
@@ -92,10 +95,13 @@ def _errors_by_problem(
         if solution.finish_reason != "stop":
             counts["truncated"] += 1
             continue
+        if solution.thinking_closed is False and not spec.allow_unclosed:
+            counts["unclosed"] += 1
+            continue
         if solution.step_rewards is None:
             counts["unscored"] += 1
             continue
-        step = first_low_reward(solution.step_rewards, threshold)
+        step = first_low_reward(solution.step_rewards, spec.threshold)
         if step is None:
             counts["no_error"] += 1
             continue

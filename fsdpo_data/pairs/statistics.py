@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
+from fsdpo_data.pairs.best_worst import is_unclosed
 from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSpec, find_first_errors
 from fsdpo_data.steps.rewards import aggregate_expr
 
@@ -45,7 +46,11 @@ def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
 
 
 def pair_statistics(
-    pairs: Sequence[Path], solutions: Sequence[Path], aggregate: str
+    pairs: Sequence[Path],
+    solutions: Sequence[Path],
+    aggregate: str,
+    *,
+    allow_unclosed: bool = False,
 ) -> dict[str, Any]:
     """Compute the statistics of pairs of complete solutions.
 
@@ -53,16 +58,23 @@ def pair_statistics(
         pairs: Files of pairs.
         solutions: Files of the solutions in the pairs.
         aggregate: Aggregate of step rewards for the margins.
+        allow_unclosed: Whether solutions whose thinking never ends may be in pairs.
 
     Returns:
         Plain values for the manifest. Margins and lengths are averages over pairs. Lengths are in
         tokens, or in characters if some token counts are unknown. ``truncated`` counts the
-        truncated solutions, which are in no pair.
+        truncated solutions, which are in no pair. ``unclosed`` counts other solutions whose
+        thinking never ends, if there are any and they are in no pair.
     """
     table = _measure_pairs(pairs, solutions, aggregate)
     has_token_counts = not any(table[f"{side}_tokens"].null_count() for side in SIDES)
     unit = "tokens" if has_token_counts else "characters"
-    truncated = scan_parquet(solutions).select((pl.col("finish_reason") == "length").sum())
+    unfinished = scan_parquet(solutions).select(
+        truncated=(pl.col("finish_reason") == "length").sum(), unclosed=is_unclosed().sum()
+    )
+    unfinished_counts = collect_rows(unfinished, streaming=True).row(0, named=True)
+    if allow_unclosed or not unfinished_counts["unclosed"]:
+        del unfinished_counts["unclosed"]
     return {
         "pairs": table.height,
         "problems": {
@@ -72,7 +84,7 @@ def pair_statistics(
         "solutions": {
             "chosen": table["chosen"].n_unique(),
             "rejected": table["rejected"].n_unique(),
-            "truncated": int(collect_rows(truncated, streaming=True).item()),
+            **unfinished_counts,
         },
         "margin": _margin_statistics(table["margin"]),
         "length": _length_statistics(table, unit),
@@ -159,6 +171,8 @@ def step_pair_statistics(
         "problems": {"used": len(problem_ids), **problem_counts(scan_parquet(solutions))},
         "solutions": {
             **{reason: drop_counts[reason] for reason in DROP_REASONS},
+            # Most datasets contain no thinking.
+            **({"unclosed": drop_counts["unclosed"]} if drop_counts["unclosed"] else {}),
             "not_corrected": n_errors - n_pairs,
         },
         "first_error": _rounded_mean(step_numbers),

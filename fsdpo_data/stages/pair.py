@@ -59,7 +59,12 @@ class PairStage(BasePairStage):
         """Write one file of pairs per file of solutions."""
         draft.add_pairs(partial(pair_table, spec=self.pair_spec))
         files = draft.current_files("solutions")
-        counts = pair_statistics(draft.current_files("pairs"), files, self.pair_spec.aggregate)
+        counts = pair_statistics(
+            draft.current_files("pairs"),
+            files,
+            self.pair_spec.aggregate,
+            allow_unclosed=self.pair_spec.allow_unclosed,
+        )
         if not counts["pairs"]:
             raise InputError(
                 _no_pairs_message(scan_rows("solutions", files), draft.parent_root, self.pair_spec)
@@ -134,6 +139,8 @@ class PairOptions(StageOptions):
         style: `full` pairs complete solutions; `step-dpo` pairs the first error with a right step.
         max_pairs: Maximum number of pairs per problem. `full` prefers the largest margins,
             `step-dpo` the errors with the lowest rewards.
+        allow_unclosed: Form pairs of solutions whose thinking never ends, too. By default they are
+            left out, like truncated solutions.
         top: Best and worst solutions per problem that form pairs (the paper's T).
         aggregate: Function that turns step rewards into the reward of a solution.
         require_outcome: Pair the best correct with the worst incorrect solutions. Without it, pair
@@ -159,6 +166,7 @@ class PairOptions(StageOptions):
 
     style: Literal["full", "step-dpo"] = "full"
     max_pairs: Annotated[int | None, Option(min=1)] = None
+    allow_unclosed: bool = False
     top: Annotated[int, Option(min=1, panel=_FULL_PANEL)] = PairSpec().top
     aggregate: Annotated[str, Option(panel=_FULL_PANEL, choices=AGGREGATES)] = PairSpec().aggregate
     require_outcome: Annotated[bool, Option(panel=_FULL_PANEL)] = PairSpec().require_outcome
@@ -191,6 +199,7 @@ def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:
         aggregate=options.aggregate,
         require_outcome=options.require_outcome,
         min_margin=options.min_margin,
+        allow_unclosed=options.allow_unclosed,
     )
     return PairStage(pair_spec, command=command_line(options, "fsdpo-data", "pair"))
 
@@ -206,7 +215,11 @@ def _make_step_pair_stage(options: PairOptions, step_dpo: StepPairOptions) -> St
     pinned_options = replace(options, step_dpo=pinned_step_dpo)
     return StepPairStage(
         command=command_line(pinned_options, "fsdpo-data", "pair"),
-        pair_spec=StepPairSpec(threshold=step_dpo.threshold, max_pairs=options.max_pairs),
+        pair_spec=StepPairSpec(
+            threshold=step_dpo.threshold,
+            max_pairs=options.max_pairs,
+            allow_unclosed=options.allow_unclosed,
+        ),
         continuation_sampler=sampler,
         workers=step_dpo.workers,
     )

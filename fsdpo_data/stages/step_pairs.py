@@ -56,6 +56,8 @@ class BasePairStage(Stage):
     def spec(self) -> Mapping[str, Any]:
         """Return everything that decides the pairs, as plain values."""
         pair_spec = asdict(self.pair_spec)
+        if not pair_spec["allow_unclosed"]:
+            del pair_spec["allow_unclosed"]
         if self.continuation_sampler is None:
             # Truncated solutions form no pairs.
             return {**pair_spec, "finished": True}

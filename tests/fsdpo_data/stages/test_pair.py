@@ -21,6 +21,7 @@ from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
 from fsdpo_data.pairs.statistics import join_solutions
@@ -200,6 +201,7 @@ def test_pairs_equal_those_of_a_plain_loop(tmp_path: Path) -> None:
             "outcome": rng.choice(["correct", "incorrect", "no_answer", "timed_out"]),
             "step_rewards": [rng.randrange(4) / 4, rng.randrange(4) / 4],
             "finish_reason": "stop",
+            "thinking_closed": None,
         }
         for i in range(1200)
     ]
@@ -394,3 +396,30 @@ def test_pairs_and_solutions_may_be_in_any_files(
 def write(rows: pl.DataFrame, file: Path) -> Path:
     rows.write_parquet(file)
     return file
+
+
+def test_solutions_that_stop_inside_their_thinking_form_no_pairs(
+    make_scored_dataset: MakeDataset, tmp_path: Path
+) -> None:
+    unclosed = "<think>\nStep 1: I wonder.\nStep 2: It may be 43."
+    path = make_scored_dataset(
+        {right(1): [0.9, 0.9], unclosed: [0.1], wrong(1): [0.5, 0.5]}, problems=2
+    )
+    scored = validate(path)
+    assert scored.statistics.truncated == 0 and scored.statistics.stopped_thoughts == 2
+    assert (
+        "2  (33.3 %), of which 2 stopped inside their thinking"
+        in dict(summary_rows(scored))["truncated"]
+    )
+    progress = LineProgress()
+    derive_dataset(path, tmp_path / "pairs", [PairStage(PairSpec())], progress=progress)
+    manifest = validate(tmp_path / "pairs")
+    assert manifest.pairs is not None
+    assert manifest.pairs.pairs == 2 and manifest.pairs.solutions["unclosed"] == 2
+    rejected = pl.read_parquet(tmp_path / "pairs/pairs")["rejected"].to_list()
+    assert rejected == [wrong(1)] * 2
+    stage = PairStage(PairSpec(allow_unclosed=True))
+    derive_dataset(path, tmp_path / "all", [stage], progress=progress)
+    manifest = validate(tmp_path / "all")
+    assert manifest.pairs is not None and manifest.pairs.pairs == 4
+    assert "unclosed" not in manifest.pairs.solutions
