@@ -86,8 +86,9 @@ class SamplingSection(ManifestSection):
 class TemplateRef(ManifestSection):
     """A reference to a :class:`~fsdpo_data.models.prompts.Template`."""
 
-    name: str  #: Name with version, such as ``alpaca@1``.
+    name: str  #: Name with version, such as ``alpaca@1``; the stem of a template file.
     digest: str  #: Digest of the template's text.
+    text: str | None = None  #: Text of a template file; unset for templates with a version.
 
 
 class PrmFormatRef(ManifestSection):

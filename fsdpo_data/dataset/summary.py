@@ -89,6 +89,9 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
 def _describe_prompt(spec: SpecSection) -> str:
     """Return the name of the prompt template, with its text if this release knows it."""
     name = spec.template.name
+    if spec.template.text is not None:
+        text = spec.template.text.replace("\n", "\\n")
+        return f"{name}  ({text})"
     template = TEMPLATES.get(name)
     if template is None:  # a template of another release
         return name

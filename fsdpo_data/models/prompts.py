@@ -2,24 +2,31 @@
 
 A model works best with the prompt from its training, and published results depend on the prompt.
 Each template copies the prompt of a public training or evaluation script. Templates therefore never
-change: a change gets a new number, and a name without a number means the latest one.
+change: a change gets a new number, and a name without a number means the latest one. A user's own
+template is a text file; manifests contain its text and digest.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError, UnavailableError, install_command
 from fsdpo_data.core.identity import digest
+from fsdpo_data.core.input_files import read_file, read_json
 from fsdpo_data.core.registry import Registry, resolve_version
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.hub.client import HubRepo, to_fsdpo_error
 from fsdpo_data.models.untrusted import describe_load_error, limit_execution, read_tokenizer
 
+#: Suffix of a file with a prompt template.
+TEMPLATE_SUFFIX = ".txt"
+_MANIFEST_FILE = "manifest.json"
 _PLACEHOLDER = re.compile(r"\{(question|first_line|rest)\}")
 
 
@@ -36,12 +43,23 @@ class Template:
     needs_chat: bool = False  #: Whether the chat template of the tokenizer must wrap the text.
     #: Chat format of the tokenizer, which wraps the text; None for plain text.
     chat: ChatFormat | None = None
+    is_file: bool = False  #: Whether the template is a text file; the name is then the file stem.
 
     @property
     def digest(self) -> str:
         """Digest of the texts and the chat format; it does not depend on the name."""
         chat_source = self.chat.source if self.chat else None
         return digest("template", self.text, self.multiline, chat_source)
+
+    @property
+    def argument(self) -> str:
+        """The value of `--template` in stored command lines: the name, or the file name."""
+        return f"{self.name}{TEMPLATE_SUFFIX}" if self.is_file else self.name
+
+    def manifest_entry(self) -> dict[str, str]:
+        """Return the reference to the template for manifests, with the text of a file."""
+        entry = {"name": self.name, "digest": self.digest}
+        return {**entry, "text": self.text} if self.is_file else entry
 
     def render(self, question: str) -> str:
         """Return the prompt for ``question``, which may contain braces."""
@@ -103,7 +121,8 @@ def get_template(
     """Return a prompt template by name.
 
     Args:
-        name: Name with a number, e.g. ``alpaca@1``, or without one for the latest number.
+        name: Name with a number, e.g. ``alpaca@1``, or without one for the latest number; or a
+            place of :func:`find_template`.
         tokenizer_path: Directory or Hub repository of a tokenizer; only chat templates need it.
         revision: Revision of the Hub repository.
 
@@ -111,7 +130,7 @@ def get_template(
         InputError: if there is no such template, or a chat template has no usable tokenizer.
         UnavailableError: if the tokenizer cannot be loaded.
     """
-    template = TEMPLATES[versioned_name(name)]
+    template = find_template(name)
     if not template.needs_chat:
         return template
     if tokenizer_path is None:
@@ -135,6 +154,65 @@ def get_template(
             "Choose another `template`; `fsdpo-data templates` lists them."
         ) from None
     return dataclasses.replace(template, chat=chat)
+
+
+def find_template(name: str) -> Template:
+    """Return the template of a name, a text file, or the directory of a dataset that used one.
+
+    The chat format of a tokenizer is not added; see :func:`get_template`.
+
+    Raises:
+        InputError: if there is no such template, or a file is not a template.
+    """
+    path = Path(os.path.expanduser(name))
+    if path.suffix.lower() == TEMPLATE_SUFFIX:
+        return _read_template(path)
+    if (path / _MANIFEST_FILE).is_file():
+        return _template_of_dataset(path)
+    return TEMPLATES[versioned_name(name)]
+
+
+def _read_template(path: Path) -> Template:
+    """Return the template in a text file, exact to the character."""
+    try:
+        text = read_file(path).decode()
+    except UnicodeDecodeError as error:
+        message = f"the file is not UTF-8 text ({error.reason}). Save it as UTF-8."
+        raise InputError(message, field="template", value=str(path)) from None
+    except OSError as error:
+        raise InputError(
+            f"the file cannot be read ({error.strerror}). Give a text file with the prompt, in "
+            "which {question} stands for the question.",
+            field="template",
+            value=str(path),
+        ) from None
+    if "{question}" not in text:
+        raise InputError(
+            "the file has no {question}. Write {question} where the question belongs.",
+            field="template",
+            value=str(path),
+        )
+    return Template(path.stem, text, is_file=True)
+
+
+def _template_of_dataset(path: Path) -> Template:
+    """Return the template that the manifest of a dataset names or contains."""
+    try:
+        entry = read_json(path / _MANIFEST_FILE)["spec"]["template"]
+        name = entry["name"]
+        text = entry.get("text")
+    except (KeyError, TypeError, AttributeError):
+        raise InputError(
+            f"the {_MANIFEST_FILE} in this directory does not name a template. Give a name or a "
+            f"{TEMPLATE_SUFFIX} file.",
+            field="template",
+            value=str(path),
+        ) from None
+    if isinstance(text, str):
+        return Template(name, text, is_file=True)
+    if name == RECORDED_TEMPLATE.name:
+        return RECORDED_TEMPLATE
+    return TEMPLATES[versioned_name(name)]
 
 
 def versioned_name(name: str) -> str:

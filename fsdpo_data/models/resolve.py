@@ -10,7 +10,7 @@ from fsdpo_data.core.errors import InputError, UnavailableError, suggest_names
 from fsdpo_data.core.identity import ModelRef, canonical_json, file_sha256
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, is_path, resolve_commit
-from fsdpo_data.models.prompts import TEMPLATES, Template, get_template, versioned_name
+from fsdpo_data.models.prompts import Template, find_template, get_template
 from fsdpo_data.problems.embedded import CHECKPOINT
 
 SERVED_REVISION = "served"  #: Revision of all models on a server, which does not state one.
@@ -117,8 +117,7 @@ def resolve_served(name: str, template: str | None, *, chat: bool) -> ResolvedMo
     weights = served_weights(name)
     if not template:
         template = "chat-boxed" if chat else _templates_by_model().get(name, "chat-boxed")
-    full_name = versioned_name(template)
-    prompt_template = TEMPLATES[full_name] if chat else get_template(full_name, name)
+    prompt_template = find_template(template) if chat else get_template(template, name)
     return ResolvedModel(weights.ref, weights.path, template=prompt_template)
 
 

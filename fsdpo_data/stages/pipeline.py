@@ -65,7 +65,8 @@ class BuildOptions(ReplayOptions):
         prm_format: PRM format of a published reward model: a name, or a TOML file.
         top: With `--prm`: best and worst solutions per problem that form pairs (the paper's T).
         split: Split of the problems.
-        template: Prompt template (`fsdpo-data templates`).
+        template: Prompt template: a name (`fsdpo-data templates`), a `.txt` file that contains
+            `{question}`, or the directory of a dataset, whose template is used.
         sampling: Sampling settings, without the stop strings of the template.
         limit_seed: Seed of the problems that `limit` selects, and of the embedded problems. The
             problems do not depend on the seed of the samples.
@@ -280,7 +281,7 @@ def _build_command(
         problems=tuple(pinned_name(asdict(source)) for source in spec.sources),
         engine=resolved_engine(options.engine, spec.engine),
         prm=None if prm is None else pinned_name(asdict(prm)),
-        template=spec.template.name,
+        template=spec.template.argument,
         segmenter=spec.segmenter,
     )
     return command_line(pinned_options, "fsdpo-data", "build")

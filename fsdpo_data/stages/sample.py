@@ -61,7 +61,7 @@ class BuildSpec:
             "model": self.model,
             "sources": list(self.sources),
             "problems": {"count": len(problems), "digest": digest(problem_ids)},
-            "template": {"name": self.template.name, "digest": self.template.digest},
+            "template": self.template.manifest_entry(),
             "sampling": sampling,
             "engine": dict(self.engine),
             "segmenter": self.segmenter,

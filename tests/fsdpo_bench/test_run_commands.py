@@ -212,3 +212,13 @@ def test_a_run_without_a_stored_command_has_a_card_without_commands(
     assert "commands" not in config_of(Path("new"))
     assert "To repeat the measurement" not in Path("new/README.md").read_text()
     assert "These commands repeat the run" not in Path("new/report.html").read_text()
+
+
+def test_a_template_file_is_an_option_and_part_of_the_config(tmp_path: Path) -> None:
+    file = tmp_path / "my.txt"
+    file.write_text("Q: {question}\nA:")
+    template = get_template(str(file))
+    options = RunOptions(template=str(file))
+    spec = spec_of(options, template=template)
+    assert spec.config([])["template"] == template.manifest_entry()
+    assert "--template my.txt" in shlex.join(run_command(options, spec, []))

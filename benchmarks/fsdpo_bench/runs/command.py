@@ -1,6 +1,6 @@
 """The command line that a run stores: its options, with pinned names in place of local paths."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from fsdpo_bench.runs.run import RunSpec
 from fsdpo_bench.tasks.table import Task, pinned_task_name, suites
 from fsdpo_data.core.command_line import command_line
 from fsdpo_data.engines.options import resolved_engine
-from fsdpo_data.models.prompts import RECORDED_TEMPLATE
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE, TEMPLATE_SUFFIX
 
 #: The options of beam searches.
 _BEAM_FIELDS = ("b1", "b2", "first_keep", "beam_aggregate", "max_steps", "step_tokens")
@@ -65,11 +65,19 @@ def _prompt_options(options: RunOptions, spec: RunSpec) -> dict[str, Any]:
     """Return the prompt template, and the reward model with its format."""
     prm = spec.prm or {}
     is_prm_named = options.prm is not None and spec.prm is not None
-    template: str | None = spec.template.name
+    template: str | None = spec.template.argument
     if template == RECORDED_TEMPLATE.name:
-        template = prm["template"]["name"] if "template" in prm else None
+        template = _prm_template_argument(prm)
     return {
         "template": template,
         "prm": pinned_name(prm) if is_prm_named else None,
         "prm_format": prm["prm_format"]["name"] if "prm_format" in prm else None,
     }
+
+
+def _prm_template_argument(prm: Mapping[str, Any]) -> str | None:
+    """Return the option of the prompt template of a reward model; None without one."""
+    if "template" not in prm:
+        return None
+    name: str = prm["template"]["name"]
+    return f"{name}{TEMPLATE_SUFFIX}" if "text" in prm["template"] else name

@@ -177,7 +177,7 @@ def _prepare_scorer(
             field="template",
         )
     template = get_template(options.template, prm.path, revision=prm.commit)
-    entry["template"] = {"name": template.name, "digest": template.digest}
+    entry["template"] = template.manifest_entry()
     return _PrmLoader(lambda: TemplatedScorer(load(), template), entry)
 
 

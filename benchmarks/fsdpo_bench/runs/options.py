@@ -51,7 +51,8 @@ class RunOptions(ReplayOptions):
             By default they are detected from the model.
         out: Run directory.
         as_json: Print JSON instead of a table.
-        template: Prompt template.
+        template: Prompt template: a name (`fsdpo-data templates`), a `.txt` file that contains
+            `{question}`, or the directory of a dataset, whose template is used.
         segmenter: Rule that splits a solution into steps.
         sampling: Sampling settings; `k` replaces the number of samples `n`.
         aggregate: Function from the step rewards of a sample to its reward, for decoders that

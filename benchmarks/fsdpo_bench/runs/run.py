@@ -64,7 +64,7 @@ class RunSpec:
             "kind": "bench",
             "version": RUN_VERSION,
             "model": self.model,
-            "template": {"name": self.template.name, "digest": self.template.digest},
+            "template": self.template.manifest_entry(),
             "sampling": self.sampling.to_json_values()
             | dict.fromkeys(self.unknown_fields, UNKNOWN),
             "engine": dict(self.engine),

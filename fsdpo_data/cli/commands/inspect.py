@@ -20,7 +20,7 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Seed
 from fsdpo_data.dataset.diff import spec_changes
 from fsdpo_data.dataset.validate import explain_damage
-from fsdpo_data.models.prompts import TEMPLATES, versioned_name
+from fsdpo_data.models.prompts import TEMPLATES, find_template
 from fsdpo_data.models.resolve import MODELS
 
 
@@ -197,7 +197,7 @@ class TemplatesOptions(Options):
     """List the prompt templates, or print the text of one template.
 
     Attributes:
-        name: Template to print.
+        name: Template to print: a name, a `.txt` file, or the directory of a dataset.
 
     Examples:
         fsdpo-data templates alpaca
@@ -212,4 +212,4 @@ def templates(options: TemplatesOptions) -> None:
     if options.name is None:
         typer.echo("\n".join(TEMPLATES))
         return
-    typer.echo(TEMPLATES[versioned_name(options.name)].text)
+    typer.echo(find_template(options.name).text)

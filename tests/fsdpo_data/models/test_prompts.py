@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -9,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import FixedSampler
+from helpers import TEXTS, build_spec, problem_set, small_build
 from hypothesis import given
 from hypothesis import strategies as st
 from small_tokenizer import CHAT, save_tokenizer
 
+from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.models.prompts import TEMPLATES, Template, get_template
 
 ALPACA = (
@@ -191,3 +196,56 @@ def test_plain_templates_load_no_heavy_library() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == []
+
+
+def test_a_template_is_a_text_file(tmp_path: Path) -> None:
+    file = tmp_path / "my.txt"
+    file.write_text("Q: {question}\nA:", newline="")
+    template = get_template(str(file))
+    assert (template.name, template.argument) == ("my", "my.txt")
+    assert template.render("{question} + {x}?") == "Q: {question} + {x}?\nA:"
+    same_text = Template("another", "Q: {question}\nA:")
+    assert template.digest == same_text.digest, "the digest is the digest of the content"
+    assert template.manifest_entry() == {
+        "name": "my",
+        "digest": template.digest,
+        "text": "Q: {question}\nA:",
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"Q: ", r"template = '.*my\.txt': the file has no \{question\}"),
+        (b"\xff{question}", r"template = '.*my\.txt': the file is not UTF-8"),
+        (None, r"template = '.*my\.txt': the file cannot be read \(No such file"),
+    ],
+)
+def test_a_file_that_is_not_a_template(tmp_path: Path, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "my.txt").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        get_template(str(tmp_path / "my.txt"))
+
+
+def test_a_dataset_keeps_the_text_of_its_template(tmp_path: Path) -> None:
+    file = tmp_path / "my.txt"
+    file.write_text("Q: {question}\nA:", newline="")
+    template = get_template(str(file))
+    spec = dataclasses.replace(build_spec(), template=template)
+    source = problem_set()
+    replies = {template.render(problem.question): TEXTS for problem in source.problems}
+    manifest = small_build(
+        tmp_path / "data", source, spec=spec, make_sampler=lambda: FixedSampler(replies)
+    )
+    assert manifest["spec"]["template"] == template.manifest_entry()
+    dataset = open_dataset(tmp_path / "data")
+    (prompt, *_) = dataset.solutions().collect()["prompt"]
+    assert prompt.startswith("Q: ") and prompt.endswith("\nA:")
+    assert get_template(str(tmp_path / "data")) == template
+    assert "my  (Q: {question}\\nA:)" in dict(summary_rows(dataset.manifest))["template"]
+
+
+def test_a_dataset_names_its_template(tmp_path: Path) -> None:
+    small_build(tmp_path / "data")
+    assert get_template(str(tmp_path / "data")) == TEMPLATES["problem@1"]
