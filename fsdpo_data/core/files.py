@@ -3,6 +3,8 @@
 import contextlib
 import errno
 import os
+import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -10,6 +12,8 @@ from typing import BinaryIO
 from fsdpo_data.core.errors import StoreError
 
 LOCK_FILE = ".lock"  #: Name of the file that locks a run directory for one process.
+
+_LOCK_WRITING_SECONDS = 10.0  #: Most seconds in which a process writes its lock file.
 
 #: Reason and next step by ``errno``.
 _REASONS = {
@@ -63,21 +67,64 @@ def lock_directory(
     Raises:
         StoreError: if the folder is not writable, or another process has the lock.
     """
-    from filelock import FileLock, Timeout
-
     with contextlib.ExitStack() as stack:
         with store_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            try:
-                if exclusive:
-                    stack.enter_context(FileLock(folder / LOCK_FILE, blocking=False))
-            except Timeout:
-                raise StoreError(
-                    f"another process is {purpose}. Wait for it to end, or choose another `out`.",
-                    field="out",
-                    value=str(folder),
-                ) from None
+            if exclusive:
+                stack.enter_context(_lock_file(folder, purpose))
         yield
+
+
+def _lock_file(folder: Path, purpose: str) -> contextlib.AbstractContextManager[object]:
+    """Acquire the lock of a folder at once.
+
+    Without ``flock``, the lock is a file with host, process id and start time. It is stale if no
+    such process lives on this machine.
+
+    Raises:
+        StoreError: if another process has the lock.
+    """
+    from filelock import FileLock, Timeout
+
+    file = folder / LOCK_FILE
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # filelock warns about missing flock
+        for is_retry in (False, True):
+            try:
+                return FileLock(file, blocking=False).acquire()
+            except Timeout:
+                has_flock = _supports_flock(file)
+                if is_retry or has_flock or not _is_abandoned(file):
+                    break
+                file.unlink(missing_ok=True)
+    advice = "Wait for it to end, or choose another `out`."
+    if not has_flock:
+        advice += f" If it ran on another machine and has ended, delete {file}."
+    raise StoreError(f"another process is {purpose}. {advice}", field="out", value=str(folder))
+
+
+def _supports_flock(file: Path) -> bool:
+    """Return whether the file system of a file has locks that end with their process."""
+    import fcntl
+
+    try:
+        with file.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno != errno.ENOSYS
+    return True
+
+
+def _is_abandoned(file: Path) -> bool:
+    """Return whether a lock file without ``flock`` names no process, and is not being written.
+
+    A run on another file system leaves such a file.
+    """
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return True
+    return not status.st_size and time.time() - status.st_mtime > _LOCK_WRITING_SECONDS
 
 
 @contextlib.contextmanager

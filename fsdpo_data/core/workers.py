@@ -1,15 +1,19 @@
 """Worker processes that end together with their parent process, even after SIGKILL."""
 
 import contextlib
+import ctypes
 import os
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
 
 #: Spawn, not fork: the parent may have a model, a GPU and running threads.
 SPAWN_CONTEXT = get_context("spawn")
+_PR_SET_PDEATHSIG = 1  #: Option of prctl(2): the signal that a process gets when its parent ends.
 
 
 def exit_with_parent() -> None:
@@ -43,3 +47,20 @@ def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def run_child(command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+    """Run a command to its end and return its exit code; on Linux, it ends with this process.
+
+    Args:
+        command: The command line.
+        env: The environment; None for the environment of this process.
+    """
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+    def end_with_parent() -> None:
+        """Ask the kernel to end the new process when its parent ends."""
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    return subprocess.run(command, env=env, preexec_fn=end_with_parent).returncode

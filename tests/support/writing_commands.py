@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import random
+import shlex
 import shutil
 import sys
 import tempfile
@@ -329,6 +330,8 @@ def _exchange_commands(inputs: Inputs) -> Iterator[WritingCommand]:
     export = ["export", pairs, "--to", "llama-factory-sharegpt"]
     yield WritingCommand("export", _command("fsdpo_data", *export), sources=[pairs])
     yield WritingCommand("import", import_rows)
+    outputs = ["import", inputs.path("few-responses.jsonl"), "--from", "outputs", "--workers", 2]
+    yield WritingCommand("import outputs", _command("fsdpo_data", *outputs), _RESUME)
     yield WritingCommand("push", push, outcome=hub_digests, sources=[pairs])
     yield WritingCommand("pull", _command("fsdpo_data", "pull", "org/pushed"))
 
@@ -338,6 +341,29 @@ def _bench_commands(inputs: Inputs) -> Iterator[WritingCommand]:
     grade = ["grade", inputs.path("bench"), "--k", 1, "--k", 4]
     sources = [inputs.path("bench")]
     yield WritingCommand("bench grade", _command("fsdpo_bench", *grade), _RESUME, sources=sources)
+
+    def run_recipe(out: Path) -> list[str]:
+        recipe_file = inputs.path("recipe.toml")
+        recipe_file.write_text(_recipe(inputs, out))
+        return [sys.executable, "-m", "fsdpo_bench", "recipe", str(recipe_file)]
+
+    yield WritingCommand("recipe", run_recipe, globs=("built/*", "graded/*"))
+
+
+def _recipe(inputs: Inputs, out: Path) -> str:
+    """Return a recipe of two stages, which build and grade a dataset below ``out``."""
+    build = shlex.join(["fsdpo-data", *_build_arguments(inputs, "few"), "--out", f"{out}/built"])
+    grade = shlex.join(["fsdpo-data", "grade", f"{out}/built", "--out", f"{out}/graded"])
+    lines = ['title = "Two stages"', 'about = "Build and grade."']
+    for name, command in {"built": build, "graded": grade}.items():
+        lines += [
+            "[[stage]]",
+            f'name = "{name}"',
+            'purpose = "Write a dataset."',
+            f"command = {json.dumps(command)}",
+            f'done_file = "{out}/{name}/manifest.json"',
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def _training_commands(inputs: Inputs) -> Iterator[WritingCommand]:

@@ -5,7 +5,6 @@ Recipes contain only command lines, so the benchmark package does not depend on 
 
 import os
 import shlex
-import subprocess
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.toml_tables import TomlTable
+from fsdpo_data.core.workers import run_child
 from fsdpo_data.dataset.run import MANIFEST_FILE
 
 WorkKind = Literal["generate", "score", "train", "pairs", "none"]  #: See :class:`Workload`.
@@ -268,7 +268,7 @@ def run_stages(stages: Sequence[RecipeStage], print_line: Callable[[str], None])
             continue
         print_line(f"{stage.name}: {shlex.join(command)}")
         try:
-            code = subprocess.run(command, env={**os.environ, "PATH": path}).returncode
+            code = run_child(command, env={**os.environ, "PATH": path})
         except FileNotFoundError:
             raise InputError(
                 f"stage {stage.name}: the program {command[0]!r} is not installed. Install "

@@ -1,6 +1,5 @@
 """The commands of ``fsdpo-data`` that create datasets: the demo, builds and all stages."""
 
-import subprocess
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from fsdpo_data.cli.stage_commands import (
 )
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.progress import progress
+from fsdpo_data.core.workers import run_child
 from fsdpo_data.dataset.stage_registry import STAGES
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
 from fsdpo_data.stages.merge import MergeOptions, merge_shards
@@ -53,7 +53,7 @@ def demo(options: DemoOptions) -> None:
     words = [sys.executable, "-m", "fsdpo_bench", "recipe", "demo"]
     if options.dry_run:
         words.append("--dry-run")
-    exit_code = subprocess.run(words).returncode
+    exit_code = run_child(words)
     if exit_code:
         raise typer.Exit(exit_code)
     if not options.dry_run:

@@ -11,12 +11,12 @@ import time
 import psutil
 import pytest
 
-from fsdpo_data.core.workers import worker_processes
+from fsdpo_data.core.workers import run_child, worker_processes
 
 PARENT = """
 import os, sys, time
 from concurrent.futures import wait
-from fsdpo_data.core.workers import worker_processes
+from fsdpo_data.core.workers import run_child, worker_processes
 
 if __name__ == "__main__":
     with worker_processes(2) as pool:
@@ -61,3 +61,28 @@ def test_the_end_of_the_block_cancels_queued_tasks() -> None:
         tasks[0].result()
     assert all(task.done() for task in tasks)
     assert sum(task.cancelled() for task in tasks) >= 10
+
+
+CHILD_OF = """
+import sys
+from fsdpo_data.core.workers import run_child
+sys.exit(run_child([sys.executable, "-c", sys.argv[1]]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends children on Linux only")
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_the_child_of_a_killed_command_ends(ending: signal.Signals) -> None:
+    code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", CHILD_OF, code], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    child = psutil.Process(int(parent.stdout.readline()))
+    parent.send_signal(ending)
+    parent.wait()
+    child.wait(timeout=20)
+
+
+def test_the_exit_code_of_a_child_is_returned() -> None:
+    assert run_child([sys.executable, "-c", "import sys; sys.exit(7)"]) == 7
