@@ -72,6 +72,13 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     except (FsdpoError, OSError) as error:  # OSError: for example, a folder without permissions
         print(strip_control_characters(f"error: {error}"), file=sys.stderr)
         sys.exit(1)
+    except MemoryError:
+        print(
+            "error: the memory of this process is used up. Use a smaller batch, fewer workers or "
+            "shards, or raise the memory limit (`ulimit -v`).",
+            file=sys.stderr,
+        )
+        sys.exit(1)
     sys.exit(0)
 
 

@@ -18,6 +18,7 @@ from fsdpo_data.cli.help import help_command_class
 from fsdpo_data.cli.launch import launch_script
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError
+from fsdpo_data.core.memory_limit import check_address_space
 from fsdpo_data.core.options import (
     Option,
     Options,
@@ -92,6 +93,7 @@ def command(
             """Run the command with the values of its parameters."""
             launcher = values.pop(PRINT_LAUNCH, None)
             try:
+                check_address_space()
                 for plugin in values.pop(PLUGIN):  # plug-ins add valid values of other parameters
                     load_plugin(plugin)
                 options = make_options(options_class, _given_values(context, values))

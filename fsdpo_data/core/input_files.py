@@ -40,14 +40,12 @@ def read_file(file: Path) -> bytes:
         OSError: if the file cannot be read.
     """
     check_regular_file(file)
-    with file.open("rb") as stream:
-        data = stream.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
+    if file.stat().st_size > MAX_FILE_BYTES:
         raise InputError(
             f"{file} is too large: expected at most {MAX_FILE_BYTES:,} bytes. Split the file, or "
             "convert it to JSON lines."
         )
-    return data
+    return file.read_bytes()  # a read with a limit would allocate the limit
 
 
 def parse_json(text: str | bytes, decode: Callable[[str | bytes], Any] = json.loads) -> Any:

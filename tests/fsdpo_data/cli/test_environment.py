@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from helpers import small_build
+
+from fsdpo_data.cli.console import run_app
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +112,36 @@ def test_paths_that_are_not_utf8_are_refused(dataset: Path, tmp_path: Path) -> N
     ):
         ran = run(arguments)
         assert ran.returncode == 1 and b"expected valid UTF-8" in ran.stderr
+
+
+@pytest.mark.parametrize("kib", [400_000, 1_500_000, 2_200_000, 4_500_000])
+def test_a_memory_limit_gives_a_result_or_a_clear_error(
+    kib: int, dataset: Path, tmp_path: Path
+) -> None:
+    limit = kib * 1024
+
+    def set_limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    command = [sys.executable, "-m", "fsdpo_data", "grade", dataset, "--workers", "2"]
+    command += ["--out", tmp_path / "out"]
+    ran = subprocess.run(
+        [*map(str, command)], preexec_fn=set_limit, capture_output=True, text=True, timeout=120
+    )
+    assert "Traceback" not in ran.stderr
+    if kib < 4_000_000:
+        assert ran.returncode == 1
+        assert f"the limit of the address space is {kib:,} KiB (`ulimit -v`)" in ran.stderr
+    else:
+        assert ran.returncode == 0, ran.stderr
+
+
+def test_used_up_memory_is_an_error_without_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def use_all_memory() -> None:
+        raise MemoryError
+
+    with pytest.raises(SystemExit) as ended:
+        run_app(use_all_memory)
+    assert ended.value.code == 1 and "memory of this process is used up" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -74,14 +75,13 @@ sys.exit(run_child([sys.executable, "-c", sys.argv[1]]))
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
 def test_the_child_of_a_killed_command_ends(ending: signal.Signals) -> None:
     code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
-    parent = subprocess.Popen(
-        [sys.executable, "-c", CHILD_OF, code], stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout is not None
-    child = psutil.Process(int(parent.stdout.readline()))
-    parent.send_signal(ending)
-    parent.wait()
-    child.wait(timeout=20)
+    command = [sys.executable, "-c", CHILD_OF, code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.send_signal(ending)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        child.wait(timeout=20)
 
 
 def test_the_exit_code_of_a_child_is_returned() -> None:
