@@ -220,8 +220,17 @@ def summarize_columns(config: str, rows: pl.LazyFrame) -> list[ColumnSummary]:
 
 
 def replace_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
-    """Return a table of :func:`read_table` for solutions, with new values in one column."""
+    """Return a table of :func:`read_table` for solutions, with new values in one column.
+
+    Raises:
+        ValueError: if solutions have no such column.
+    """
     schema = arrow_schema("solutions")
+    if name not in schema.names:
+        raise ValueError(
+            f"solutions have no column {name!r}. Add the column to dataset/schema.toml first, or "
+            f"choose one of {', '.join(schema.names)}."
+        )
     index = schema.get_field_index(name)
     column = pa.array(values, type=schema.field(index).type)
     return table.set_column(index, schema.field(index), column).cast(schema)

@@ -28,6 +28,7 @@ from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
 from fsdpo_data.dataset.manifest_sections import FileEntry, PairStats, SpecSection, plugin_entries
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
 from fsdpo_data.dataset.schema import read_table, write_parquet
+from fsdpo_data.dataset.stage_registry import replaced_keys
 from fsdpo_data.dataset.validate import check_files, check_invariants, explain_damage
 from fsdpo_data.engines.options import Resume
 
@@ -65,7 +66,8 @@ class DatasetDraft:
     ) -> None:
         """Rewrite every file of a config, except files that an interrupted run has rewritten.
 
-        Two stages of one draft must not rewrite the same config.
+        Two stages of one draft must not rewrite the same config. A stage changes columns, and
+        cannot add or remove rows: the samples on disk belong to the rows.
 
         Args:
             config: Name of the config.
@@ -82,6 +84,11 @@ class DatasetDraft:
         self.progress.phase(phase, total_rows, done=total_rows - missing_rows)
         for file in missing_files:
             table = transform(read_table(config, file))
+            if table.num_rows != rows[file]:
+                raise ValueError(
+                    f"{phase}: expected {rows[file]} rows of {config}, got {table.num_rows}. A stage "
+                    "changes columns, and cannot add or remove rows."
+                )
             write_parquet(table, self.root / file.relative_to(self.parent_root))
             if advance:
                 self.progress.advance(rows[file])
@@ -280,7 +287,11 @@ def _seal_draft(draft: DatasetDraft, parent: Manifest, specs: Mapping[str, Any])
     if (draft.parent_root / QUARANTINE_FILE).exists():
         copy_file(draft.parent_root / QUARANTINE_FILE, root / QUARANTINE_FILE)
     manifest = draft.manifest
-    spec = manifest.spec.without_digest() | dict(specs)
+    spec = manifest.spec.without_digest()
+    for spec_key in specs:
+        for replaced_key in replaced_keys(spec_key, spec):
+            del spec[replaced_key]
+    spec |= dict(specs)
     manifest.spec = SpecSection.model_validate({"digest": digest(spec), **spec})
     manifest.digest = files_digest(entries)
     manifest.parent = parent.digest

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -37,6 +37,9 @@ class StageEntry(Generic[StageOptionsT]):
     options_class: type[StageOptionsT]
     #: Function that checks the options against the dataset, resolves models and returns the stage.
     make_stage: Callable[[StageOptionsT], Stage]
+    #: Columns and configs that the stage replaces, such as ``step_rewards`` or ``pairs``. The spec of
+    #: the new dataset has no section of another stage that wrote one of them.
+    writes: Sequence[str] = ()
     #: Row of the card's table, as a Jinja template. Its variables are the values of ``Stage.spec``.
     card_row: str = ""
     #: Function that returns a text for the terminal from the new manifest; None for no text.
@@ -66,6 +69,22 @@ def stage_entry(options: StageOptionsT) -> StageEntry[StageOptionsT]:
         if entry.options_class is type(options):
             return entry
     raise TypeError(f"{type(options).__name__}: no stage is registered with these options.")
+
+
+def replaced_keys(spec_key: str, keys: Iterable[str]) -> list[str]:
+    """Return the keys of a spec whose results the stage ``spec_key`` replaces.
+
+    The results of a stage that is not registered are unknown, so its key stays.
+    """
+    entry = _importable_entry(spec_key)
+    if entry is None:
+        return []
+    replaced = []
+    for key in keys:
+        other_entry = None if key == spec_key else _importable_entry(key)
+        if other_entry is not None and set(other_entry.writes) & set(entry.writes):
+            replaced.append(key)
+    return replaced
 
 
 def card_rows(manifest: Manifest) -> list[str]:

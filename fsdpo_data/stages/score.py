@@ -260,6 +260,7 @@ STAGES.register(
         name="score",
         options_class=ScoreOptions,
         make_stage=_make_stage,
+        writes=("step_rewards",),
         card_row="| step rewards | {{ prm.name | code }} at {{ prm.revision | code }}, "
         "engine {{ engine.name }}, dtype {{ engine.dtype }}{% if prm_format is defined %}; "
         "PRM format {{ prm_format.name | code }}, in which a reward is a "

@@ -42,7 +42,6 @@ class UniformStage(Stage):
         """Rewrite the solutions, and update the manifest."""
         draft.rewrite_config("solutions", phase="uniform", transform=self._add_rewards)
         draft.drop_pairs()
-        draft.manifest.spec.score = None
         draft.manifest.rewards = reward_statistics(draft.current_files("solutions"))
 
     def _add_rewards(self, table):
@@ -59,5 +58,6 @@ UNIFORM = StageEntry(
     name="uniform",
     options_class=UniformOptions,
     make_stage=make_uniform_stage,
+    writes=("step_rewards",),
     card_row="| step rewards | {{ reward }} for every step |",
 )

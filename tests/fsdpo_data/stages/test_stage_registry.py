@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -14,11 +14,13 @@ from helpers import small_build
 import fsdpo_data as fd
 from fsdpo_data.cli.app import app
 from fsdpo_data.core.options import Options, class_examples
+from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import SpecSection
-from fsdpo_data.dataset.stage import StageOptions
-from fsdpo_data.dataset.stage_registry import STAGES, card_rows, stage_entry
+from fsdpo_data.dataset.schema import replace_column
+from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
+from fsdpo_data.dataset.stage_registry import STAGES, card_rows, replaced_keys, stage_entry
 from fsdpo_data.stages.grade import GradeOptions
 
 
@@ -46,6 +48,29 @@ def test_every_stage_is_a_command_and_a_method() -> None:
 def test_other_names_are_no_methods(dataset: Path) -> None:
     with pytest.raises(AttributeError, match="no attribute or stage 'grad'"):
         _ = fd.open_dataset(dataset).grad  # type: ignore[attr-defined]
+
+
+def test_a_stage_replaces_the_results_of_stages_that_write_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(STAGES._entries, "brevity", replace(STAGES["score"], name="brevity"))
+    keys = ["model", "score", "label", "pair"]
+    assert replaced_keys("brevity", keys) == ["score"]
+    assert replaced_keys("score", [*keys, "brevity"]) == ["brevity"]
+    assert replaced_keys("absent", keys) == []
+
+
+def test_a_stage_cannot_remove_solutions(dataset: Path, tmp_path: Path) -> None:
+    draft = DatasetDraft(dataset, tmp_path / "new", read_manifest(dataset), NO_PROGRESS)
+    message = r"shorten: expected \d+ rows of solutions, got 1\. A stage changes columns"
+    with pytest.raises(ValueError, match=message):
+        draft.rewrite_config("solutions", "shorten", lambda table: table.slice(0, 1))
+    with pytest.raises(ValueError, match="solutions have no column 'words'"):
+        draft.rewrite_config(
+            "solutions",
+            "count",
+            lambda table: replace_column(table, "words", [0] * table.num_rows),
+        )
 
 
 def test_options_without_a_stage() -> None:
