@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FLAG_COLUMN_WIDTH = 34  #: Width of the flag column in characters, unless a flag is longer.
+#: Expected values, by the type of pydantic's error.
+_EXPECTATIONS = {
+    "int_parsing": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "int_parsing_size": "expected a whole number with fewer digits",
+    "float_parsing": "expected a number",
+}
 _ARGUMENTS_PANEL = "Arguments"
 _OPTIONS_PANEL = "Options"
 
@@ -32,6 +39,14 @@ class HelpCommand(TyperCommand):
 
     #: The valid values of parameters, by name; the help reads them when it is printed.
     choices: ClassVar[Mapping[str, Collection[Any]]] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line; the error of a value names the value and the expectation."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            _name_value(error)
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the usage, the help, one table per panel, and the examples."""
@@ -60,6 +75,18 @@ class HelpCommand(TyperCommand):
         for heading, parameters in panels.items():
             if parameters:
                 yield heading, parameters
+
+
+def _name_value(error: Exception) -> None:
+    """Put the value and the expectation into the message of an error of typer about a value.
+
+    Typer converts values with pydantic, whose error is the cause.
+    """
+    cause: Any = error.__cause__
+    if hasattr(error, "message") and hasattr(cause, "errors"):
+        details = cause.errors()[0]
+        expectation = _EXPECTATIONS.get(details["type"], details["msg"])
+        error.message = f"{details['input']!r}: {expectation}."
 
 
 def help_command_class(choices: Mapping[str, Collection[Any]]) -> type[HelpCommand]:

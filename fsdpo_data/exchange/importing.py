@@ -15,6 +15,7 @@ from fsdpo_data import __version__
 from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.row_errors import describe_row_error
 from fsdpo_data.core.row_files import SourceRow, read_records, replace_surrogates
 from fsdpo_data.exchange.step_label_readers import (
     STEP_LABEL_READERS,
@@ -128,7 +129,7 @@ def _read_solutions(record: SourceRow, name: str, result: ImportResult) -> list[
         except InvalidStepRowError as error:
             reason = str(error)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            reason = f"the row does not have the format {name} ({type(error).__name__}: {error})"
+            reason = f"the row does not have the format {name}: {describe_row_error(error)}"
     result.quarantined.append({"row": record.row_number, "reason": reason, "raw": record.text})
     return []
 

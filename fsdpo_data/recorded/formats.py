@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from fsdpo_data.core.row_errors import describe_row_error
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, FinishReason
 from fsdpo_data.core.toml_tables import TomlTable
@@ -118,7 +119,7 @@ class ResponseFormat:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise UnusableRowError(
-                f"the row does not have the format of {self.publisher} ({error!r})"
+                f"the row does not have the format of {self.publisher}: {describe_row_error(error)}"
             ) from None
         if not responses:
             raise UnusableRowError(

@@ -23,7 +23,7 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.run import COMPLETIONS_FILE, CONFIG_FILE, lock_run_directory
+from fsdpo_data.dataset.run import COMPLETIONS_FILE, CONFIG_FILE, MANIFEST_FILE, lock_run_directory
 from fsdpo_data.dataset.stage import (
     ShardedStage,
     StageOptions,
@@ -176,6 +176,15 @@ def _read_shard(path: Path) -> _ShardInfo:
             )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
+    if (path / MANIFEST_FILE).is_file():
+        raise _shard_error(
+            path,
+            "this directory is a complete dataset, and `merge` joins only the shards of one "
+            "command, which `shard=i/N` writes. To use several datasets, build one dataset from "
+            "all their sources, with `problems=SOURCE` several times.",
+        )
+    if not path.is_dir():
+        raise _shard_error(path, "there is no such directory; expected the directory of a shard.")
     raise _shard_error(
         path,
         "expected a finished shard. Finish it with the command that started it and `resume=True`.",

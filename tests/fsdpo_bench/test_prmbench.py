@@ -145,9 +145,9 @@ def test_repeated_rows_count_once(shared: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"classification": "typo"}, "row 1: KeyError.'typo'"),
+        ({"classification": "typo"}, "row 1: the classification 'typo' is unknown; known are "),
         ({"modified_process": []}, "row 1: .*no question or no steps"),
-        ({"error_steps": None}, "row 1: TypeError"),
+        ({"error_steps": None}, "row 1: expected a list or an object, found null"),
     ],
 )
 def test_rows_in_another_format_are_named(

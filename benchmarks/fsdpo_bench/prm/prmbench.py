@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from fsdpo_bench.prm.first_error import NO_ERROR, FirstErrorExample
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.row_errors import describe_row_error
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.toml_tables import TomlTable
 
@@ -98,7 +99,8 @@ def read_altered_solutions(files: Sequence[Path]) -> list[AlteredSolution]:
                     solutions.setdefault((solution.alteration, solution.key), solution)
             except (KeyError, TypeError, ValueError) as error:
                 raise InputError(
-                    f"{file}, row {record.row_number}: {record.error or repr(error)}. Expected "
+                    f"{file}, row {record.row_number}: "
+                    f"{record.error or describe_row_error(error)}. Expected "
                     "idx, classification, modified_question, modified_process, error_steps of "
                     "PRMBench."
                 ) from None
@@ -108,6 +110,10 @@ def read_altered_solutions(files: Sequence[Path]) -> list[AlteredSolution]:
 def _parse_row(row: Mapping[str, Any]) -> Iterator[AlteredSolution]:
     """Yield the altered solution of a row, and the original if PRMBench measures it."""
     alteration = row["classification"]
+    if alteration not in ALTERATIONS:
+        raise ValueError(
+            f"the classification {alteration!r} is unknown; known are {', '.join(ALTERATIONS)}"
+        )
     wrong_steps = frozenset(int(number) - 1 for number in row["error_steps"])
     has_measured_original = ALTERATIONS[alteration].originals
     yield _parse_solution(row, "modified", alteration, wrong_steps)

@@ -12,6 +12,7 @@ from fsdpo_bench.recipes.templates import Table, TemplateError, expand_grid, exp
 from fsdpo_bench.results.published import shipped_path
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
 from fsdpo_data.core.input_files import read_toml_file
+from fsdpo_data.core.row_errors import describe_row_error
 
 #: Suffix of a recipe file before the name of one of its recipes, as in ``mine.toml:small``.
 _NAME_SEPARATOR = ".toml:"
@@ -84,7 +85,8 @@ def read_recipes(file: Path) -> list[Recipe]:
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{file} is not a recipe: {error!r}. Compare it with the recipes of fsdpo."
+            f"{file} is not a recipe: {describe_row_error(error)}. Compare it with the recipes "
+            "of fsdpo."
         ) from None
 
 

@@ -11,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.cli.console import new_app
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import FsdpoError, InputError
@@ -147,3 +148,19 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     app.command("other")(lambda: None)
     result = CliRunner().invoke(app, ["cut", "a cake"])
     assert result.exit_code == 130 and "cake cut 'a cake' --resume" in result.output
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--samples", "four", "'four': expected a whole number."),
+        ("--limit", "1.5", "'1.5': expected a whole number."),
+        ("--temperature", "warm", "'warm': expected a number."),
+    ],
+)
+def test_an_error_names_the_flag_the_value_and_the_expectation(
+    flag: str, value: str, message: str
+) -> None:
+    result = CliRunner().invoke(data_app, ["build", flag, value], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert f"Invalid value for '{flag}': {message}" in result.output

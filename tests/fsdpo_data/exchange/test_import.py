@@ -219,7 +219,7 @@ def test_an_interrupted_import_starts_again(
         ),
         ("trl-stepwise", {"prompt": "p", "completions": ["a"], "labels": [1.7]}, "label 1.7"),
         ("processbench", {"problem": "p", "steps": ["a"], "label": 1}, "label 1 of 1 steps"),
-        ("prm800k", {"question": {}, "label": {"steps": []}}, "KeyError: 'problem'"),
+        ("prm800k", {"question": {}, "label": {"steps": []}}, "the field 'problem' is missing"),
         ("processbench", {"problem": ["p"], "steps": ["a"], "label": -1}, "expected a text"),
         ("trl-stepwise", {"prompt": "p", "completions": ["\ud800"], "labels": [1]}, "surrogate"),
     ],
@@ -409,7 +409,7 @@ def test_every_form_has_a_row_of_its_own() -> None:
         (
             "openr",
             {"question": "q", "process": "a ки"},
-            "does not have the format openr .KeyError: 'labels'",
+            "does not have the format openr: the field 'labels' is missing",
         ),
         ("er-prm", {"text": "q: a ки", "value": [1]}, 'expected one "Step 1:" .* found none'),
         (

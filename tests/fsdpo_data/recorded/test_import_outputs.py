@@ -254,8 +254,7 @@ def test_batch_responses_are_joined_with_requests_and_golds(tmp_path: Path) -> N
         (4, "the question matches no problem, or several"),
         (
             5,
-            "the row does not have the format of OpenAI and vLLM batches "
-            "(TypeError('None is not a list'))",
+            "the row does not have the format of OpenAI and vLLM batches: None is not a list",
         ),
         (6, "no request 'z': give the file of requests with `requests`"),
     ]

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from command_line import run
 from hashes import hashes
-from helpers import RIGHT, SILENT, WRONG
+from helpers import RIGHT, SILENT, WRONG, small_build
 from random_model import save_random_model, save_random_prm
 
 from fsdpo_data.core.errors import InputError
@@ -179,3 +179,15 @@ def test_shards_are_consecutive_and_complete(items: int, count: int) -> None:
     parts = [list(JobShard(i, count).select(range(items))) for i in range(1, count + 1)]
     assert [item for part in parts for item in part] == list(range(items))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_datasets_are_not_shards(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    small_build(tmp_path / "a")
+    small_build(tmp_path / "b")
+    datasets = [str(tmp_path / "a"), str(tmp_path / "b")]
+    code, _, err = run(capsys, "merge", *datasets, "--out", str(tmp_path / "c"))
+    assert code == 1
+    assert f"SHARDS {tmp_path / 'a'}: this directory is a complete dataset" in err
+    assert "with --problems SOURCE several times" in err
+    code, _, err = run(capsys, "merge", str(tmp_path / "none"), "--out", str(tmp_path / "c"))
+    assert code == 1 and "there is no such directory" in err
