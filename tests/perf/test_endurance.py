@@ -12,10 +12,10 @@ import pytest
 pytestmark = pytest.mark.proof
 
 SUPPORT = Path(__file__).parents[1] / "support"
-KILLS = 8
+KILLS = 12
 SOAK_MINUTES = 1
 #: A short selection; `kill_harness.py` without `--only` runs every command that writes.
-COMMANDS = ("build", "score", "pair", "merge", "train dpo")
+COMMANDS = ("build", "score", "pair", "merge", "import outputs", "recipe", "train dpo")
 
 
 def run(script: str, *options: object) -> subprocess.CompletedProcess[str]:

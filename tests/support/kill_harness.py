@@ -2,6 +2,7 @@
 
     python tests/support/kill_harness.py --kills 200 --seed 0
     python tests/support/kill_harness.py --kills 6 --only build --only 'train dpo'
+    python tests/support/kill_harness.py --table kills.jsonl    # of one or several runs with --log
 
 Each command first runs undisturbed, for the expected outcome and the duration of each phase. Then
 the command is killed at a random time in a phase, by SIGKILL or SIGTERM. A third of all kills fall
@@ -349,7 +350,12 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="a command; may be repeated")
     parser.add_argument("--problems", type=int, default=6000, help="of the large build")
     parser.add_argument("--log", type=Path, help="append a JSON line for every kill to this file")
+    parser.add_argument("--table", type=Path, help="print only the table of such a file")
     options = parser.parse_args()
+    if options.table:
+        lines = options.table.read_text().splitlines()
+        print(format_table([KillReport(**json.loads(line)) for line in lines]))
+        return
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as name:
         inputs = Inputs(Path(name), options.problems)
