@@ -68,14 +68,17 @@ POPULATIONS: dict[str, Population] = {
 
 def main(repeats: int = 2000, seed: int = 0) -> None:
     """Print one row per case."""
-    print(f"{'':52}{'truth':>8}{'covered':>9}{'above':>8}{'below':>8}{'width':>8}")
+    print(f"{'':64}{'truth':>8}{'covered':>9}{'above':>8}{'below':>8}{'width':>8}")
+    lowest = 1.0
     for case in make_cases(seed):
         result = measure_coverage(case, np.random.default_rng(seed + 1), repeats)
         print(
-            f"{case.name:52}{case.truth:8.4f}{result.covered:9.1%}{result.above:8.1%}"
+            f"{case.name:64}{case.truth:8.4f}{result.covered:9.1%}{result.above:8.1%}"
             f"{result.below:8.1%}{result.width:8.4f}",
             flush=True,
         )
+        lowest = min(lowest, result.covered)
+    print(f"lowest coverage {lowest:.1%}")
 
 
 def measure_coverage(case: Case, rng: Generator, repeats: int) -> Coverage:

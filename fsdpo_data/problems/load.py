@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from fsdpo_data.problems.row_formats import (
     is_gsm8k,
     read_problem,
 )
+from fsdpo_data.problems.solution_golds import GoldReading, describe_solutions, extract_gold
 
 EMBEDDED_COUNT = 200  #: Default number of embedded problems.
 
@@ -65,6 +66,7 @@ def load_problems(
     split: str = "train",
     limit: int | None = None,
     seed: int = 0,
+    gold: GoldReading = "as-given",
     datasets: Mapping[str, HubDataset] = DATASETS,
 ) -> ProblemSet:
     """Load the problems of all sources.
@@ -78,6 +80,7 @@ def load_problems(
         split: The split to load.
         limit: Maximum number of problems; None for all.
         seed: Seed of the selection, and of the embedded problems.
+        gold: Whether to extract the final answers of golds that are complete solutions.
         datasets: Hub datasets by short name.
 
     Raises:
@@ -88,7 +91,7 @@ def load_problems(
         raise InputError(f"no source of problems given. Try embedded, or {', '.join(datasets)}.")
     if limit is not None and limit < 1:
         raise InputError(f"limit {limit}: expected at least 1 problem.")
-    loader = _ProblemLoader(split, seed, limit, datasets)
+    loader = _ProblemLoader(split, seed, limit, gold, datasets)
     for name in names:
         loader.add_source(name)
     problem_set = loader.problem_set
@@ -113,11 +116,17 @@ class _ProblemLoader:
     """Loader that collects the problems of several sources, without duplicates."""
 
     def __init__(
-        self, split: str, seed: int, limit: int | None, datasets: Mapping[str, HubDataset]
+        self,
+        split: str,
+        seed: int,
+        limit: int | None,
+        gold: GoldReading,
+        datasets: Mapping[str, HubDataset],
     ) -> None:
         self.split = split
         self.seed = seed
         self.limit = limit
+        self.gold = gold
         self.datasets = datasets
         self.problem_set = ProblemSet()
         self._first_location: dict[str, str] = {}
@@ -184,6 +193,7 @@ class _ProblemLoader:
         quarantined_rows = self.problem_set.quarantined_rows
         first_quarantined = len(quarantined_rows)
         ids = []
+        golds = []
         n_rows = 0
         field_names: set[str] = set()
         for location, source, rows in all_rows:
@@ -193,10 +203,13 @@ class _ProblemLoader:
                 field_names.update(row.fields)
                 try:
                     problem = read_problem(row, source, self.split, gsm8k=gsm8k)
+                    if self.gold == "extract":
+                        problem = replace(problem, answer=extract_gold(problem.answer))
                 except UnusableRowError as reason:
                     quarantined_rows.append(quarantine_row(location, row, str(reason)))
                     continue
                 ids.append(problem.id)
+                golds.append(problem.answer)
                 key = digest("question", problem.question) if one_per_question else problem.id
                 self._add_problem(problem, location, row, key)
         if not n_rows:
@@ -210,6 +223,10 @@ class _ProblemLoader:
                 f"{', '.join(sorted(field_names)[:20]) or 'none'}. "
                 f"Expected {_format_descriptions()}. "
                 f"First quarantined row, {first_row.row}: {first_row.reason}."
+            )
+        if solutions := describe_solutions(golds):
+            self.problem_set.warnings.append(
+                f"{name}: {solutions}. Extract their final answers with `gold=extract`."
             )
         return ids
 

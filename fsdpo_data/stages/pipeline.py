@@ -37,6 +37,7 @@ from fsdpo_data.engines.weights import resolve_model
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import ProblemSet, load_problems
+from fsdpo_data.problems.solution_golds import GoldReading
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
 from fsdpo_data.stages.score import ScoreStage, make_score_stage
@@ -68,6 +69,8 @@ class BuildOptions(ReplayOptions):
         template: Prompt template: a name (`fsdpo-data templates`), a `.txt` file that contains
             `{question}`, or the directory of a dataset, whose template is used.
         sampling: Sampling settings, without the stop strings of the template.
+        gold: With `extract`, a gold answer that is a complete solution is replaced by the final
+            answer that it marks.
         limit_seed: Seed of the problems that `limit` selects, and of the embedded problems. The
             problems do not depend on the seed of the samples.
         segmenter: Rule that splits a solution into steps. Most rules split only the answer, and
@@ -139,6 +142,7 @@ class BuildOptions(ReplayOptions):
     template: Annotated[
         str | None, Option(panel=_SAMPLING_PANEL, default_text="the template of the model")
     ] = None
+    gold: Annotated[GoldReading, Option(panel=_SAMPLING_PANEL)] = "as-given"
     limit_seed: Annotated[int, Option(min=0, max=MAX_SEED, panel=_SAMPLING_PANEL)] = 0
     segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL, choices=SEGMENTER_NAMES)] = "auto"
     grade_thinking: Annotated[bool, Option(panel=_SAMPLING_PANEL)] = False
@@ -232,6 +236,7 @@ def limited_problems(options: BuildOptions) -> ProblemSet:
         split=options.split,
         limit=options.limit,
         seed=options.limit_seed,
+        gold=options.gold,
     )
 
 

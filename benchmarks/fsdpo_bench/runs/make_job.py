@@ -81,7 +81,7 @@ class _PrmLoader(NamedTuple):
 
 def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
     """Return the job of a run that samples, or replays completions by prompt."""
-    tasks = select_tasks(options.suite, options.task)
+    tasks = options.rows.apply(select_tasks(options.suite, options.task))
     plan = options.plan([task.metric for task in tasks])
     if options.model is None and not options.is_replay:
         raise InputError(
@@ -185,7 +185,7 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
     """Return the job of a run over responses that other tools recorded."""
     tasks: list[Task] = []
     if options.suite or options.task:
-        tasks = select_tasks(options.suite, options.task)
+        tasks = options.rows.apply(select_tasks(options.suite, options.task))
     if options.data is not None and not tasks:
         raise InputError(
             "the responses are graded with the golds in their own file. Add `task` or `suite`, "

@@ -13,6 +13,7 @@ from fsdpo_bench.decode.decoders import (
     prm_decoders,
 )
 from fsdpo_bench.decode.plan import DecodingPlan, make_plan
+from fsdpo_bench.tasks.own_rows import RowOptions
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Group, Option, check_read_options
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
@@ -40,6 +41,7 @@ class RunOptions(ReplayOptions):
         task: Name of a benchmark, or a file of your own: `my.toml`, or `my.jsonl` with the fields
             `question` and `answer`; may be repeated.
         data: Directory with a folder or a file for each benchmark, or the file of one benchmark.
+        rows: Options of the rows in your own file.
         limit: Maximum number of problems per benchmark, drawn at random with `limit_seed`.
         limit_seed: Seed of the problems that `limit` draws. They do not depend on the seed of the
             samples.
@@ -80,6 +82,9 @@ class RunOptions(ReplayOptions):
 
         fsdpo-bench run --task my.jsonl --model tiny    # a benchmark of your own
 
+        fsdpo-bench run --task my.jsonl --model tiny --metric avg@8 \
+          --subject-field topic --gold extract
+
         fsdpo-bench run --task math --model ./policy --prm ./prm \
           --decoder greedy,sc,bon,sbs --k 15 --b1 5 --b2 1 --b2 3
 
@@ -90,6 +95,7 @@ class RunOptions(ReplayOptions):
     suite: Annotated[str | None, Option(default_text="all")] = None
     task: Sequence[str] = ()
     data: Annotated[Path | None, Option(default_text="the Hub", in_digest=False)] = None
+    rows: Annotated[RowOptions, Group(panel="Your own benchmark")] = RowOptions()
     limit: Annotated[int | None, _COUNT] = None
     limit_seed: Annotated[int, Option(min=0, max=MAX_SEED)] = 0
     decoder: Annotated[

@@ -16,6 +16,13 @@ from fsdpo_data.problems.embedded.story import EMBEDDED_VERSION
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_data.problems.load import problems_digest
 from fsdpo_data.problems.row_formats import UnusableRowError
+from fsdpo_data.problems.solution_golds import describe_solutions
+
+#: Advice for golds that are complete solutions.
+EXTRACT_ADVICE = (
+    'Extract their final answers with `gold=extract`, in a TOML file as gold = "extract" in an '
+    "entry of formats."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,8 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
             f"{task.title} from {ref.name}: some questions or golds differ from the known ones "
             f"(digest {digest}, expected {task.digest}); numbers may not be comparable."
         )
+    if solutions := describe_solutions([problem.answer for problem in problems]):
+        warnings.append(f"{task.title}: {solutions}. {EXTRACT_ADVICE}")
     return LoadedTask(
         task=replace(task, count=len(problems)),
         problems=[_correct_gold(task, problem) for problem in problems],

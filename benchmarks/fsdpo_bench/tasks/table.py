@@ -23,6 +23,7 @@ from fsdpo_data.problems.row_formats import (
     parse_boxed_gold,
     parse_gsm8k_gold,
 )
+from fsdpo_data.problems.solution_golds import extract_gold
 
 #: Folder of the built-in tasks.
 BUILTIN_TASKS = Path(__file__).parent / "builtin"
@@ -33,6 +34,8 @@ GOLD_DECIMALS = 10
 RESERVED_METADATA = ("cluster", "alternative_golds", "gold_tolerance")
 
 RecordT = TypeVar("RecordT")
+METRIC_PATTERN = re.compile(r"greedy|(avg|maj)@[1-9]\d*")  #: The form of a metric.
+
 Fields = Mapping[str, Any]  #: The fields of a row.
 
 
@@ -61,6 +64,7 @@ class Task:
     source: str = ""  #: Address of the original publication of the problems.
     #: File of a user's own benchmark; None if the rows come from a data directory or the Hub.
     data: Path | None = None
+    has_plain_rows: bool = False  #: Whether ``data`` alone defines the benchmark, without TOML.
     #: Paths in a data directory, in addition to the default ones.
     files: Sequence[str] = ()
     #: Dataset on the Hub; None if no repository with these rows is known.
@@ -138,7 +142,8 @@ def read_task(file: Path) -> Task:
 
 def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -> Task:
     """Return the benchmark with the entries of a TOML file."""
-    known_keys = {task_field.name for task_field in fields(Task)} - {*_HOOK_NAMES, "notes"}
+    own_names = {*_HOOK_NAMES, "notes", "has_plain_rows"}
+    known_keys = {task_field.name for task_field in fields(Task)} - own_names
     known_keys.add("note")
     for key in entries.keys() - known_keys:
         raise ValueError(f"no key {key!r}.{suggest_names(key, known_keys)}".rstrip("."))
@@ -155,7 +160,7 @@ def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -
     if "data" in entries:
         entries["data"] = file.parent / entries["data"]
     check_types(Task, entries)
-    if not re.fullmatch(r"(greedy|(avg|maj)@[1-9]\d*)", entries.get("metric", "greedy")):
+    if not METRIC_PATTERN.fullmatch(entries.get("metric", "greedy")):
         raise ValueError(f"metric {entries['metric']!r}: expected greedy, avg@K or maj@K")
     name = entries.setdefault("name", file.stem)
     if not re.fullmatch(r"\w[\w.-]*", name):
@@ -198,6 +203,7 @@ GOLD_PARSERS: Mapping[str, Callable[[Any], str]] = {
     # A problem without a gold stays in the benchmark, but the score excludes it.
     "maybe": lambda value: gold_text(value).strip() if value else "",
     "number": normalize_number,
+    "extract": lambda value: extract_gold(gold_text(value)),
 }
 
 
@@ -277,7 +283,13 @@ def get_task(name: str) -> Task:
     if file.suffix == ".toml":
         return read_task(file)
     if file.suffix in DATA_SUFFIXES:
-        return Task(name=file.stem, title=file.stem, formats=PLAIN_FORMATS, data=file)
+        return Task(
+            name=file.stem,
+            title=file.stem,
+            formats=PLAIN_FORMATS,
+            data=file,
+            has_plain_rows=True,
+        )
     for tasks in (builtin_tasks(), PLUGIN_TASKS):
         for task_name in tasks:
             if is_same_name(name, task_name):

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
-from fsdpo_bench.tasks.load import LoadedTask, load_task
+from fsdpo_bench.tasks.load import EXTRACT_ADVICE, LoadedTask, load_task
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.comparison.equivalence import comparison_rule
 from fsdpo_data.answers.parsing.read import read
 from fsdpo_data.core.entities import MODEL_FAILURES, Problem
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.problems.solution_golds import describe_solutions, is_solution
 
 #: Responses that are wrong for every gold. A grader accepts them if it reads a damaged gold as
 #: empty, or compares only a part of the answer.
@@ -87,6 +88,18 @@ def validate_task(task: Task, data: Path | None = None) -> TaskReport:
     with_gold = [(row, problem) for row, problem in enumerate(loaded.problems) if problem.answer]
     wrong = [*_find_rejected_golds(task, with_gold), *_find_accepted_decoys(task, with_gold)]
     findings = sorted([*_documented_findings(loaded), *wrong], key=lambda finding: finding.row)
+    if solutions := describe_solutions([problem.answer for _, problem in with_gold]):
+        first_row, first_problem = next(
+            entry for entry in with_gold if is_solution(entry[1].answer)
+        )
+        findings.append(
+            GoldFinding(
+                row=first_row,
+                gold=first_problem.answer,
+                description=f"{solutions}. {EXTRACT_ADVICE}",
+                is_unexpected=True,
+            )
+        )
     failed_rows = {finding.row for finding in wrong if finding.is_unexpected}
     kinds = Counter(comparison_rule(read(problem.answer)) for _, problem in with_gold)
     return TaskReport(

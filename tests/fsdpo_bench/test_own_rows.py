@@ -1,0 +1,115 @@
+"""Gold answers that are complete solutions: the hint, and the extraction of final answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bench_runs import written
+from fsdpo_bench.runs.options import RunOptions
+from fsdpo_bench.tasks.load import load_task
+from fsdpo_bench.tasks.own_rows import RowOptions
+from fsdpo_bench.tasks.table import get_task
+from fsdpo_bench.tasks.validate import validate_task
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.problems.load import load_problems
+from fsdpo_data.problems.solution_golds import extract_gold, is_solution
+
+ROWS = [
+    {
+        "question": f"What is {number} + 10?",
+        "answer": f"We add ten to {number}. This gives {number + 10}, so the sum is "
+        f"$\\boxed{{{number + 10}}}$.",
+        "topic": ("sums", "more sums")[number % 2],
+        "grade": 1 + number % 3,
+        "response": f"The answer is {number + 10}.",
+    }
+    for number in range(20)
+]
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("Natalia sold 48/2 = 24 clips in May.\nAltogether she sold 72.\n#### 72", "72"),
+        (
+            "We have $x^2 = 4$. Since $x$ is positive, it is $\\boxed{\\frac{4}{2}}$.",
+            "\\frac{4}{2}",
+        ),
+    ],
+)
+def test_a_solution_is_recognised_and_its_answer_is_extracted(gold: str, answer: str) -> None:
+    assert is_solution(gold) and extract_gold(gold) == answer
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [
+        "42",
+        "$\\boxed{42}$",
+        "x = 1, y = 2, z = 3, and w = 4; no other solution",
+        "#### 3",
+    ],
+)
+def test_an_answer_is_not_a_solution(gold: str) -> None:
+    assert not is_solution(gold) and extract_gold(gold) == gold
+
+
+def test_a_benchmark_of_solutions_says_so_and_extracts_the_golds(tmp_path: Path) -> None:
+    file = written(tmp_path / "my.jsonl", ROWS)
+    loaded = load_task(get_task(str(file)))
+    [warning] = loaded.warnings
+    assert "20 of 20 gold answers look like complete solutions" in warning
+    assert "gold=extract" in warning
+    report = validate_task(get_task(str(file)))
+    assert not report.has_passed
+    assert any("look like complete solutions" in entry.description for entry in report.findings)
+    toml = tmp_path / "my.toml"
+    toml.write_text(
+        'data = "my.jsonl"\nformats = [{ question = ["question"], answer = "answer", '
+        'gold = "extract" }]\n'
+    )
+    loaded = load_task(get_task(str(toml)))
+    assert not loaded.warnings and loaded.problems[3].answer == "13"
+    assert validate_task(get_task(str(toml))).has_passed
+
+
+def test_a_build_from_solutions_says_so_and_extracts_the_golds(tmp_path: Path) -> None:
+    rows = [{"problem": row["question"], "answer": row["answer"]} for row in ROWS]
+    file = written(tmp_path / "train.jsonl", rows)
+    [warning] = load_problems([str(file)]).warnings
+    assert "20 of 20 gold answers look like complete solutions" in warning
+    extracted = load_problems([str(file)], gold="extract")
+    assert not extracted.warnings and extracted.problems[3].answer == "13"
+
+
+def test_subjects_levels_and_metric_of_a_file_are_options_of_run(tmp_path: Path) -> None:
+    import fsdpo_bench
+
+    rows = [row | {"id": index} for index, row in enumerate(ROWS)]
+    file = written(tmp_path / "my.jsonl", rows)
+    fields = ("question", "answer", "response")
+    plain_rows = [{name: row[name] for name in fields} for row in ROWS for _ in range(2)]
+    recorded = written(tmp_path / "recorded.jsonl", plain_rows)
+    options = RunOptions(
+        engine=SamplerOptions(engine="replay", replay=recorded),
+        task=(str(file),),
+        rows=RowOptions(metric="avg@2", subject_field="topic", level_field="grade", gold="extract"),
+        sampling=SamplingSpec(n=1),
+        out=tmp_path / "run",
+    )
+    results = fsdpo_bench.run(options).tasks["my"]
+    assert results.groups.keys() == {"subject", "level"}
+    assert set(results.groups["subject"]) == {"sums", "more sums"}
+    average = results.numbers["avg_at_k"]["2"]
+    assert (average.accuracy, average.n) == (1, 20)
+
+
+def test_options_of_rows_need_a_file_of_rows() -> None:
+    with pytest.raises(InputError, match="needs a file of your own rows"):
+        RowOptions(level_field="level").apply([get_task("gsm8k")])
+    with pytest.raises(InputError, match="expected greedy, avg@K or maj@K"):
+        RowOptions(metric="avg")
