@@ -26,6 +26,7 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
         tasks=results["tasks"],
         suites=results["suites"],
         cost=results["cost"],
+        has_costs=any(map(_has_cost, results["cost"].values())),
         plot=draw_bars(list(_accuracy_rows(results))),
         decoders=decoders or {},
         commands=rebuild_commands(results["run"].get("commands", [])),
@@ -37,6 +38,11 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
         eval_results=list(model_index(results)) or None,
     )
     return front_matter(metadata) + body
+
+
+def _has_cost(cost: Mapping[str, Any]) -> bool:
+    """Return whether a cost says something; recorded responses may have none."""
+    return bool(cost["tokens"] not in (0, "unknown") or cost["prm_calls"] or cost["seconds"])
 
 
 def _accuracy_rows(results: Results) -> Iterator[tuple[str, int]]:

@@ -218,6 +218,8 @@ def describe_changes(manifest: Manifest) -> str:
     regraded = manifest.regraded
     if regraded is None:
         return ""
+    if not regraded.changed:
+        return f"no outcome changed: {regraded.new_grader} gives the same verdicts"
     counts = {(old, new): count for old, new, count in regraded.outcomes}
     outcomes = [outcome for outcome in OUTCOMES if any(outcome in pair for pair in counts)]
     lines = [["", *(outcome.replace("_", " ") for outcome in outcomes)]]

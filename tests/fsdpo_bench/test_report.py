@@ -25,7 +25,7 @@ from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.index import render_index
 from fsdpo_bench.report.plots import _space_out
 from fsdpo_bench.report.problem_list import build_problem_list, explain_verdict
-from fsdpo_bench.report.render import render_html, write_report
+from fsdpo_bench.report.render import format_auc, render_html, write_report
 from fsdpo_bench.report.svg import Axis
 from fsdpo_bench.tasks.table import builtin_tasks
 from typer.testing import CliRunner
@@ -33,6 +33,7 @@ from typer.testing import CliRunner
 from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.statistics import ranking_auc
 
 TASKS = {"math": 20, "ocw": 12, "gsm_ic2": 14}
 
@@ -389,3 +390,39 @@ def test_the_index_page_reloads_while_a_run_is_incomplete(tmp_path: Path) -> Non
 def test_a_directory_without_runs_has_no_page(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no run"):
         render_index(tmp_path, tmp_path / "index.html")
+
+
+def test_the_index_has_a_column_for_each_benchmark(tmp_path: Path) -> None:
+    both = config({"math": 20, "ocw": 12})
+    write_run(tmp_path / "both", both, make_records({"math": 20, "ocw": 12}))
+    write_run(tmp_path / "one", config({"ocw": 12}), make_records({"ocw": 12}, chance=1))
+    page, _ = render_index(tmp_path, tmp_path / "index.html")
+    header = page.partition("<thead>")[2].partition("</thead>")[0]
+    assert re.findall(r"<th[^>]*>(MATH|OCW)</th>", header) == ["MATH", "OCW"]
+    [_, one] = page.partition("<tbody>")[2].partition("</tbody>")[0].split("<tr>")[1:]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", one, flags=re.S)
+    assert cells[6] == "" and cells[7].startswith("100.0 [")
+
+
+def test_a_run_without_costs_has_no_table_of_costs(tmp_path: Path) -> None:
+    records = make_records({"math": 4})
+    for entry in records:
+        free = {"tokens": 0, "prm_calls": 0, "seconds": 0.0}
+        entry["cost"] = dict.fromkeys(entry["cost"], free)
+    free_run = write_run(tmp_path / "free", config({"math": 4}), records)
+    paid_run = write_run(tmp_path / "paid", config({"math": 4}), make_records({"math": 4}))
+    headings = {"report.md": "## Cost", "report.html": 'id="cost"', "README.md": "| decoder | tok"}
+    for run in (free_run, paid_run):
+        write_report(run)
+        for name, heading in headings.items():
+            assert (heading in (run / name).read_text()) == (run == paid_run), (run, name)
+    output = CliRunner().invoke(app, ["report", str(free_run)]).output
+    assert "accuracy" in output and "tokens" not in output
+
+
+def test_a_ranking_auc_has_an_interval_or_says_why_not() -> None:
+    assert format_auc(ranking_auc([1, 1], [0.9, 0.1], [True, False])) == (
+        "1.000 (1 problem, too few for an interval)"
+    )
+    two_problems = ranking_auc([1, 1, 2, 2], [0.9, 0.1] * 2, [True, False] * 2)
+    assert re.fullmatch(r"1\.000 \[0\.\d+, 1\.000\] \(2 problems\)", format_auc(two_problems))

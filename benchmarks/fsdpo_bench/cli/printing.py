@@ -144,7 +144,7 @@ def print_verdict(gold: str, verdict: Verdict) -> None:
 
 def print_results(results: Results) -> None:
     """Print accuracy and cost by benchmark and decoder, then the means of suites."""
-    columns = (
+    columns: Sequence[str] = (
         "benchmark",
         "decoder",
         "accuracy>",
@@ -153,7 +153,11 @@ def print_results(results: Results) -> None:
         "tokens>",
         "PRM calls>",
     )
-    print_table(columns, _result_rows(results))
+    rows = list(_result_rows(results))
+    if not any(cost.is_known for cost in results.cost.values()):
+        columns = columns[:-2]
+        rows = [row[:-2] for row in rows]
+    print_table(columns, rows)
 
 
 def _result_rows(results: Results) -> Iterator[Sequence[str]]:
@@ -325,7 +329,7 @@ def _dataset_rows(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"ranking AUC, {aggregate}", f"{text}  ({ranking['problems']:,} problems)"
     if steps := report["steps"]:
         counts = f"  ({steps['solutions']:,} solutions of {steps['problems']:,} problems)"
-        yield "AUC of right over wrong steps", _format_interval(steps["auc"], None)
+        yield "AUC of right over wrong steps", _format_interval(steps["auc"], steps["auc_ci95"])
         margin = _format_interval(steps["margin"], steps["ci95"])
         yield "reward before minus after the error", margin + counts
 

@@ -17,7 +17,7 @@ from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.core.statistics import RankingAuc, auc, mean_interval, ranking_auc
+from fsdpo_data.core.statistics import RankingAuc, auc, auc_interval, mean_interval, ranking_auc
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import parse_metadata, scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
@@ -52,6 +52,7 @@ class StepSeparation:
     #: Probability that a step before an error has a higher reward than a step at or after one.
     #: Steps of all solutions are compared, including solutions without an error.
     auc: float | None
+    auc_ci95: tuple[float, float] | None  #: 95 % interval of the AUC, with problems as units.
     #: Mean reward before the first wrong step minus the mean later reward, within a solution; mean
     #: over problems. None without a solution that has both.
     margin: float | None
@@ -154,6 +155,7 @@ def step_separation(solutions: Sequence[ScoredSolution]) -> StepSeparation | Non
         return None
     scores: list[float] = []
     is_before_error: list[bool] = []
+    problem_ids: list[str] = []
     margins_by_problem: dict[str, list[float]] = defaultdict(list)
     for solution in labelled:
         rewards = solution.rewards
@@ -161,6 +163,7 @@ def step_separation(solutions: Sequence[ScoredSolution]) -> StepSeparation | Non
         if solution.first_wrong_step is not None:
             n_right = solution.first_wrong_step
         scores += rewards
+        problem_ids += [solution.problem_id] * len(rewards)
         is_before_error += [index < n_right for index in range(len(rewards))]
         if 0 < n_right < len(rewards):
             margin = statistics.fmean(rewards[:n_right]) - statistics.fmean(rewards[n_right:])
@@ -168,6 +171,7 @@ def step_separation(solutions: Sequence[ScoredSolution]) -> StepSeparation | Non
     problem_margins = [statistics.fmean(margins) for margins in margins_by_problem.values()]
     return StepSeparation(
         auc=auc(scores, is_before_error),
+        auc_ci95=auc_interval(problem_ids, scores, is_before_error),
         margin=statistics.fmean(problem_margins) if problem_margins else None,
         ci95=_margin_interval(problem_margins, scores),
         problems=len(problem_margins),

@@ -54,6 +54,7 @@ def render_index(root: Path, out: Path, reload_seconds: int | None = None) -> tu
         TEMPLATES_FOLDER / "index.html",
         {"reload_seconds": reload_after},
         {"points": format_points},
+        tasks=list(dict.fromkeys(title for run in runs for title in run["tasks"])),
         title=f"{len(runs)} runs · {root.resolve().name}",
         runs=runs,
         reload_seconds=reload_after,
@@ -102,6 +103,10 @@ def _run_entry(run: Path, sizes: tuple[int, ...]) -> dict[str, Any] | None:
                 macro_average([decoder_accuracy(part, name) for part in results.values()])
             )
             for name in config.decoders
+        },
+        "task_accuracies": {
+            config.tasks[name].title: accuracy_result(decoder_accuracy(part, first_decoder))
+            for name, part in results.items()
         },
         "curve": [
             correct_so_far[index] / (index + 1) for index in range(0, len(correct_so_far), stride)

@@ -33,6 +33,7 @@ from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import RECORDS_FOLDER, read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
+from fsdpo_data.core.statistics import RankingAuc
 from fsdpo_data.dataset.run import CONFIG_FILE
 
 TEMPLATES_FOLDER = Path(__file__).parent  #: Folder of the templates of pages and reports.
@@ -70,6 +71,7 @@ def render_html(
         TEMPLATES_FOLDER / "report.html",
         problem_list.page_data,
         {
+            "auc": format_auc,
             "points": format_points,
             "style_class": plots.style_class,
             "numbers": partial(number_rows, output="page"),
@@ -83,8 +85,24 @@ def render_html(
         published_rows=published_rows(results),
         settings=setting_rows(results.run.to_json()),
         commands=rebuild_commands(results.run.commands),
+        has_costs=has_costs(results),
         has_groups=any(task.groups for task in tasks.values()),
     )
+
+
+def has_costs(results: Results) -> bool:
+    """Return whether a decoder has a cost; recorded responses may have none."""
+    return any(cost.is_known for cost in results.cost.values())
+
+
+def format_auc(ranking: RankingAuc) -> str:
+    """Format a ranking AUC with its interval, which needs two problems."""
+    assert ranking.value is not None  # checked by the templates
+    problems = f"{ranking.problems:,} problem{'s' if ranking.problems != 1 else ''}"
+    if ranking.ci95 is None:
+        return f"{ranking.value:.3f} ({problems}, too few for an interval)"
+    low, high = ranking.ci95
+    return f"{ranking.value:.3f} [{low:.3f}, {high:.3f}] ({problems})"
 
 
 def _are_probabilities(rewards: RewardStatistics) -> bool:
@@ -116,8 +134,9 @@ def render_markdown(results: Results) -> str:
     published = published_rows(results)
     return render(
         TEMPLATES_FOLDER / "report.md",
-        filters={"points": format_points},
+        filters={"auc": format_auc, "points": format_points},
         results=results,
+        has_costs=has_costs(results),
         number_rows=[
             (task.title, row) for task in tasks.values() for row in number_rows(task, "markdown")
         ],

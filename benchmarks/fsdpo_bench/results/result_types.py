@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from fsdpo_bench.runs.records import RunConfig
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import RankingAuc
 
 RESULTS_FILE = "results.json"  #: Name of the file in the directory of a run.
@@ -70,6 +71,11 @@ class CostResult(ResultSection):
     tokens: Number | Literal["unknown"]  #: Generated tokens, discarded ones included.
     prm_calls: Number  #: Number of solutions and prefixes that the reward model scored.
     seconds: Number  #: Time of the sampler and the scorer.
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a number says something; recorded responses may have no costs at all."""
+        return bool(self.tokens not in (0, UNKNOWN) or self.prm_calls or self.seconds)
 
 
 class DecoderResults(AccuracyResult):

@@ -239,6 +239,10 @@ def test_the_command_prints_old_against_new(
     table = [line.split() for line in out.splitlines()]
     assert ["incorrect", "7", "14", "0"] in table
     assert out.rstrip().endswith(f"next: fsdpo-data inspect {tmp_path / 'new'}")
+    again = ("grade", str(tmp_path / "new"), "--out", str(tmp_path / "again"))
+    code, out, _ = run(capsys, *again)
+    assert code == 0 and "(rows)" not in out
+    assert f"no outcome changed: {get_grader().version} gives the same verdicts" in out
 
 
 @pytest.mark.parametrize(
