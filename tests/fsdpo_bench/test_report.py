@@ -393,14 +393,14 @@ def test_a_directory_without_runs_has_no_page(tmp_path: Path) -> None:
 
 
 def test_the_index_has_a_column_for_each_benchmark(tmp_path: Path) -> None:
-    both = config({"math": 20, "ocw": 12})
-    write_run(tmp_path / "both", both, make_records({"math": 20, "ocw": 12}))
+    two_tasks_config = config({"math": 20, "ocw": 12})
+    write_run(tmp_path / "both", two_tasks_config, make_records({"math": 20, "ocw": 12}))
     write_run(tmp_path / "one", config({"ocw": 12}), make_records({"ocw": 12}, chance=1))
     page, _ = render_index(tmp_path, tmp_path / "index.html")
     header = page.partition("<thead>")[2].partition("</thead>")[0]
     assert re.findall(r"<th[^>]*>(MATH|OCW)</th>", header) == ["MATH", "OCW"]
-    [_, one] = page.partition("<tbody>")[2].partition("</tbody>")[0].split("<tr>")[1:]
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", one, flags=re.S)
+    [_, last_row] = page.partition("<tbody>")[2].partition("</tbody>")[0].split("<tr>")[1:]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", last_row, flags=re.S)
     assert cells[6] == "" and cells[7].startswith("100.0 [")
 
 
