@@ -12,41 +12,70 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hub_server import TOKEN, client_env, running_hub
+from paired_data import paired_dataset
+from random_model import save_random_model
+
+from fsdpo_data.problems.embedded import CHECKPOINT
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-#: Language, instruction, content.
-BLOCKS = re.findall(
-    r"```\w+\n# (new file: [^\n]+|[^\n]+, at its end|[^\n]+, after `[^\n]+`)\n(.*?)```",
-    TEXT,
-    flags=re.S,
-)
+#: The first line of an example: what a contributor does with the others.
+INSTRUCTION = r"new file: [^\n]+|[^\n]+, at its end|[^\n]+, (?:after|instead of) `[^\n]+`"
+#: Instruction and content of each example.
+BLOCKS = [
+    (instruction, content)
+    for _, instruction, content in re.findall(
+        rf"^(```+)\w+\n# ({INSTRUCTION})\n(.*?)^\1$", TEXT, flags=re.S | re.M
+    )
+]
 
 Run = Callable[..., str]
+#: Runs command lines of the three programs in one process, since each start takes seconds.
+RUN_LINES = """
+import importlib, json, sys
+
+for line in json.loads(sys.argv[1]):
+    sys.argv = line
+    try:
+        importlib.import_module(f"{line[0]}.cli.app").main()
+    except SystemExit as ended:
+        assert not ended.code, line
+"""
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the source in which all examples are applied."""
     copy = tmp_path_factory.mktemp("copy")
     for package in ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench", "cards/fsdpo_cards"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, copy / package, ignore=ignored)
-    shutil.copy(ROOT / "benchmarks/published.csv", copy / "benchmarks")
+    for folder in ("benchmarks/recipes", "docs", "tests/support"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "tests/data").mkdir(parents=True)
-    shutil.copy(ROOT / "tests/data/grader_cases.jsonl", copy / "tests/data")
+    names = ("benchmarks/published.csv", "mkdocs.yml", "pyproject.toml")
+    tests = ("tests/conftest.py", "tests/test_docs.py", "tests/data/grader_cases.jsonl")
+    for name in (*names, *tests):
+        shutil.copy(ROOT / name, copy / name)
     for path, content in BLOCKS:
         follow(copy, path, content)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def run(copy: Path) -> Run:
     paths = os.pathsep.join(str(copy / part) for part in (".", "benchmarks", "cards"))
 
-    def run(*line: object) -> str:
+    def run(*line: object, **variables: str) -> str:
         done = subprocess.run(
             [sys.executable, *([] if line[0] == "-c" else ["-m"]), *map(str, line)],
             cwd=copy,
-            env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", **variables, "PYTHONPATH": paths},
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return done.stdout
 
     return run
@@ -60,10 +89,11 @@ def follow(copy: Path, path: str, content: str) -> None:
         file.write_text(content, encoding="utf-8")
         return
     if path.endswith("`"):
-        name, _, line = path.removesuffix("`").partition(", after `")
+        name, action, line = re.split(", (after|instead of) `", path.removesuffix("`"))
+        kept_line = f"{line}\n" if action == "after" else ""
         text = (copy / name).read_text(encoding="utf-8")
         assert text.count(f"\n{line}\n") == 1, f"{name} has the line {line} once"
-        (copy / name).write_text(text.replace(f"\n{line}\n", f"\n{line}\n{content}"))
+        (copy / name).write_text(text.replace(f"\n{line}\n", f"\n{kept_line}{content}"))
         return
     file = copy / path.removesuffix(", at its end")
     file.write_text(f"{file.read_text(encoding='utf-8')}\n{content}", encoding="utf-8")
@@ -119,8 +149,8 @@ def test_a_decoder_and_a_report_number(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def built(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("data") / "built"
+def built(run: Run, copy: Path) -> Path:
+    out = copy / "runs/first"
     run("fsdpo_data", "build", "--engine", "parrot", "--limit", 3, "--samples", 2, "--out", out)
     return out
 
@@ -167,45 +197,70 @@ def test_a_command(run: Run, built: Path) -> None:
 
 def test_a_column(run: Run, built: Path, tmp_path: Path) -> None:
     """Three files suffice: builds fill the column, and datasets from before still open."""
-    old = ROOT / "tests/data/schema-1"
-    for dataset in (built, old):
-        assert "is valid" in run("fsdpo_data", "validate", dataset)
-    code = "import sys, fsdpo_data as fd; rows = fd.open_dataset(sys.argv[1]).solutions().collect()"
-    print_values = f"{code}; print(rows['n_characters'].to_list())"
-    n_characters = len("It is clear.\nThe answer is 42.")
-    assert run("-c", print_values, built) == f"{[n_characters] * 6}\n"
-    assert run("-c", print_values, old) == f"{[None] * 8}\n"
-    columns = run("fsdpo_data", "inspect", built, "--columns")
-    assert re.search(r"n_characters +int32 +1\.2 +0 +The number", columns)
-    assert f"n_characters {n_characters}" in run("fsdpo_data", "inspect", built)
-    run("fsdpo_data", "view", built, "--out", tmp_path / "page.html")
-    assert f'"n_characters":"{n_characters}"' in (tmp_path / "page.html").read_text()
-    run("fsdpo_data", "grade", built, "--out", tmp_path / "graded")
-    assert run("-c", print_values, tmp_path / "graded") == f"{[n_characters] * 6}\n"
-
-
-def test_a_default(tmp_path: Path) -> None:
-    """The help shows the default of the options, which stands in one place."""
-    for package in ("fsdpo_data", "cards/fsdpo_cards"):
-        shutil.copytree(ROOT / package, tmp_path / package)
-    sampling = tmp_path / "fsdpo_data/core/sampling.py"
-    text = sampling.read_text(encoding="utf-8")
-    [default] = re.findall(r"^    n: .* = (\d+)$", text, flags=re.M)
-    sampling.write_text(re.sub(r"^(    n: .* = )\d+$", r"\g<1>1234", text, flags=re.M))
-    paths = os.pathsep.join([str(tmp_path), str(tmp_path / "cards")])
-    helps = [
-        subprocess.run(
-            [sys.executable, "-m", "fsdpo_data", "build", "--help"],
-            cwd=folder,
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for folder, environment in ((ROOT, {}), (tmp_path, {"PYTHONPATH": paths}))
+    old, graded = ROOT / "tests/data/schema-1", tmp_path / "graded"
+    lines = [
+        ["validate", built],
+        ["validate", old],
+        ["inspect", built, "--columns"],
+        ["inspect", built],
+        ["view", built, "--out", tmp_path / "page.html"],
+        ["grade", built, "--out", graded],
     ]
-    assert helps[0].count("1234") == 0 and helps[1].count("1234") == 1
-    assert f"default: {default}]" in helps[0] and "default: 1234]" in helps[1]
+    words = [["fsdpo_data", *map(str, line)] for line in lines]
+    printed = run("-c", RUN_LINES, json.dumps(words))
+    assert printed.count("is valid") == 2
+    assert re.search(r"n_characters +int32 +1\.2 +0 +The number", printed)
+    n_characters = len("It is clear.\nThe answer is 42.")
+    assert f"n_characters {n_characters}" in printed
+    assert f'"n_characters":"{n_characters}"' in (tmp_path / "page.html").read_text()
+    code = """
+import sys, fsdpo_data
+for path in sys.argv[1:]:
+    print(fsdpo_data.open_dataset(path).solutions().collect()["n_characters"].to_list())
+"""
+    values = [[n_characters] * 6, [None] * 8, [n_characters] * 6]
+    assert run("-c", code, built, old, graded).splitlines() == list(map(str, values))
+
+
+def test_a_default(run: Run) -> None:
+    """The help shows the default of the options, which stands in one place."""
+    [(instruction, content)] = [block for block in BLOCKS if ", instead of `" in block[0]]
+    old, new = (re.search(r" = (\d+)`?$", text.strip())[1] for text in (instruction, content))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "cards")])}
+    help_before = subprocess.run(
+        [sys.executable, "-m", "fsdpo_data", "build", "--help"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for text, default, other in (
+        (help_before, old, new),
+        (run("fsdpo_data", "build", "--help"), new, old),
+    ):
+        [help_default] = re.findall(r"--samples N .*?default: (\d+)\]", text, flags=re.S)
+        assert help_default == default != other
+
+
+def test_a_recipe(run: Run, copy: Path) -> None:
+    """A file is a recipe by name; its stages run once."""
+    line = ["fsdpo_bench", "recipe"]
+    lines = [line, [*line, "first-samples"], [*line, "first-samples"]]
+    printed = run("-c", RUN_LINES, json.dumps(lines))
+    assert "First samples" in printed
+    assert printed.count("samples: fsdpo-data build") == 1
+    assert "samples: done (runs/first-samples/manifest.json)" in printed
+    manifest = json.loads((copy / "runs/first-samples/manifest.json").read_text())
+    assert manifest["rows"]["solutions"] == 4
+
+
+def test_a_page_of_the_site(run: Run, built: Path) -> None:
+    """The page passes the tests of pages, and its commands run."""
+    line = ["tests/test_docs.py", "-p", "no:cacheprovider", "-k", "on_the_site or howto/steps"]
+    assert "3 passed" in run("pytest", *line)
+    page = dict(BLOCKS)["new file: docs/howto/steps.md"]
+    [command] = re.findall(r"```bash\nfsdpo-data (.*)\n```", page)
+    assert "incorrect: 2.00" in run("fsdpo_data", *command.split())
 
 
 def test_every_path_that_is_named_exists() -> None:
@@ -283,21 +338,120 @@ an import format; a form of answers; a unit, a phrase, a number word, a date, a 
 a preference loss;
 a loss of process reward models; the thinking markers of a model; a segmenter;
 an aggregate of step rewards; a prompt template; a model; a source of problems; a decoder;
-a number of the report; a format of recorded responses; a column
+a number of the report; a format of recorded responses; a column;
+a recipe; a page of the site; a default
 """
-#: Rows without an example so far. Do not add to them.
-ROWS_WITHOUT_EXAMPLES = {
-    "a recipe",
-    "a default",
-    "a page of the site",
-}
 
 
-def test_each_row_has_an_example_or_is_listed_without_one() -> None:
+def test_each_row_has_an_example() -> None:
     table = TEXT.partition("| object | steps |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (?!-)([^|]+) \|", table, flags=re.M)
     with_examples = {row.strip() for row in ROWS_WITH_EXAMPLES.replace("\n", " ").split(";")}
-    assert sorted(rows) == sorted(with_examples | ROWS_WITHOUT_EXAMPLES)
+    assert sorted(rows) == sorted(with_examples)
+
+
+@pytest.fixture(scope="module")
+def paired_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset with rewards and pairs, from before the new column."""
+    return paired_dataset(tmp_path_factory.mktemp("paired"))
+
+
+def test_an_export_format(run: Run, paired_data: Path, tmp_path: Path) -> None:
+    run("fsdpo_data", "export", paired_data, "--to", "plain-pairs", "--out", tmp_path / "plain")
+    text = (tmp_path / "plain/plain.jsonl").read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert len(rows) == 12 and {*rows[0]} == {"question", "good", "bad"}
+    assert "20 + 22 = 42" in rows[0]["good"] and "is: 43" in rows[0]["bad"] + rows[1]["bad"]
+
+
+def save_vocabulary_prm(folder: Path) -> None:
+    """Write a random language model with the tokens of the format ``my-prm``."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    save_random_model(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["§"])
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.resize_token_embeddings(len(tokenizer))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+@pytest.mark.proof
+def test_losses_a_reward_model_and_a_search(run: Run, paired_data: Path, tmp_path: Path) -> None:
+    """Each loss trains two steps; the models score with the format, and steer a search."""
+    policy, prm, vocabulary_prm = (tmp_path / name for name in ("policy", "prm", "my-prm"))
+    save_vocabulary_prm(vocabulary_prm)
+    scored, bench = tmp_path / "scored", tmp_path / "bench"
+    training = ["--model", "tiny", "--max-steps", 2, "--grad-accum", 1, "--save-every", 0]
+    search = ["--decoder", "bon,sbs", "--aggregate", "median", "--k", 2, "--b1", 2]
+    limits = ["--limit", 1, "--max-tokens", 48, "--step-tokens", 24, "--max-steps", 3]
+    lines = [
+        ["fsdpo_train", "dpo", paired_data, "--loss", "hinge", *training, "--out", policy],
+        ["fsdpo_train", "prm", paired_data, "--loss", "mse", *training, "--out", prm],
+        [
+            *(
+                "fsdpo_data",
+                "score",
+                paired_data,
+                "--prm",
+                vocabulary_prm,
+                "--prm-format",
+                "my-prm",
+            ),
+            *("--out", scored),
+        ],
+        [
+            *("fsdpo_bench", "run", "--task", "sums", "--model", policy, "--prm", prm),
+            *("--template", "problem", "--segmenter", "sentence", *search, *limits),
+            *("--out", bench),
+        ],
+    ]
+    run("-c", RUN_LINES, json.dumps([[str(word) for word in line] for line in lines]))
+    for folder, loss in ((policy, "hinge"), (prm, "mse")):
+        text = (folder / "README.md").read_text()
+        assert loss in text, text
+    manifest = json.loads((scored / "manifest.json").read_text())
+    assert manifest["spec"]["score"]["prm_format"]["name"] == "my-prm"
+    assert manifest["rewards"]["scored"] == manifest["rows"]["solutions"]
+    results = json.loads((bench / "results.json").read_text())
+    assert {*results["tasks"]["sums"]["decoders"]} == {"bon@2:median", "sbs@2,1"}
+    record = json.loads((bench / "records/sums.jsonl").read_text())
+    search_steps = record["decoded"]["sbs@2,1"]["solution"]["steps"]
+    for steps in (search_steps, *(sample["steps"] for sample in record["samples"])):
+        sentences = re.findall(r".+?(?:[.!?]\s+|\Z)", "".join(steps), flags=re.S)
+        assert steps == sentences, (steps, sentences)
+        assert all(step.strip() for step in steps)
+
+
+@pytest.mark.proof
+def test_a_model_and_a_dataset_of_the_hub(run: Run, tmp_path: Path) -> None:
+    """A Hub on this machine has both repositories."""
+    rows = [{"question": f"{number} + 1?", "answer": str(number + 1)} for number in range(100)]
+    data = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    weights = {file.name: file.read_bytes() for file in CHECKPOINT.iterdir()}
+    line = ["build", "--model", "my-model", "--problems", "my-problems", "--limit", 2]
+    with running_hub() as hub:
+        hub.add("dataset", "my-org/my-problems", {"train.jsonl": data})
+        hub.add("model", "my-org/my-model", weights)
+        environment = client_env(hub.url, tmp_path / "home", HF_TOKEN=TOKEN, PYTHONWARNINGS="")
+        out = ["--samples", 1, "--max-tokens", 16, "--out", tmp_path / "out"]
+        run("fsdpo_data", *line, *out, **environment)
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest["spec"]["model"]["name"] == "my-org/my-model"
+    assert manifest["spec"]["template"]["name"] == "plain-question@1"
+    assert "my-org/my-problems" in json.dumps(manifest)
+
+
+def test_a_format_of_recorded_responses(run: Run, tmp_path: Path) -> None:
+    tries = ["It is 4. The answer is 4.", "The answer is 5."]
+    row = {"task_text": "2+2?", "tries": tries, "key": "4"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    line = ["--replay", tmp_path / "rows.jsonl", "--decoder", "sc", "--k", 1]
+    run("fsdpo_bench", "run", "--engine", "replay", *line, "--out", tmp_path / "out")
+    results = json.loads((tmp_path / "out/results.json").read_text())
+    [task] = results["tasks"].values()
+    assert task["decoders"]["sc@1"]["accuracy"] == 1
 
 
 def test_an_import_format(run: Run, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_each_row_of_the_papers_tables_has_a_recipe() -> None:
     ours = [(recipe.backbone, recipe.method) for recipe in RECIPES.values() if recipe.backbone]
     assert len(rows) == 16
     assert sorted(ours) == sorted(rows)
-    assert set(RECIPES) - {name for name in RECIPES if RECIPES[name].backbone} == {
+    assert set(RECIPES) - {name for name in RECIPES if RECIPES[name].backbone} >= {
         "decoders",
         "demo",
         "embedded",
