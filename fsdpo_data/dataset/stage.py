@@ -86,8 +86,8 @@ class DatasetDraft:
             table = transform(read_table(config, file))
             if table.num_rows != rows[file]:
                 raise ValueError(
-                    f"{phase}: expected {rows[file]} rows of {config}, got {table.num_rows}. A stage "
-                    "changes columns, and cannot add or remove rows."
+                    f"{phase}: expected {rows[file]} rows of {config}, got {table.num_rows}. A "
+                    "stage changes columns, and cannot add or remove rows."
                 )
             write_parquet(table, self.root / file.relative_to(self.parent_root))
             if advance:

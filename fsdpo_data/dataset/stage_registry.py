@@ -37,8 +37,8 @@ class StageEntry(Generic[StageOptionsT]):
     options_class: type[StageOptionsT]
     #: Function that checks the options against the dataset, resolves models and returns the stage.
     make_stage: Callable[[StageOptionsT], Stage]
-    #: Columns and configs that the stage replaces, such as ``step_rewards`` or ``pairs``. The spec of
-    #: the new dataset has no section of another stage that wrote one of them.
+    #: Columns and configs that the stage replaces, such as ``step_rewards`` or ``pairs``. The spec
+    #: of the new dataset has no section of another stage that wrote one of them.
     writes: Sequence[str] = ()
     #: Row of the card's table, as a Jinja template. Its variables are the values of ``Stage.spec``.
     card_row: str = ""
