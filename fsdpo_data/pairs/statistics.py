@@ -69,7 +69,10 @@ def pair_statistics(
     table = _measure_pairs(pairs, solutions, aggregate)
     has_token_counts = not any(table[f"{side}_tokens"].null_count() for side in SIDES)
     unit = "tokens" if has_token_counts else "characters"
-    unfinished = scan_parquet(solutions).select(
+    rows = scan_parquet(solutions)
+    if "thinking_closed" not in rows.collect_schema():  # a file from before the column
+        rows = rows.with_columns(thinking_closed=pl.lit(None, pl.Boolean))
+    unfinished = rows.select(
         truncated=(pl.col("finish_reason") == "length").sum(), unclosed=is_unclosed().sum()
     )
     unfinished_counts = collect_rows(unfinished, streaming=True).row(0, named=True)
