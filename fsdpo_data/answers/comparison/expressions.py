@@ -11,12 +11,8 @@ from fsdpo_data.answers.budget import Budget, NumberTooLargeError, TooManyTermsE
 from fsdpo_data.answers.comparison import symbolic
 from fsdpo_data.answers.comparison.exact_values import rational_value
 from fsdpo_data.answers.comparison.modular import PRIMES, ResidueEvaluator, UndefinedValueError
-from fsdpo_data.answers.comparison.numeric import (
-    Evaluator,
-    MpNumber,
-    mpmath_context,
-    ten_to_minus,
-)
+from fsdpo_data.answers.comparison.mpmath_functions import MpNumber, mpmath_context, ten_to_minus
+from fsdpo_data.answers.comparison.numeric import Evaluator
 from fsdpo_data.answers.comparison.symbols import (
     free_symbols,
     has_absolute_value,

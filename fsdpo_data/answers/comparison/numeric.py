@@ -5,11 +5,8 @@ and trigonometric functions.
 """
 
 from collections.abc import Callable
-from fractions import Fraction
-from functools import cache, lru_cache, reduce
-from hashlib import blake2b
+from functools import reduce
 from operator import add, mul
-from typing import Any, TypeAlias
 
 from fsdpo_data.answers.budget import (
     Budget,
@@ -18,6 +15,15 @@ from fsdpo_data.answers.budget import (
     TooManyTermsError,
 )
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
+from fsdpo_data.answers.comparison.mpmath_functions import (
+    DIGITS,
+    MpNumber,
+    mpmath_context,
+    mpmath_functions,
+    rational_number,
+    ten_to_minus,
+)
+from fsdpo_data.answers.comparison.sample_points import symbol_value
 from fsdpo_data.answers.comparison.symbols import BINDING_OPERATORS, DISCRETE_OPERATORS
 from fsdpo_data.answers.tree import (
     Add,
@@ -33,7 +39,6 @@ from fsdpo_data.answers.tree import (
     walk,
 )
 
-DIGITS = 60
 #: Terms of an infinite sum, or factors of an infinite product, that are evaluated.
 MAX_INFINITE_TERMS = 200
 #: Largest size of all terms of a finite sum or product that is evaluated, in nodes.
@@ -46,28 +51,6 @@ MAX_LOG = 10**15  #: Largest logarithm of a power that is evaluated.
 MAX_ARGUMENT = 10**12  #: Largest argument of a trigonometric function or a factorial.
 #: Budget that one operation in 60 digits costs; one operation modulo a prime costs 1.
 OPERATION_COST = 8
-
-#: A real or complex number of mpmath (``mpf`` or ``mpc``), which has no type annotations.
-MpNumber: TypeAlias = Any
-
-
-@cache
-def mpmath_context() -> Any:
-    """Return a private mpmath context with 60 digits; mpmath's global context stays unchanged."""
-    from mpmath import MPContext  # type: ignore[import-untyped]
-
-    mp = MPContext()
-    mp.dps = DIGITS
-    return mp
-
-
-@cache
-def ten_to_minus(digits: int) -> MpNumber:
-    """Return ten to the power of ``-digits``.
-
-    The cache matters: a power in 60 digits costs more than the comparison that needs it.
-    """
-    return mpmath_context().mpf(10) ** -digits
 
 
 class Evaluator:
@@ -117,8 +100,9 @@ class Evaluator:
         self.budget.spend(OPERATION_COST)
         match node:
             case Num():
-                is_integer = node.value.denominator == 1
-                return self.mp.mpf(node.value.numerator) if is_integer else _rational(node.value)
+                number = node.value
+                is_integer = number.denominator == 1
+                return self.mp.mpf(number.numerator) if is_integer else rational_number(number)
             case Add():
                 terms = [self.value(term) for term in node.terms]
                 scale = self.scale
@@ -137,7 +121,7 @@ class Evaluator:
                 return self.power(self.value(node.base), self.value(node.exponent))
             case Sym():
                 bound_value = self._bound_values.get(node.name)
-                return _symbol_value(node.name, self.point) if bound_value is None else bound_value
+                return symbol_value(node.name, self.point) if bound_value is None else bound_value
             case Const("i"):
                 return self.mp.mpc(0, 1)
             case Const("inf"):
@@ -190,10 +174,10 @@ class Evaluator:
         args = [self.value(arg) for arg in node.args]
         if node.name in _FUNCTIONS:
             return _FUNCTIONS[node.name](self, *args)
-        if node.name in _mpmath_functions():
+        if node.name in mpmath_functions():
             return self._mpmath_value(node.name, args)
         # An unknown function gets a value that depends only on its name and its arguments.
-        return _symbol_value(f"{node.name} {[self.mp.nstr(arg, 40) for arg in args]}", 0)
+        return symbol_value(f"{node.name} {[self.mp.nstr(arg, 40) for arg in args]}", 0)
 
     def _operator_value(self, node: Call) -> MpNumber | None:
         """Return the value of a sum, product, limit or integral; None if this cannot compute it."""
@@ -278,7 +262,7 @@ class Evaluator:
         if abs(args[0]) > MAX_ARGUMENT:
             raise NumberTooLargeError("argument")
         try:
-            result = _mpmath_functions()[name](args[0])
+            result = mpmath_functions()[name](args[0])
         except (ZeroDivisionError, ValueError):
             raise UndefinedValueError(name) from None
         if not self.mp.isfinite(result):
@@ -316,20 +300,6 @@ class Evaluator:
 
 def _raise_undefined() -> MpNumber:
     raise UndefinedValueError("no value")
-
-
-@cache
-def _mpmath_functions() -> dict[str, Callable[[MpNumber], MpNumber]]:
-    """Return the functions of one argument that mpmath computes, by name."""
-    mp = mpmath_context()
-    return {
-        "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "cot": mp.cot, "sec": mp.sec, "csc": mp.csc,
-        "sinh": mp.sinh, "cosh": mp.cosh, "tanh": mp.tanh, "coth": mp.coth,
-        "asin": mp.asin, "acos": mp.acos, "atan": mp.atan,
-        "acot": mp.acot, "asec": mp.asec, "acsc": mp.acsc,
-        "asinh": mp.asinh, "acosh": mp.acosh, "atanh": mp.atanh, "acoth": mp.acoth,
-        "factorial": mp.factorial, "factorial2": mp.fac2, "floor": mp.floor, "ceil": mp.ceil,
-    }  # fmt: skip
 
 
 def _binomial(evaluator: Evaluator, n: MpNumber, k: MpNumber) -> MpNumber:
@@ -373,34 +343,4 @@ _FUNCTIONS: dict[str, Callable[..., MpNumber]] = {
 
 def is_unknown_function(name: str) -> bool:
     """Whether a name has no function; operators such as ``sum`` count as unknown."""
-    return name not in _FUNCTIONS and name not in _mpmath_functions()
-
-
-@lru_cache(maxsize=8_192)
-def _rational(value: Fraction) -> MpNumber:
-    return mpmath_context().mpf(value.numerator) / value.denominator
-
-
-#: Points at which symbols may be negative; at all other points they are positive.
-_SIGNED_POINTS = frozenset((1, 3, 6))
-#: The point at which symbols are positive, and single letters grow in alphabetic order.
-ALPHABETIC_POINT = -1
-#: Lower bound and width of the range of absolute symbol values, by point; the others use
-#: ``_DEFAULT_RANGE``.
-_RANGES = {2: (0.05, 0.9), 5: (0.05, 0.9), 3: (3, 40), 7: (3, 40)}
-_DEFAULT_RANGE = (0.2, 2.3)
-
-
-@lru_cache(maxsize=8_192)
-def _symbol_value(name: str, point: int) -> MpNumber:
-    """Return the pseudo-random value of a symbol at a point, from a hash of its name."""
-    if point == ALPHABETIC_POINT:
-        return mpmath_context().mpf(sum(map(ord, name))) / 37
-    digest = blake2b(f"{name} {point}".encode("utf-8", "replace"), digest_size=9).digest()
-    mp = mpmath_context()
-    value = mp.mpf(int.from_bytes(digest[:8])) / 2**64
-    low, width = _RANGES.get(point, _DEFAULT_RANGE)
-    value = value * width + low
-    # A symbol that is positive at point 3 is negative at point 1, so that signs always show.
-    is_negative = _symbol_value(name, 3) > 0 if point == 1 else digest[8] % 2
-    return -value if point in _SIGNED_POINTS and is_negative else value
+    return name not in _FUNCTIONS and name not in mpmath_functions()

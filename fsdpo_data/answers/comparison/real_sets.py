@@ -15,12 +15,9 @@ from fsdpo_data.answers.comparison.expressions import (
     nearly_equal,
 )
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
-from fsdpo_data.answers.comparison.numeric import (
-    ALPHABETIC_POINT,
-    Evaluator,
-    MpNumber,
-    mpmath_context,
-)
+from fsdpo_data.answers.comparison.mpmath_functions import MpNumber, mpmath_context
+from fsdpo_data.answers.comparison.numeric import Evaluator
+from fsdpo_data.answers.comparison.sample_points import ALPHABETIC_POINT
 from fsdpo_data.answers.lexicon.units import unit_ratio
 from fsdpo_data.answers.tree import Node
 
