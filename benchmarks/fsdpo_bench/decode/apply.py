@@ -17,7 +17,6 @@ from fsdpo_bench.decode.solution import DecodingCost, aggregate_rewards
 from fsdpo_bench.decode.vote import agreeing_answers
 from fsdpo_bench.tasks.grade import TaskResponse, TaskVerdict, grade_task_responses
 from fsdpo_bench.tasks.table import Task
-from fsdpo_data.core.entities import Problem
 
 
 def grade_problems(
@@ -46,16 +45,9 @@ def grade_problems(
 
 def _task_responses(problem: DecodedProblem) -> list[TaskResponse]:
     """Return the solutions of a problem as responses to it."""
-    task_problem = Problem(
-        question=problem.question,
-        answer=problem.gold,
-        source=problem.task,
-        split="test",
-        metadata=problem.metadata,
-    )
     return [
         TaskResponse(
-            problem=task_problem,
+            problem=problem.problem,
             text=solution.text,
             finish_reason=solution.finish_reason,
             prompt=problem.prompt,
@@ -90,9 +82,9 @@ def _grade_problem(
         task=problem.task,
         row=problem.row,
         problem_id=problem.problem_id,
-        question=problem.question,
-        gold=problem.gold,
-        metadata=problem.metadata,
+        question=problem.problem.question,
+        gold=problem.problem.answer,
+        metadata=dict(problem.problem.metadata),
         prompt=problem.prompt,
         samples=tuple(samples),
         decoded={name: answers[name] for name in result_names},

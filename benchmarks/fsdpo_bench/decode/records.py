@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, TypeAdapter
 from fsdpo_bench.decode.solution import DecodedSolution, DecodingCost, OwnSolution
 from fsdpo_bench.tasks.grade import TaskVerdict
 from fsdpo_bench.tasks.table import Task
-from fsdpo_data.core.entities import Outcome
+from fsdpo_data.core.entities import Outcome, Problem
 from fsdpo_data.core.sampling import FinishReason
 
 JsonObject = dict[str, Any]  #: A JSON object of a record.
@@ -189,8 +189,8 @@ def _check_metadata(metadata: JsonObject) -> JsonObject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedQuestion:
-    """A problem of a benchmark, as a run has asked it."""
+class ProblemRecord:
+    """Everything that a run stores about one problem."""
 
     task: str  #: Name of the benchmark.
     row: Count  #: Index of the problem in the benchmark.
@@ -200,12 +200,6 @@ class DecodedQuestion:
     #: Groups such as the subject, the cluster for statistics, and settings of the grading.
     metadata: Annotated[JsonObject, AfterValidator(_check_metadata)]
     prompt: str  #: The rendered prompt.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProblemRecord(DecodedQuestion):
-    """Everything that a run stores about one problem."""
-
     samples: tuple[SolutionRecord, ...]  #: The samples that several decoders share.
     decoded: dict[str, DecoderRecord]  #: The answer of each decoder, by result name.
     cost: dict[str, DecodingCost]  #: The cost of each decoder, by result name.
@@ -242,9 +236,14 @@ def record_validator() -> TypeAdapter[ProblemRecord]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedProblem(DecodedQuestion):
+class DecodedProblem:
     """The solutions of a problem before their grading."""
 
+    task: str  #: Name of the benchmark.
+    row: int  #: Index of the problem in the benchmark.
+    problem_id: str  #: Digest of the question and of the source's own gold answer.
+    problem: Problem  #: The problem, with the metadata that records keep.
+    prompt: str  #: The rendered prompt.
     samples: Sequence[DecodedSolution]  #: The samples that decoders share.
     #: The solution of each other decoder with its cost, by result name.
     own_solutions: Mapping[str, OwnSolution]
@@ -260,9 +259,13 @@ class DecodedProblem(DecodedQuestion):
             task=record.task,
             row=record.row,
             problem_id=record.problem_id,
-            question=record.question,
-            gold=record.gold,
-            metadata=record.metadata,
+            problem=Problem(
+                question=record.question,
+                answer=record.gold,
+                source=record.task,
+                split="test",
+                metadata=record.metadata,
+            ),
             prompt=record.prompt,
             samples=[sample.to_solution() for sample in record.samples],
             own_solutions={
