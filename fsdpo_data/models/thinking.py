@@ -1,6 +1,6 @@
 """Detection of thinking at the start of a solution, by the markers in ``thinking.toml``."""
 
-from fsdpo_data.core.thinking_span import ThinkingMarkers, ThinkingSpan
+from fsdpo_data.core.thinking_span import NO_THINKING, ThinkingMarkers, ThinkingSpan
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.steps.segment import split_steps
 
@@ -26,7 +26,7 @@ def find_thinking(prompt: str, text: str, *, has_separate_reasoning: bool = Fals
     for markers in THINKING_MARKERS.values():
         if span := markers.find(prompt_end, text_start, text):
             return span
-    return ThinkingSpan(0, bool(text.strip()) if has_separate_reasoning else None)
+    return ThinkingSpan(0, bool(text.strip())) if has_separate_reasoning else NO_THINKING
 
 
 def open_thinking_start(prompt: str) -> int | None:

@@ -1,0 +1,63 @@
+"""Requests to grade: tolerance, further golds and thinking belong to each request."""
+
+from __future__ import annotations
+
+import pytest
+
+from fsdpo_data.answers import GradingRequest, Verdict
+from fsdpo_data.answers.grader import UNCLOSED_THINKING_RULE, MathGrader
+from fsdpo_data.answers.pool import grade_requests
+from fsdpo_data.core.thinking_span import ThinkingSpan
+
+
+def grade(request: GradingRequest, grader_tolerance: float | None = None) -> Verdict:
+    [verdict] = MathGrader(grader_tolerance).grade([request])
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("request_tolerance", "grader_tolerance", "status"),
+    [
+        (None, None, "incorrect"),
+        (None, 0.05, "correct"),
+        (0.05, None, "correct"),
+        (0.0, 0.05, "incorrect"),
+    ],
+)
+def test_the_tolerance_of_a_request_comes_first(
+    request_tolerance: float | None, grader_tolerance: float | None, status: str
+) -> None:
+    request = GradingRequest("4.30", r"\boxed{4.40}", tolerance=request_tolerance)
+    assert grade(request, grader_tolerance).status == status
+
+
+def test_requests_with_different_tolerances_share_a_call() -> None:
+    requests = [
+        GradingRequest("100", r"\boxed{101}", tolerance=tolerance) for tolerance in (None, 0.02)
+    ]
+    assert [verdict.status for verdict in grade_requests(requests)] == ["incorrect", "correct"]
+
+
+def test_any_of_several_golds_is_enough() -> None:
+    request = GradingRequest("4", r"\boxed{5}", alternative_golds=["5", "6"])
+    assert grade(request).status == "correct"
+    wrong = grade(request._replace(response=r"\boxed{7}"))
+    assert (wrong.status, wrong.gold_form) == ("incorrect", "4")
+
+
+def test_only_the_text_after_the_thinking_is_graded() -> None:
+    thinking = "<think>It is 4.</think>"
+    span = ThinkingSpan(end=len(thinking), closed=True, start=len("<think>"))
+    request = GradingRequest("5", f"{thinking}It is 5.", thinking=span)
+    assert grade(request).status == "correct"
+    assert grade(request._replace(gold="4")).status == "incorrect"
+
+
+def test_unclosed_thinking_has_no_answer_unless_thinking_is_graded() -> None:
+    text = r"<think>It is \boxed{4}. But wait, 5"
+    span = ThinkingSpan(end=len(text), closed=False, start=len("<think>"))
+    request = GradingRequest("4", text, thinking=span)
+    assert grade(request) == Verdict("no_answer", None, UNCLOSED_THINKING_RULE)
+    assert grade(request._replace(grade_thinking=True)).status == "correct"
+    # The last number of unfinished thinking is not an answer.
+    assert grade(request._replace(gold="5", grade_thinking=True)).status == "incorrect"
