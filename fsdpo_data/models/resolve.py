@@ -11,6 +11,7 @@ from fsdpo_data.core.identity import ModelRef, canonical_json, file_sha256
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, is_path, resolve_commit
 from fsdpo_data.models.prompts import Template, find_template, get_template
+from fsdpo_data.models.trained_template import read_trained_template
 from fsdpo_data.problems.embedded import CHECKPOINT
 
 SERVED_REVISION = "served"  #: Revision of all models on a server, which does not state one.
@@ -68,7 +69,8 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
         name: A short name of ``MODELS``, a local directory, or ``org/name`` with an optional
             ``@revision``.
         template: Name of a prompt template. By default the template from the model's training, or
-            the chat template of its tokenizer.
+            the chat template of its tokenizer. If that already contains the request for a box, it
+            is not repeated.
 
     Raises:
         InputError: if there is no such model, directory, revision or template.
@@ -77,13 +79,33 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
     weights = resolve_weights(name)
     if template is None:
         templates = _templates_by_model()
-        template = templates.get(name) or templates.get(weights.path, "chat-boxed")
+        template = (
+            templates.get(name)
+            or templates.get(weights.path)
+            or read_trained_template(weights.path)
+        )
     return ResolvedModel(
         ref=weights.ref,
         path=weights.path,
         commit=weights.commit,
-        template=get_template(template, weights.path, revision=weights.commit),
+        template=(
+            get_template(template, weights.path, revision=weights.commit)
+            if template
+            else _default_chat_template(weights)
+        ),
     )
+
+
+def _default_chat_template(weights: ResolvedWeights) -> Template:
+    """Return the chat template with a request for a box, unless it contains the request itself.
+
+    The default system message of Qwen2.5-Math is this request.
+    """
+    template = get_template("chat-boxed", weights.path, revision=weights.commit)
+    request = template.text.rpartition("{question}")[2].strip()
+    if template.chat is not None and request in template.chat.render("2+2?"):
+        return get_template("chat", weights.path, revision=weights.commit)
+    return template
 
 
 def _templates_by_model() -> dict[str, str]:

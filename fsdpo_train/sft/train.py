@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,11 @@ from fsdpo_train.trainer.models import (
     context_length,
     load_model,
 )
-from fsdpo_train.trainer.row_source import open_source
+from fsdpo_train.trainer.row_source import RowSource, open_source
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
+
+TEMPLATE_ROWS = 200  #: Rows whose prompts show the prompt template.
 
 
 @dataclass(frozen=True)
@@ -101,11 +104,18 @@ def train_sft(config: SftConfig) -> SftReport:
             trainer,
             config,
             {**identity, **source.provenance},
+            prompts=_first_prompts(source),
             rows=len(data.rows),
             too_long=data.too_long,
             unusable=data.unusable,
             tokens=sum(row.length - row.n_prompt for row in data.rows),
         )
+
+
+def _first_prompts(source: RowSource) -> list[str]:
+    """Return the prompts of the first rows."""
+    prompts = (row.get("prompt") for _, row in islice(source.rows(), TEMPLATE_ROWS))
+    return [prompt for prompt in prompts if isinstance(prompt, str)]
 
 
 def _check_rows_left(data: SftData, config: SftConfig) -> None:

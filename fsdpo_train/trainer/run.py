@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -23,7 +23,9 @@ from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.dataset.stage_registry import card_rows
 from fsdpo_data.models.checkpoints import hide_bars
+from fsdpo_data.models.prompts import TEMPLATES
 from fsdpo_data.models.resolve import resolve_weights
+from fsdpo_data.models.trained_template import recognise_template, write_trained_template
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.row_source import RowSource
 from fsdpo_train.trainer.run_directory import COMMAND_KEY, is_main_process, lock_run_directory
@@ -87,6 +89,7 @@ def finish_run(
     trainer: Any,
     config: TrainConfig,
     card_data: Mapping[str, str],
+    prompts: Sequence[str] = (),
     **report_fields: Any,
 ) -> ReportT:
     """Write the model of a finished run and its card, and return the report.
@@ -96,6 +99,7 @@ def finish_run(
         trainer: The trainer after training.
         config: The options of the run.
         card_data: The identity of the run, and the provenance of its data. The card shows both.
+        prompts: Prompts of rows without a manifest; they show the prompt template.
         **report_fields: The fields that ``report_class`` adds to :class:`TrainingReport`.
 
     Raises:
@@ -111,7 +115,18 @@ def finish_run(
     )
     if is_main_process():
         _write_card(config, card_data, report)
+        _write_template(config, prompts)
     return report
+
+
+def _write_template(config: TrainConfig, prompts: Sequence[str]) -> None:
+    """Write the prompt template of the training, so that the model is sampled with the same one."""
+    if (config.data / MANIFEST_FILE).exists():
+        name: str | None = read_manifest(config.data).spec.template.name
+    else:
+        name = recognise_template(prompts, str(config.out))
+    if name in TEMPLATES:
+        write_trained_template(config.out, str(name))
 
 
 def _write_card(config: TrainConfig, card_data: Mapping[str, str], report: TrainingReport) -> None:

@@ -1,6 +1,7 @@
 """SFT on a model of a few thousand weights: losses, masks, resuming and refused options."""
 
 import json
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -370,3 +371,41 @@ def test_the_loss_equals_the_cross_entropy_over_all_logits(architecture, tmp_pat
     assert loss.item() == pytest.approx(expected.item(), abs=1e-12)
     for parameter, gradient in zip(model.parameters(), gradients, strict=True):
         assert torch.allclose(parameter.grad, gradient, atol=1e-12)
+
+
+def test_a_trained_model_keeps_the_template_of_its_training(architecture, data, tmp_path):
+    from fsdpo_data.models.resolve import resolve
+
+    chat_architecture = tmp_path / "architecture"
+    shutil.copytree(architecture, chat_architecture)
+    chat = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
+    (chat_architecture / "chat_template.jinja").write_text(chat)
+    sft.train_sft(config(chat_architecture, data, tmp_path / "plain", max_steps=1))
+    template = resolve(str(tmp_path / "plain")).template
+    assert (template.name, template.render("2+2?")) == ("problem@1", "Problem: 2+2?\nSolution:\n")
+    assert resolve(str(tmp_path / "plain"), "chat").template.name == "chat@1"
+
+    chat_rows = [row | {"prompt": f"<user>{row['prompt']}<assistant>"} for row in ROWS]
+    data.write_text("".join(json.dumps(row) + "\n" for row in chat_rows))
+    sft.train_sft(config(chat_architecture, data, tmp_path / "chat", max_steps=1))
+    assert resolve(str(tmp_path / "chat")).template.name == "chat@1"
+
+    data.write_text("".join(json.dumps({**row, "prompt": "Q"}) + "\n" for row in ROWS))
+    sft.train_sft(config(chat_architecture, data, tmp_path / "other", max_steps=1))
+    assert resolve(str(tmp_path / "other")).template.name == "chat-boxed@1"
+
+
+def test_a_chat_template_that_requests_a_box_gets_no_second_request(architecture, data, tmp_path):
+    from fsdpo_data.models.resolve import resolve
+
+    request = "Please reason step by step, and put your final answer within \\boxed{}."
+    chat_architecture = tmp_path / "architecture"
+    shutil.copytree(architecture, chat_architecture)
+    chat = (
+        "<system>" + request + "{% for m in messages %}<user>{{ m.content }}{% endfor %}<assistant>"
+    )
+    (chat_architecture / "chat_template.jinja").write_text(chat)
+    data.write_text("".join(json.dumps({**row, "prompt": "Q"}) + "\n" for row in ROWS))
+    sft.train_sft(config(chat_architecture, data, tmp_path / "out", max_steps=1))
+    prompt = resolve(str(tmp_path / "out")).template.render("2+2?")
+    assert prompt.count("put your final answer") == 1 and "2+2?" in prompt
