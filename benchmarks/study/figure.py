@@ -1,7 +1,7 @@
 """The figures of the study, one per question.
 
-They have a white background, and a shape or a number next to each colour. They therefore read the
-same on every page and in print.
+They have a shape or a number next to each colour, so they read the same in print. A dark colour
+scheme inverts their lightness and keeps their hues.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,25 @@ COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#5
 MARKERS = "osD^vPX*"
 #: Text stays text, and equal numbers give equal files.
 STYLE = {"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 9, "axes.axisbelow": True}
+
+
+#: Style that follows the colour scheme of the reader. Filters keep the hue of each colour.
+DARK_STYLE = "@media (prefers-color-scheme: dark){svg{filter: invert(0.91) hue-rotate(180deg)}}"
+_STYLE_END = "</style>"
+
+
+def save_figure(figure: Figure, file: Path) -> None:
+    """Write a figure as SVG that is dark in a dark colour scheme."""
+    figure.savefig(file, metadata={"Date": None})
+    svg = file.read_text(encoding="utf-8")
+    file.write_text(add_dark_style(svg), encoding="utf-8", newline="")
+
+
+def add_dark_style(svg: str) -> str:
+    """Return an SVG of matplotlib with the style for a dark colour scheme, once."""
+    if DARK_STYLE in svg:
+        return svg
+    return svg.replace(_STYLE_END, f"{DARK_STYLE}{_STYLE_END}", 1)
 
 
 def write_contrasts(
@@ -44,7 +63,7 @@ def write_contrasts(
         figure.suptitle(title, fontweight="bold")
         for axes in (left, right):
             axes.grid(axis="x", color="#dddddd")
-        figure.savefig(file, metadata={"Date": None})
+        save_figure(figure, file)
 
 
 def write_sizes(file: Path, by_size: Mapping[str, Rows]) -> None:
@@ -69,7 +88,7 @@ def write_sizes(file: Path, by_size: Mapping[str, Rows]) -> None:
         axes.grid(axis="x", color="#dddddd")
         figure.legend(loc="outside lower center", ncols=len(by_size))
         figure.suptitle(SIZES_TITLE, fontweight="bold")
-        figure.savefig(file, metadata={"Date": None})
+        save_figure(figure, file)
 
 
 def _draw_interval(
@@ -114,4 +133,4 @@ def write_rates(file: Path, arms: Sequence[str], swept: Rows) -> None:
         axes.set_xlabel("peak learning rate and β (×: below the SFT policy)")
         figure.colorbar(image, label="avg@k, validation problems (%)")
         figure.suptitle(RATES_TITLE, fontweight="bold")
-        figure.savefig(file, metadata={"Date": None})
+        save_figure(figure, file)

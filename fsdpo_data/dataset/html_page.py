@@ -8,6 +8,7 @@ from fsdpo_cards.pages.page import render_page
 from fsdpo_cards.pages.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList, shorten
 from fsdpo_cards.render import format_token_count
 
+from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.card import distributions
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import newer_values, parse_metadata
@@ -45,13 +46,19 @@ def dataset_page(
     return render_page(
         Path(__file__).with_name("html_page.html"),
         problem_list.page_data,
-        title=f"{manifest.spec.model.name} · {root.name}",
-        name=root.name,
+        title=page_title(manifest),
+        folder=root.name,
         table=summary_rows(manifest),
         warnings=dataset_warnings(manifest),
         distributions=distributions(root, manifest),
         problem_list=problem_list,
     )
+
+
+def page_title(manifest: Manifest) -> str:
+    """Return the title of a dataset's page: the model, the sources and the number of solutions."""
+    sources = summarize_list(list(dict.fromkeys(source.name for source in manifest.spec.sources)))
+    return f"{manifest.spec.model.name} on {sources} · {manifest.rows.solutions:,} solutions"
 
 
 def _add_problem(problem_list: ProblemList, row: Row, gamma: float) -> None:

@@ -403,3 +403,16 @@ def test_thousands_of_problems_open_and_filter_quickly(browser: Browser, tmp_pat
     for _ in range(50):
         browser.run("document.getElementById('list').scrollTop += 800; document.body.offsetHeight")
     assert (browser.busy() - start_seconds) / 50 < 1 / 30  # one frame at 30 frames per second
+
+
+def test_a_phone_shows_the_accuracy_column(browser: Browser, page: Path) -> None:
+    browser.set_screen_width(400)
+    browser.open(page)
+    edges = browser.run(
+        "return [...document.querySelectorAll('#accuracy tbody td:nth-child(3)')]"
+        ".map((cell) => cell.getBoundingClientRect().right)"
+    )
+    visible_width = browser.run("return document.documentElement.clientWidth")
+    browser.set_screen_width(0)
+    assert visible_width == 400
+    assert edges and max(edges) <= visible_width

@@ -426,3 +426,14 @@ def test_a_ranking_auc_has_an_interval_or_says_why_not() -> None:
     )
     two_problems = ranking_auc([1, 1, 2, 2], [0.9, 0.1] * 2, [True, False] * 2)
     assert re.fullmatch(r"1\.000 \[0\.\d+, 1\.000\] \(2 problems\)", format_auc(two_problems))
+
+
+def test_the_lines_of_the_paper_have_numbers_that_the_page_explains() -> None:
+    text, _ = page_of({"ocw": 40, "math": 40})
+    [explanation] = re.findall(r"Numbers of the lines: (.*?)\.</p>", text)
+    labels = dict(entry.split("&nbsp;", 1) for entry in explanation.split("; "))
+    plot = text.partition("<figure>")[2].partition("</figure>")[0]
+    numbers = re.findall(r'y="[\d.]+"[^>]*>([\d,]+)</text>', plot)
+    tick_numbers = {number for label in numbers if label for number in label.split(",")}
+    assert labels and set(labels) <= tick_numbers
+    assert any("Full-Step-DPO" in label for label in labels.values())

@@ -24,7 +24,7 @@ sys.path.insert(0, str(STUDY))
 
 import data  # noqa: E402
 import policies  # noqa: E402
-from figure import write_contrasts, write_rates, write_sizes  # noqa: E402
+from figure import DARK_STYLE, write_contrasts, write_rates, write_sizes  # noqa: E402
 from measure import contrast_rows, estimate, final_rows, holm, sweep_rows  # noqa: E402
 from plan import (  # noqa: E402
     ARMS,
@@ -239,7 +239,16 @@ def test_the_figures_are_svg_files_with_labels(tmp_path: Path) -> None:
         root = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
         seen += [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"Why?", "DPO", "b <c>", "0.001", "β 0.1", "β 1", "60", "300 problems"} <= set(seen)
+    for name in ("a", "b", "c"):
+        assert (tmp_path / f"{name}.svg").read_text().count(DARK_STYLE) == 1
     assert Policy(SFT, 0, 0, 1).name != Policy(SFT, 0, 0, 2).name
+
+
+def test_the_stored_figures_follow_a_dark_colour_scheme() -> None:
+    files = sorted(STUDY.rglob("*.svg"))
+    assert files
+    for file in files:
+        assert file.read_text(encoding="utf-8").count(DARK_STYLE) == 1
 
 
 INTERVAL_COLUMNS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")

@@ -83,6 +83,14 @@ class Browser:
     def resize(self, width: int, height: int) -> None:
         self._call("POST", "window/rect", {"width": width, "height": height})
 
+    def set_screen_width(self, width: int) -> None:
+        """Lay the page out for a screen; windows cannot be this narrow. 0 is the window again."""
+        if not width:
+            self._cdp("Emulation.clearDeviceMetricsOverride")
+            return
+        settings = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self._cdp("Emulation.setDeviceMetricsOverride", **settings)
+
     def screenshot(self, file: Path) -> None:
         file.write_bytes(base64.b64decode(self._call("GET", "screenshot")))
 

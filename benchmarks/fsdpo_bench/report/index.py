@@ -17,6 +17,7 @@ from fsdpo_bench.results.summary import accuracy_result
 from fsdpo_bench.runs.records import RECORDS_FOLDER, read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
+from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.run import CONFIG_FILE
 
 _CURVE_POINTS = 60  #: Points of the line that shows the accuracy so far.
@@ -48,6 +49,7 @@ def render_index(root: Path, out: Path, reload_seconds: int | None = None) -> tu
         raise InputError(
             "the directory contains no run of `fsdpo-bench run`.", field="data", value=str(root)
         )
+    models = list(dict.fromkeys(str(run["model"]) for run in runs))
     is_complete = all(run["done"] == run["total"] for run in runs)
     reload_after = None if is_complete else reload_seconds
     page = render_page(
@@ -55,7 +57,8 @@ def render_index(root: Path, out: Path, reload_seconds: int | None = None) -> tu
         {"reload_seconds": reload_after},
         {"points": format_points},
         tasks=list(dict.fromkeys(title for run in runs for title in run["tasks"])),
-        title=f"{len(runs)} runs · {root.resolve().name}",
+        folder=root.resolve().name,
+        title=f"Benchmark runs of {summarize_list(models)}",
         runs=runs,
         reload_seconds=reload_after,
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.report.svg import Axis, SvgDrawing, draw_panel
 from fsdpo_bench.results.numbers import format_points
-from fsdpo_bench.results.published import is_backbone, published_results_for
+from fsdpo_bench.results.published import PublishedResult, is_backbone, published_results_for
 from fsdpo_bench.results.result_types import (
     AccuracyResult,
     Results,
@@ -18,6 +18,7 @@ from fsdpo_bench.results.result_types import (
 _ROW_HEIGHT = 16  #: Pixels per decoder in the accuracy plot.
 _TASK_GAP = 14  #: Pixels between benchmarks in the accuracy plot.
 _NAME_WIDTH = 106  #: Pixels for the decoder names; the style sheet has the same margin.
+_MIN_TICK_GAP = 4.0  #: Points between ticks of the paper's rows that have labels of their own.
 _LABEL_HEIGHT = 12  #: Pixels per decoder name in the cost plot.
 
 _UNKNOWN_DECODER_STYLE = "c6"  #: Style class of a decoder whose plug-in is missing.
@@ -34,6 +35,7 @@ def accuracy_plot(results: Results) -> str:
     """Draw the accuracy of every decoder by benchmark, over the paper's greedy results."""
     tasks = results.tasks
     model = results.run.model.name
+    labels = published_labels(results)
     n_rows = sum(1 + len(task.decoders) for task in tasks.values())
     height = 20 + n_rows * _ROW_HEIGHT + len(tasks) * _TASK_GAP + 24
     drawing = SvgDrawing(None, height, "Accuracy by benchmark and decoder, with 95 % intervals")
@@ -46,19 +48,54 @@ def accuracy_plot(results: Results) -> str:
         drawing.add_text(0, top + _ROW_HEIGHT - 4, task.title, style="label", dx=-_NAME_WIDTH)
         top += _ROW_HEIGHT
         task_height = len(task.decoders) * _ROW_HEIGHT
-        for published in published_results_for(name):
+        published = sorted(published_results_for(name), key=lambda result: result.value)
+        for result in published:
             drawing.add_rectangle(
-                x=f"{published.value}%",
+                x=f"{result.value}%",
                 y=top,
                 width=2,
                 height=task_height,
-                style="own" if is_backbone(published.backbone, model) else "theirs",
-                tip=f"{published.label}: {published.value}",
+                style="own" if is_backbone(result.backbone, model) else "theirs",
+                tip=f"{result.label}: {result.value}",
             )
-        for index, (decoder, result) in enumerate(task.decoders.items()):
-            _draw_interval(drawing, top + (index + 0.5) * _ROW_HEIGHT, decoder, result)
+        for position, text in _tick_labels(published, labels):
+            drawing.add_text(f"{position:.1f}%", top - 4, text, style="small", anchor="middle")
+        for index, (decoder, accuracy) in enumerate(task.decoders.items()):
+            _draw_interval(drawing, top + (index + 0.5) * _ROW_HEIGHT, decoder, accuracy)
         top += task_height + _TASK_GAP
     return drawing.render()
+
+
+def published_labels(results: Results) -> list[str]:
+    """Return the names of the paper's rows in the accuracy plot; tick N is the N-th name."""
+    return list(
+        dict.fromkeys(
+            published.label for name in results.tasks for published in published_results_for(name)
+        )
+    )
+
+
+def _tick_labels(
+    published: Sequence[PublishedResult], labels: Sequence[str]
+) -> list[tuple[float, str]]:
+    """Return the positions and the numbers of ticks; close ticks share one label.
+
+    Args:
+        published: The results, sorted by value.
+        labels: The names of all rows, whose order gives the numbers.
+    """
+    clusters: list[list[PublishedResult]] = []
+    for result in published:
+        if clusters and result.value - clusters[-1][-1].value < _MIN_TICK_GAP:
+            clusters[-1].append(result)
+        else:
+            clusters.append([result])
+    tick_labels = []
+    for cluster in clusters:
+        numbers = sorted({labels.index(result.label) + 1 for result in cluster})
+        position = (cluster[0].value + cluster[-1].value) / 2
+        tick_labels.append((position, ",".join(map(str, numbers))))
+    return tick_labels
 
 
 def _draw_interval(drawing: SvgDrawing, y: float, decoder: str, result: AccuracyResult) -> None:

@@ -83,6 +83,7 @@ def render_html(
         cost_plots=[plot for plot in cost_plots if plot],
         reward_plots=reward_plots,
         published_rows=published_rows(results),
+        published_labels=plots.published_labels(results),
         settings=setting_rows(results.run.to_json()),
         commands=rebuild_commands(results.run.commands),
         has_costs=has_costs(results),

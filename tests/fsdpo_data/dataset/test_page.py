@@ -124,3 +124,12 @@ def test_a_terminal_shows_the_weights_that_a_solution_would_have(pairs: Path) ->
             solution["step_rewards"], weights, solution["completions"], strict=True
         ):
             assert f" {reward:.2f} α {weight:.2f}  {step.rstrip()}" in output
+
+
+def test_the_title_names_the_content_and_not_the_folder(pairs: Path) -> None:
+    dataset = fd.open_dataset(pairs)
+    page = dataset.page()
+    [title] = re.findall("<title>(.*?)</title>", page)
+    [heading] = re.findall("<h1>(.*?)</h1>", page)
+    rows = dataset.manifest.rows
+    assert title == heading == f"fixed on test · {rows.solutions} solutions"
