@@ -416,3 +416,17 @@ def test_a_phone_shows_the_accuracy_column(browser: Browser, page: Path) -> None
     browser.set_screen_width(0)
     assert visible_width == 400
     assert edges and max(edges) <= visible_width
+
+
+def test_a_phone_shows_the_accuracy_of_all_runs(browser: Browser, tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "qwen2-7b-instruct", config(TASKS), make_records(TASKS))
+    page = tmp_path / "index.html"
+    page.write_text(render_index(tmp_path / "runs", page)[0], encoding="utf-8")
+    browser.set_screen_width(400)
+    browser.open(page)
+    edges = browser.run(
+        "return [...document.querySelectorAll('tbody td:nth-child(6)')]"
+        ".map((cell) => cell.getBoundingClientRect().right)"
+    )
+    browser.set_screen_width(0)
+    assert edges and max(edges) <= 400
