@@ -287,6 +287,8 @@ class RewardStats(ManifestSection):
     mean_correct: Number | None  #: Mean reward of correct solutions.
     mean_incorrect: Number | None  #: Mean reward of incorrect solutions.
     ranking_auc: dict[str, RankingStats]  #: Ranking AUC by aggregate.
+    #: How the PRM format was recognised; None for a reward model of ``fsdpo-train prm``.
+    format_evidence: str | None = None
 
 
 class ContinuationStats(ManifestSection):

@@ -1,12 +1,18 @@
 """Resolves the weights that an engine loads: a model, or a reward model with its PRM format."""
 
 from dataclasses import replace
+from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.registry import SAMPLERS, SCORERS
-from fsdpo_data.engines.scorers import prm_formats
-from fsdpo_data.engines.scorers.prm_formats import PrmFormat, PublishedPrm, architecture_name
+from fsdpo_data.engines.scorers.prm_formats import PrmFormat, PublishedPrm, get_prm_format
+from fsdpo_data.engines.scorers.prm_recognition import (
+    Recognition,
+    architecture_name,
+    recognise_format,
+    recognise_policy,
+)
 from fsdpo_data.models import resolve
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import (
@@ -46,8 +52,8 @@ def resolve_sampler_weights(name: str, engine: str) -> ResolvedWeights:
 def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeights:
     """Resolve a process reward model and its PRM format.
 
-    The options can name the format. Otherwise the name and the config of the model decide. A scorer
-    that lists the architecture of the checkpoint needs no format.
+    The options can name the format. Otherwise the content and the names of the model decide. A
+    scorer that lists the architecture of the checkpoint needs no format.
 
     Returns:
         A :class:`PublishedPrm`, or plain weights for a model that fsdpo trained.
@@ -62,16 +68,10 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeig
         config = load_config(weights)
     except FsdpoError as error:
         raise error.for_field("prm") from None
-    if options.prm_format:
-        prm_format: PrmFormat | None = prm_formats.get_prm_format(options.prm_format)
-    elif SCORERS[options.engine].reads(architecture_name(config)):
-        prm_format = None
-    elif options.reference and prm_formats.format_by_name(weights, config) is None:
-        prm_format = prm_formats.format_of_policies()
-    else:
-        prm_format = prm_formats.detect_format(weights, config)
-    if prm_format is None:
+    recognition = _recognise_format(weights, config, options)
+    if recognition is None:
         return weights
+    prm_format, evidence = recognition
     if prm_format.unsupported_reason:
         raise InputError(f"{prm_format.unsupported_reason}.", field="prm", value=name)
     reference = options.reference or prm_format.reference or None
@@ -83,8 +83,22 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeig
         weights.path,
         weights.commit,
         prm_format=prm_format,
+        format_evidence=evidence,
         reference=resolve_weights(reference) if reference else None,
     )
+
+
+def _recognise_format(
+    weights: ResolvedWeights, config: Any, options: ScorerOptions
+) -> Recognition | None:
+    """Return the PRM format of a checkpoint; None if it needs no format."""
+    if options.prm_format:
+        return Recognition(get_prm_format(options.prm_format), "option prm_format")
+    if SCORERS[options.engine].reads(architecture_name(config)):
+        return None
+    if options.reference:
+        return recognise_policy(weights)
+    return recognise_format(weights, config)
 
 
 def _check_reference(prm_format: PrmFormat, reference: str | None) -> None:

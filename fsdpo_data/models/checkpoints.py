@@ -172,6 +172,20 @@ def read_tensors(weights: ResolvedWeights, prefix: str) -> dict[str, Any]:
     return tensors
 
 
+def read_tensor_names(folder: Path) -> frozenset[str]:
+    """Return the names of the tensors in a local checkpoint; empty if they cannot be read."""
+    from safetensors import safe_open
+
+    try:
+        index = folder / "model.safetensors.index.json"
+        if index.is_file():
+            return frozenset(read_json(index)["weight_map"])
+        with safe_open(folder / "model.safetensors", framework="pt") as stored:
+            return frozenset(stored.keys())
+    except Exception:  # a damaged file; the scorer reads it again and names the error
+        return frozenset()
+
+
 def decoder_of(model: Any) -> Any:
     """Return the decoder of a causal language model, without the vocabulary head.
 

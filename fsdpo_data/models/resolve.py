@@ -79,9 +79,12 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
     weights = resolve_weights(name)
     if template is None:
         templates = _templates_by_model()
+        # A snapshot in the Hub cache is the published model, also behind a symlink.
+        is_local = weights.commit is None
+        repository = cached_repository(Path(weights.path).resolve()) if is_local else weights.path
         template = (
             templates.get(name)
-            or templates.get(weights.path)
+            or templates.get(repository)
             or read_trained_template(weights.path)
         )
     return ResolvedModel(
@@ -106,6 +109,18 @@ def _default_chat_template(weights: ResolvedWeights) -> Template:
     if template.chat is not None and request in template.chat.render("2+2?"):
         return get_template("chat", weights.path, revision=weights.commit)
     return template
+
+
+def cached_repository(path: Path) -> str:
+    """Return the repository of a path in the Hub cache; empty for other paths.
+
+    The cache has a folder ``models--org--name`` for the repository ``org/name``.
+    """
+    for part in reversed(path.parts):
+        prefix, _, repository = part.partition("--")
+        if prefix == "models" and repository:
+            return repository.replace("--", "/", 1)
+    return ""
 
 
 def _templates_by_model() -> dict[str, str]:

@@ -26,7 +26,7 @@ from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.engines.load import load_selected_scorer
 from fsdpo_data.engines.options import ScorerOptions, Shard, resolved_engine
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
-from fsdpo_data.engines.scorers.prm_formats import format_entry
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
 from fsdpo_data.engines.selection import select_scorer
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.steps.rewards import aggregate_expr
@@ -45,6 +45,8 @@ class ScoreStage(Stage):
         make_scorer: Loads the scorer. Called only if rewards are missing, because loading is slow.
         format_entry: Description of the PRM format, for the spec; empty for models of fsdpo-train.
         command: Words of the command line that runs the stage.
+        format_evidence: How the PRM format was recognised, for the manifest. It has no effect on
+            rewards, so it is not in the spec.
     """
 
     spec_key = "score"
@@ -54,6 +56,7 @@ class ScoreStage(Stage):
     make_scorer: Callable[[], Scorer]
     format_entry: Mapping[str, Any] = field(default_factory=dict)
     command: Sequence[str] = ()
+    format_evidence: str = ""
     _scorer: Scorer | None = None  #: The loaded scorer.
 
     def spec(self) -> Mapping[str, Any]:
@@ -79,6 +82,8 @@ class ScoreStage(Stage):
         self.run_shard(draft, UNSHARDED)
         draft.drop_pairs()
         rewards = reward_statistics(draft.current_files("solutions"))
+        if self.format_evidence:
+            rewards.format_evidence = self.format_evidence
         draft.manifest.rewards = rewards
         draft.manifest.cost.prm_calls += rewards.scored
         self._scorer = None  # frees the memory for the next stage
@@ -246,6 +251,7 @@ def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
         engine=selection.spec_entry,
         make_scorer=lambda: load_selected_scorer(selection, weights),
         format_entry=format_entry(weights),
+        format_evidence=weights.format_evidence if isinstance(weights, PublishedPrm) else "",
     )
 
 

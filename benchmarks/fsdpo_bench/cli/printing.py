@@ -253,6 +253,9 @@ def _row_cells(
 
 def print_prm(measurements: PrmMeasurements) -> None:
     """Print the measurements of a process reward model."""
+    if measurements.prm_format is not None:
+        prm_format = measurements.prm_format
+        _print_field("PRM format", f"{prm_format['name']}, by {prm_format['evidence']}")
     if measurements.dataset is not None:
         for name, value in _dataset_rows(measurements.dataset):
             _print_field(name, value)

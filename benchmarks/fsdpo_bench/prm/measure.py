@@ -107,6 +107,8 @@ class PrmMeasurements:
     #: Scores by file of ProcessBench.
     processbench: dict[str, FirstErrorScores] = field(default_factory=dict)
     prmbench: PrmBenchScores | None = None  #: Scores on PRMBench; None without its files.
+    #: Name, digest and meaning of the PRM format, and how it was recognised; None without one.
+    prm_format: dict[str, str] | None = None
 
 
 def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
@@ -123,6 +125,11 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
     tuning_examples = _read_tuning_file(options.tune_on) if options.tune_on else []
     altered = read_altered_solutions(options.prmbench)
     measurements = PrmMeasurements()
+    if isinstance(prm, PublishedPrm):
+        measurements.prm_format = {
+            **prm.prm_format.manifest_entry(),
+            "evidence": prm.format_evidence,
+        }
     if prm is None and options.likelihood is None:
         if options.data:
             measurements.dataset = dataset_report(load_scored(options.data), options.best_of)

@@ -9,7 +9,6 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -39,7 +38,14 @@ _PLACEHOLDER = re.compile(r"\{(question|prompt|bos|steps|step|k|i)\}")
 #: The characters that ``strip`` removes; None for all white space.
 _STRIPPED_CHARACTERS = {"newlines": "\r\n", "space": None, "nothing": ""}
 #: The fields that only detect a format; they do not change its rewards.
-_DETECTION_FIELDS = ("name", "models", "architectures", "token_labels", "is_for_policies")
+_DETECTION_FIELDS = (
+    "name",
+    "models",
+    "architectures",
+    "head_tensors",
+    "token_labels",
+    "is_for_policies",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +128,8 @@ class PrmFormat(Options):
     models: Sequence[str] = ()
     #: The architectures with this format; an architecture in several formats selects none of them.
     architectures: Sequence[str] = ()
+    #: Names of weights that show this format; weights in several formats select none of them.
+    head_tensors: Sequence[str] = ()
     #: Number of labels of the checkpoints for token classification with this format; 0 for none.
     token_labels: int = 0
     #: Whether models with a reference model have this format, unless their name is in another one.
@@ -225,6 +233,8 @@ class PublishedPrm(ResolvedWeights):
     """The resolved weights of a published reward model, and its format."""
 
     prm_format: PrmFormat  #: The format of the model.
+    #: How the format was recognised, such as ``architecture Qwen2ForEnsemblePRM``.
+    format_evidence: str = ""
     #: The reference model of implicit rewards; None for other models.
     reference: ResolvedWeights | None = None
 
@@ -252,72 +262,6 @@ def get_prm_format(name: str) -> PrmFormat:
         raise InputError(
             f"the file cannot be read: {error}.", field="prm_format", value=name
         ) from error
-
-
-def detect_format(weights: ResolvedWeights, config: Any) -> PrmFormat | None:
-    """Return the PRM format of a checkpoint; None for a model of ``fsdpo-train prm``.
-
-    The name of the checkpoint decides first, then its architecture.
-
-    Raises:
-        InputError: if no format matches, or several do.
-    """
-    prm_format = format_by_name(weights, config)
-    if prm_format is not None:
-        return prm_format
-    architecture = architecture_name(config)
-    is_classifier = architecture.endswith("ForTokenClassification")
-    if is_classifier and config.num_labels == 1:
-        return None
-    all_formats = list(PRM_FORMATS.values())
-    matches = [
-        prm_format
-        for prm_format in all_formats
-        if architecture in prm_format.architectures
-        or (is_classifier and config.num_labels == prm_format.token_labels)
-    ]
-    if len(matches) == 1:
-        return matches[0]
-    choices = ", ".join(prm_format.name for prm_format in matches or all_formats)
-    labels = f" with {config.num_labels} labels" if is_classifier else ""
-    raise InputError(
-        f"the checkpoint has {architecture}{labels}. Expected …ForTokenClassification with one "
-        "label, as `fsdpo-train prm` writes it, or a published reward model. For a published "
-        f"model, set `prm_format` to one of {choices}.",
-        field="prm",
-        value=weights.path,
-    )
-
-
-def architecture_name(config: Any) -> str:
-    """Return the first architecture in the config of a checkpoint."""
-    architectures = config.architectures
-    has_architecture = isinstance(architectures, list) and architectures
-    return str(architectures[0]) if has_architecture else "no architecture"
-
-
-def format_of_policies() -> PrmFormat:
-    """Return the PRM format of a policy with a reference model."""
-    return next(prm_format for prm_format in PRM_FORMATS.values() if prm_format.is_for_policies)
-
-
-def format_by_name(weights: ResolvedWeights, config: Any) -> PrmFormat | None:
-    """Return the PRM format that lists the name of a checkpoint; None if no format does."""
-    names = {weights.ref.name, str(getattr(config, "_name_or_path", ""))}
-    for prm_format in PRM_FORMATS.values():
-        if any(_lists_model(prm_format, name) for name in names):
-            return prm_format
-    return None
-
-
-def _lists_model(prm_format: PrmFormat, model: str) -> bool:
-    """Return whether a format lists a model; a local folder matches by its name alone."""
-    owner, slash, name = model.lower().rpartition("/")
-    for pattern in prm_format.models:
-        owner_pattern, _, name_pattern = pattern.lower().rpartition("/")
-        if fnmatch(name, name_pattern) and (not slash or fnmatch(owner, owner_pattern)):
-            return True
-    return False
 
 
 def format_entry(weights: ResolvedWeights) -> Mapping[str, Any]:

@@ -122,6 +122,9 @@ def test_policy_and_reference_on_the_command_line(
     assert code == 0, err
     score_spec = json.loads((tmp_path / "out/manifest.json").read_text())["spec"]["score"]
     assert score_spec["prm_format"]["meaning"] == "log-ratio of two policies"
+    manifest_rewards = json.loads((tmp_path / "out/manifest.json").read_text())["rewards"]
+    evidence = "reference model, and no name of a published model"
+    assert manifest_rewards["format_evidence"] == evidence
     assert score_spec["reference"]["name"] == models[1].name
     card = (tmp_path / "out/README.md").read_text()
     assert "in which a reward is a log-ratio of two policies" in card and "--reference" in card
@@ -139,6 +142,72 @@ def test_models_with_a_reference_are_recognised_by_name(
     options = ScorerOptions(reference=str(models[1]))
     names = [resolve_prm(str(path), options).prm_format.name for path in (eurus_path, models[0])]
     assert names == ["eurus", "implicit"]
+
+
+EURUS = "PRIME-RL/EurusPRM-Stage2"
+
+
+@pytest.mark.parametrize(
+    ("place", "evidence"),
+    [
+        ("snapshot", f"repository {EURUS} of the Hub cache"),
+        ("link to a snapshot", f"repository {EURUS} of the Hub cache"),
+        ("links to files", f"repository {EURUS} of the Hub cache"),
+        ("link with the name", "folder name EurusPRM-Stage2"),
+        ("link to the name", "folder name EurusPRM-Stage2"),
+        ("config", f"_name_or_path {EURUS} in config.json"),
+        ("path in config", "_name_or_path /data/ckpt/EurusPRM-Stage2 in config.json"),
+        ("nothing", "reference model, and no name of a published model"),
+    ],
+)
+def test_eurus_is_recognised_in_every_place(
+    models: tuple[Path, Path], tmp_path: Path, place: str, evidence: str
+) -> None:
+    """A snapshot and a symlink were once scored as `implicit`: β 0.05 and another prompt."""
+    folder = "x"
+    if place in ("snapshot", "link to a snapshot", "links to files"):
+        folder = "models--PRIME-RL--EurusPRM-Stage2/snapshots/0a1b2c"
+    elif place == "link to the name":
+        folder = "EurusPRM-Stage2"
+    path = Path(shutil.copytree(models[0], tmp_path / folder))
+    if place in ("config", "path in config"):
+        config = json.loads((path / "config.json").read_text())
+        config["_name_or_path"] = EURUS if place == "config" else "/data/ckpt/EurusPRM-Stage2/"
+        (path / "config.json").write_text(json.dumps(config))
+    if place.startswith("link"):
+        link = tmp_path / ("EurusPRM-Stage2" if place == "link with the name" else "mine")
+        if place == "links to files":
+            link.mkdir()
+            for file in path.iterdir():
+                (link / file.name).symlink_to(file)
+        else:
+            link.symlink_to(path, target_is_directory=True)
+        path = link
+    options = ScorerOptions(reference=str(models[1]))
+    weights = resolve_prm(str(path), options)
+    assert weights.format_evidence == evidence
+    expected = ("implicit", 0.05) if place == "nothing" else ("eurus", 0.001)
+    assert (weights.prm_format.name, weights.prm_format.beta) == expected
+    forced = resolve_prm(str(path), ScorerOptions(reference=str(models[1]), prm_format="implicit"))
+    assert (forced.prm_format.name, forced.format_evidence) == ("implicit", "option prm_format")
+
+
+def test_rewards_do_not_depend_on_the_path_of_a_model(
+    models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    paths = [tmp_path / "EurusPRM-Stage2"]
+    paths.append(tmp_path / "models--PRIME-RL--EurusPRM-Stage2/snapshots/0a1b2c")
+    item = ScorerInput("p", ["20 + 22.\n\n", "So 42."], "20 + 22?")
+    rewards = []
+    for path in paths:
+        shutil.copytree(models[0], path)
+        options = ScorerOptions(device="cpu", reference=str(models[1]))
+        [step_rewards] = load_scorer(str(path), options).score([item])
+        rewards.append(step_rewards)
+    assert rewards[0] == rewards[1]
+    plain = ScorerOptions(device="cpu", reference=str(models[1]), prm_format="implicit")
+    [plain_rewards] = load_scorer(str(paths[0]), plain).score([item])
+    assert worst([rewards[0]], [plain_rewards]) > 0.01
 
 
 def test_missing_and_unneeded_references_are_refused(models: tuple[Path, Path]) -> None:

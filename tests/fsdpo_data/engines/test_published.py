@@ -414,6 +414,96 @@ def test_a_model_is_recognised_by_name_or_architecture(
             resolve_prm(str(tmp_path / name))
 
 
+@pytest.mark.parametrize(
+    ("folder", "settings", "tensor", "expected", "evidence"),
+    [
+        (
+            "models--Qwen--Qwen2.5-Math-PRM-7B/snapshots/0a1b",
+            {"architectures": ["Qwen2ForProcessRewardModel"]},
+            None,
+            "qwen",
+            "repository Qwen/Qwen2.5-Math-PRM-7B of the Hub cache",
+        ),
+        (
+            "models--jinachris--PURE-PRM-7B/snapshots/0a1b",
+            {"architectures": ["Qwen2ForProcessRewardModel"]},
+            None,
+            "pure",
+            "repository jinachris/PURE-PRM-7B of the Hub cache",
+        ),
+        (
+            "mine",
+            {
+                "architectures": ["Qwen2ForProcessRewardModel"],
+                "_name_or_path": "Qwen/Qwen2.5-Math-7B-PRM800K",
+            },
+            None,
+            "qwen",
+            "_name_or_path Qwen/Qwen2.5-Math-7B-PRM800K in config.json",
+        ),
+        (
+            "mine",
+            {"architectures": ["ReasonEval_34B"]},
+            None,
+            "reasoneval-34b",
+            "architecture ReasonEval_34B",
+        ),
+        # A model that TRL trained from another reward model has the format of TRL.
+        (
+            "mine",
+            {
+                "architectures": ["Qwen2ForTokenClassification"],
+                "_name_or_path": "Qwen/Qwen2.5-Math-PRM-7B",
+            },
+            None,
+            "trl",
+            "architecture Qwen2ForTokenClassification with 2 labels",
+        ),
+        (
+            "mine",
+            {"architectures": []},
+            "score.model.nn1.weight",
+            "actprm",
+            "weights score.model.nn1.weight",
+        ),
+        (
+            "mine",
+            {"architectures": ["Qwen2ForCausalLM"]},
+            "v_head.summary.weight",
+            "set `prm_format` to one of skywork, pqm",
+            "",
+        ),
+    ],
+)
+def test_a_model_is_recognised_by_its_content(
+    tmp_path: Path,
+    folder: str,
+    settings: dict[str, Any],
+    tensor: str | None,
+    expected: str,
+    evidence: str,
+) -> None:
+    """Cached reward models were once refused, because a snapshot is a folder with a hash."""
+    path = tmp_path / folder
+    path.mkdir(parents=True)
+    config = {"model_type": "qwen2", "num_labels": 2, **settings}
+    (path / "config.json").write_text(json.dumps(config))
+    if tensor is not None:
+        index = {"metadata": {}, "weight_map": {tensor: "model-1.safetensors"}}
+        (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    if not evidence:
+        with pytest.raises(InputError, match=expected):
+            resolve_prm(str(path))
+        return
+    weights = resolve_prm(str(path))
+    assert (weights.prm_format.name, weights.format_evidence) == (expected, evidence)
+
+
+def test_our_own_reward_model_needs_no_format_under_any_name(tmp_path: Path) -> None:
+    prm = save_random_prm(tmp_path / "PURE-PRM-7B", save_random_model(tmp_path / "policy"))
+    assert not isinstance(resolve_prm(str(prm)), PublishedPrm)
+
+
 def test_a_prm_format_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         'based_on = "trl"\nstep_token = "\\n\\n"\nprompt = "{prompt}"\n'

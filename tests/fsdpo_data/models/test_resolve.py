@@ -94,6 +94,15 @@ def test_a_local_model_is_known_by_its_content(tmp_path: Path) -> None:
     assert content_revision(copied) != model.ref.revision
 
 
+def test_a_snapshot_of_the_hub_cache_has_the_template_of_its_repository(tmp_path: Path) -> None:
+    """Otherwise a base model would silently get its chat template instead of Alpaca's prompt."""
+    snapshot = save_model(tmp_path / "models--xinlai--Qwen2-7B-SFT/snapshots/0a1b")
+    link = tmp_path / "policy"
+    link.symlink_to(snapshot, target_is_directory=True)
+    for path in (snapshot, link):
+        assert resolve(str(path)).template.name == "alpaca@1"
+
+
 @pytest.mark.parametrize(
     "name",
     ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
