@@ -6,7 +6,7 @@ and last the names of the weights. Manifests record the evidence.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -141,7 +141,7 @@ def _match_name(model: str, evidence: str) -> Recognition | None:
     return None
 
 
-def _match_tensors(weights: ResolvedWeights) -> Sequence[PrmFormat]:
+def _match_tensors(weights: ResolvedWeights) -> list[PrmFormat]:
     """Return the formats whose head is among the weights of a local checkpoint."""
     if weights.commit is not None:
         return []

@@ -148,7 +148,7 @@ EURUS = "PRIME-RL/EurusPRM-Stage2"
 
 
 @pytest.mark.parametrize(
-    ("place", "evidence"),
+    ("location", "evidence"),
     [
         ("snapshot", f"repository {EURUS} of the Hub cache"),
         ("link to a snapshot", f"repository {EURUS} of the Hub cache"),
@@ -161,22 +161,22 @@ EURUS = "PRIME-RL/EurusPRM-Stage2"
     ],
 )
 def test_eurus_is_recognised_in_every_place(
-    models: tuple[Path, Path], tmp_path: Path, place: str, evidence: str
+    models: tuple[Path, Path], tmp_path: Path, location: str, evidence: str
 ) -> None:
     """A snapshot and a symlink were once scored as `implicit`: β 0.05 and another prompt."""
     folder = "x"
-    if place in ("snapshot", "link to a snapshot", "links to files"):
+    if location in ("snapshot", "link to a snapshot", "links to files"):
         folder = "models--PRIME-RL--EurusPRM-Stage2/snapshots/0a1b2c"
-    elif place == "link to the name":
+    elif location == "link to the name":
         folder = "EurusPRM-Stage2"
     path = Path(shutil.copytree(models[0], tmp_path / folder))
-    if place in ("config", "path in config"):
+    if location in ("config", "path in config"):
         config = json.loads((path / "config.json").read_text())
-        config["_name_or_path"] = EURUS if place == "config" else "/data/ckpt/EurusPRM-Stage2/"
+        config["_name_or_path"] = EURUS if location == "config" else "/data/ckpt/EurusPRM-Stage2/"
         (path / "config.json").write_text(json.dumps(config))
-    if place.startswith("link"):
-        link = tmp_path / ("EurusPRM-Stage2" if place == "link with the name" else "mine")
-        if place == "links to files":
+    if location.startswith("link"):
+        link = tmp_path / ("EurusPRM-Stage2" if location == "link with the name" else "mine")
+        if location == "links to files":
             link.mkdir()
             for file in path.iterdir():
                 (link / file.name).symlink_to(file)
@@ -186,7 +186,7 @@ def test_eurus_is_recognised_in_every_place(
     options = ScorerOptions(reference=str(models[1]))
     weights = resolve_prm(str(path), options)
     assert weights.format_evidence == evidence
-    expected = ("implicit", 0.05) if place == "nothing" else ("eurus", 0.001)
+    expected = ("implicit", 0.05) if location == "nothing" else ("eurus", 0.001)
     assert (weights.prm_format.name, weights.prm_format.beta) == expected
     forced = resolve_prm(str(path), ScorerOptions(reference=str(models[1]), prm_format="implicit"))
     assert (forced.prm_format.name, forced.format_evidence) == ("implicit", "option prm_format")
