@@ -23,6 +23,11 @@ class ResponseFile(BaseReplaySampler):
     #: The responses to each question in the order of the file, by :func:`question_key`.
     responses: Mapping[str, Sequence[RecordedResponse]]
 
+    @property
+    def min_responses(self) -> int:
+        """Number of responses that every question has."""
+        return min(map(len, self.responses.values()), default=0)
+
     def check_responses(self, samples: int, *, rewards: bool) -> None:
         """Check that every question has enough responses, and rewards if they are needed.
 

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from bench_runs import read_rows, written
 from fsdpo_bench.cli.app import app
+from fsdpo_bench.runs.make_job import run_job
 from fsdpo_bench.runs.options import RunOptions
 from oracles import NEMO_0, NEMO_1, TORA, float_equal
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.recorded.formats import question_key
@@ -82,6 +84,64 @@ def test_qwen_results_on_100_problems_with_8_samples(
     ]
     assert differing == [(73, 7)]
     assert run_records[72]["decoded"]["bon@8:min"]["sample"] == 7
+
+
+def test_several_responses_without_a_decoder_are_not_greedy(
+    outputs: Path, replay_file: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The first of eight samples was once shown as `greedy`; it is one random sample (90 right)."""
+    run_records = replay_file(outputs / QWEN)
+    assert list(run_records[0]["decoded"]) == ["first", "sc@8"]
+    assert (right(run_records, "first"), right(run_records, "sc@8")) == (90, 93)
+    results = json.loads((tmp_path / "run/results.json").read_text())
+    [task] = results["tasks"].values()
+    assert task["avg_at_k"]["8"]["accuracy"] == pytest.approx(729 / 800)
+    assert task["maj_at_k"]["8"]["accuracy"] == pytest.approx(0.93)
+    output = CliRunner().invoke(app, ["report", str(tmp_path / "run")]).output
+    assert "avg@8" in output and "maj@8" in output and "greedy" not in output
+
+
+def test_a_replay_names_a_greedy_decoder_that_may_be_a_random_sample(
+    outputs: Path, tmp_path: Path
+) -> None:
+    warnings: list[str] = []
+    options = RunOptions(
+        engine=SamplerOptions(engine="replay", replay=str(outputs / QWEN)),
+        decoder=("greedy",),
+        limit=2,
+        out=tmp_path / "run",
+        workers=1,
+    )
+    run_job(options, warnings.append)
+    assert [line for line in warnings if "has at least 8 responses to each problem" in line]
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "names"),
+    [
+        (1, (), ["greedy"]),
+        (1, ("--temperature", "0"), ["greedy"]),
+        (1, ("--temperature", "0.7"), ["first"]),
+        (3, (), ["first", "sc@3"]),
+        (3, ("--temperature", "0"), ["greedy"]),
+        (3, ("--decoder", "maj", "--k", "2"), ["sc@2"]),
+    ],
+)
+def test_the_default_decoders_of_completions_by_prompt(
+    tmp_path: Path,
+    replay_file: Callable[..., Any],
+    count: int,
+    options: tuple[str, ...],
+    names: list[str],
+) -> None:
+    line = {
+        "prompt": get_template("problem").render("2+2?"),
+        "completions": [COMPLETION] * count,
+    }
+    responses_file = written(tmp_path / "completions.jsonl", [line])
+    task = written(tmp_path / "task.jsonl", [{"question": "2+2?", "answer": "4"}])
+    [record] = replay_file(responses_file, "--task", str(task), "--template", "problem", *options)
+    assert list(record["decoded"]) == names
 
 
 def test_qwen_results_graded_with_the_golds_of_math(
@@ -218,12 +278,12 @@ def test_a_replay_records_model_name_and_sampling(
         **dict.fromkeys(("top_p", "max_tokens", "seed"), "unknown"),
     }
     assert {name: run_section["sampling"][name] for name in expected_sampling} == expected_sampling
-    assert results["cost"]["greedy"]["tokens"] == "unknown"
-    assert results["tasks"]["rows"]["decoders"]["greedy"]["cost"]["tokens"] == "unknown"
+    assert results["cost"]["first"]["tokens"] == "unknown"
+    assert results["tasks"]["rows"]["decoders"]["first"]["cost"]["tokens"] == "unknown"
     card = (out / "README.md").read_text()
-    assert "top-p unknown" in card and "| greedy | unknown |" in card
+    assert "top-p unknown" in card and "| first | unknown |" in card
     assert "--model-name 'Another 7B'" in card and "--top-p" not in card and "--model " not in card
-    assert "| greedy | unknown |" in (out / "report.md").read_text()
+    assert "| first | unknown |" in (out / "report.md").read_text()
     page = (out / "report.html").read_text()
     assert '<td class="n">unknown</td>' in page and "tokens unknown" in page
     output = CliRunner().invoke(app, ["inspect", str(out)]).output

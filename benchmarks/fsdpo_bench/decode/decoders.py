@@ -17,8 +17,11 @@ from fsdpo_bench.decode.solution import (
 )
 from fsdpo_bench.decode.vote import best_of_n, self_consistency, weighted_vote
 from fsdpo_data.core.registry import Registry
+from fsdpo_data.core.sampling import SamplingSpec
 
 DEFAULT_DECODER = "greedy"  #: The decoder of a run without the option ``decoder``.
+#: The default decoder for recorded responses that may be random samples.
+FIRST_RESPONSE_DECODER = "first"
 DECODERS: Registry[Decoder] = Registry("decoder", Decoder, group="fsdpo.decoders")
 
 
@@ -30,16 +33,18 @@ def parse_result_name(name: str) -> DecoderSetup | None:
     return DECODERS[decoder_name].parse_suffix(at_sign + parameters)
 
 
-def default_decoders(*, has_metric: bool) -> list[str]:
+def default_decoders(*, has_metric: bool, has_random_samples: bool = False) -> list[str]:
     """Return the decoders of a run without the option ``decoder``.
 
     Args:
         has_metric: Whether a benchmark has a metric over samples, such as ``avg@8``.
+        has_random_samples: Whether recorded responses may be random samples, so none is greedy.
     """
+    single_decoder = FIRST_RESPONSE_DECODER if has_random_samples else DEFAULT_DECODER
     if not has_metric:
-        return [DEFAULT_DECODER]
+        return [single_decoder]
     metric_decoders = [decoder.name for decoder in DECODERS.importable_entries() if decoder.metric]
-    return [DEFAULT_DECODER, *metric_decoders]
+    return [single_decoder, *metric_decoders]
 
 
 def prm_decoders() -> list[str]:
@@ -49,10 +54,20 @@ def prm_decoders() -> list[str]:
 
 def _decode_greedily(request: DecodingRequest) -> list[OwnSolution]:
     """Return the greedy solution of each prompt, and its cost."""
+    return _sample_once(request, greedy_sampling(request.sampling))
+
+
+def _take_first_sample(request: DecodingRequest) -> list[OwnSolution]:
+    """Return the first sample of each prompt, and its cost."""
+    return _sample_once(request, replace(request.sampling, n=1))
+
+
+def _sample_once(request: DecodingRequest, sampling: SamplingSpec) -> list[OwnSolution]:
+    """Return one solution of each prompt, and its cost."""
     solutions = sample_solutions(
         request.prompts,
         sampler=request.sampler,
-        sampling=greedy_sampling(request.sampling),
+        sampling=sampling,
         segmenter=request.segmenter,
         on_finished=request.on_finished,
     )
@@ -89,6 +104,15 @@ DECODERS.register(
         title="one solution by greedy decoding",
         description="the most likely token at every step",
         decode=_decode_greedily,
+        colour=1,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="first",
+        title="one random sample: the first one",
+        description="the first of the samples or of the recorded responses",
+        decode=_take_first_sample,
         colour=1,
     )
 )

@@ -117,6 +117,9 @@ def make_plan(
         InputError: if a decoder or the aggregate is unknown.
     """
     names = [name.strip() for name in ",".join(decoders).split(",") if name.strip()]
+    # `maj@8` is the metric of a decoder, so `maj` names this decoder.
+    names_by_metric = {entry.metric: entry.name for entry in DECODERS.importable_entries()}
+    names = [names_by_metric.get(name, name) for name in names]
     for name in names or [""]:
         if name not in DECODERS:
             choices = "; ".join(

@@ -171,6 +171,5 @@ NUMBERS.register(
         name="maj_at_k",
         title="maj@{key}",
         compute=_majority_at_k,
-        outputs=("markdown",),
     )
 )

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.decode.decoders import DECODERS
+from fsdpo_bench.decode.decoders import DECODERS, DEFAULT_DECODER, FIRST_RESPONSE_DECODER
 from fsdpo_bench.decode.plan import DecodingPlan
 from fsdpo_bench.runs.command import run_command
 from fsdpo_bench.runs.options import RunOptions
@@ -23,6 +23,7 @@ from fsdpo_data.engines.options import DEFAULT_MODEL
 from fsdpo_data.engines.recorded_author import author_entry, solution_author
 from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.samplers import LoadedSampler
+from fsdpo_data.engines.samplers.replay import count_completions
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
 from fsdpo_data.engines.selection import select_sampler, select_scorer
@@ -82,7 +83,8 @@ class _PrmLoader(NamedTuple):
 def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
     """Return the job of a run that samples, or replays completions by prompt."""
     tasks = options.rows.apply(select_tasks(options.suite, options.task))
-    plan = options.plan([task.metric for task in tasks])
+    n_recorded = count_completions(Path(options.engine.replay)) if options.engine.replay else 1
+    plan = options.plan([task.metric for task in tasks], n_recorded)
     if options.model is None and not options.is_replay:
         raise InputError(
             "missing: give a short name, org/name on the Hub, or a directory.", field="model"
@@ -193,7 +195,14 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
             field="data",
             value=str(options.data),
         )
-    plan = options.plan([task.metric for task in tasks])
+    n_recorded = response_file.min_responses
+    plan = options.plan([task.metric for task in tasks], n_recorded)
+    if DEFAULT_DECODER in plan.decoders and n_recorded > 1:
+        warn(
+            f"{response_file.file.name} has at least {n_recorded} responses to each problem, and "
+            f"`{DEFAULT_DECODER}` takes the first; if it is a random sample, use "
+            f"`decoder={FIRST_RESPONSE_DECODER}`"
+        )
     if plan.continuation_decoders:
         raise InputError(
             "recorded responses cannot be continued. Remove the decoder, or run a model.",

@@ -45,7 +45,8 @@ class RunOptions(ReplayOptions):
         limit: Maximum number of problems per benchmark, drawn at random with `limit_seed`.
         limit_seed: Seed of the problems that `limit` draws. They do not depend on the seed of the
             samples.
-        decoder: Names of decoders; several with commas: `greedy,sc`.
+        decoder: Names of decoders; several with commas: `greedy,sc`. For a file with several
+            responses per problem, the default is `first,sc` with all responses.
         k: Number of samples per problem, for decoders that choose from samples; may be repeated.
         prm: Process reward model for decoders that need step rewards: a directory, or `org/name`
             on the Hub.
@@ -134,12 +135,14 @@ class RunOptions(ReplayOptions):
     step_tokens: Annotated[int, Option(panel=_BEAM, min=1)] = 256
     series: Annotated[str | None, Option(panel=_SAMPLING)] = None
 
-    def plan(self, metrics: Sequence[str] = ()) -> DecodingPlan:
+    def plan(self, metrics: Sequence[str] = (), n_recorded: int = 1) -> DecodingPlan:
         """Return the decoding plan of the run.
 
         Args:
             metrics: Metrics of the benchmarks. Without the options ``decoder`` and ``k``, they set
                 the decoders and the numbers of samples: ``avg@8`` needs eight samples.
+            n_recorded: Number of recorded responses of each problem. Several responses are random
+                samples, so none of them is called greedy, and all of them count.
 
         Raises:
             InputError: for an unknown decoder or aggregate, samples at temperature 0, or a reward
@@ -157,9 +160,11 @@ class RunOptions(ReplayOptions):
             )
             for b2 in self.b2
         ]
+        uses_all_recorded = not self.decoder and n_recorded > 1
+        default_k = n_recorded if uses_all_recorded else 5
         plan = make_plan(
-            decoders=self.decoder or default_decoders(has_metric=bool(metric_ks)),
-            ks=self.k or metric_ks or (5,),
+            decoders=self.decoder or self._default_decoders(bool(metric_ks), n_recorded),
+            ks=self.k or metric_ks or (default_k,),
             aggregate=self.aggregate,
             beams=beams,
         )
@@ -183,3 +188,13 @@ class RunOptions(ReplayOptions):
                 value=self.prm,
             )
         return plan
+
+    def _default_decoders(self, has_metric: bool, n_recorded: int) -> list[str]:
+        """Return the decoders of a run without the option ``decoder``."""
+        is_temperature_known = "temperature" not in self.unknown_fields
+        if not self.is_replay or (is_temperature_known and self.sampling.temperature == 0):
+            return default_decoders(has_metric=has_metric)
+        return default_decoders(
+            has_metric=has_metric or n_recorded > 1,
+            has_random_samples=n_recorded > 1 or is_temperature_known,
+        )

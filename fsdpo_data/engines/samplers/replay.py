@@ -1,5 +1,6 @@
 """Samplers that return recorded completions instead of running a model."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from fsdpo_data.models.resolve import ResolvedWeights
 
 #: Fields that other tools may leave out of their records.
 _OPTIONAL_FIELDS: dict[str, Any] = {"n_tokens": None, "seconds": 0.0}
+_COUNTED_LINES = 100  #: Number of lines that may have completions of the first prompt.
 _MAX_QUOTED_CHARS = 80  #: Characters of a prompt in an error message.
 
 
@@ -95,6 +97,26 @@ def _index_prompts(path: Path) -> dict[bytes, list[LineSpan]]:
     if not spans:
         raise _replay_error(path, "the file is empty. Expected recorded completions.")
     return spans
+
+
+def count_completions(path: Path) -> int:
+    """Return the number of completions of the first prompt; 1 if the file cannot be read.
+
+    The sampler reads the whole file later, and names what is wrong with it.
+    """
+    prompt = None
+    count = 0
+    try:
+        check_regular_file(path)
+        with path.open("rb") as file:
+            for line in itertools.islice(file, _COUNTED_LINES):
+                line_prompt = _recorded_prompt(line)
+                prompt = line_prompt if prompt is None else prompt
+                if line_prompt is not None and line_prompt == prompt:
+                    count += len(parse_json(line, orjson.loads)["completions"])
+    except (OSError, InputError):
+        return 1
+    return max(1, count)
 
 
 def _recorded_prompt(line: bytes) -> str | None:
