@@ -87,11 +87,11 @@ def small_run(out: Path, *decoders: str) -> Path:
 def test_result_names_are_parsed_as_they_are_written() -> None:
     beams = [BeamSpec(b1=5, b2=1), BeamSpec(b1=15, b2=3)]
     plan = make_plan([",".join(DECODERS)], [1, 16], "prod", beams)
-    names = ["greedy", "sc@1", "sc@16", "weighted@1:prod", "weighted@16:prod", "bon@1:prod"]
-    assert plan.result_names == [*names, "bon@16:prod", "sbs@5,1", "sbs@15,3"]
+    names = ["greedy", "first", "sc@1", "sc@16", "weighted@1:prod", "weighted@16:prod"]
+    assert plan.result_names == [*names, "bon@1:prod", "bon@16:prod", "sbs@5,1", "sbs@15,3"]
     assert [parse_result_name(name) for name in plan.result_names] == plan.setups
     assert [decoder.form for decoder in DECODERS.values()] == [
-        *("greedy", "sc@K", "weighted@K:AGGREGATE", "bon@K:AGGREGATE", "sbs@B1,B2")
+        *("greedy", "first", "sc@K", "weighted@K:AGGREGATE", "bon@K:AGGREGATE", "sbs@B1,B2")
     ]
 
 
