@@ -83,9 +83,7 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
         is_local = weights.commit is None
         repository = cached_repository(Path(weights.path).resolve()) if is_local else weights.path
         template = (
-            templates.get(name)
-            or templates.get(repository)
-            or read_trained_template(weights.path)
+            templates.get(name) or templates.get(repository) or read_trained_template(weights.path)
         )
     return ResolvedModel(
         ref=weights.ref,

@@ -62,11 +62,9 @@ def test_a_published_prm_is_measured_and_used_for_decoding(
         2,
         "--max-tokens",
         16,
-        "--max-steps",
-        2,
         *prm_options,
     ]
-    done = invoke(*line, "--out", out, "--decoder", "bon,sbs")
+    done = invoke(*line, "--out", out, "--decoder", "bon,sbs", "--max-steps", 2)
     assert done.exit_code == 0, done.exception
     assert read_config(out).to_json()["prm"]["prm_format"]["name"] == family
     for record in read_rows(out):

@@ -257,7 +257,10 @@ def get_prm_format(name: str) -> PrmFormat:
     try:
         return _build_format(**{**read_toml_file(file), "name": file.name})
     except FsdpoError as error:
-        raise error.for_field("prm_format") from None
+        if error.field in ("", "prm_format"):
+            raise error.for_field("prm_format") from None
+        # The field is a key of the file, so the message keeps it.
+        raise InputError(str(error), field="prm_format", value=name) from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"the file cannot be read: {error}.", field="prm_format", value=name
