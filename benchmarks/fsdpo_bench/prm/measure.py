@@ -85,7 +85,7 @@ class PrmOptions(Options):
     data: Annotated[Path | None, Option(positional=True)] = None
     prm: str | None = None
     likelihood: str | None = None
-    best_of: Annotated[Sequence[int], Option(min=1, default_text="1, 2, 4, … up to 64")] = ()
+    best_of: Annotated[Sequence[int], Option(min=1, default_text="powers of 2 up to 64")] = ()
     processbench: Sequence[Path] = ()
     prmbench: Sequence[Path] = ()
     template: str | None = None
