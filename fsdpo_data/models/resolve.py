@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fsdpo_data.core.errors import InputError, UnavailableError, suggest_names
 from fsdpo_data.core.identity import ModelRef, canonical_json, file_sha256
+from fsdpo_data.core.input_files import check_regular_file
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, is_path, resolve_commit
 from fsdpo_data.models.prompts import Template, find_template, get_template
@@ -224,6 +225,9 @@ def content_revision(path: Path) -> str:
     """Return ``sha256:…`` of the names and contents of the files in a model directory."""
     files: set[Path] = set()
     for pattern in _MODEL_FILES:
-        files |= {file for file in path.glob(pattern) if file.is_file()}
+        matches = {file for file in path.glob(pattern) if file.exists() and not file.is_dir()}
+        for file in matches:
+            check_regular_file(file)  # transformers would read a pipe or a device without end
+        files |= matches
     digests = [(file.name, file_sha256(file)) for file in sorted(files)]
     return "sha256:" + hashlib.sha256(canonical_json(digests).encode()).hexdigest()

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 from bench_runs import config, make_records, write_run
 from fsdpo_bench.results.published import shipped_path
+from fuzz_readers import resume_arguments
 from helpers import RIGHT, SILENT, WRONG
 from in_process import run_in_process
 from paired_data import paired_dataset
@@ -170,6 +171,18 @@ def make_model_inputs(folder: Path) -> None:
     model_config["quantization_config"] = _QUANTIZATION
     (quantized / "config.json").write_text(json.dumps(model_config))
     save_random_prm(folder / "prm", Path(resolve("tiny").path))
+    _make_interrupted_training(folder)
+
+
+def _make_interrupted_training(folder: Path) -> None:
+    """Train three steps, and delete the result and the checkpoint of the third step."""
+    run_folder = folder / "trained"
+    arguments = resume_arguments(folder, run_folder)
+    _run(*(argument for argument in arguments if argument != "--resume"))
+    shutil.rmtree(run_folder / "checkpoints" / "checkpoint-3")
+    for file in run_folder.glob("*"):
+        if file.is_file() and file.name not in ("dpo.json", ".lock"):
+            file.unlink()
 
 
 def _run(*command: object) -> None:

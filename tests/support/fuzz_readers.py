@@ -228,6 +228,13 @@ def _training_readers(folder: Path) -> Iterator[Reader]:
         train = functools.partial(_train_arguments, method)
         file = next((folder / "formats" / name).glob("*.jsonl"))
         yield Reader("training rows", file, "", train)
+    # The options of the training, its reference cache, and its checkpoints.
+    for glob in ("dpo.json", "reference/*", "checkpoints/*/*"):
+        yield Reader(
+            "training run", folder / "trained", glob,
+            lambda copy, out: resume_arguments(folder, copy),
+            writes_copy=True,
+        )  # fmt: skip
     # A training reads and checks only one config, because the others cannot change its weights.
     for method, config in {"prm": "solutions", "dpo": "pairs"}.items():
         train = functools.partial(_train_arguments, method)
@@ -236,6 +243,13 @@ def _training_readers(folder: Path) -> Iterator[Reader]:
                 "parquet", folder / "pairs", f"{config}/*.parquet", train,
                 is_sealed=not reseals, reseals=reseals,
             )  # fmt: skip
+
+
+def resume_arguments(folder: Path, run: Path) -> list[object]:
+    """Return the command that resumes the interrupted training in the folder `trained`."""
+    options = ["--model", "tiny", "--max-steps", 3, "--save-every", 1, "--save-limit", 3]
+    options += ["--batch-size", 1]
+    return ["fsdpo_train", "dpo", folder / "pairs", *options, "--resume", "--out", run]
 
 
 def _train_arguments(method: str, data: Path, out: Path) -> Sequence[object]:

@@ -11,7 +11,6 @@ import json
 import os
 import random
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,9 +32,6 @@ from fsdpo_data.models.resolve import resolve
 STEPS = 6
 #: Optimizer steps between two checkpoints.
 SAVE_EVERY = 2
-#: A chat template with the usual elements: roles, a loop, a condition.
-CHAT = """{% for message in messages %}<|{{ message.role }}|>{{ message.content }}
-{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"""
 _RESUME = ("--resume",)
 #: Files of a training run that may differ between runs with the same result.
 _UNSTABLE_FILES = (".lock", "checkpoints", "reference")
@@ -113,32 +109,6 @@ class Inputs:
             self.run("fsdpo_data", *export, "--out", self.path(format_name))
         self.run("fsdpo_data", "push", self.path("pairs"), "org/pushed")
         self.run(*_bench_arguments(self), "--out", self.path("bench"))
-
-    def make_fuzz_inputs(self) -> None:
-        """Make the inputs that only `fuzz_harness.py` reads, after :meth:`make`."""
-        for format_name in ("trl-stepwise", "trl-preference", "math-shepherd", "processbench"):
-            export = ["export", self.path("pairs"), "--to", format_name]
-            self.run("fsdpo_data", *export, "--out", self.path(format_name))
-        self.run(
-            "fsdpo_data", *_build_arguments(self, "few"), "--limit", 1, "--out", self.path("one")
-        )
-        unsealed = shutil.copytree(self.path("small"), self.path("unsealed"))
-        (unsealed / "manifest.json").unlink()
-        self._make_interrupted_training()
-        policy = shutil.copytree(resolve("tiny").path, self.path("policy"))
-        (policy / "chat_template.jinja").write_text(CHAT)
-
-    def _make_interrupted_training(self) -> None:
-        """Train three steps, and delete the checkpoint of the third step."""
-        from fuzz_readers import resume_arguments
-
-        run_folder = self.path("trained")
-        arguments = resume_arguments(self.folder, run_folder)
-        self.run(*(argument for argument in arguments if argument != "--resume"))
-        shutil.rmtree(run_folder / "checkpoints" / "checkpoint-3")
-        for file in run_folder.glob("*"):
-            if file.is_file() and file.name not in ("dpo.json", ".lock"):
-                file.unlink()
 
     def run(self, module: str, *arguments: object) -> None:
         """Run a command to its end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 from collections.abc import Iterator, Sequence
@@ -245,3 +246,14 @@ def test_tokens_open_doors_and_stay_secret(hub: HubServer, tmp_path: Path) -> No
         assert kind == "UnavailableError"
         assert "check that your token is still valid (HF_TOKEN is set)" in message
     assert wrong not in json.dumps(answers) + log
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_model_directory_with_a_pipe_or_a_device_is_refused(tmp_path: Path, kind: str) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    file = model / "tokenizer.json"
+    os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"tokenizer\.json is a pipe or a device"):
+        resolve(str(model))
