@@ -29,6 +29,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress as show_progress
+from fsdpo_data.core.terminal import strip_control_characters
 
 if TYPE_CHECKING:
     from fsdpo_bench.cli import printing, recipe_printing, record_printing
@@ -52,7 +53,7 @@ def run(options: RunOptions) -> None:
 
 
 def _warn(text: str) -> None:
-    print(f"warning: {text}", file=sys.stderr)
+    print(strip_control_characters(f"warning: {text}"), file=sys.stderr)
 
 
 def _report(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
