@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from fsdpo_bench.runs.records import RunConfig
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.input_files import read_file
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import RankingAuc
 
@@ -204,7 +205,7 @@ def read_results(file: Path) -> Results:
         InputError: if the file is not a ``results.json`` of this release.
     """
     try:
-        return Results.model_validate_json(file.read_bytes())
+        return Results.model_validate_json(read_file(file))
     except (OSError, pydantic.ValidationError) as error:
         raise InputError(
             f"{file}: expected results that `fsdpo-bench run` wrote ({error}). Write them again "

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.input_files import read_file
 from fsdpo_data.core.row_files import SourceRow, read_records
 
 
@@ -37,7 +38,7 @@ def _read_xml(file: Path) -> Iterator[SourceRow]:
     from xml.etree import ElementTree
 
     try:
-        root = ElementTree.fromstring(file.read_bytes())
+        root = ElementTree.fromstring(read_file(file))
     except (OSError, ElementTree.ParseError) as error:
         raise InputError(
             f"{file} is not the XML file of ASDiv ({error}). Download it again."
