@@ -65,6 +65,12 @@ class ArtifactRef(ManifestSection):
     revision: str  #: Commit or content digest.
 
 
+class SourceSection(ArtifactRef):
+    """A file or dataset that problems come from."""
+
+    split: str  #: The split of the source.
+
+
 class EngineRef(ManifestSection):
     """The engine that ran a model, and its precision."""
 
@@ -161,7 +167,7 @@ class SpecSection(SparseSection):
     sampling: SamplingSection  #: Sampling parameters.
     segmenter: str  #: Full name of the segmenter.
     thinking: str | None = None  #: ``graded`` if the grader also reads unfinished thinking.
-    sources: list[ArtifactRef]  #: Files and datasets that the problems come from.
+    sources: list[SourceSection]  #: Files and datasets that the problems come from.
     template: TemplateRef  #: The prompt template.
     score: ScoreSection | None = None  #: Set by the score stage.
     label: ManifestSection | None = None  #: Set by the label stage, which writes ``rollouts``.

@@ -137,6 +137,22 @@ def load_config(weights: ResolvedWeights) -> Any:
         raise _loading_error(weights, error, "Expected a config.json of transformers.") from error
 
 
+def check_quantized(model: Any, weights: ResolvedWeights) -> None:
+    """Run a quantised model on one token, because weights of another type fail only then.
+
+    Raises:
+        UnavailableError: if the weights do not fit the quantisation in the config.
+    """
+    if getattr(model.config, "quantization_config", None) is None:
+        return
+    try:
+        with torch.no_grad():
+            model(torch.zeros((1, 1), dtype=torch.long, device=model.device))
+    except Exception as error:  # quantisation libraries raise no narrower class
+        expected = "Expected weights that fit the quantization_config of its config.json."
+        raise _loading_error(weights, error, expected) from error
+
+
 def read_tensors(weights: ResolvedWeights, prefix: str) -> dict[str, Any]:
     """Return the tensors of a checkpoint whose names start with ``prefix``.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +25,7 @@ from fsdpo_data.dataset import manifest_sections
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import PARENT, DatasetDraft, Stage, derive_dataset
-from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.engines.options import Resume
 from fsdpo_data.problems.benchmark_questions import BenchmarkQuestions, read_benchmark
 from fsdpo_data.problems.load import load_problems
@@ -262,8 +263,7 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Over
         StoreError: if the disk fails.
     """
     _check_outputs(options)
-    problems = _training_problems(options)
-    report = find_overlaps(problems, options.against, ngram=options.ngram, overlap=options.overlap)
+    report = _find_requested_overlaps(options)
     if options.report is not None:
         text = json.dumps(report.to_json_values(), indent=2, ensure_ascii=False)
         write_text(Path(options.report), text + "\n")
@@ -282,6 +282,16 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Over
             progress=progress,
         )
     return report
+
+
+def _find_requested_overlaps(options: DecontaminateOptions) -> OverlapReport:
+    """Compare the training problems with the benchmarks of the options."""
+    problems = _training_problems(options)
+    is_dataset = options.out is not None
+    with explain_damage(Path(options.problems[0])) if is_dataset else nullcontext():
+        return find_overlaps(
+            problems, options.against, ngram=options.ngram, overlap=options.overlap
+        )
 
 
 def _decontaminate_command(options: DecontaminateOptions, report: OverlapReport) -> list[str]:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fakes import FixedSampler, TableScorer
 from fsdpo_bench.cli.app import app
@@ -33,11 +35,12 @@ from fsdpo_bench.prm.first_error import (
     score_examples,
 )
 from fsdpo_bench.prm.measure import PrmMeasurements, PrmOptions, measure_prm
-from helpers import build_spec
+from helpers import build_spec, seal_json
+from paired_data import paired_dataset
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError, SchemaError
-from fsdpo_data.core.identity import ModelRef, SourceRef
+from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.engines.scorers import ScorerInput
@@ -473,3 +476,19 @@ def test_a_trained_prm_needs_a_template(tmp_path: Path) -> None:
     prm = save_random_prm(tmp_path / "prm", CHECKPOINT)
     result = CliRunner().invoke(app, ["prm", "--processbench", "x.json", "--prm", str(prm)])
     assert "needs --template" in str(result.exception)
+
+
+def test_rewards_of_another_type_in_a_sealed_dataset_are_named(tmp_path: Path) -> None:
+    dataset = paired_dataset(tmp_path)
+    [file] = (dataset / "solutions").iterdir()
+    table = pq.read_table(file)
+    index = table.schema.get_field_index("step_rewards")
+    texts = pa.array(["high"] * table.num_rows)
+    pq.write_table(table.set_column(index, "step_rewards", texts), file)
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    for entry in manifest["files"]:
+        entry["sha256"] = file_sha256(dataset / entry["path"])
+    (dataset / "manifest.json").write_text(seal_json(manifest))
+    result = CliRunner().invoke(app, ["prm", str(dataset)])
+    assert isinstance(result.exception, SchemaError)
+    assert "step_rewards is string" in str(result.exception)

@@ -22,6 +22,7 @@ from fsdpo_bench.prm.prmbench import PrmBenchScores, measure_step_errors, read_a
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
+from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.engines.load import load_likelihood, load_scorer
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
@@ -132,7 +133,9 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
         }
     if prm is None and options.likelihood is None:
         if options.data:
-            measurements.dataset = dataset_report(load_scored(options.data), options.best_of)
+            with explain_damage(options.data):
+                scored = load_scored(options.data)
+                measurements.dataset = dataset_report(scored, options.best_of)
         return measurements
     solutions = load_graded(options.data) if options.data else []
     progress.phase("load the model", 1)

@@ -35,7 +35,12 @@ from fsdpo_data.engines.samplers.tokenization import (
     pad_sequences,
     stop_within_context,
 )
-from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
+from fsdpo_data.models.checkpoints import (
+    check_quantized,
+    context_length,
+    load_checkpoint,
+    pick_device,
+)
 from fsdpo_data.models.resolve import ResolvedWeights
 
 #: Sequences decoded together, by device. With few, keys and values stay in the caches of a CPU.
@@ -84,6 +89,7 @@ class TransformersSampler(StreamingSampler):
         )
         self._decoder = CompletionDecoder(self._tokenizer)
         self._net = net.to(self._device).eval()
+        check_quantized(self._net, weights)
         self._context_length = context_length(self._net.config)
         self._eos_ids = _take_eos_ids(self._net, self._tokenizer)
         pad_id = self._tokenizer.pad_token_id

@@ -13,6 +13,7 @@ from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.step_tokens import EncodedSolution, StepTokenizer
 from fsdpo_data.models.checkpoints import (
     MAX_CPU_BATCH_TOKENS,
+    check_quantized,
     context_length,
     load_checkpoint,
     pick_device,
@@ -102,6 +103,7 @@ class TransformersScorer(TokenScorer):
         super().__init__(weights, tokenizer, context_length(net.config))
         self._tokenizer = tokenizer
         self._net = net.to(self._device).eval().requires_grad_(requires_grad=False)
+        check_quantized(self._net, weights)
         self._pad: int = tokenizer.pad_token_id or 0
 
 

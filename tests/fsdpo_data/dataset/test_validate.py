@@ -27,6 +27,7 @@ from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.export import export
 from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.pair import PairStage
 
@@ -353,3 +354,21 @@ def test_nulls_are_named_also_by_commands_that_fail_on_them(
     for read in (lambda: validate(dataset), open_dataset(dataset).page):
         with pytest.raises(SchemaError, match=rf"solutions/.*\.parquet has nulls in {column}"):
             read()
+
+
+def test_a_manifest_without_the_split_of_a_source_is_refused(dataset: Path) -> None:
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    del manifest["spec"]["sources"][0]["split"]
+    (dataset / "manifest.json").write_text(seal_json(manifest))
+    with pytest.raises(SchemaError, match=r"spec\.sources\.0\.split: Field required"):
+        read_manifest(dataset)
+
+
+def test_decontamination_names_nulls_in_sealed_answers(dataset: Path, tmp_path: Path) -> None:
+    rewrite(dataset, lambda rows: [row.update(answer=None) for row in rows], "problems")
+    bench = tmp_path / "bench.jsonl"
+    question = "What is 20 + 22, asked for the 1th time?"
+    bench.write_text(json.dumps({"question": question, "answer": "42"}) + "\n")
+    options = DecontaminateOptions([str(dataset)], against=[str(bench)], out=tmp_path / "out")
+    with pytest.raises(SchemaError, match=r"problems/.*\.parquet has nulls in answer"):
+        run_decontaminate(options, LineProgress())

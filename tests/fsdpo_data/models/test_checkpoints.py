@@ -13,6 +13,8 @@ import pytest
 pytest.importorskip("torch")
 
 from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.engines.options import EngineOptions
+from fsdpo_data.engines.samplers.transformers import TransformersSampler
 from fsdpo_data.models.checkpoints import load_checkpoint
 from fsdpo_data.models.prompts import load_tokenizer
 from fsdpo_data.models.resolve import CHECKPOINT, resolve
@@ -56,3 +58,14 @@ def test_a_damaged_checkpoint_gives_a_message(
     if file.startswith("tokenizer"):
         with pytest.raises(InputError, match="has no tokenizer that can be loaded"):
             load_tokenizer(str(folder))
+
+
+def test_weights_that_do_not_fit_the_quantization_give_a_message(tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes")
+    folder = tmp_path / "model"
+    shutil.copytree(CHECKPOINT, folder)
+    quantization = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    edit_file(lambda it: it.update(quantization_config=quantization))(folder / "config.json")
+    weights = resolve(str(folder), template="problem")
+    with pytest.raises(UnavailableError, match="that fit the quantization_config"):
+        TransformersSampler(weights, EngineOptions(device="cpu"))
