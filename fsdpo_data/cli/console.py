@@ -62,8 +62,9 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     _adapt_to_terminal()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LevelPrefixFormatter())
-    for name in ("fsdpo_data", "fsdpo_train", "fsdpo_bench"):
-        logging.getLogger(name).handlers = [handler]
+    loggers = [logging.getLogger(name) for name in ("fsdpo_data", "fsdpo_train", "fsdpo_bench")]
+    for logger in loggers:
+        logger.addHandler(handler)
     try:
         app()
     except BrokenPipeError:  # the reader of the output has closed it, as `… | head` does
@@ -79,6 +80,9 @@ def run_app(app: Callable[[], object]) -> NoReturn:
             file=sys.stderr,
         )
         sys.exit(1)
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
     sys.exit(0)
 
 

@@ -92,7 +92,7 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
         commit=weights.commit,
         template=(
             get_template(template, weights.path, revision=weights.commit)
-            if template
+            if template is not None
             else _default_chat_template(weights)
         ),
     )
@@ -151,7 +151,7 @@ def resolve_served(name: str, template: str | None, *, chat: bool) -> ResolvedMo
         InputError: if there is no such template, or the template needs a missing tokenizer.
     """
     weights = served_weights(name)
-    if not template:
+    if template is None:
         template = "chat-boxed" if chat else _templates_by_model().get(name, "chat-boxed")
     prompt_template = find_template(template) if chat else get_template(template, name)
     return ResolvedModel(weights.ref, weights.path, template=prompt_template)

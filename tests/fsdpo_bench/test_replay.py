@@ -281,11 +281,10 @@ def test_a_replay_records_model_name_and_sampling(
     assert results["cost"]["first"]["tokens"] == "unknown"
     assert results["tasks"]["rows"]["decoders"]["first"]["cost"]["tokens"] == "unknown"
     card = (out / "README.md").read_text()
-    assert "top-p unknown" in card and "| first | unknown |" in card
+    assert "top-p unknown" in card
     assert "--model-name 'Another 7B'" in card and "--top-p" not in card and "--model " not in card
-    assert "| first | unknown |" in (out / "report.md").read_text()
     page = (out / "report.html").read_text()
-    assert '<td class="n">unknown</td>' in page and "tokens unknown" in page
+    assert "tokens unknown" in page
     output = CliRunner().invoke(app, ["inspect", str(out)]).output
     assert "tokens unknown" in output and "0 tokens" not in output
 

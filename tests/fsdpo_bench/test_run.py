@@ -397,7 +397,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def with_prm(policy: Path, prm: Path, out: Path, *arguments: str) -> Any:
     line = ["run", "--task", "embedded", "--limit", "2", "--model", str(policy), "--prm", str(prm)]
     line += ["--engine", "transformers", "--template", "problem", "--k", "2", "--out", str(out)]
-    return invoke(*line, "--max-tokens", "16", "--max-steps", "3", *arguments)
+    if any("sbs" in argument for argument in arguments):
+        line += ["--max-steps", "3"]
+    return invoke(*line, "--max-tokens", "16", *arguments)
 
 
 def test_every_decoder_runs_on_real_models(models: tuple[Path, Path], tmp_path: Path) -> None:
@@ -607,10 +609,12 @@ def test_the_seed_of_the_samples_leaves_the_problems(tmp_path: Path) -> None:
 
     def measured_problems(seed: int, limit_seed: int) -> list[str]:
         options = fsdpo_bench.RunOptions(
-            engine=SamplerOptions(engine="replay", replay=file),
+            task=("embedded",),
+            model="tiny",
+            engine=SamplerOptions(engine="transformers", device="cpu"),
             limit=5,
             limit_seed=limit_seed,
-            sampling=SamplingSpec(n=1, seed=seed),
+            sampling=SamplingSpec(n=1, seed=seed, max_tokens=2),
             out=tmp_path / f"{seed}-{limit_seed}",
         )
         fsdpo_bench.run(options)

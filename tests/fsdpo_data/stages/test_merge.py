@@ -61,7 +61,8 @@ def run_in_shards(
 ) -> dict[str, str]:
     """Run a command once and in shards; compare the file hashes and return them."""
     unsharded, merged = folder / "whole", folder / "merged"
-    assert run(capsys, *line, "--out", str(unsharded))[0] == 0
+    code, _, err = run(capsys, *line, "--out", str(unsharded))
+    assert code == 0, err
     parts = [folder / f"shard-{index}" for index in range(1, count + 1)]
     for index, part in enumerate(parts, 1):
         code, _, err = run(capsys, *line, "--shard", f"{index}/{count}", "--out", str(part))
