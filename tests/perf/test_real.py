@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.cpu_bf16.weights import has_bfloat16_products
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
@@ -50,4 +51,5 @@ def test_a_pretrained_model_goes_through_every_stage(tmp_path: Path) -> None:
     second_process = subprocess.run(
         [str(argument) for argument in command], capture_output=True, text=True
     )
-    assert second_process.stdout.count("done") == 9, second_process.stderr
+    n_done = 9 if has_bfloat16_products() else 6
+    assert second_process.stdout.count("done") == n_done, second_process.stderr
