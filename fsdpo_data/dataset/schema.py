@@ -26,20 +26,6 @@ SCHEMA_VERSION = 1
 VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
 CONFIGS = ("problems", "solutions", "pairs")
 _ENTITIES = {"problems": Problem, "solutions": Solution, "pairs": Pair}
-#: Columns whose values may be null. In all other columns, a null marks a damaged file.
-NULLABLE_COLUMNS = {
-    "problems": (),
-    "solutions": (
-        "n_tokens",
-        "answer",
-        "labels",
-        "rollouts",
-        "step_rewards",
-        "thinking_closed",
-        "thinking_tokens",
-    ),
-    "pairs": ("chosen_rewards", "rejected_rewards"),
-}
 #: Columns of lists whose items may not be null. Rewards have a rule of their own.
 NON_NULL_LISTS = ("completions", "labels", "rollouts", "chosen_steps", "rejected_steps")
 _FIRST_VERSION = "1.0"
@@ -53,6 +39,15 @@ class Column:
     type_spec: Any  #: Arrow type: a name, a list of one type, or a table of struct fields.
     since: str = _FIRST_VERSION  #: Major and minor version of the schema that added the column.
     default: Any = None  #: Value of the column in files of older versions.
+    nullable: bool = False  #: Whether the declaration says that values may be null.
+
+    @property
+    def allows_null(self) -> bool:
+        """Whether values may be null; in other columns, a null marks a damaged file.
+
+        A stage that rewrites a file of an older version fills the column with the default.
+        """
+        return self.nullable or (self.since != _FIRST_VERSION and self.default is None)
 
     @property
     def version_key(self) -> tuple[int, ...]:
@@ -75,7 +70,7 @@ def config_columns(config: str) -> tuple[Column, ...]:
     """Return the columns of ``problems``, ``solutions`` or ``pairs``."""
     columns = []
     for name, declaration in read_toml(__file__)[config].items():
-        if isinstance(declaration, dict) and "since" in declaration:
+        if isinstance(declaration, dict):
             fields = {**declaration, "type_spec": declaration["type"]}
             del fields["type"]
             columns.append(Column(name, **fields))
@@ -103,6 +98,11 @@ def columns_of_version(config: str, names: Collection[str]) -> list[Column]:
     columns = config_columns(config)
     version = max((column.version_key for column in columns if column.name in names), default=())
     return [column for column in columns if column.version_key <= version]
+
+
+def nullable_columns(config: str) -> set[str]:
+    """Return the names of the columns whose values may be null."""
+    return {column.name for column in config_columns(config) if column.allows_null}
 
 
 def default_values(config: str) -> dict[str, Any]:
@@ -280,3 +280,15 @@ def write_parquet(table: pa.Table, target: Path) -> None:
         write_page_index=True,  # the Hub's viewer reads single pages
     )
     write_file(target, buffer.getvalue())
+
+
+def add_missing_columns(config: str, file: Path) -> None:
+    """Add the columns that a file lacks, if an older release wrote it before its run was stopped.
+
+    The other files of the run get these columns from this release, and all must be equal.
+
+    Raises:
+        SchemaError: if the file has a column that this release does not know.
+    """
+    if open_parquet(file).schema_arrow.names != arrow_schema(config).names:
+        write_parquet(read_table(config, file), file)

@@ -27,7 +27,7 @@ from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
 from fsdpo_data.dataset.manifest_sections import FileEntry, PairStats, SpecSection, plugin_entries
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
-from fsdpo_data.dataset.schema import read_table, write_parquet
+from fsdpo_data.dataset.schema import add_missing_columns, read_table, write_parquet
 from fsdpo_data.dataset.stage_registry import replaced_keys
 from fsdpo_data.dataset.validate import check_files, check_invariants, explain_damage
 from fsdpo_data.engines.options import Resume
@@ -52,8 +52,7 @@ class DatasetDraft:
 
         A file that a stage has rewritten replaces the file of the parent.
         """
-        paths = [path for path in self.paths if path.startswith(f"{config}/")]
-        return [self._rewritten_file(path) or self.parent_root / path for path in paths]
+        return [self._current_file(path) for path in self._config_paths(config)]
 
     def rewrite_config(
         self,
@@ -76,22 +75,25 @@ class DatasetDraft:
             advance: Report the rows of each finished file; off if ``transform`` reports them.
             shard: The part of the files to rewrite.
         """
-        config_files = shard.select(self.current_files(config))
-        rows = {file: count_rows(file) for file in config_files}
-        missing_files = [file for file in config_files if file.is_relative_to(self.parent_root)]
+        paths = shard.select(self._config_paths(config))
+        rows = {path: count_rows(self._current_file(path)) for path in paths}
+        missing_paths = [path for path in paths if self._rewritten_file(path) is None]
         total_rows = sum(rows.values())
-        missing_rows = sum(rows[file] for file in missing_files)
+        missing_rows = sum(rows[path] for path in missing_paths)
         self.progress.phase(phase, total_rows, done=total_rows - missing_rows)
-        for file in missing_files:
-            table = transform(read_table(config, file))
-            if table.num_rows != rows[file]:
+        for path in paths:
+            if path not in missing_paths:
+                add_missing_columns(config, self.root / path)
+        for path in missing_paths:
+            table = transform(read_table(config, self.parent_root / path))
+            if table.num_rows != rows[path]:
                 raise ValueError(
-                    f"{phase}: expected {rows[file]} rows of {config}, got {table.num_rows}. A "
+                    f"{phase}: expected {rows[path]} rows of {config}, got {table.num_rows}. A "
                     "stage changes columns, and cannot add or remove rows."
                 )
-            write_parquet(table, self.root / file.relative_to(self.parent_root))
+            write_parquet(table, self.root / path)
             if advance:
-                self.progress.advance(rows[file])
+                self.progress.advance(rows[path])
 
     def drop_pairs(self) -> None:
         """Leave out the parent's pairs, because the solutions behind them have changed."""
@@ -110,12 +112,20 @@ class DatasetDraft:
             self.paths.append(path)
             if self._rewritten_file(path) is None:
                 write_parquet(make_pairs(file), self.root / path)
+            else:
+                add_missing_columns("pairs", self.root / path)
             self.progress.advance(1)
 
     def set_pair_stats(self, pair_stats: PairStats) -> None:
         """Record the statistics of the added pairs in the manifest."""
         self.manifest.pairs = pair_stats
         self.manifest.rows.pairs = pair_stats.pairs
+
+    def _config_paths(self, config: str) -> list[str]:
+        return [path for path in self.paths if path.startswith(f"{config}/")]
+
+    def _current_file(self, path: str) -> Path:
+        return self._rewritten_file(path) or self.parent_root / path
 
     def _rewritten_file(self, path: str) -> Path | None:
         file = self.root / path

@@ -134,10 +134,11 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
 
 def _columns_with_nulls(config: str, file: Path) -> list[str]:
     """Read a file completely; return the columns with nulls where none are allowed."""
+    nullable_columns = schema.nullable_columns(config)
     names = set()
     for batch in read_table_batches(file):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            has_nulls = column.null_count and name not in schema.NULLABLE_COLUMNS[config]
+            has_nulls = column.null_count and name not in nullable_columns
             if has_nulls or (name in schema.NON_NULL_LISTS and column.flatten().null_count):
                 names.add(name)
     return sorted(names)

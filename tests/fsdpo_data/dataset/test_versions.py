@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from helpers import problem_set, small_build
+from helpers import small_build
 from paired_data import paired_dataset
 
 from fsdpo_data import api
@@ -25,7 +26,7 @@ from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets, spec_changes
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.schema import SCHEMA_VERSION, default_values, read_table
+from fsdpo_data.dataset.schema import SCHEMA_VERSION, Column, default_values, read_table
 from fsdpo_data.dataset.stage import Stage, derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.scorers import ScorerInput
@@ -139,28 +140,79 @@ def test_keys_of_development_versions_are_refused(
         read_manifest(dataset)
 
 
-#: Reads datasets without the column ``note``, and derives a dataset that has the column.
-_READ_OLD_DATASETS = """
+#: Runs stages on datasets without the columns ``note`` and ``n_characters``.
+_CONTINUE_OLD_DATASETS = """
+import shutil
 import sys
 from pathlib import Path
-from fsdpo_data import api
-from fsdpo_data.dataset.schema import read_table
 
+from fsdpo_data import api
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.parquet_files import open_parquet
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.dataset.schema import read_table
+from fsdpo_data.dataset.stage import derive_dataset, run_stages
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.stages.continuations import ContinuationSampler
+from fsdpo_data.stages.grade import GradeStage
+from fsdpo_data.stages.label import LabelStage
+from fsdpo_data.stages.pair import PairStage
+from fsdpo_data.stages.score import ScoreStage
+
+
+class Constant:
+    model = ModelRef("m", "0")
+
+    def score(self, items):
+        return [[0.5 for _ in item.steps] for item in items]
+
+    def sample(self, prompts, spec):
+        return [[Completion("The answer is: 42", "stop", 10, 0.5)] * spec.n for _ in prompts]
+
+
+engine = {"name": "replay", "dtype": "auto"}
+continuations = ContinuationSampler(
+    Constant.model, SamplingSpec(n=2), engine, Constant, batch_size=8
+)
+grade = GradeStage("math@2", workers=1)
+stages = {
+    "graded": [grade],
+    "scored": [ScoreStage(Constant.model, engine, Constant)],
+    "labelled": [grade, LabelStage(continuations, workers=1)],
+    "paired": [PairStage(PairSpec(top=1))],
+}
 for path in map(Path, sys.argv[2:]):
     old = api.open_dataset(path).validate()
     assert old.solutions().collect()["note"].to_list() == ["none"] * 8
     [file] = old.manifest.config_paths(path, "solutions")
     assert read_table("solutions", file)["note"].to_pylist() == ["none"] * 8
-    graded = old.grade(out=Path(sys.argv[1]) / path.name, workers=1).validate()
-    print(graded.solutions().collect()["note"].to_list())
-    assert not graded.manifest.rows.pairs
     row = old.examples(1, problem=None, outcome=None, seed=0)[0]["solutions"][0]
     assert row["note"] == "none"
+    for name, stage_list in stages.items():
+        out = Path(sys.argv[1]) / path.name / name
+        source = path
+        for stage in stage_list:
+            target = out if stage is stage_list[-1] else out.with_name("source")
+            derive_dataset(source, target, [stage], resume=True, progress=LineProgress())
+            source = target
+        rows = api.open_dataset(out).validate().solutions().collect()
+        assert rows["note"].to_list() == ["none"] * 8
+        assert rows["n_characters"].to_list() == [None] * 8
+    # An interrupted run of the older release has rewritten the solutions.
+    out = Path(sys.argv[1]) / path.name / "continued"
+    shutil.copytree(path / "solutions", out / "solutions")
+    run_stages(path, out, stages["scored"], LineProgress())
+    [file] = validate(out).config_paths(out, "solutions")
+    assert open_parquet(file).schema_arrow.names[-2:] == ["note", "n_characters"]
 """
 
 
-def test_a_new_column_needs_two_declarations_and_old_datasets_are_read(tmp_path: Path) -> None:
-    """A copy of the program gets a column: a row of the schema, and a field of the entity."""
+def test_a_new_column_needs_two_declarations_and_stages_continue_old_datasets(
+    tmp_path: Path,
+) -> None:
+    """A copy of the program gets columns: rows of the schema, and fields of the entity."""
     copy = tmp_path / "copy"
     ignored = shutil.ignore_patterns("__pycache__")
     for package in ("fsdpo_data", "cards/fsdpo_cards"):
@@ -168,11 +220,12 @@ def test_a_new_column_needs_two_declarations_and_old_datasets_are_read(tmp_path:
     changes = {
         "dataset/schema.toml": (
             'thinking_tokens = { type = "int32", since = "1.1" }\n',
-            'note = { type = "string", since = "1.2", default = "none" }\n',
+            'note = { type = "string", since = "1.2", default = "none" }\n'
+            'n_characters = { type = "int32", since = "1.3" }\n',
         ),
         "core/entities.py": (
             "    thinking_tokens: int | None = None\n",
-            '    note: str | None = "none"\n',
+            '    note: str | None = "none"\n    n_characters: int | None = None\n',
         ),
     }
     for name, (last_line, new_line) in changes.items():
@@ -180,26 +233,34 @@ def test_a_new_column_needs_two_declarations_and_old_datasets_are_read(tmp_path:
         text = file.read_text()
         assert text.count(last_line) == 1
         file.write_text(text.replace(last_line, last_line + new_line))
-    new = tmp_path / "new"
-    small_build(new, problem_set(2))
+    new = paired_dataset(tmp_path, problems=2)
     assert "note" not in pl.read_parquet(new / "solutions/*.parquet").columns
     paths = os.pathsep.join([str(copy), str(copy / "cards")])
     done = subprocess.run(
-        [sys.executable, "-c", _READ_OLD_DATASETS, tmp_path / "out", DATA / "schema-1", new],
+        [sys.executable, "-c", _CONTINUE_OLD_DATASETS, tmp_path / "out", DATA / "schema-1", new],
         cwd=tmp_path,  # Python imports from the working directory first
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [str(["none"] * 8)] * 2
-    graded = tmp_path / "out/new"
+    graded = tmp_path / "out/pairs/graded"
     assert pl.read_parquet(graded / "solutions/*.parquet")["note"].to_list() == ["none"] * 8
     with pytest.raises(SchemaError, match="note is string, expected no such column"):
         validate(graded)
     [file] = (graded / "solutions").glob("*.parquet")
-    with pytest.raises(SchemaError, match="the columns note, which this release does not know"):
+    with pytest.raises(
+        SchemaError, match="the columns n_characters, note, which this release does not know"
+    ):
         read_table("solutions", file)
+
+
+def test_a_null_in_a_column_with_a_default_is_damage() -> None:
+    declared = Column("note", "string", since="1.2", default="none")
+    assert not declared.allows_null
+    assert replace(declared, nullable=True).allows_null
+    assert replace(declared, default=None).allows_null
+    assert not Column("question", "string").allows_null
 
 
 def make_diff(n_rows: int, *changes: str) -> ConfigDiff:
