@@ -17,7 +17,7 @@ from fsdpo_data.answers.lexicon.units import find_unit
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.lexicon.words import find_dates
 from fsdpo_data.answers.parsing.clean import clean
-from fsdpo_data.answers.parsing.prose import plain_text
+from fsdpo_data.answers.parsing.prose import plain_text, unwrap_text
 from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
 from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 
@@ -195,8 +195,9 @@ def _alternative_readings(
     ):
         yield word
     if isinstance(gold.value, _COMPOUND_TYPES):
-        yield unmarked.clause_values(extracted.sentence or answer) or answer
-        yield unmarked.concluding_clause(extracted.sentence or answer) or answer
+        statement = extracted.sentence or unwrap_text(answer)
+        yield unmarked.clause_values(statement) or answer
+        yield unmarked.concluding_clause(statement) or answer
         yield unmarked.closing_cases(strip_next_problem(response), extracted.sentence) or answer
         if not extracted.rule.startswith("boxed"):
             yield closing_equations(strip_next_problem(response)) or answer

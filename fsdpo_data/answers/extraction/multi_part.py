@@ -13,6 +13,7 @@ TAIL_CHARS = 4_000
 MAX_BARE_ANSWER_CHARS = 300
 _ITEM = _PATTERNS["item"]
 _NAMED_VALUE = _PATTERNS["named_value"]
+_CELL_DELIMITERS = re.compile(r"\\\(\s*(.*?)\s*\\\)")
 _MAX_ITEMS = 8  #: Maximum items of a closing list, and maximum rows of a table.
 
 
@@ -116,7 +117,7 @@ def _pop_table(lines: list[str]) -> list[list[str]]:
     rows: list[list[str]] = []
     while lines and len(rows) <= _MAX_ITEMS and lines[-1].rstrip().endswith("|"):
         cells = lines.pop().strip("| ").split("|")
-        rows.insert(0, [cell.strip(" *$\\()") for cell in cells])
+        rows.insert(0, [_CELL_DELIMITERS.sub(r"\1", cell.strip(" *$")) for cell in cells])
     return rows
 
 

@@ -2,7 +2,7 @@
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.vocabulary import SUBSCRIPT_WORDS
-from fsdpo_data.answers.parsing.lex import EOF, Token, UnparsableAnswerError
+from fsdpo_data.answers.parsing.lex import EOF, Token, UnparsableAnswerError, drop_single_braces
 
 #: Maximum nesting depth of an answer. One level can need eighteen stack frames.
 MAX_DEPTH = 40
@@ -150,7 +150,10 @@ class TokenCursor:
             ]
 
     def take_group_text(self) -> str:
-        """Step over a braced group or one token; return its text without spaces and braces."""
+        """Step over a braced group or one token; return its text without its braces and spaces.
+
+        Braces inside the group stay, except around single tokens.
+        """
         if not self.accept("{"):
             self.split_word()  # "m_pc" is m_p times c; "v_max" is one name
             return self.take().text
@@ -161,8 +164,8 @@ class TokenCursor:
             if token.kind == "eof":
                 raise UnparsableAnswerError("a closing brace is missing")
             depth += (token.text == "{") - (token.text == "}") if token.kind == "op" else 0
-            texts.append("" if token.text in "{}" else token.text)
-        return "".join(texts)
+            texts.append(token.text)
+        return "".join(drop_single_braces(texts[:-1]))
 
     def accept_degree_or_primes(self) -> str:
         r"""Step over a degree sign or primes: ``\circ``, ``{\circ}``, ``{\prime\prime}``.

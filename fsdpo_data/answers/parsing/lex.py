@@ -95,14 +95,17 @@ def token_texts(text: str) -> tuple[str, ...]:
     Raises:
         UnparsableAnswerError: See ``tokenize``.
     """
-    tokens = [token.text for token in tokenize(text)]
-    texts: list[str] = []
-    for index, token in enumerate(tokens):
-        opens = token == "{" and tokens[index + 2 : index + 3] == ["}"]
-        closes = token == "}" and index > 1 and tokens[index - 2] == "{"
-        if not opens and not closes:
-            texts.append(token)
-    return tuple(texts)
+    return drop_single_braces([token.text for token in tokenize(text)])
+
+
+def drop_single_braces(texts: list[str]) -> tuple[str, ...]:
+    """Return the texts of tokens without braces around single tokens."""
+    return tuple(
+        text
+        for index, text in enumerate(texts)
+        if not (text == "{" and texts[index + 2 : index + 3] == ["}"])
+        and not (text == "}" and index > 1 and texts[index - 2] == "{")
+    )
 
 
 class _Lexer:

@@ -12,6 +12,7 @@ _TABLE = read_toml(__file__)
 _PATTERNS = compile_patterns(_TABLE["patterns"])
 _WRAPPER = _PATTERNS["wrapper"]
 _BRACES = str.maketrans("{}$", "   ")
+_WRAPPER_OR_BRACE = re.compile(rf"(?P<wrapper>{_WRAPPER.pattern})(?P<opened>\s*\{{)?|\\?[{{}}]")
 _SPACING = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
 _PLAIN = re.compile(r"\\?[A-Za-z]+|\d+(?:\.\d+)?|[^\sA-Za-z\d]")
 _IGNORED = frozenset("'\"().,;:{}$!?*`[]")
@@ -104,9 +105,7 @@ def reals_except(text: str) -> str | None:
     """Return the excluded part of "all real numbers except 2", or None for other texts."""
     if "all real" not in text:
         return None
-    match = _PATTERNS["except"].fullmatch(
-        " ".join(_SPACING.sub(" ", _WRAPPER.sub(" ", text)).split())
-    )
+    match = _PATTERNS["except"].fullmatch(unwrap_text(text))
     return match["excluded"] if match else None
 
 
@@ -115,10 +114,44 @@ _CAPITAL_LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:[\s,;&()]|and)*[A-Z]\)?)*")
 
 
 def plain_text(text: str) -> str:
-    """Return ``text`` without LaTeX wrappers, with single spaces."""
+    """Return ``text`` without LaTeX wrappers and braces, with single spaces.
+
+    Compare the result as words only. Without their braces, ``2^{n-1}`` and ``2^n-1`` are the same.
+    """
     if "\\" in text or "~" in text:
         text = _SPACING.sub(" ", _WRAPPER.sub(" ", text))
     return " ".join(text.translate(_BRACES).split())
+
+
+def unwrap_text(text: str) -> str:
+    r"""Return ``text`` without LaTeX wrappers, with single spaces; formulas keep their braces.
+
+    Only the braces of a wrapper, as in ``\text{Answer: }2^{n-1}``, are dropped with the wrapper.
+    """
+    if "\\" in text or "~" in text:
+        text = _unwrap_groups(_SPACING.sub(" ", text))
+    return " ".join(text.split())
+
+
+def _unwrap_groups(text: str) -> str:
+    """Return ``text`` with spaces in place of wrapper commands and their braces."""
+    pieces: list[str] = []
+    is_wrapper_group: list[bool] = []  # for every open brace
+    position = 0
+    for match in _WRAPPER_OR_BRACE.finditer(text):
+        pieces.append(text[position : match.start()])
+        position = match.end()
+        if match["wrapper"]:
+            pieces.append(" ")
+            if match["opened"]:
+                is_wrapper_group.append(True)
+        elif match[0] == "}" and is_wrapper_group:
+            pieces.append(" " if is_wrapper_group.pop() else "}")
+        else:
+            if match[0] == "{":
+                is_wrapper_group.append(False)
+            pieces.append(match[0])
+    return "".join(pieces) + text[position:]
 
 
 def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
@@ -134,9 +167,6 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
         return False
     choice = _PATTERNS["letter"].fullmatch(gold)
     if choice and choice[1] == _chosen_letter(answer):
-        return True
-    is_formula = "=" in gold and "\\" not in gold
-    if is_formula and gold.replace(" ", "") == answer.replace(" ", ""):
         return True
     if _PATTERNS["roman"].fullmatch(gold) and gold == answer.upper():
         return True

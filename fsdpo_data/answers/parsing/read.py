@@ -20,6 +20,7 @@ from fsdpo_data.answers.parsing.prose import (
     plain_words,
     reals_except,
     replace_relation_words,
+    unwrap_text,
 )
 from fsdpo_data.answers.parsing.quantities import combine_quantities
 from fsdpo_data.answers.show import format_value
@@ -109,10 +110,9 @@ class ParsedAnswer:
     @cached_property
     def label(self) -> tuple[str, ...]:
         """The words before the value that name it: "maximum" in "Maximum: 5"."""
-        match = _LABEL.fullmatch(self.plain) if len(self.plain) < _MAX_LABELLED else None
-        if match is None:
-            return ()
-        return tuple(self.plain[: match.start(1)].lower().rstrip(":= ").split())
+        text = unwrap_text(self.cleaned) if len(self.cleaned) < _MAX_LABELLED else ""
+        match = _LABEL.fullmatch(text)
+        return tuple(text[: match.start(1)].lower().rstrip(":= ").split()) if match else ()
 
     @cached_property
     def form(self) -> str:
@@ -154,7 +154,7 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
         cleaned = f"\\mathbb{{R}} \\setminus \\{{ {excluded} \\}}"
     value = _parse(cleaned, letter_units)
     if value is None and len(cleaned) < _MAX_LABELLED:
-        label = _LABEL.fullmatch(plain_text(cleaned.replace("{,}", "")))
+        label = _LABEL.fullmatch(unwrap_text(cleaned))
         value = _parse(label[1].strip(), letter_units) if label else None
     return Words(plain_words(cleaned)) if value is None else value
 
@@ -253,7 +253,7 @@ def _read_without_context(text: str) -> tuple[Value, ...]:
         if any(isinstance(side, Words) for side in sides):
             return ()
         return (Relation(sides, ("=",)),)
-    match = _PATTERNS["chosen"].fullmatch(text) or _PATTERNS["point"].fullmatch(plain_text(text))
+    match = _PATTERNS["chosen"].fullmatch(text) or _PATTERNS["point"].fullmatch(unwrap_text(text))
     if match is None:
         match = _PATTERNS["condition"].fullmatch(text)
         if match is None or _PATTERNS["other_case"].search(match[2]):

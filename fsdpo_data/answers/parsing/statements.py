@@ -4,7 +4,7 @@ from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.parsing.cursor import TokenCursor
 from fsdpo_data.answers.parsing.environments import combine_cases
-from fsdpo_data.answers.parsing.lex import UnparsableAnswerError
+from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, drop_single_braces
 from fsdpo_data.answers.parsing.lookahead import is_condition_next
 from fsdpo_data.answers.parsing.number_sets import is_number_set, parse_number_set
 from fsdpo_data.answers.parsing.quantities import QuantityParser
@@ -183,7 +183,8 @@ class StatementParser:
         words: list[str] = []
         while cursor.peek_sign() != "\\" and cursor.peek().kind not in ("end", "eof"):
             words.append(cursor.take().text.lower())
-        return tree.Words(tuple(word for word in words if word not in ("is", ",", "{", "}", ".")))
+        words = [word for word in words if word not in ("is", ",", ".")]
+        return tree.Words(drop_single_braces(words))
 
 
 def _is_statement(value: Value) -> bool:
