@@ -24,8 +24,8 @@ CONFIG_FILE = "config.json"
 COMPLETIONS_FILE = "completions.jsonl"
 MANIFEST_FILE = "manifest.json"
 QUARANTINE_FILE = "quarantine.jsonl"
-#: Keys of a config that describe the run, not its content.
-_RUN_KEYS = ("config_digest", "commands")
+#: Keys of a config that describe the run, not its content. They are recorded, but not compared.
+RUN_KEYS = ("config_digest", "commands", "prm_format_evidence")
 #: Fields of a completion that are recorded only if they have a value.
 _OPTIONAL_FIELDS = ("reasoning", "thinking_tokens")
 
@@ -126,7 +126,11 @@ def _completion_fields(completion: Completion) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def lock_run_directory(
-    path: Path, config: Mapping[str, Any], *, resume: bool, commands: Sequence[str] = ()
+    path: Path,
+    config: Mapping[str, Any],
+    *,
+    resume: bool,
+    run_values: Mapping[str, Any] | None = None,
 ) -> Iterator[None]:
     """Lock the directory of the run that ``config`` describes, and check its config.
 
@@ -136,8 +140,8 @@ def lock_run_directory(
         path: The directory.
         config: Everything that determines the content of the run. Loaded plug-ins are added.
         resume: Whether the directory may contain the run.
-        commands: The command lines that create the run. The config records them, but does not
-            compare them.
+        run_values: Values of :data:`RUN_KEYS`, such as the command lines that create the run. Empty
+            values are left out.
 
     Raises:
         RunMismatchError: if the directory contains a run and ``resume`` is off, or if its config
@@ -148,20 +152,19 @@ def lock_run_directory(
         plugins = [plugin._asdict() for plugin in loaded_plugins()]
         if plugins:
             config = {**config, "plugins": plugins}
-        _check_config(path, config, resume=resume, commands=commands)
+        _check_config(path, config, resume=resume, run_values=run_values or {})
         yield
 
 
 def _check_config(
-    path: Path, config: Mapping[str, Any], *, resume: bool, commands: Sequence[str]
+    path: Path, config: Mapping[str, Any], *, resume: bool, run_values: Mapping[str, Any]
 ) -> None:
     """Write the config of a new run, or compare it with the config of an existing run."""
     file = path / CONFIG_FILE
     new_config = {"config_digest": digest(config), **to_json_values(config)}
     if not file.exists():
         _check_empty(path)
-        if commands:
-            new_config["commands"] = list(commands)
+        new_config |= {key: value for key, value in run_values.items() if value}
         text = json.dumps(new_config, indent=2, ensure_ascii=False)
         write_file(file, text.encode(errors="backslashreplace") + b"\n")
         return
@@ -216,6 +219,6 @@ def differing_keys(
         new_value = new.get(key)
         if isinstance(old_value, dict) and isinstance(new_value, dict):
             changes += differing_keys(old_value, new_value, f"{prefix}{key}.")
-        elif old_value != new_value and key not in _RUN_KEYS:
+        elif old_value != new_value and key not in RUN_KEYS:
             changes.append(KeyChange(prefix + key, old_value, new_value))
     return changes

@@ -67,6 +67,17 @@ def test_a_published_prm_is_measured_and_used_for_decoding(
     done = invoke(*line, "--out", out, "--decoder", "bon,sbs", "--max-steps", 2)
     assert done.exit_code == 0, done.exception
     assert read_config(out).to_json()["prm"]["prm_format"]["name"] == family
+    invoke("grade", out, "--k", 1, "--out", tmp_path / "graded", "--workers", 1)
+    for folder in (out, tmp_path / "graded"):
+        assert read_config(folder).prm_format_evidence == "option prm_format"
+        results = json.loads((folder / "results.json").read_text())
+        assert results["run"]["prm_format_evidence"] == "option prm_format"
+    # Other evidence, such as another name of the folder, does not make another run.
+    config = json.loads((out / "config.json").read_text())
+    (out / "config.json").write_text(json.dumps(config | {"prm_format_evidence": "folder name"}))
+    done = invoke(*line, "--out", out, "--decoder", "bon,sbs", "--max-steps", 2, "--resume")
+    assert done.exit_code == 0, done.exception
+    assert read_config(out).prm_format_evidence == "folder name"
     for record in read_rows(out):
         solutions = [*record["samples"], record["decoded"]["sbs@5,1"]["solution"]]
         assert all(

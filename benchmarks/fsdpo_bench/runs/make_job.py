@@ -78,6 +78,7 @@ class _PrmLoader(NamedTuple):
 
     load: Callable[[], Scorer]  #: Loads the reward model.
     entry: dict[str, Any] | None  #: The reward model in the config of the run.
+    format_evidence: str = ""  #: How the PRM format was recognised; empty without a PRM format.
 
 
 def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
@@ -122,6 +123,7 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
         batch_size=options.engine.batch_size or selection.batch_size,
         workers=options.workers,
         command=run_command(options, spec, tasks),
+        format_evidence=scorer.format_evidence,
     )
 
 
@@ -169,9 +171,10 @@ def _prepare_scorer(
             value=",".join(plan.probability_decoders),
         )
     entry = {**asdict(prm.ref), "engine": selection.spec_entry, **format_entry(prm)}
+    evidence = prm.format_evidence if isinstance(prm, PublishedPrm) else ""
     load: Callable[[], Scorer] = partial(load_selected_scorer, selection, prm)
     if model is not None or (prm_format is not None and prm_format.has_own_prompt):
-        return _PrmLoader(load, entry)
+        return _PrmLoader(load, entry, evidence)
     if options.template is None:
         raise InputError(
             "missing: the recorded responses have no prompts. Give the prompt template of the "
@@ -180,7 +183,7 @@ def _prepare_scorer(
         )
     template = get_template(options.template, prm.path, revision=prm.commit)
     entry["template"] = template.manifest_entry()
-    return _PrmLoader(lambda: TemplatedScorer(load(), template), entry)
+    return _PrmLoader(lambda: TemplatedScorer(load(), template), entry, evidence)
 
 
 def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) -> BenchJob:
@@ -239,6 +242,7 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
         batch_size=options.engine.batch_size or options.engine.engine_entry.batch_size,
         workers=options.workers,
         command=run_command(options, spec, tasks),
+        format_evidence=scorer.format_evidence,
     )
 
 

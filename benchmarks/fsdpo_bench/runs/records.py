@@ -73,7 +73,7 @@ class RunConfig(_Model):
     """
 
     kind: Literal["bench"]  #: Marks runs of ``fsdpo-bench``.
-    config_digest: str  #: Digest of all other fields.
+    config_digest: str  #: Digest of the fields that decide the content.
     model: ArtifactRef  #: The model that wrote the solutions.
     template: TemplateRef  #: The prompt template.
     sampling: SamplingSection  #: The sampling settings.
@@ -84,6 +84,7 @@ class RunConfig(_Model):
     decoders: Annotated[list[str], Field(min_length=1)]  #: Result names, such as ``sc@5``.
     beam: BeamConfig | None  #: Settings of beam searches.
     commands: list[str] = []  #: Command lines that create the run; empty if unknown.
+    prm_format_evidence: str = ""  #: How the PRM format was recognised; empty without a PRM format.
     #: Benchmarks by name. The names are also file names.
     tasks: dict[Annotated[str, Field(pattern=r"^[^/\x00]+$")], TaskConfig]
     _json: dict[str, Any] = PrivateAttr(default_factory=dict)

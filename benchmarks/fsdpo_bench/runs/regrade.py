@@ -25,7 +25,7 @@ from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.dataset.run import lock_run_directory
+from fsdpo_data.dataset.run import RUN_KEYS, lock_run_directory
 from fsdpo_data.steps.rewards import check_aggregate
 
 CHUNK_PROBLEMS = 256  #: Number of problems to grade at a time.
@@ -63,8 +63,11 @@ def regrade_run(
     old_setups = _parse_setups(source, old_config.decoders)
     plan = _make_plan(source, old_setups, ks, aggregate)
     config = _make_config(old_config, old_setups, plan)
-    commands = _extend_commands(old_config, command)
-    with lock_run_directory(out, config, resume=resume, commands=commands):
+    run_values = {
+        "commands": _extend_commands(old_config, command),
+        "prm_format_evidence": old_config.prm_format_evidence,
+    }
+    with lock_run_directory(out, config, resume=resume, run_values=run_values):
         for name, entry in old_config.tasks.items():
             task = Task(name=name, title=entry.title, tolerance=entry.tolerance)
             with open_records(out, name) as log:
@@ -174,7 +177,7 @@ def _make_config(
     setups = sorted([*plan.setups, *own_setups], key=lambda setup: ranks[setup.decoder.name])
     # The round trip through JSON removes lone surrogates.
     config: dict[str, Any] = json.loads(encode_line(old_config.to_json()))
-    for key in ("config_digest", "commands"):
+    for key in RUN_KEYS:
         config.pop(key, None)
     return config | {
         "grader": MathGrader().version,

@@ -116,6 +116,7 @@ class BenchJob:
     batch_size: int = 32  #: Number of problems per batch.
     workers: int | None = None  #: Number of grading processes; None for all CPU cores.
     command: Sequence[str] = ()  #: Words of the command line; empty if it is unknown.
+    format_evidence: str = ""  #: How the PRM format was recognised; empty without a PRM format.
 
     @property
     def config(self) -> dict[str, Any]:
@@ -137,8 +138,11 @@ def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Pr
         StoreError: if the disk fails; records that were written stay valid.
     """
     job = replace(job, make_sampler=cache(job.make_sampler), make_scorer=cache(job.make_scorer))
-    commands = [shlex.join(job.command)] if job.command else []
-    with lock_run_directory(out, job.config, resume=resume, commands=commands):
+    run_values = {
+        "commands": [shlex.join(job.command)] if job.command else [],
+        "prm_format_evidence": job.format_evidence,
+    }
+    with lock_run_directory(out, job.config, resume=resume, run_values=run_values):
         for loaded in job.tasks:
             with open_records(out, loaded.task.name) as log:
                 finished_keys = log.line_spans.keys()
