@@ -4,8 +4,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from fsdpo_data.core.errors import FsdpoError
+from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.files import write_text
+from fsdpo_data.core.input_files import read_json
 from fsdpo_data.models.prompts import TEMPLATES, get_template
 
 TEMPLATE_FILE = "prompt_template.json"  #: File with the name of the template, in the directory.
@@ -21,9 +22,8 @@ def write_trained_template(folder: Path, name: str) -> None:
 def read_trained_template(path: str) -> str | None:
     """Return the template that a model was trained with; None if this release does not know it."""
     try:
-        entry = json.loads((Path(path) / TEMPLATE_FILE).read_text(encoding="utf-8"))
-        name = entry["template"]
-    except (OSError, ValueError, KeyError, TypeError):
+        name = read_json(Path(path) / TEMPLATE_FILE)["template"]
+    except (OSError, InputError, KeyError, TypeError):
         return None
     return name if isinstance(name, str) and name in TEMPLATES else None
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.input_files import read_json
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ def _find_damage(checkpoint: Path) -> str:
     if not digests_file.is_file():
         return f"it has no {DIGESTS_FILE}"
     try:
-        digests = dict(json.loads(digests_file.read_bytes()))
+        digests = dict(read_json(digests_file))
         files = {
             file.relative_to(checkpoint).as_posix(): file
             for file in _files(checkpoint)
@@ -158,7 +159,7 @@ def _find_damage(checkpoint: Path) -> str:
             return f"its files are not those that {DIGESTS_FILE} names"
         names = list(files)
         new_digests = dict(zip(names, _digests([*files.values()]), strict=True))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError) as error:
         return f"{DIGESTS_FILE} or a file cannot be read ({error})"
     changed_names = [name for name in names if new_digests[name] != digests[name]]
     return f"{', '.join(changed_names)} changed after it was written" if changed_names else ""

@@ -1,7 +1,6 @@
 """DeepSpeed: its configurations, its process group, and its partitioned weights."""
 
 import atexit
-import json
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,6 +11,7 @@ from torch import distributed
 from transformers.integrations.deepspeed import set_hf_deepspeed_config, unset_hf_deepspeed_config
 
 from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_train.config import DEEPSPEED_PRESETS
 
@@ -28,8 +28,8 @@ def deepspeed_config(name: str | None) -> dict[str, Any] | None:
         tables = read_toml(__file__)  # deepspeed.toml, next to this module
         return {**tables["every"], "zero_optimization": tables[name]}
     try:
-        options = json.loads(Path(name).read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        options = read_json(Path(name))
+    except (OSError, InputError) as error:
         raise _deepspeed_error(name, f"the file cannot be read ({first_line(error)})") from None
     if not isinstance(options, dict):
         raise _deepspeed_error(name, f"the file contains a {type(options).__name__}")

@@ -13,6 +13,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, StoreError
 from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_text
+from fsdpo_data.core.input_files import read_json
 from fsdpo_train.config import TrainConfig
 
 #: Key of the command line in the record of a run. The other options determine the command line.
@@ -94,10 +95,8 @@ def read_identity(file: Path, remedy: str) -> dict[str, Any]:
         StoreError: if the file cannot be read.
     """
     try:
-        if not file.is_file():
-            raise OSError("it is not a file")
-        return dict(json.loads(file.read_bytes()))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+        return dict(read_json(file))
+    except (OSError, ValueError, TypeError) as error:
         raise StoreError(f"{file} cannot be read ({error}), {remedy}.") from None
 
 

@@ -109,6 +109,10 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "truncated marker": lambda checkpoint: (checkpoint / "digests.json").write_text('{"a'),
     "empty": lambda checkpoint: [file.unlink() for file in checkpoint.iterdir()],
     "nested marker": lambda checkpoint: (checkpoint / "digests.json").write_text("[" * 100_000),
+    "marker as a device": lambda checkpoint: [
+        (checkpoint / "digests.json").unlink(),
+        (checkpoint / "digests.json").symlink_to("/dev/zero"),
+    ],
     "a pipe": lambda checkpoint: [
         (checkpoint / "optimizer.pt").unlink(), os.mkfifo(checkpoint / "optimizer.pt")
     ],

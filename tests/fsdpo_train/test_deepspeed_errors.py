@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,14 @@ def test_a_damaged_configuration_file_is_named(content: bytes, reason: str, tmp_
     with pytest.raises(
         InputError, match=f"deepspeed = '{file}': the file {reason}.*Expected zero2"
     ):
+        deepspeed_config(str(file))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_and_a_device_are_no_configuration(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "ds.json"
+    os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"is a pipe or a device.*Expected zero2"):
         deepspeed_config(str(file))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -147,8 +148,15 @@ def test_an_unusable_output_directory_is_named(tmp_path: Path) -> None:
             fsdpo_train.PrmConfig(data=data, out=tmp_path / "other", model="tiny")
         )
     (tmp_path / "damaged").mkdir()
-    for content in ("{", "[1]", "7"):
-        (tmp_path / "damaged/prm.json").write_text(content)
+    file = tmp_path / "damaged/prm.json"
+    for content in (b"{", b"[1]", b"7", b"[" * 9999, b'{"a": "\xff"}', "pipe", "device"):
+        file.unlink(missing_ok=True)
+        if content == "pipe":
+            os.mkfifo(file)
+        elif content == "device":
+            file.symlink_to("/dev/zero")
+        else:
+            file.write_bytes(content)
         damaged = fsdpo_train.PrmConfig(
             data=data, out=tmp_path / "damaged", resume=True, model="tiny"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from fsdpo_data.core.jsonl_log import scan_lines
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.engines.scorers.prm_formats import get_prm_format
+from fsdpo_data.models.trained_template import TEMPLATE_FILE, read_trained_template
 
 DEEP = 200_000  #: Nesting that exceeds the recursion limit of every parser.
 
@@ -106,6 +108,30 @@ def test_pipes_and_devices_are_refused(reader: str, kind: str, tmp_path: Path) -
     os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
     with pytest.raises(FsdpoError, match="is a pipe or a device; expected a regular file"):
         FILE_READERS[reader](file)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "nested", "not UTF-8"])
+def test_a_damaged_template_of_a_trained_model_is_unknown(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / TEMPLATE_FILE
+    match kind:
+        case "pipe":
+            os.mkfifo(file)
+        case "device":
+            file.symlink_to("/dev/zero")
+        case "nested":
+            file.write_text('{"template":' + "[" * 5000 + "]" * 5000 + "}")
+        case _:
+            file.write_bytes(b'{"template": "\xff"}')
+    assert read_trained_template(str(tmp_path)) is None
+
+
+def test_files_are_parsed_only_by_the_bounded_readers() -> None:
+    root = Path(__file__).parents[3]
+    for package in ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench", "cards/fsdpo_cards"):
+        for module in (root / package).rglob("*.py"):
+            source = module.read_text(encoding="utf-8")
+            calls = re.findall(r"json\.load\(|loads\([^\n]*read_(?:bytes|text)\([^\n]*", source)
+            assert not [call for call in calls if "__file__" not in call], module
 
 
 def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
