@@ -37,14 +37,14 @@ def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
     """Return the probability that a right item scores above a wrong one; ties count half.
 
     This is the Mann-Whitney statistic, equal to the area under the ROC curve. The result is None
-    if all labels are equal.
+    if all labels are equal, or if a score is NaN, which has no order.
 
     Args:
         scores: One score per item.
         labels: One label per item, True for a right item.
     """
     right_scores, wrong_scores = _split_scores(scores, labels)
-    if not right_scores or not wrong_scores:
+    if not right_scores or not wrong_scores or any(map(math.isnan, scores)):
         return None
     wins = sum(
         bisect_left(wrong_scores, score) + bisect_right(wrong_scores, score)

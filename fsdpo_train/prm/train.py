@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.keyword_functions import checks_arguments
 from fsdpo_data.core.statistics import auc, auc_interval, ranking_auc
 from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights
@@ -269,11 +270,20 @@ def _heldout_metrics(prediction: Any, rows: Sequence[PrmRow]) -> dict[str, float
     Args:
         prediction: The ``EvalPrediction`` of transformers.
         rows: The held-out rows.
+
+    Raises:
+        InputError: if the reward of a step is NaN.
     """
     logits = prediction.predictions
     labels = prediction.label_ids
     is_labelled = labels != IGNORE_LABEL
     step_logits = logits[is_labelled]
+    n_nan = int(np.isnan(step_logits).sum())
+    if n_nan:
+        raise InputError(
+            f"training diverged: the model returns NaN for {n_nan} of {len(step_logits)} steps of "
+            "held-out problems. Start again with a lower learning rate, or with `dtype=float32`."
+        )
     targets = labels[is_labelled] >= 0.5
     problems = [row.problem for row in rows]
     step_problems = np.repeat(problems, is_labelled.sum(-1)).tolist()

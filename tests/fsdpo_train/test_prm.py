@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from helpers import problem_set, seal_json, small_build
 from prm_data import stepwise_rows, write_rows
@@ -31,6 +32,7 @@ from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import (  # noqa: E402
     IGNORE_LABEL,
     LabelledRow,
+    PrmRow,
     class_weights,
     collate_solutions,
     open_solutions,
@@ -520,6 +522,93 @@ def test_the_ranking_loss_equals_the_equation_of_pqm() -> None:
     assert loss.item() == pytest.approx(math.fsum(expected) / len(rows), abs=1e-9)
     loss.backward()
     assert logit_BK.grad.isfinite().all() and not logit_BK.grad[label_BK == IGNORE_LABEL].any()
+
+
+def pairwise_auc(items: list[tuple[float, bool]]) -> float | None:
+    """Return the fraction of pairs in which the right item scores higher; ties count half."""
+    wins = [
+        1.0 if right > wrong else 0.5 if right == wrong else 0.0
+        for right, is_right in items
+        for wrong, is_wrong_right in items
+        if is_right and not is_wrong_right
+    ]
+    return math.fsum(wins) / len(wins) if wins else None
+
+
+def heldout_case(seed: int) -> tuple[transformers.EvalPrediction, list[PrmRow]]:
+    """Return random logits with many ties, padded labels, some of them soft, and their rows."""
+    rng = random.Random(seed)
+    lengths = [rng.randint(1, 5) for _ in range(rng.randint(2, 12))]
+    labels = np.full((len(lengths), max(lengths)), IGNORE_LABEL)
+    logits = np.full(labels.shape, rng.choice([IGNORE_LABEL, 50.0]))  # the value has no effect
+    rows = []
+    for index, length in enumerate(lengths):
+        labels[index, :length] = [rng.choice([0, 0.25, 0.5, 1]) for _ in range(length)]
+        logits[index, :length] = [rng.randint(-2, 2) for _ in range(length)]
+        rows.append(
+            PrmRow(
+                input_ids=np.zeros(length, np.int32),
+                n_prompt=0,
+                length=length,
+                label_positions=range(length),
+                labels=[],
+                problem=rng.choice("abc"),
+                is_correct=rng.random() < 0.5,
+            )
+        )
+    return transformers.EvalPrediction(logits, labels), rows
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_metrics_on_held_out_problems_are_counts_over_pairs(seed: int) -> None:
+    prediction, rows = heldout_case(seed)
+    steps = [
+        (float(logit), bool(label >= 0.5))
+        for row_logits, row_labels in zip(prediction.predictions, prediction.label_ids, strict=True)
+        for logit, label in zip(row_logits, row_labels, strict=True)
+        if label != IGNORE_LABEL
+    ]
+    means = [
+        math.fsum(1 / (1 + math.exp(-logit)) for logit in row_logits[: row.length]) / row.length
+        for row_logits, row in zip(prediction.predictions, rows, strict=True)
+    ]
+    problem_aucs = [
+        pairwise_auc(
+            [
+                (round(mean, 9), row.is_correct)
+                for mean, row in zip(means, rows, strict=True)
+                if row.problem == problem
+            ]
+        )
+        for problem in "abc"
+    ]
+    mixed = [value for value in problem_aucs if value is not None]
+    expected = {
+        "accuracy": sum((logit >= 0) == is_right for logit, is_right in steps) / len(steps),
+        "auc": pairwise_auc(steps),
+        "ranking_auc": math.fsum(mixed) / len(mixed) if mixed else None,
+    }
+    metrics = prm._heldout_metrics(prediction, rows)
+    bounds = [metrics.pop(name) for name in ("auc_low", "auc_high") if name in metrics]
+    assert metrics == pytest.approx({k: v for k, v in expected.items() if v is not None})
+    has_interval = expected["auc"] is not None and len({row.problem for row in rows}) > 1
+    assert (len(bounds) == 2 and bounds[0] <= metrics["auc"] <= bounds[1]) == has_interval
+
+
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_held_out_steps_of_one_class_have_no_auc(label: float) -> None:
+    prediction, rows = heldout_case(3)
+    is_labelled = prediction.label_ids != IGNORE_LABEL
+    prediction.label_ids[is_labelled] = label
+    metrics = prm._heldout_metrics(prediction, rows)
+    assert "accuracy" in metrics and not metrics.keys() & {"auc", "auc_low", "auc_high"}
+
+
+def test_rewards_that_are_nan_end_the_training() -> None:
+    prediction, rows = heldout_case(3)
+    prediction.predictions[0, 0] = math.nan
+    with pytest.raises(InputError, match=r"returns NaN for 1 of \d+ steps of held-out problems"):
+        prm._heldout_metrics(prediction, rows)
 
 
 @pytest.mark.parametrize("loss", ["pqm", "implicit"])

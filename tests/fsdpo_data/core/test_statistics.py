@@ -25,6 +25,9 @@ def test_auc_is_the_share_of_ordered_pairs() -> None:
 def test_auc_of_one_kind_is_undefined() -> None:
     assert auc([0.1, 0.2], [True, True]) is None and auc([], []) is None
     assert auc([0.5, 0.5], [True, False]) == 0.5
+    assert auc([float("nan"), 0.5, 0.2], [True, False, True]) is None
+    assert auc_interval([1, 2, 2], [0.5, float("nan"), 0.2], [True, False, True]) is None
+    assert auc([float("inf"), 0.5], [True, False]) == 1
 
 
 def test_ranking_is_within_problems_only() -> None:
