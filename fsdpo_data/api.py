@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
-from fsdpo_cards.pages.problem_list import MIN_PROBLEM_BYTES
+from fsdpo_cards.problem_list import MIN_PROBLEM_BYTES
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader

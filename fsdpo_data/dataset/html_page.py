@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fsdpo_cards.pages.page import render_page
-from fsdpo_cards.pages.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList, shorten
+from fsdpo_cards.page import render_page
+from fsdpo_cards.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList, shorten
 from fsdpo_cards.render import format_token_count
 
 from fsdpo_data.core.row_files import summarize_list

@@ -28,7 +28,7 @@ from fsdpo_bench.decode.vote import (
     self_consistency,
     weighted_vote,
 )
-from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
+from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.table import builtin_tasks
 
 from fsdpo_data.core.entities import Problem

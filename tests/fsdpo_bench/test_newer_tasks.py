@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
+from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
+from fsdpo_bench.runs.validate import validate_task
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import builtin_tasks, get_task, suites
-from fsdpo_bench.tasks.validate import validate_task
 from hub_only import OMNI, save_hub_only
 
 NEWER = [name for name, task in builtin_tasks().items() if task.files]

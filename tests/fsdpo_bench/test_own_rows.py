@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from bench_runs import written
 from fsdpo_bench.runs.options import RunOptions
+from fsdpo_bench.runs.validate import validate_task
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.own_rows import RowOptions
 from fsdpo_bench.tasks.table import get_task
-from fsdpo_bench.tasks.validate import validate_task
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import SamplingSpec

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
+from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 

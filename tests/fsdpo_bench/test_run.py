@@ -22,11 +22,11 @@ from fsdpo_bench.cli.app import app
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import DecodingPlan, make_plan
 from fsdpo_bench.report.render import write_report
+from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.runs.make_job import check_tokenizer
 from fsdpo_bench.runs.records import read_config, record_file
 from fsdpo_bench.runs.regrade import regrade_run
 from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks, limit_problems
-from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 from random_model import save_random_model, save_random_prm

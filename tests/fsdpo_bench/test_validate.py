@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from fsdpo_bench.cli.app import main
-from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
+from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
+from fsdpo_bench.runs.validate import validate_task
 from fsdpo_bench.tasks.table import GoldCorrection, builtin_tasks, suites
-from fsdpo_bench.tasks.validate import validate_task
 
 from fsdpo_data.core.entities import Problem
 

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from fsdpo_cards.pages.formulas import FORMULA_PATTERN, formula_trees
+from fsdpo_cards.formulas import FORMULA_PATTERN, formula_trees
 
 LARGE_BUDGET = 10**7
 

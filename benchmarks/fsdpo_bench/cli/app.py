@@ -17,7 +17,6 @@ from fsdpo_bench.prm.measure import PrmOptions, measure_prm
 from fsdpo_bench.publish.export import export_run
 from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
 from fsdpo_bench.recipes.recipe import GPUS, run_stages
-from fsdpo_bench.results.compare import compare_runs
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.tasks.fetch import fetch_file
 from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task, select_tasks
@@ -26,7 +25,6 @@ from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.command_line import command_line, local_command_line
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress as show_progress
 from fsdpo_data.core.terminal import strip_control_characters
@@ -58,13 +56,11 @@ def _warn(text: str) -> None:
 
 def _report(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
     """Write the reports of a complete run, and print the results and the next commands."""
-    from fsdpo_bench.report.render import write_report
+    from fsdpo_bench.report.terminal import report_run
 
-    results = write_report(out, int(megabytes * 1_000_000), _warn)
+    report_run(out, int(megabytes * 1_000_000), _warn, as_json=as_json)
     if as_json:
-        _print_json(results.to_json())
         return
-    printing.print_results(results)
     typer.echo()
     print_next_command(["open", out / "report.html"])
     inspect_options = cli_options.RunInspectOptions(data=out, outcome="incorrect")
@@ -97,18 +93,20 @@ def inspect(options: cli_options.RunInspectOptions) -> None:
 @command(app, cli_options.RunDiffOptions)
 def diff(options: cli_options.RunDiffOptions) -> None:
     """Compare two runs."""
-    comparison = compare_runs(options.run_a, options.run_b, options)
-    if options.html is not None:
-        from fsdpo_bench.report.comparison_page import render_comparison
+    from fsdpo_bench.report.terminal import report_comparison
 
-        write_text(options.html, render_comparison(options.run_a, options.run_b, comparison))
-    if options.as_json:
-        _print_json(asdict(comparison))
-    else:
-        printing.print_comparison(comparison, options.show, options.columns)
-        if options.html is not None:
-            typer.echo()
-            print_next_command(["open", options.html])
+    report_comparison(
+        options.run_a,
+        options.run_b,
+        options,
+        html=options.html,
+        count=options.show,
+        columns=options.columns,
+        as_json=options.as_json,
+    )
+    if options.html is not None and not options.as_json:
+        typer.echo()
+        print_next_command(["open", options.html])
 
 
 @command(app, cli_options.ResponseGradeOptions)
@@ -247,7 +245,7 @@ def fetch(options: cli_options.FetchOptions) -> None:
 @command(app, cli_options.TaskValidateOptions)
 def validate(options: cli_options.TaskValidateOptions) -> None:
     """Check the rows and gold answers of benchmarks."""
-    from fsdpo_bench.tasks.validate import validate_task
+    from fsdpo_bench.runs.validate import validate_task
 
     selected_tasks = select_tasks(options.suite, options.task)
     reports = []

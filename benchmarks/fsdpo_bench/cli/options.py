@@ -7,25 +7,13 @@ from typing import Annotated
 
 from fsdpo_bench.publish.export import EXPORT_FORMATS
 from fsdpo_bench.recipes.recipe import GPUS
+from fsdpo_bench.report.comparison_table import DIFF_COLUMNS
 from fsdpo_bench.results.compare import ComparisonOptions
 from fsdpo_bench.runs.regrade import RUN_PLACEHOLDER
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.steps.rewards import AGGREGATES
 
-#: Headings of the columns of ``diff`` by name; ">" marks a column of numbers.
-DIFF_COLUMNS = {
-    "benchmark": "benchmark",
-    "decoder": "decoder",
-    "a": "A>",
-    "b": "B>",
-    "difference": "B - A>",
-    "interval": "95 %>",
-    "only-a": "only A>",
-    "only-b": "only B>",
-    "p": "p>",
-    "problems": "problems>",
-}
 _POSITIONAL = Option(positional=True)
 _JSON = Option(flag="--json", in_digest=False)
 _NOT_IN_DIGEST = Option(in_digest=False)

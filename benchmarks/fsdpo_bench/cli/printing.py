@@ -3,24 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fsdpo_cards.render import format_amount, format_percent
+from fsdpo_cards.render import format_percent
 
-from fsdpo_bench.cli.options import DIFF_COLUMNS
-from fsdpo_bench.cli.tables import plain_text, print_table, print_text, split_names
 from fsdpo_bench.prm.measure import PrmMeasurements
 from fsdpo_bench.prm.prmbench import ALTERATIONS, PrmBenchScores, StepErrorScores
-from fsdpo_bench.results.compare import PairedDifference, RunComparison
-from fsdpo_bench.results.numbers import format_points, number_rows
-from fsdpo_bench.results.paired_means import MEAN_TITLE, PairedMean
-from fsdpo_bench.results.result_types import Results
+from fsdpo_bench.report.tables import plain_text, print_table, print_text
+from fsdpo_bench.runs.validate import TaskReport
 from fsdpo_bench.tasks.table import Task
-from fsdpo_bench.tasks.validate import TaskReport
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
-from fsdpo_data.core.errors import unknown_name_error
 from fsdpo_data.recorded.outputs import GradedResponse
-
-_MAX_QUESTION_CHARS = 90  #: Characters of a question in the list of changed problems.
 
 
 def print_tasks(tasks: Sequence[Task]) -> None:
@@ -140,115 +132,6 @@ def print_verdict(gold: str, verdict: Verdict) -> None:
         "answer is read as": verdict.answer_form or "–",
     }
     print_table(("", ""), [(plain_text(name, "bold"), value) for name, value in rows.items()])
-
-
-def print_results(results: Results) -> None:
-    """Print accuracy and cost by benchmark and decoder, then the means of suites."""
-    columns: Sequence[str] = (
-        "benchmark",
-        "decoder",
-        "accuracy>",
-        "correct>",
-        "problems>",
-        "tokens>",
-        "PRM calls>",
-    )
-    rows = list(_result_rows(results))
-    if not any(cost.is_known for cost in results.cost.values()):
-        columns = columns[:-2]
-        rows = [row[:-2] for row in rows]
-    print_table(columns, rows)
-
-
-def _result_rows(results: Results) -> Iterator[Sequence[str]]:
-    for task in results.tasks.values():
-        for name, result in task.decoders.items():
-            yield (
-                task.title,
-                name,
-                format_points(result),
-                f"{result.correct:g}",
-                f"{result.n:,}",
-                format_amount(result.cost.tokens),
-                f"{result.cost.prm_calls:,.0f}",
-            )
-        for row in number_rows(task, "terminal"):
-            yield task.title, row.title, row.text, "", f"{row.result.n:,}", "", ""
-    for suite, suite_results in results.suites.items():
-        for name, mean in suite_results.decoders.items():
-            yield f"mean of {suite}", name, format_points(mean), "", f"{mean.n:,}", "", ""
-
-
-def print_comparison(comparison: RunComparison, count: int, columns: Sequence[str] = ()) -> None:
-    """Print the differences of two runs, then the first ``count`` changed problems.
-
-    Args:
-        comparison: The comparison.
-        count: Number of changed problems to print.
-        columns: Names of the columns, some with commas; none for all that fit the terminal.
-    """
-    names = split_names(columns)
-    for name in names:
-        if name not in DIFF_COLUMNS:
-            raise unknown_name_error("columns", name, DIFF_COLUMNS)
-    order = [*dict.fromkeys(delta.task for delta in comparison.deltas), MEAN_TITLE]
-    rows = [*map(_difference_row, comparison.deltas), *map(_mean_row, comparison.means)]
-    rows.sort(key=lambda row: order.index(row["benchmark"]))
-    selected_names = names or [*DIFF_COLUMNS]
-    optional_names = () if names else ("only-a", "only-b", "p")
-    print_table(
-        [DIFF_COLUMNS[name] for name in selected_names],
-        [[row[name] for name in selected_names] for row in rows],
-        optional_columns=[DIFF_COLUMNS[name] for name in optional_names],
-    )
-    for note in comparison.notes:
-        print_text(f"note: {note}")
-    if any(delta.clusters for delta in comparison.deltas):
-        print_text("(n): number of base problems; intervals and p-values are over base problems.")
-    for problem in comparison.changed[:count]:
-        is_a_better = problem.better == "a"
-        correct_answer = problem.answer_a if is_a_better else problem.answer_b
-        wrong_answer = problem.answer_b if is_a_better else problem.answer_a
-        question = " ".join(problem.question.split())[:_MAX_QUESTION_CHARS]
-        print_text(
-            f"{problem.task} {problem.problem_id}  only {problem.better.upper()}: gold "
-            f"{problem.gold!r}, correct {correct_answer!r}, wrong {wrong_answer!r}  {question}"
-        )
-    n_changed = len(comparison.changed)
-    if n_changed > count:
-        print_text(f"{n_changed - count} more; --show {n_changed} shows all")
-
-
-def _difference_row(delta: PairedDifference) -> dict[str, str]:
-    return _row_cells(
-        delta, delta.decoders, delta.correct_a / delta.n, delta.correct_b / delta.n
-    ) | {"only-a": f"{delta.only_a:,}", "only-b": f"{delta.only_b:,}"}
-
-
-def _mean_row(mean: PairedMean) -> dict[str, str]:
-    return _row_cells(mean, mean.measure, mean.value_a, mean.value_b)
-
-
-def _row_cells(
-    row: PairedDifference | PairedMean, title: str, value_a: float, value_b: float
-) -> dict[str, str]:
-    """Return the cells of a difference by name of the column, in points."""
-    low, high = (100 * bound for bound in row.ci95)
-    p = ""
-    if row.p is not None:
-        p = f"{row.p:.4f}" if row.p >= 1e-4 else f"{row.p:.1e}"
-    return {
-        "benchmark": row.task,
-        "decoder": title,
-        "a": f"{100 * value_a:.1f}",
-        "b": f"{100 * value_b:.1f}",
-        "difference": f"{100 * row.difference:+.1f}",
-        "interval": f"[{low:+.1f}, {high:+.1f}]",
-        "only-a": "",
-        "only-b": "",
-        "p": p,
-        "problems": f"{row.n:,}" + (f" ({row.clusters})" if row.clusters else ""),
-    }
 
 
 def print_prm(measurements: PrmMeasurements) -> None:

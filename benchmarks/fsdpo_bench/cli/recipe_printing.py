@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from fsdpo_bench.cli.tables import print_table, print_text
 from fsdpo_bench.recipes.recipe import Gpu, Recipe, RecipeStage, estimate, measured_cost
+from fsdpo_bench.report.tables import print_table, print_text
 
 
 def print_recipes(recipes: Sequence[Recipe]) -> None:

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.rule import Rule
 
 from fsdpo_bench.cli.options import RunInspectOptions
-from fsdpo_bench.cli.tables import plain_text, print_table, print_text, split_names
 from fsdpo_bench.decode.records import ProblemRecord, SolutionRecord
+from fsdpo_bench.report.tables import plain_text, print_table, print_text, split_names
 from fsdpo_bench.runs.records import read_records, select_decoder
 from fsdpo_data.core.errors import unknown_name_error
 

@@ -11,8 +11,6 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from fsdpo_bench.decode.solution import DecodedSolution, DecodingCost, OwnSolution
-from fsdpo_bench.tasks.grade import TaskVerdict
-from fsdpo_bench.tasks.table import Task
 from fsdpo_data.core.entities import Outcome, Problem
 from fsdpo_data.core.sampling import FinishReason
 
@@ -38,19 +36,6 @@ class AnswerRecord:
     #: Whether the answer is correct without the tolerance of the benchmark.
     strict: bool | Literal["no tolerance"] | None = NO_TOLERANCE
 
-    @classmethod
-    def from_verdict(cls, task: Task, task_verdict: TaskVerdict) -> Self:
-        """Return the answer of a verdict; ``strict`` only for benchmarks with a tolerance."""
-        verdict = task_verdict.verdict
-        strict_correct = _is_correct(task_verdict.strict.status)
-        return cls(
-            answer=verdict.answer,
-            correct=_is_correct(verdict.status),
-            status=verdict.status,
-            rule=verdict.rule,
-            strict=NO_TOLERANCE if task.tolerance is None else strict_correct,
-        )
-
     @property
     def is_strictly_correct(self) -> bool | None:
         """Whether the answer is correct without any tolerance; None if the gold is unreadable."""
@@ -65,11 +50,6 @@ class AnswerRecord:
             "rule": self.rule,
         }
         return values if self.strict == NO_TOLERANCE else values | {"strict": self.strict}
-
-
-def _is_correct(status: Outcome) -> bool | None:
-    """Return whether a status means a correct answer; None if the gold answer is unreadable."""
-    return None if status == "gold_unparsed" else status == "correct"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Reports on runs: HTML pages, Markdown tables and plots."""
+"""Reports on runs: HTML pages, Markdown tables, plots, and tables in the terminal."""

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from fsdpo_cards.pages.page import render_page
-from fsdpo_cards.pages.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList
+from fsdpo_cards.page import render_page
+from fsdpo_cards.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList
 
 from fsdpo_bench.decode.records import ProblemRecord
 from fsdpo_bench.report.problem_list import question_entry, solution_entries

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from fsdpo_cards.pages.page import render_page
+from fsdpo_cards.page import render_page
 
 from fsdpo_bench.report.render import TEMPLATES_FOLDER, run_date
 from fsdpo_bench.results.intervals import macro_average

@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_cards.pages.problem_list import (
+from fsdpo_cards.problem_list import (
     DEFAULT_BUDGET_BYTES,
     OUTCOME_MARKS,
     ProblemList,

@@ -13,8 +13,8 @@ from typing import Any
 
 from fsdpo_cards import benchmark_card
 from fsdpo_cards.commands import rebuild_commands
-from fsdpo_cards.pages.page import render_page
-from fsdpo_cards.pages.problem_list import DEFAULT_BUDGET_BYTES, ProblemList
+from fsdpo_cards.page import render_page
+from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES, ProblemList
 from fsdpo_cards.render import render
 from markupsafe import Markup
 

@@ -1,1 +1,1 @@
-"""Runs: decode all problems, and store records that survive an interruption."""
+"""Runs: decode all problems, grade, and store records that survive an interruption."""

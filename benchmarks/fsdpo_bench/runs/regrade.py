@@ -7,11 +7,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.decode.apply import grade_problems
 from fsdpo_bench.decode.decoder import DecoderSetup
 from fsdpo_bench.decode.decoders import DECODERS, parse_result_name
 from fsdpo_bench.decode.plan import DecodingPlan
 from fsdpo_bench.decode.records import DecodedProblem, ProblemRecord
+from fsdpo_bench.runs.grade import grade_problems
 from fsdpo_bench.runs.records import (
     RunConfig,
     append_records,

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.decode.apply import grade_problems
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.decoder import DecoderSetup, DecodingRequest
 from fsdpo_bench.decode.plan import DecodingPlan
@@ -24,6 +23,7 @@ from fsdpo_bench.decode.solution import (
     add_rewards,
     sample_solutions,
 )
+from fsdpo_bench.runs.grade import grade_problems
 from fsdpo_bench.runs.records import append_records, open_records, record_key
 from fsdpo_bench.tasks.load import LoadedTask
 from fsdpo_data.answers.grader import MathGrader

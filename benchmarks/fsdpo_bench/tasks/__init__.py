@@ -1,1 +1,1 @@
-"""Benchmarks: their rows, gold answers and grading."""
+"""Benchmarks: their rows and gold answers."""

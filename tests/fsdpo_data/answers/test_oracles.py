@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
+from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 from oracles import NEMO_0, NEMO_1, TORA, Differences, float_equal

@@ -4,9 +4,12 @@ Both need no model, so a finished run can be graded and decoded again.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from fsdpo_bench.decode.decoder import Candidates, DecoderSetup
 from fsdpo_bench.decode.records import (
+    NO_TOLERANCE,
     AnswerRecord,
     DecodedProblem,
     DecoderRecord,
@@ -15,8 +18,28 @@ from fsdpo_bench.decode.records import (
 )
 from fsdpo_bench.decode.solution import DecodingCost, aggregate_rewards
 from fsdpo_bench.decode.vote import agreeing_answers
-from fsdpo_bench.tasks.grade import TaskResponse, TaskVerdict, grade_task_responses
 from fsdpo_bench.tasks.table import Task
+from fsdpo_data.answers import GradingRequest, Verdict
+from fsdpo_data.answers.pool import grade_requests
+from fsdpo_data.core.entities import Outcome, Problem
+from fsdpo_data.models.thinking import find_thinking
+
+
+class TaskResponse(NamedTuple):
+    """A response to a problem of a benchmark."""
+
+    problem: Problem  #: The problem, with its gold answer.
+    text: str  #: The complete response.
+    finish_reason: str = "stop"  #: ``stop``, or ``length`` for a truncated response.
+    prompt: str = ""  #: The rendered prompt, which may open the thinking; empty if unknown.
+
+
+@dataclass(frozen=True, slots=True)
+class TaskVerdict:
+    """The verdicts on a response to a problem of a benchmark."""
+
+    verdict: Verdict  #: The verdict that counts, with the tolerance of the problem or benchmark.
+    strict: Verdict  #: The verdict without any tolerance.
 
 
 def grade_problems(
@@ -65,7 +88,7 @@ def _grade_problem(
 ) -> ProblemRecord:
     """Return the record of a problem, with the next verdicts of the iterator."""
     solutions = [
-        SolutionRecord.from_solution(solution, AnswerRecord.from_verdict(task, next(verdicts)))
+        SolutionRecord.from_solution(solution, _answer_record(task, next(verdicts)))
         for solution in problem.solutions
     ]
     samples = solutions[: len(problem.samples)]
@@ -90,6 +113,24 @@ def _grade_problem(
         decoded={name: answers[name] for name in result_names},
         cost={name: costs[name] for name in result_names},
     )
+
+
+def _answer_record(task: Task, task_verdict: TaskVerdict) -> AnswerRecord:
+    """Return the answer of a verdict; ``strict`` only for benchmarks with a tolerance."""
+    verdict = task_verdict.verdict
+    strict_correct = _is_correct(task_verdict.strict.status)
+    return AnswerRecord(
+        answer=verdict.answer,
+        correct=_is_correct(verdict.status),
+        status=verdict.status,
+        rule=verdict.rule,
+        strict=NO_TOLERANCE if task.tolerance is None else strict_correct,
+    )
+
+
+def _is_correct(status: Outcome) -> bool | None:
+    """Return whether a status means a correct answer; None if the gold answer is unreadable."""
+    return None if status == "gold_unparsed" else status == "correct"
 
 
 def _choose_samples(
@@ -122,3 +163,43 @@ def _sum_costs(samples: Sequence[SolutionRecord], *, includes_prm: bool) -> Deco
     for sample in samples:
         cost += sample.cost(includes_prm=includes_prm)
     return cost.round_seconds()
+
+
+def grade_task_responses(
+    task: Task, responses: Sequence[TaskResponse], workers: int | None = None
+) -> list[TaskVerdict]:
+    """Grade responses, in order.
+
+    Args:
+        task: The benchmark of the responses. Its relative tolerance applies to problems without a
+            relative tolerance of their own (``gold_tolerance``).
+        responses: The responses.
+        workers: Number of grading processes; small inputs are graded in this process.
+    """
+    strict_requests = [_strict_request(response) for response in responses]
+    strict_verdicts = grade_requests(strict_requests, workers)
+    tolerances = [
+        response.problem.metadata.get("gold_tolerance", task.tolerance) for response in responses
+    ]
+    tolerant_requests = [
+        request._replace(tolerance=tolerance)
+        for request, tolerance in zip(strict_requests, tolerances, strict=True)
+        if tolerance is not None
+    ]
+    tolerant_verdicts = iter(grade_requests(tolerant_requests, workers))
+    return [
+        TaskVerdict(strict if tolerance is None else next(tolerant_verdicts), strict)
+        for strict, tolerance in zip(strict_verdicts, tolerances, strict=True)
+    ]
+
+
+def _strict_request(response: TaskResponse) -> GradingRequest:
+    """Return the request to grade a response without any tolerance."""
+    problem = response.problem
+    return GradingRequest(
+        gold=problem.answer,
+        response=response.text,
+        finish_reason=response.finish_reason,
+        thinking=find_thinking(response.prompt, response.text),
+        alternative_golds=problem.metadata.get("alternative_golds", ()),
+    )

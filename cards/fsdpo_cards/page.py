@@ -25,7 +25,7 @@ def render_page(
     Args:
         template: Path of the template.
         data: JSON data for the script of the page, such as
-            :attr:`~fsdpo_cards.pages.problem_list.ProblemList.page_data`.
+            :attr:`~fsdpo_cards.problem_list.ProblemList.page_data`.
         filters: Additional filters for this template.
         fields: The fields of the template.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fsdpo_cards.pages.formulas import FORMULA_PATTERN, formula_trees
+from fsdpo_cards.formulas import FORMULA_PATTERN, formula_trees
 
 DEFAULT_BUDGET_BYTES = 16_000_000  #: Bytes of text in a page.
 #: Bytes of the smallest useful problem. If the budget has less per problem, the page skips

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.tasks.grade import TaskResponse, grade_task_responses
+from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import EXTRACT_ADVICE, LoadedTask, load_task
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.comparison.equivalence import comparison_rule

@@ -1,0 +1,147 @@
+"""Report on a run, or on the comparison of two runs, in the terminal."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+from fsdpo_cards.render import format_amount
+
+from fsdpo_bench.report.comparison_page import render_comparison
+from fsdpo_bench.report.comparison_table import DIFF_COLUMNS, comparison_rows
+from fsdpo_bench.report.render import write_report
+from fsdpo_bench.report.tables import print_table, print_text, split_names
+from fsdpo_bench.results.compare import ComparisonOptions, RunComparison, compare_runs
+from fsdpo_bench.results.numbers import format_points, number_rows
+from fsdpo_bench.results.result_types import Results
+from fsdpo_data.core.errors import unknown_name_error
+from fsdpo_data.core.files import write_text
+
+_MAX_QUESTION_CHARS = 90  #: Characters of a question in the list of changed problems.
+
+
+def report_run(run: Path, budget_bytes: int, warn: Callable[[str], None], *, as_json: bool) -> None:
+    """Write the reports of a complete run, and print its results.
+
+    Args:
+        run: Directory of the run.
+        budget_bytes: Bytes of text in the problem list of ``report.html``.
+        warn: Called with a message if a plot fails.
+        as_json: Whether to print the content of ``results.json`` instead of a table.
+
+    Raises:
+        InputError: if the run has no records.
+    """
+    results = write_report(run, budget_bytes, warn)
+    if as_json:
+        typer.echo(json.dumps(results.to_json(), indent=2, ensure_ascii=False))
+    else:
+        print_results(results)
+
+
+def report_comparison(
+    run_a: Path,
+    run_b: Path,
+    options: ComparisonOptions,
+    *,
+    html: Path | None = None,
+    count: int,
+    columns: Sequence[str] = (),
+    as_json: bool = False,
+) -> None:
+    """Compare two runs, write the page of the comparison, and print the differences.
+
+    Args:
+        run_a: The first run.
+        run_b: The second run.
+        options: The benchmarks, decoders and problems of the comparison.
+        html: File of the page; None for no page.
+        count: Number of changed problems to print.
+        columns: Names of the columns, some with commas; none for all that fit the terminal.
+        as_json: Whether to print the comparison as JSON instead of a table.
+
+    Raises:
+        InputError: if the runs cannot be compared, or a column is unknown.
+    """
+    comparison = compare_runs(run_a, run_b, options)
+    if html is not None:
+        write_text(html, render_comparison(run_a, run_b, comparison))
+    if as_json:
+        typer.echo(json.dumps(asdict(comparison), indent=2, ensure_ascii=False))
+    else:
+        print_comparison(comparison, count, columns)
+
+
+def print_results(results: Results) -> None:
+    """Print accuracy and cost by benchmark and decoder, then the means of suites."""
+    columns: Sequence[str] = (
+        "benchmark",
+        "decoder",
+        "accuracy>",
+        "correct>",
+        "problems>",
+        "tokens>",
+        "PRM calls>",
+    )
+    rows = list(_result_rows(results))
+    if not any(cost.is_known for cost in results.cost.values()):
+        columns = columns[:-2]
+        rows = [row[:-2] for row in rows]
+    print_table(columns, rows)
+
+
+def _result_rows(results: Results) -> Iterator[Sequence[str]]:
+    for task in results.tasks.values():
+        for name, result in task.decoders.items():
+            yield (
+                task.title,
+                name,
+                format_points(result),
+                f"{result.correct:g}",
+                f"{result.n:,}",
+                format_amount(result.cost.tokens),
+                f"{result.cost.prm_calls:,.0f}",
+            )
+        for row in number_rows(task, "terminal"):
+            yield task.title, row.title, row.text, "", f"{row.result.n:,}", "", ""
+    for suite, suite_results in results.suites.items():
+        for name, mean in suite_results.decoders.items():
+            yield f"mean of {suite}", name, format_points(mean), "", f"{mean.n:,}", "", ""
+
+
+def print_comparison(comparison: RunComparison, count: int, columns: Sequence[str] = ()) -> None:
+    """Print the differences of two runs, then the first ``count`` changed problems.
+
+    Args:
+        comparison: The comparison.
+        count: Number of changed problems to print.
+        columns: Names of the columns, some with commas; none for all that fit the terminal.
+    """
+    names = split_names(columns)
+    for name in names:
+        if name not in DIFF_COLUMNS:
+            raise unknown_name_error("columns", name, DIFF_COLUMNS)
+    selected_names = names or [*DIFF_COLUMNS]
+    optional_names = () if names else ("only-a", "only-b", "p")
+    print_table(
+        [DIFF_COLUMNS[name] for name in selected_names],
+        [[row[name] for name in selected_names] for row in comparison_rows(comparison)],
+        optional_columns=[DIFF_COLUMNS[name] for name in optional_names],
+    )
+    for note in comparison.notes:
+        print_text(f"note: {note}")
+    if any(delta.clusters for delta in comparison.deltas):
+        print_text("(n): number of base problems; intervals and p-values are over base problems.")
+    for problem in comparison.changed[:count]:
+        is_a_better = problem.better == "a"
+        correct_answer = problem.answer_a if is_a_better else problem.answer_b
+        wrong_answer = problem.answer_b if is_a_better else problem.answer_a
+        question = " ".join(problem.question.split())[:_MAX_QUESTION_CHARS]
+        print_text(
+            f"{problem.task} {problem.problem_id}  only {problem.better.upper()}: gold "
+            f"{problem.gold!r}, correct {correct_answer!r}, wrong {wrong_answer!r}  {question}"
+        )
+    n_changed = len(comparison.changed)
+    if n_changed > count:
+        print_text(f"{n_changed - count} more; --show {n_changed} shows all")
