@@ -145,15 +145,18 @@ class TrainConfig(Options):
         """Precision in which the start model is loaded."""
         return self.dtype if self.lora else "float32"
 
-    def identity(self) -> dict[str, str]:
-        """Return the options that determine the trained weights, as text.
+    def identity(self) -> dict[str, Any]:
+        """Return the options that determine the trained weights, as JSON values.
 
         A resumed run must have the same values.
         """
-        return {
-            name: str(getattr(self, name))
+        values = {
+            name: getattr(self, name)
             for name, declaration in declared_fields(type(self)).items()
             if declaration.option.in_digest
+        }
+        return {
+            name: str(value) if isinstance(value, Path) else value for name, value in values.items()
         }
 
 

@@ -46,10 +46,10 @@ class TrainingReport:
 
 
 @contextmanager
-def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, str]]:
+def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, Any]]:
     """Lock the directory of a run, set the seed and yield the identity of the run.
 
-    The identity contains every option that determines the weights, as text by name.
+    The identity contains every option that determines the weights, as JSON values by name.
 
     Raises:
         InputError: if the model does not exist, or if the directory has other files, or a run
@@ -88,7 +88,7 @@ def finish_run(
     report_class: type[ReportT],
     trainer: Any,
     config: TrainConfig,
-    card_data: Mapping[str, str],
+    card_data: Mapping[str, Any],
     prompts: Sequence[str] = (),
     **report_fields: Any,
 ) -> ReportT:
@@ -129,7 +129,7 @@ def _write_template(config: TrainConfig, prompts: Sequence[str]) -> None:
         write_trained_template(config.out, str(name))
 
 
-def _write_card(config: TrainConfig, card_data: Mapping[str, str], report: TrainingReport) -> None:
+def _write_card(config: TrainConfig, card_data: Mapping[str, Any], report: TrainingReport) -> None:
     """Write the model card to ``README.md``."""
     has_manifest = (config.data / MANIFEST_FILE).exists()
     manifest = read_manifest(config.data) if has_manifest else None
@@ -138,7 +138,7 @@ def _write_card(config: TrainConfig, card_data: Mapping[str, str], report: Train
         "torch": version("torch"),
         "transformers": version("transformers"),
     }
-    options = {name: value for name, value in card_data.items() if name != COMMAND_KEY}
+    options = {name: str(value) for name, value in card_data.items() if name != COMMAND_KEY}
     run = TrainingRun(
         stage=config.stage,
         name=config.out.resolve().name,
@@ -157,13 +157,13 @@ def _write_card(config: TrainConfig, card_data: Mapping[str, str], report: Train
     write_text(config.out / "README.md", model_card(run))
 
 
-def _pinned_model(identity: Mapping[str, str]) -> str:
+def _pinned_model(identity: Mapping[str, Any]) -> str:
     """Return the initial model with its commit on the Hub; empty for random weights."""
-    name, _, revision = identity.get("model", "").rpartition("@")
+    name, _, revision = str(identity.get("model") or "").rpartition("@")
     return pinned_name({"name": name, "revision": revision})
 
 
-def _data_name(config: TrainConfig, identity: Mapping[str, str]) -> str:
+def _data_name(config: TrainConfig, identity: Mapping[str, Any]) -> str:
     """Return the training data: a pinned name on the Hub, or the name of a file or folder."""
     # The parent folders of a file stay private.
     return config.data.resolve().name if config.data.exists() else identity["data"]

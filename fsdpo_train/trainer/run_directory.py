@@ -1,7 +1,7 @@
 """The directory of a training run, which belongs to one run and is locked by one process.
 
 The file ``{stage}.json`` contains the identity of the run: everything that determines the trained
-weights, as text. A run with another identity is refused.
+weights. A run with another identity is refused.
 """
 
 import json
@@ -29,12 +29,12 @@ def is_main_process() -> bool:
 
 
 @contextmanager
-def lock_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> Iterator[None]:
+def lock_run_directory(config: TrainConfig, identity: Mapping[str, Any]) -> Iterator[None]:
     """Lock ``config.out`` for a run. The directory is created if it is missing.
 
     Args:
         config: The options of the run.
-        identity: Everything that determines the trained weights, as text.
+        identity: Everything that determines the trained weights, as JSON values.
 
     Raises:
         InputError: if the directory contains other files, or a run and ``config.resume`` is off.
@@ -47,7 +47,7 @@ def lock_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> Iter
         yield
 
 
-def _check_run_directory(config: TrainConfig, identity: Mapping[str, str]) -> None:
+def _check_run_directory(config: TrainConfig, identity: Mapping[str, Any]) -> None:
     """Check that the directory is free, or that the run in it may be resumed."""
     identity_file = config.out / f"{config.stage}.json"
     if not identity_file.exists():
@@ -100,7 +100,7 @@ def read_identity(file: Path, remedy: str) -> dict[str, Any]:
         raise StoreError(f"{file} cannot be read ({error}), {remedy}.") from None
 
 
-def write_identity(config: TrainConfig, identity: Mapping[str, str]) -> None:
+def write_identity(config: TrainConfig, identity: Mapping[str, Any]) -> None:
     """Write the identity of a run to ``{stage}.json``, which reserves the directory for the run."""
     content = json.dumps(dict(identity), indent=2) + "\n"
     write_text(config.out / f"{config.stage}.json", content)

@@ -246,7 +246,7 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         return loss * batch_items * self.accelerator.num_processes / all_items
 
 
-def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) -> None:
+def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, Any]) -> None:
     """Train from the beginning, or from the latest complete checkpoint with ``config.resume``.
 
     Raises:

@@ -630,4 +630,4 @@ def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "2 steps, final loss" in result.output and "rewards/margins" in result.output
     state = json.loads((tmp_path / "out/dpo.json").read_text())
-    assert state["loss"] == "dpo" and state["share_prompt"] == "False"
+    assert state["loss"] == "dpo" and state["share_prompt"] is False and state["lr"] == 1e-3
