@@ -21,7 +21,7 @@ def fuzz(*options: object) -> dict[str, int]:
     """Run `fuzz_harness.py`; return the counts of its last line."""
     command = [sys.executable, str(HARNESS), *map(str, options)]
     process = subprocess.run(command, capture_output=True, text=True)
-    assert process.returncode == 0, process.stdout + process.stderr[-6000:]
+    assert process.returncode == 0, process.stderr[-2000:] + process.stdout
     last_line = process.stdout.splitlines()[-1]
     return {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", last_line)}
 

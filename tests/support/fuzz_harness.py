@@ -36,6 +36,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from multiprocessing import get_context
@@ -253,7 +254,7 @@ class MutationWorker:
         return 0.0
 
     def _memory_bytes(self) -> int:
-        """Return the resident memory of the process."""
+        """Return the resident memory of the process in bytes."""
         with contextlib.suppress(OSError):
             pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
             return pages * resource.getpagesize()
@@ -269,6 +270,8 @@ class MutationWorker:
 def _work(pipe: Connection, folder: Path, schedule_arguments: dict[str, Any]) -> None:
     """Run the requested mutations until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Native code prints its panics to the descriptor, beside the message of the command.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     os.environ.update(_environment(folder))
     tempfile.tempdir = os.environ["TMPDIR"]
     import fuzz_inputs  # noqa: F401 -- loads polars after the number of threads is set
@@ -280,7 +283,10 @@ def _work(pipe: Connection, folder: Path, schedule_arguments: dict[str, Any]) ->
         while True:
             number, seed = pipe.recv()
             with tempfile.TemporaryDirectory(dir=folder / "mutations") as name:
-                result = run_mutation(schedule.reader(number), Path(name), seed)
+                try:
+                    result = run_mutation(schedule.reader(number), Path(name), seed)
+                except Exception:
+                    result = MutationResult("died", f"the harness: {traceback.format_exc()}")
                 os.chdir(folder)
             pipe.send(result)
 
@@ -298,8 +304,8 @@ def _make_inputs(folder: Path, *, has_models: bool) -> None:
 
 def fuzz(
     folder: Path, numbers: Sequence[int], seed: int, *, workers: int, **schedule: Any
-) -> dict[str, Counter[str]]:
-    """Run mutations, and print faults to stderr.
+) -> tuple[dict[str, Counter[str]], list[str]]:
+    """Run mutations, and print the number of each fault at once.
 
     Args:
         folder: Folder of the inputs.
@@ -309,9 +315,10 @@ def fuzz(
         schedule: The arguments of :class:`Schedule`.
 
     Returns:
-        The counts of the results, by kind of file.
+        The counts of the results, by kind of file, and the descriptions of the faults.
     """
     counts: dict[str, Counter[str]] = {}
+    faults: list[str] = []
     readers = Schedule(folder, **schedule)
     remaining_numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in numbers:
@@ -327,8 +334,8 @@ def fuzz(
                 counts.setdefault(reader.kind, Counter())[outcome] += 1
                 if outcome in FAULTS:
                     source = f"{reader.kind} {reader.source.name}/{reader.glob}"
-                    message = f"--first {number}: {source}: {outcome}: {description}\n"
-                    print(message, file=sys.stderr, flush=True)
+                    print(f"--first {number}: {outcome}", file=sys.stderr, flush=True)
+                    faults.append(f"--first {number}: {source}: {outcome}: {description}")
         worker.stop()
 
     threads = [threading.Thread(target=run_remaining) for _ in range(workers)]
@@ -336,7 +343,7 @@ def fuzz(
         thread.start()
     for thread in threads:
         thread.join()
-    return counts
+    return counts, faults
 
 
 def main() -> None:
@@ -360,14 +367,16 @@ def main() -> None:
         if maker.exitcode:
             sys.exit("error: the inputs cannot be made")
         numbers = range(options.first, options.first + options.mutations)
-        counts = fuzz(folder, numbers, options.seed, workers=options.workers, **schedule)
+        counts, faults = fuzz(folder, numbers, options.seed, workers=options.workers, **schedule)
     for kind, results in sorted(counts.items()):
         line = ", ".join(f"{count} {outcome}" for outcome, count in sorted(results.items()))
         print(f"{kind:<14}{line}")
+    for fault in faults:
+        print(fault)
     total = sum(counts.values(), Counter())
-    faults = ", ".join(f"{total[outcome]} {outcome}" for outcome in FAULTS)
-    print(f"{total.total()} mutations: {total['refused']} refused, {faults}")
-    sys.exit(any(total[outcome] for outcome in FAULTS))
+    fault_counts = ", ".join(f"{total[outcome]} {outcome}" for outcome in FAULTS)
+    print(f"{total.total()} mutations: {total['refused']} refused, {fault_counts}")
+    sys.exit(bool(faults))
 
 
 if __name__ == "__main__":
