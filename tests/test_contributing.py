@@ -187,6 +187,8 @@ def test_a_stage_of_a_plugin(run: Run, built: Path, tmp_path: Path) -> None:
     run("fsdpo_data", "terse", built, "--out", brief, "--plugin", plugin)
     run("fsdpo_data", "validate", brief)
     assert "| step rewards | 1 up to 10 words" in (brief / "README.md").read_text()
+    # Processes that the program starts load the plug-in before any of its own modules.
+    assert "step rewards" in run("fsdpo_data", "inspect", brief, FSDPO_PLUGINS=str(plugin))
 
 
 def test_a_command(run: Run, built: Path) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 #: Environment variable with the plug-ins of ``--plugin``, separated like the entries of ``PATH``.
 #: Worker processes, Ray actors and the processes of ``torchrun`` load them from here.
 PLUGINS_VARIABLE = "FSDPO_PLUGINS"
+#: Prefix of the packages of this program.
+_PROGRAM_PREFIX = "fsdpo_"
 #: Prefix of all groups of entry points.
 GROUP_PREFIX = "fsdpo."
 
@@ -56,6 +58,10 @@ def load_plugin(argument: str) -> PluginRef:
     """
     path = Path(argument)
     is_file = path.suffix == ".py"
+    if not is_file and path.is_file():
+        raise InputError(
+            "expected a Python file (.py), or the name of a module.", field="plugin", value=argument
+        )
     # Worker processes may have another working directory.
     full_name = str(path.expanduser().resolve()) if is_file else argument
     plugin = _import_file(Path(full_name)) if is_file else _import_module(argument)
@@ -74,10 +80,25 @@ def import_submodules(package: str) -> None:
 
 
 def load_environment_plugins() -> None:
-    """Load the plug-ins that the parent process has loaded, once per process."""
-    for argument in _environment_plugins():
-        if argument not in _loaded_arguments:
+    """Load the plug-ins that the parent process has loaded, once per process.
+
+    Nothing happens while a module of this program is being imported, because the plug-in could not
+    import that module yet. A later call loads the plug-ins.
+    """
+    new_arguments = [name for name in _environment_plugins() if name not in _loaded_arguments]
+    if new_arguments and not _is_program_being_imported():
+        for argument in new_arguments:
             load_plugin(argument)
+
+
+def _is_program_being_imported() -> bool:
+    """Return whether the import of a module of this program has not ended yet."""
+    return any(
+        # The attribute that importlib reads for "partially initialized module".
+        getattr(module.__spec__, "_initializing", False)
+        for name, module in list(sys.modules.items())
+        if name.startswith(_PROGRAM_PREFIX)
+    )
 
 
 def plugin_environment() -> dict[str, str]:

@@ -86,7 +86,7 @@ class LineProgress(_TimedProgress):
         """Start a phase, and print its size."""
         super().phase(name, total, done)
         self._last_print_time = self._start_time
-        size_note = f": {total} to do" if total > 1 else ""
+        size_note = f": {total - done} to do" if total > 1 else ""
         done_note = f", {done} already done" if done else ""
         self._write(f"{name}{size_note}{done_note}")
 

@@ -164,10 +164,14 @@ class Registry(Mapping[str, EntryT]):
         entry = load_entry_point(entry_point)
         if self._convert is not None:
             entry = self._convert(entry)
-        if not isinstance(entry, self._entry_type) or entry.name != name:
+        problem = ""
+        if not isinstance(entry, self._entry_type):
+            problem = f"is not a {self._entry_type.__name__}"
+        elif entry.name != name:
+            problem = f"is the {self.kind} {entry.name!r}, but the entry point has another name"
+        if problem:
             raise InputError(
-                f"the entry point {entry_point.value} must be a {self._entry_type.__name__} with "
-                f"the name {name!r}. Fix the package {entry_point.module}.",
+                f"the object {entry_point.value} {problem}. Fix the package {entry_point.module}.",
                 field=self.kind,
                 value=name,
             )

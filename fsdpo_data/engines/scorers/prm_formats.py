@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.errors import FsdpoError, InputError, unknown_name_error
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.options import Option, Options
@@ -211,7 +211,10 @@ def _build_format(name: str, based_on: str = "", **fields: Any) -> PrmFormat:
     """Build a PRM format from a TOML row; a row with ``based_on`` contains only its differences."""
     fields = {**fields, "name": name}
     while based_on:
-        base = read_toml(__file__)[based_on]
+        formats = read_toml(__file__)
+        if based_on not in formats:
+            raise unknown_name_error(f"{name}.based_on", based_on, formats)
+        base = formats[based_on]
         inherited = {key: value for key, value in base.items() if key not in _DETECTION_FIELDS}
         fields = inherited | fields
         based_on = fields.pop("based_on", "")

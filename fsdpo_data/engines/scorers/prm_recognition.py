@@ -57,7 +57,8 @@ def recognise_format(weights: ResolvedWeights, config: Any) -> Recognition | Non
     raise InputError(
         f"the checkpoint has {architecture}{labels}. Expected …ForTokenClassification with one "
         "label, as `fsdpo-train prm` writes it, or a published reward model. For a published "
-        f"model, set `prm_format` to one of {choices}.",
+        f"model, set `prm_format` to one of {choices}. A scorer of your own names the "
+        "architectures that it reads in its entry.",
         field="prm",
         value=weights.path,
     )

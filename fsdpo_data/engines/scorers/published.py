@@ -18,7 +18,7 @@ from fsdpo_data.engines.scorers.likelihood import ImplicitScorer
 from fsdpo_data.engines.scorers.prm import PrmScorer, gather_steps
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.scorers.token_scorer import TransformersScorer
-from fsdpo_data.models.checkpoints import read_tensors
+from fsdpo_data.models.checkpoints import load_config, read_tensors
 from fsdpo_data.models.resolve import ResolvedWeights
 
 
@@ -115,12 +115,21 @@ def _apply_linear(layer: Sequence[Tensor], value: Tensor) -> Tensor:
     return outputs if bias is None else outputs + bias
 
 
+def _has_tied_head(weights: ResolvedWeights) -> bool:
+    """Return whether a checkpoint is a language model whose head is the input embedding."""
+    config = load_config(weights)
+    is_classifier = any("Classification" in name for name in config.architectures or ())
+    return bool(config.tie_word_embeddings) and not is_classifier
+
+
 def _read_layers(weights: PublishedPrm, tokenizer: Any) -> list[list[Tensor]]:
     """Return the weight and the bias of each layer of the head; a ReLU separates two layers."""
     prm_format = weights.prm_format
     is_vocabulary_head = prm_format.head == "vocabulary"
-    # Tied embeddings are stored once, so a checkpoint may lack the head.
-    head_names = ["lm_head", "model.embed_tokens"] if is_vocabulary_head else [prm_format.head]
+    head_names = [prm_format.head]
+    if is_vocabulary_head:
+        # Tied embeddings are stored once, so a checkpoint may lack the head.
+        head_names = ["lm_head", *(["model.embed_tokens"] if _has_tied_head(weights) else [])]
     tensors: dict[str, Tensor] = {}
     for head_name in head_names:
         tensors = read_tensors(weights, f"{head_name}.")

@@ -130,6 +130,7 @@ def test_entry_points_are_imported_when_they_are_used(
 ) -> None:
     entry_points = (
         "[fsdpo.fruits]\nplum = orchard:PLUM\nfig = orchard:FIG\nkiwi = no_orchard:KIWI\n"
+        "sloe = orchard:PLUM\n"
     )
     source = f"from {__name__} import Fruit\nPLUM = Fruit('plum', 'blue')\nFIG = 'not a fruit'\n"
     install_package(tmp_path, source, entry_points)
@@ -138,13 +139,17 @@ def test_entry_points_are_imported_when_they_are_used(
     plugins.entry_points_by_group.cache_clear()
     fruits = Registry("fruit", Fruit, group="fsdpo.fruits")
     try:
-        assert list(fruits) == ["plum", "fig", "kiwi"] and "plum" in fruits
+        assert list(fruits) == ["plum", "fig", "kiwi", "sloe"] and "plum" in fruits
         assert "orchard" not in sys.modules
         assert fruits["plum"].colour == "blue"
         [plugin] = plugins.loaded_plugins()
         assert (plugin.module, plugin.version) == ("orchard", "1.2")
-        with pytest.raises(InputError, match="orchard:FIG must be a Fruit with the name 'fig'"):
+        with pytest.raises(InputError, match="orchard:FIG is not a Fruit"):
             fruits.find("fig")
+        with pytest.raises(
+            InputError, match="is the fruit 'plum', but the entry point has another"
+        ):
+            fruits.find("sloe")
         with pytest.raises(InputError, match=r"fsdpo\.fruits: kiwi = no_orchard:KIWI"):
             fruits.find("kiwi")
         assert [fruit.name for fruit in fruits.importable_entries()] == ["plum"]

@@ -220,8 +220,8 @@ def test_a_new_column_needs_two_declarations_and_stages_continue_old_datasets(
     changes = {
         "dataset/schema.toml": (
             'thinking_tokens = { type = "int32", since = "1.1" }\n',
-            'note = { type = "string", since = "1.2", default = "none" }\n'
-            'n_characters = { type = "int32", since = "1.3" }\n',
+            'note = { type = "string", since = "99.1", default = "none" }\n'
+            'n_characters = { type = "int32", since = "99.2" }\n',
         ),
         "core/entities.py": (
             "    thinking_tokens: int | None = None\n",

@@ -623,19 +623,43 @@ def test_the_example_of_the_math_shepherd_model_card() -> None:
         assert rewards == pytest.approx(expected, abs=0.01)
 
 
-def test_a_checkpoint_without_a_language_model_head_is_refused(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path
+@pytest.mark.parametrize(
+    ("architecture", "is_tied"),
+    [("MistralForCausalLM", False), ("MistralForTokenClassification", True)],
+)
+def test_input_embeddings_are_no_head_unless_the_config_says_so(
+    architecture: str, is_tied: bool, make_checkpoint: MakeCheckpoint, tmp_path: Path
 ) -> None:
     path = tmp_path / "bare"
     shutil.copytree(make_checkpoint("math-shepherd"), path)
     tensors = load_file(path / "model.safetensors")
     del tensors["lm_head.weight"]
-    tensors["embed_tokens.weight"] = tensors.pop("model.embed_tokens.weight")
     save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((path / "config.json").read_text())
+    config |= {"architectures": [architecture], "tie_word_embeddings": is_tied}
+    (path / "config.json").write_text(json.dumps(config))
     weights = resolve_prm(str(path), ScorerOptions(prm_format="math-shepherd"))
     assert isinstance(weights, PublishedPrm)
-    with pytest.raises(InputError, match=r"no weights called lm_head or model\.embed_tokens"):
+    with pytest.raises(InputError, match="no weights called lm_head, which"):
         PrmHead(weights, None)
+
+
+def test_a_tied_head_is_the_input_embedding(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path
+) -> None:
+    path = tmp_path / "tied"
+    shutil.copytree(make_checkpoint("math-shepherd"), path)
+    tensors = load_file(path / "model.safetensors")
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+    item = ScorerInput("", ["Step 1: 2.\n", "Step 2: 4."], "1 + 3?")
+    options = ScorerOptions(prm_format="math-shepherd", engine="transformers")
+    expected = load_scorer(str(path), options).score([item])
+    del tensors["lm_head.weight"]
+    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    assert load_scorer(str(path), options).score([item]) == expected
 
 
 @pytest.mark.parametrize(
