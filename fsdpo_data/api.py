@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +149,10 @@ def _stage(
 class Dataset:
     """A sealed dataset on disk, which never changes; stages derive new datasets from it.
 
+    Every stage is a method with the options of its command, also a stage of a plug-in:
+    ``dataset.brevity(words=8, out=PATH)``. ``dir(dataset)`` lists the names, and
+    ``help(dataset.brevity)`` shows the options.
+
     Attributes:
         path: Directory of the dataset.
         manifest: Description of its content, origin and cost.
@@ -262,7 +267,12 @@ class Dataset:
             stage_name = name.replace("_", "-")
             if name.startswith("_") or stage_name not in STAGES:
                 raise AttributeError(f"'Dataset' has no attribute or stage {name!r}", name=name)
-            return functools.partial(_stage(STAGES[stage_name].options_class, name), self)
+            method = _stage(STAGES[stage_name].options_class, name)
+            return types.MethodType(method, self)
+
+    def __dir__(self) -> list[str]:
+        """Return the names of the attributes, and of the methods of all stages."""
+        return sorted({*object.__dir__(self), *(name.replace("-", "_") for name in STAGES)})
 
     def validate(self) -> Dataset:
         """Check every file, row and count against the schema and the manifest.

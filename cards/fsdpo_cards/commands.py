@@ -8,22 +8,30 @@ from typing import Any
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")  #: A commit on the Hub; local files have a digest.
 #: The input of a stored command line that the command line before creates.
 _PARENT = re.compile(r"(dataset|run)@[0-9a-f]+")
+#: The comment at the end of a stored command line: the release whose defaults it uses.
+_RELEASE = re.compile(r"  # (fsdpo [\w.+-]+)$")
 
 
 def rebuild_commands(commands: Sequence[str]) -> list[str]:
     """Return stored command lines, each with an output directory, for the shell.
 
-    The output directory of a command is the input of the next command.
+    The output directory of a command is the input of the next command. The release of a command
+    line is a comment on the line before; the next command lines of the same release omit it.
     """
     lines: list[str] = []
     directories: list[str] = []
+    last_release = ""
     for command in commands:
         words = [
             directories[-1] if directories and _PARENT.fullmatch(word) else word
-            for word in shlex.split(command)
+            for word in shlex.split(command, comments=True)
         ]
         directories.append(_output_directory(words[1], directories))
-        lines.append(break_line([*words, "--out", directories[-1]]))
+        line = break_line([*words, "--out", directories[-1]])
+        match = _RELEASE.search(command)
+        release = match[1] if match else ""
+        lines.append(line if release in ("", last_release) else f"# {release}\n{line}")
+        last_release = release
     return lines
 
 

@@ -329,4 +329,4 @@ def _find_flag(name: str, value: str | None, parameters: _Parameters) -> str:
     if parameter.type is bool:
         return parameter.off_flag if value == "False" else parameter.flag
     flag = parameter.name.upper() if parameter.option.positional else parameter.flag
-    return flag if value is None else f"{flag} {value}"
+    return flag if value is None else f"{flag} {value or repr(value)}"

@@ -59,12 +59,20 @@ def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> Non
     console.print(f"[bold]gold[/] {escape_for_terminal(problem['answer'])}", highlight=False)
     for solution in problem["solutions"][:samples]:
         _print_solution(console, solution, gamma)
-    hidden = len(problem["solutions"]) - samples
-    if hidden > 0:
-        console.print(f"\n[dim]{hidden} more; --samples {len(problem['solutions'])} shows all[/]")
+    _print_count(console, "solutions", len(problem["solutions"]), samples)
     for pair in problem["pairs"][:samples]:
         _print_pair(console, pair, gamma)
+    _print_count(console, "pairs", len(problem["pairs"]), samples)
     console.print()
+
+
+def _print_count(console: Console, kind: str, total: int, limit: int) -> None:
+    """Print how many solutions or pairs of a problem are shown, if not all are."""
+    if total > limit:
+        console.print(
+            f"\n[dim]{limit} of {total} {kind} of this problem; --samples {total} shows all[/]",
+            highlight=False,
+        )
 
 
 def print_columns(columns: Mapping[str, Sequence[ColumnSummary]]) -> None:

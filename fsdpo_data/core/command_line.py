@@ -4,12 +4,14 @@ The members of groups become parameters of their own: ``sampling.n`` is ``--samp
 """
 
 import dataclasses
+import shlex
 import typing
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fsdpo_data.core.identity import RELEASE
 from fsdpo_data.core.options import (
     Group,
     Option,
@@ -175,8 +177,9 @@ def command_line(options: Options, program: str, command: str) -> list[str]:
     """Return the command line that gives the same result as options.
 
     The command line contains only options that determine the result and differ from their default.
-    It has no output directory and nothing about the machine. Plug-ins come first, by file name or
-    module name.
+    Another release may have other defaults, so :func:`stored_command` adds the release. The command
+    line has no output directory and nothing about the machine. Plug-ins come first, by file name
+    or module name.
 
     Args:
         options: The options. Replace the names of models and data with pinned names first.
@@ -193,6 +196,14 @@ def command_line(options: Options, program: str, command: str) -> list[str]:
         text = parameter.option.placeholder
         words += _parameter_words(parameter, parameter.value_in(options), text)
     return words
+
+
+def stored_command(words: Iterable[str]) -> str:
+    """Return a command line as manifests and configs store it, with the release as a comment.
+
+    The command line leaves out default values, so it belongs to this release.
+    """
+    return f"{shlex.join(words)}  # {RELEASE}"
 
 
 def local_command_line(options: Options, program: str, command: str) -> list[str]:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data import __version__
 from fsdpo_data.core.input_files import check_regular_file
 
+RELEASE = f"fsdpo {__version__}"  #: Name of this release in files that it writes.
 ID_VERSION = 1  #: Part of every id; it increases when the meaning of an id changes.
 
 #: Length of an id in hex digits of SHA-256. 20 digits are 80 bits: among a billion rows, the

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ValidationError, field_validator
 
-from fsdpo_data import __version__
 from fsdpo_data.core.errors import FsdpoError, SchemaError
-from fsdpo_data.core.identity import digest
+from fsdpo_data.core.identity import RELEASE, digest
 from fsdpo_data.core.input_files import parse_json, read_file
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.core.sampling import UNKNOWN
@@ -102,7 +101,7 @@ def make_manifest(
         schema_version=SCHEMA_VERSION,
         digest=files_digest(files),
         parent=digest(spec["sources"]),
-        made_by=f"fsdpo {__version__}",
+        made_by=RELEASE,
         spec=manifest_sections.SpecSection.model_validate({"digest": digest(spec), **spec}),
         rows=manifest_sections.RowCounts(
             problems=files[0].rows, solutions=tally.solutions, pairs=0
@@ -162,13 +161,10 @@ def read_manifest(root: Path) -> Manifest:
     version = read_schema_version(root)
     file = root / MANIFEST_FILE
     if version != SCHEMA_VERSION:
-        if version > SCHEMA_VERSION:
-            advice = "Install a newer release of fsdpo."
-        else:
-            advice = "Build the dataset again with this release."
+        is_newer = version > SCHEMA_VERSION
         raise SchemaError(
             f"{file} is of schema version {version}; this release reads version "
-            f"{SCHEMA_VERSION}. {advice}"
+            f"{SCHEMA_VERSION}.{_origin(parse_json(read_file(file)), is_newer=is_newer)}"
         )
     manifest = _parse_manifest(root, Manifest)
     data = parse_json(read_file(file))
@@ -218,13 +214,26 @@ def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
                 for detail in error.errors()
             ]
         raise SchemaError(
-            f"{file} is not a manifest: {summarize_list(problems, '; ')}.{_origin(fields)} If a "
-            "development version wrote the dataset, build it again with this release. Otherwise "
-            "download it again."
+            f"{file} is not a manifest: {summarize_list(problems, '; ')}.{_origin(fields)}"
         ) from None
 
 
-def _origin(fields: Any) -> str:
-    """Return a sentence with the release that wrote a manifest; empty if it is not stated."""
+def _origin(fields: Any, *, is_newer: bool = False) -> str:
+    """Return sentences with the release that wrote a manifest, and with the next step.
+
+    Args:
+        fields: The content of the manifest.
+        is_newer: Whether the schema is newer than the schema of this release.
+    """
     made_by = fields.get("made_by") if isinstance(fields, dict) else None
-    return f" It was written by {made_by}." if isinstance(made_by, str) else ""
+    if not isinstance(made_by, str) or made_by == RELEASE:
+        made_by = ""
+    origin = f" It was written by {made_by}, and this release is {RELEASE}." if made_by else ""
+    if is_newer:
+        return f"{origin} Install {'that release, or ' if made_by else ''}a newer release of fsdpo."
+    if made_by:
+        return (
+            f"{origin} Read the dataset with that release, or build it again with this release. If "
+            "it is damaged, download it again."
+        )
+    return " Download the dataset again, or build it again with this release."

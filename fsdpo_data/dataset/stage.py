@@ -7,16 +7,16 @@ continues with the first unwritten file.
 
 from __future__ import annotations
 
-import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
+from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
-from fsdpo_data.core.identity import digest, to_json_values
+from fsdpo_data.core.identity import RELEASE, digest, to_json_values
 from fsdpo_data.core.input_files import check_regular_file
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa
@@ -267,6 +267,7 @@ def run_stages(
         with explain_damage(source):
             for stage in stages:
                 stage.run(draft)
+        draft.manifest.made_by = RELEASE
         draft.manifest.commands = commands or _extend_commands(parent, stages)
         _seal_draft(draft, parent, stage_specs(stages))
     return read_manifest(out)
@@ -278,7 +279,7 @@ def _extend_commands(parent: Manifest, stages: Sequence[Stage]) -> list[str] | N
         return None
     parent_name = f"dataset@{parent.digest}"
     lines = [
-        shlex.join(parent_name if word == PARENT else word for word in stage.command)
+        stored_command(parent_name if word == PARENT else word for word in stage.command)
         for stage in stages
     ]
     return [*parent.commands, *lines]

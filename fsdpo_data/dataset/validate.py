@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES
 from fsdpo_data.core.errors import FsdpoError, SchemaError
-from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.identity import RELEASE, file_sha256
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet, read_table_batches
 from fsdpo_data.core.row_files import find_duplicates, summarize_list
@@ -95,14 +95,24 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
             manifest.pairs.to_dict(),
         )
     if violations:
-        raise _invalid_dataset_error(root, violations)
+        raise _invalid_dataset_error(root, violations, manifest.made_by)
 
 
-def _invalid_dataset_error(root: Path, violations: Sequence[str]) -> SchemaError:
+def _invalid_dataset_error(
+    root: Path, violations: Sequence[str], made_by: str = RELEASE
+) -> SchemaError:
+    """Return the error for violated invariants; another release may have other invariants."""
+    advice = "Build the dataset again, or download it again."
+    if made_by != RELEASE:
+        advice = (
+            f"It was written by {made_by}, and this release is {RELEASE}, whose rules may differ. "
+            "Use that release to read the dataset, or build it again with this release. If it is "
+            "damaged, download it again."
+        )
     return SchemaError(
         f"{root} is not a valid dataset:\n"
         + "".join(f"  {violation}\n" for violation in violations)
-        + "Build the dataset again, or download it again."
+        + advice
     )
 
 
@@ -118,6 +128,14 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
                 version = metadata.get(schema.VERSION_KEY.encode(), b"none").decode()
                 if version != str(SCHEMA_VERSION):
                     yield f"{entry.path} is of schema version {version}, not {SCHEMA_VERSION}"
+                known_names = {column.name for column in schema.config_columns(config)}
+                if unknown_names := [name for name in file_schema.names if name not in known_names]:
+                    names = ", ".join(unknown_names)
+                    yield (
+                        f"{entry.path} has columns that this release does not know: {names}. A "
+                        "newer release of fsdpo may read them"
+                    )
+                    continue
                 expected = expected or _expected_schema(config, file_schema)
                 if not file_schema.equals(expected):
                     difference = _describe_schema_difference(file_schema, expected)

@@ -77,9 +77,10 @@ def load_sampler(model: str, options: SamplerOptions) -> Sampler:
     """Load a sampler for a model: a short name, a directory or ``org/name[@revision]``.
 
     Raises:
-        InputError: if the model does not exist.
+        InputError: if the model does not exist, or the engine does not read an option that is set.
         UnavailableError: if a library, a GPU or the weights are missing.
     """
+    options.check_model_options()
     weights = resolve_sampler_weights(model, options.engine)
     return load_selected_sampler(select_sampler(options), weights)
 

@@ -50,14 +50,22 @@ PrmFormatName = Annotated[
 Resume = Annotated[bool, Option(panel=_RUN_PANEL, in_digest=False)]
 
 
-def check_engine_options(options: Options, engine: EngineEntry) -> None:
+def check_engine_options(options: Options, engine: EngineEntry, *names: str) -> None:
     """Check that the options that the engine does not read have their defaults.
+
+    Args:
+        options: Options, whose fields include options that only some engines read.
+        engine: The engine.
+        names: Fields to check; all fields by default.
 
     Raises:
         InputError: if one has another value; it names the engines that read it.
     """
     entries: list[EngineEntry] = [*builtin_entries(SAMPLERS), engine]
-    read_options = {entry.name: entry.options for entry in entries}
+    read_options = {
+        entry.name: [option for option in entry.options if not names or option in names]
+        for entry in entries
+    }
     check_read_options(options, "engine", [engine.name], read_options)
 
 
@@ -106,7 +114,7 @@ class EngineOptions(Options):
                     "replicas of vllm or transformers; other engines run in one process.",
                 )
         if {*self.engine_args} - _PARALLEL_SIZES:
-            check_engine_options(self, self.engine_entry)
+            check_engine_options(self, self.engine_entry, "engine_arg")
         replica_count = self.engine_args.get("data_parallel_size", 1)
         if self.uses_ray and replica_count != 1:
             raise InputError(
@@ -227,6 +235,17 @@ class SamplerOptions(EngineOptions):
         """Whether the sampler can continue a text that it has started."""
         return self.engine_entry.can_continue(self.server.api)
 
+    def check_model_options(self) -> None:
+        """Check that the engine reads the device and the data type, or that both are the defaults.
+
+        A reward model next to the sampler reads them too, so the check is only for samplers without
+        one.
+
+        Raises:
+            InputError: if the engine, such as a server, does not read an option that is set.
+        """
+        check_engine_options(self, self.engine_entry, "device", "dtype")
+
     def scorer_options(self, engine: str, prm_format: str | None) -> "ScorerOptions":
         """Return the options of a reward model that runs next to this sampler.
 
@@ -246,6 +265,8 @@ class SamplerOptions(EngineOptions):
 def resolved_engine(options: EngineOptionsT, spec_entry: Mapping[str, str]) -> EngineOptionsT:
     """Return the options with the engine and data type of a spec, and nothing about the machine.
 
+    An engine that does not read the data type keeps the given one, which a reward model may read.
+
     Args:
         options: The options that the user gave.
         spec_entry: The entry of the engine in the spec, with ``name`` and ``dtype``.
@@ -256,7 +277,9 @@ def resolved_engine(options: EngineOptionsT, spec_entry: Mapping[str, str]) -> E
         for field in fields(options)
         if not declarations[field.name].option.in_digest
     }
-    changes |= {"engine": spec_entry["name"], "dtype": spec_entry["dtype"]}
+    changes["engine"] = spec_entry["name"]
+    if "dtype" in options.engine_entry.options:
+        changes["dtype"] = spec_entry["dtype"]
     return replace(options, **changes)
 
 
@@ -296,6 +319,26 @@ class ReplayOptions(Options):
             check_engine_options(self.sampling, self.engine.engine_entry)
         stated_names = tuple(name for name in _RECORDED_SETTINGS if name in self.stated_sampling)
         object.__setattr__(self, "stated_sampling", stated_names if self.is_replay else ())
+
+    def check_prm_options(self, prm: str | None, prm_format: str | None) -> None:
+        """Check that a run without a reward model has no option that only a reward model reads.
+
+        Args:
+            prm: The reward model; None without one.
+            prm_format: Format of the reward model; None if it is not set.
+
+        Raises:
+            InputError: if an option is set that nothing reads.
+        """
+        if prm is not None:
+            return
+        if prm_format is not None:
+            raise InputError(
+                "only a reward model has a PRM format. Give `prm` too, or remove `prm_format`.",
+                field=f"{type(self).__name__}.prm_format",
+                value=prm_format,
+            )
+        self.engine.check_model_options()
 
     @property
     def is_replay(self) -> bool:

@@ -22,8 +22,18 @@ EngineRole = Literal["sampler", "scorer"]  #: The two components that an engine 
 AUTOMATIC_ENGINE = "auto"
 
 
-#: Options that only some engines read: those of vLLM, of a server, and the seed of samples.
-OPTIONS_OF_SOME_ENGINES = ("engine_arg", "api", "concurrency", "timeout", "idle_timeout", "seed")
+#: Options that only some engines read: those of a model in this process, of vLLM, of a server, and
+#: the seed of samples.
+OPTIONS_OF_SOME_ENGINES = (
+    "device",
+    "dtype",
+    "engine_arg",
+    "api",
+    "concurrency",
+    "timeout",
+    "idle_timeout",
+    "seed",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

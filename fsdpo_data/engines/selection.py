@@ -36,7 +36,9 @@ class EngineSelection:
     @property
     def spec_entry(self) -> dict[str, str]:
         """The engine as the spec of a run stores it: name, data type and API."""
-        spec_entry = {"name": self.entry.name, "dtype": self.options.dtype}
+        # A server and a recording do not read the data type, which may be set for a reward model.
+        dtype = self.options.dtype if "dtype" in self.entry.options else "auto"
+        spec_entry = {"name": self.entry.name, "dtype": dtype}
         is_remote = isinstance(self.entry, SamplerEntry) and self.entry.is_remote
         if is_remote and isinstance(self.options, SamplerOptions):
             spec_entry |= {"api": self.options.server.api, "seeds": "not guaranteed"}

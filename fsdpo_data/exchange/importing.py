@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data import __version__
 from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
-from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.identity import RELEASE, file_sha256
 from fsdpo_data.core.row_errors import describe_row_error
 from fsdpo_data.core.row_files import SourceRow, read_records, replace_surrogates
 from fsdpo_data.exchange.step_label_readers import (
@@ -98,7 +97,7 @@ def _provenance_json(source: Path, name: str, template: Template, result: Import
     """Return the manifest: the source of the rows, and the meaning of their labels."""
     reader = STEP_LABEL_READERS[name]
     manifest = {
-        "made_by": f"fsdpo {__version__}",
+        "made_by": RELEASE,
         "source": {"name": source.name, "revision": f"sha256:{file_sha256(source)}"},
         "format": name,
         "labels": reader.label_meaning,

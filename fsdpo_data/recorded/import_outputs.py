@@ -55,7 +55,8 @@ class ImportOutputsOptions(Options):
         problems: Problems with gold answers, as for `build`. If given, every row takes its problem
             from here: by its question, or by a prompt that ends with the question.
         requests: File with the requests of a batch, matched by `custom_id`.
-        series: The model to import, if the file contains several models.
+        series: Name of the model whose responses are imported, for a file with the responses of
+            several models.
         model_name: Name of the model that wrote the outputs.
         split: Split of the problems.
         sampling: Sampling settings that are known of the outputs.

@@ -101,9 +101,15 @@ def read_response_file(file: Path, series: str | None) -> ResponseFile | None:
 
     Raises:
         InputError: if a row cannot be read or lacks its question, or the model is ambiguous or
-            unknown.
+            unknown, or the rows name no models.
     """
     if not has_output_format(file):
+        if series is not None:
+            raise InputError(
+                f"{file} has completions by prompt, which name no models. Remove `series`.",
+                field="series",
+                value=series,
+            )
         return None
     responses = read_outputs(file)
     models = list(dict.fromkeys(response.model for response in responses))

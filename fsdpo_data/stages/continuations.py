@@ -274,6 +274,10 @@ class ContinuationOptions(Options):
     seed: Seed = 0
     workers: Workers = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.engine.check_model_options()
+
     @property
     def sampling_overrides(self) -> dict[str, Any]:
         """The sampling settings that the options set; the others come from the dataset."""

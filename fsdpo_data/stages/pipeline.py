@@ -152,6 +152,7 @@ class BuildOptions(ReplayOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_prm_options(self.prm, self.prm_format)
         _sampler_options(self)  # checks the sizes against the engine
         if self.sampling.max_think_tokens is not None and not self.engine.can_continue_text:
             raise InputError(
@@ -270,8 +271,16 @@ def _make_job(options: BuildOptions) -> BuildJob:
         make_sampler=lambda: load_selected_sampler(selection, model),
         batch_size=engine.batch_size or selection.batch_size,
         workers=options.workers,
-        command=_build_command(replace(options, prm=None, top=None), spec),
+        command=_build_command(_without_prm(options), spec),
     )
+
+
+def _without_prm(options: BuildOptions) -> BuildOptions:
+    """Return the options of the build without the reward model, and without its options."""
+    engine = options.engine
+    if "dtype" not in engine.engine_entry.options:
+        engine = replace(engine, device="auto", dtype="auto")
+    return replace(options, engine=engine, prm=None, prm_format=None, top=None)
 
 
 def _build_command(

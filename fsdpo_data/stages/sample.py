@@ -1,7 +1,6 @@
 """Build a dataset: sample solutions of problems, annotate them and seal the result."""
 
 import json
-import shlex
 import shutil
 import time
 from collections import Counter
@@ -11,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import store_errors, write_atomic
@@ -131,7 +131,7 @@ def build(
         _build(tracked_job, out / BUILD_FOLDER, resume=True, progress=progress)
         for sampler in loaded_samplers:
             close_engine(sampler)  # the next model may need the memory
-        commands = [shlex.join(command)] if command else None
+        commands = [stored_command(command)] if command else None
         return run_stages(
             out / BUILD_FOLDER, out, stages=stages, progress=progress, commands=commands
         )
@@ -251,7 +251,7 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
         tally.add(counts)
         progress.advance(1)
     quarantine_reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined_rows)
-    commands = [shlex.join(job.command)] if job.command else None
+    commands = [stored_command(job.command)] if job.command else None
     manifest = make_manifest(
         job.config, files=files, tally=tally, quarantined=quarantine_reasons, commands=commands
     )

@@ -227,6 +227,14 @@ def test_columns_choose_the_table_of_a_comparison(tmp_path: Path) -> None:
     assert "expected one of benchmark, decoder" in str(failed.exception)
 
 
+def test_inspect_says_how_to_see_all_samples(tmp_path: Path) -> None:
+    run, _ = two_runs(tmp_path, {"math": 1})
+    output = CliRunner().invoke(app, ["inspect", str(run), "--samples", "3"]).output
+    assert "\n3 of 4 samples of this problem; --samples 4 shows all\n" in output
+    output = CliRunner().invoke(app, ["inspect", str(run), "--samples", "4"]).output
+    assert "shows all" not in output
+
+
 def test_inspect_prints_chosen_columns(tmp_path: Path) -> None:
     run, _ = two_runs(tmp_path, {"math": 6})
     arguments = ["inspect", str(run), "--columns", "row,gold,outcome,subject"]

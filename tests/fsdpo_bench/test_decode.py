@@ -29,11 +29,13 @@ from fsdpo_bench.decode.vote import (
     weighted_vote,
 )
 from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
+from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.tasks.table import builtin_tasks
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.options import field_help
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
 from fsdpo_data.engines.scorers import ScorerInput
@@ -328,6 +330,16 @@ def test_lines_6_to_8_keep_b1_first_steps_or_b2_with_the_option_first_keep() -> 
     text = Tree(tree.branches)
     search(text, REWARDS, b1=3, b2=2, max_steps=2, first_keep="b2")
     assert text.requests[1] == [("q:a\n", 3), ("q:c\n", 3)]
+
+
+def test_the_limit_counts_generations_as_the_help_says() -> None:
+    """A step that is longer than the maximum of a generation takes several generations."""
+    tree = Tree({"q:": ["a…"], "q:a": ["b…"], "q:ab": ["c\n"]})
+    solution, _, _ = search(tree, {"a": 0.5, "ab": 0.5, "abc": 0.5}, b1=1, b2=1, max_steps=2)
+    assert (solution.steps, len(tree.requests)) == (("ab",), 2)
+    for options_class in (BeamSpec, RunOptions):
+        text = " ".join(field_help(options_class)["max_steps"].split())
+        assert text.startswith("Maximum number of generations per solution")
 
 
 def test_line_10_limits_the_number_of_steps() -> None:

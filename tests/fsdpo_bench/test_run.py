@@ -350,7 +350,7 @@ def test_inspect_filters_by_id_verdict_and_level(tmp_path: Path) -> None:
         (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "bom"], "Nearest: bon"),
         (
             ["run", "--suite", "smoke", "--model", "tiny", "--decoder", ""],
-            "--decoder : expected names",
+            "--decoder '': expected names",
         ),
         (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "sc", "--k", "0"], "--k 0"),
         (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "bon"], "--prm"),

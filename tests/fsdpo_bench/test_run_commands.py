@@ -17,7 +17,7 @@ from fsdpo_bench.runs.run import RunSpec
 from fsdpo_bench.tasks.table import get_task, select_tasks, suites
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.identity import RELEASE, ModelRef
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 
@@ -51,7 +51,8 @@ def card_commands(run_folder: Path) -> list[list[str]]:
     """Return the commands on the card, without the name of the program."""
     text = (run_folder / "README.md").read_text().partition("To repeat the measurement")[2]
     block = text.partition("```bash\n")[2].partition("```")[0].replace(" \\\n", " ")
-    return [shlex.split(line)[1:] for line in block.splitlines()]
+    lines = [shlex.split(line, comments=True) for line in block.splitlines()]
+    return [words[1:] for words in lines if words]
 
 
 def spec_of(options: RunOptions, **changes: Any) -> RunSpec:
@@ -82,10 +83,10 @@ def test_the_commands_of_a_card_create_equal_runs(
     assert [run_line] == config_of(Path("first"))["commands"]
     assert run_line == (
         "fsdpo-bench run --model tiny --engine transformers --max-tokens 24 --task sums.jsonl "
-        "--decoder greedy,sc --k 3 --template problem@1 --segmenter auto@1"
+        f"--decoder greedy,sc --k 3 --template problem@1 --segmenter auto@1  # {RELEASE}"
     )
     digest = config_of(Path("first"))["config_digest"]
-    assert grade_line == f"fsdpo-bench grade run@{digest} --k 2"
+    assert grade_line == f"fsdpo-bench grade run@{digest} --k 2  # {RELEASE}"
     monkeypatch.chdir(tmp_path / "benchmarks")
     for words in card_commands(tmp_path / "second"):
         bench(capsys, *words, *(("--device", "cpu") if words[0] == "run" else ()))
@@ -119,7 +120,7 @@ def test_the_command_of_recorded_responses_names_no_path(
     config = config_of(Path("first"))
     assert config["commands"] == [
         "fsdpo-bench run --engine replay --replay FILE --model-name 'Another 7B' "
-        "--temperature 0.6 --decoder sc --k 2 --segmenter auto@1"
+        f"--temperature 0.6 --decoder sc --k 2 --segmenter auto@1  # {RELEASE}"
     ]
     card = (tmp_path / "first/README.md").read_text()
     assert "pass its file to `--replay`" in card
@@ -205,7 +206,7 @@ def test_a_run_without_a_stored_command_has_a_card_without_commands(
     bench(capsys, "run", "--engine", "replay", "--replay", file, "--workers", "1", "--out", "old")
     config = config_of(Path("old"))
     assert "These commands repeat the run" in Path("old/report.html").read_text()
-    assert "```bash\nfsdpo-bench run" in Path("old/report.md").read_text()
+    assert f"```bash\n# {RELEASE}\nfsdpo-bench run" in Path("old/report.md").read_text()
     del config["commands"]
     Path("old/config.json").write_text(json.dumps(config))
     bench(capsys, "grade", "old", "--workers", "1", "--out", "new")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from fsdpo_bench.runs.options import RunOptions
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.engines.options import SamplerOptions, ServerOptions
-from fsdpo_data.stages.pipeline import BuildOptions
+from fsdpo_data.engines.load import load_sampler
+from fsdpo_data.engines.options import SamplerOptions, ServerOptions, resolved_engine
+from fsdpo_data.recorded.response_file import read_response_file
+from fsdpo_data.stages.pair import StepPairOptions
+from fsdpo_data.stages.pipeline import BuildOptions, _without_prm
 
 OTHER_VALUES: dict[str, Any] = {
     "k": (8,),
@@ -65,6 +69,54 @@ def test_an_engine_refuses_the_options_of_others(
         SamplerOptions(engine=engine, **values)
     assert f"the engine {engine} does not read this option" in str(refused.value)
     assert str(refused.value).endswith(f"reads it: {readers}.")
+
+
+REPLAY = {"engine": "replay", "replay": "responses.jsonl"}
+SERVED = {"engine": "openai", "server": ServerOptions(base_url="http://localhost:8000/v1")}
+
+
+@pytest.mark.parametrize("options_class", [BuildOptions, RunOptions, StepPairOptions])
+@pytest.mark.parametrize("setting", [{"device": "cpu"}, {"dtype": "float32"}])
+@pytest.mark.parametrize("engine", [REPLAY, SERVED], ids=["replay", "openai"])
+def test_a_server_and_a_recording_have_no_device_and_no_dtype(
+    options_class: Any, engine: dict[str, Any], setting: dict[str, str]
+) -> None:
+    """A reward model next to them reads both options."""
+    sampler = SamplerOptions(**engine, **setting)
+    name = engine["engine"]
+    with pytest.raises(InputError, match=f"the engine {name} does not read this option") as refused:
+        options_class(engine=sampler)
+    assert str(refused.value).endswith("reads it: auto, ray, vllm, transformers.")
+    options_class(engine=SamplerOptions(engine="transformers", **setting))
+    if options_class is not StepPairOptions:
+        assert options_class(engine=sampler, prm="org/prm").engine == sampler
+    with pytest.raises(InputError, match="does not read this option"):
+        load_sampler("tiny", sampler)
+
+
+def test_the_command_of_a_build_without_its_reward_model_has_no_option_of_the_model() -> None:
+    sampler = SamplerOptions(**SERVED, dtype="float32", device="cpu")
+    options = BuildOptions(engine=sampler, prm="org/prm", prm_format="pqm", top=2)
+    inner_options = _without_prm(options)
+    assert inner_options == BuildOptions(engine=SamplerOptions(**SERVED))
+    pinned_engine = resolved_engine(sampler, {"name": "openai", "dtype": "auto"})
+    assert pinned_engine == SamplerOptions(**SERVED, dtype="float32")  # that of the reward model
+
+
+@pytest.mark.parametrize("options_class", [BuildOptions, RunOptions])
+def test_a_prm_format_needs_a_prm(options_class: Any) -> None:
+    with pytest.raises(InputError, match=r"prm_format = 'pqm': only a reward model has a PRM"):
+        options_class(prm_format="pqm")
+
+
+def test_a_series_needs_a_recording_that_names_models(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"the engine auto does not read this option.* replay"):
+        RunOptions(model="tiny", series="7b")
+    file = tmp_path / "completions.jsonl"
+    file.write_text('{"prompt": "2+2?", "completions": [{"text": "4", "finish_reason": "stop"}]}\n')
+    assert read_response_file(file, None) is None
+    with pytest.raises(InputError, match=r"series = '7b': .* which name no models. Remove"):
+        read_response_file(file, "7b")
 
 
 @pytest.mark.parametrize("options_class", [BuildOptions, RunOptions])

@@ -121,6 +121,11 @@ def _print_record(record: ProblemRecord, samples: int) -> None:
         _print_solution(name, solution)
     for index, sample in enumerate(record.samples[:samples]):
         _print_solution(f"sample {index}", sample)
+    n_samples = len(record.samples)
+    if n_samples > samples:
+        _print_wrapped(
+            f"\n{samples} of {n_samples} samples of this problem; --samples {n_samples} shows all"
+        )
     _print_wrapped("")
 
 

@@ -49,9 +49,10 @@ class BeamSpec(Options):
     Attributes:
         b1: Next steps to sample for each solution in the beam.
         b2: Solutions to keep after each step (the beam size).
-        max_steps: Maximum number of rounds (C in the algorithm); a step longer than
-            ``step_tokens`` takes several rounds.
-        step_tokens: Maximum number of tokens per step; the next round continues a longer step.
+        max_steps: Maximum number of generations per solution (C in the algorithm); a step longer
+            than ``step_tokens`` takes several generations.
+        step_tokens: Maximum number of tokens per generation; the next generation continues a longer
+            step.
         first_keep: Solutions to keep after the first step: ``b1`` as in the algorithm, or ``b2`` as
             in the text of the paper.
         aggregate: Function from step rewards to the reward that ranks solutions; ``last`` takes the

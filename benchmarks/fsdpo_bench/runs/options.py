@@ -17,7 +17,7 @@ from fsdpo_bench.tasks.own_rows import RowOptions
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Group, Option, check_read_options
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
-from fsdpo_data.engines.options import PrmFormatName, ReplayOptions
+from fsdpo_data.engines.options import PrmFormatName, ReplayOptions, check_engine_options
 from fsdpo_data.steps.rewards import AGGREGATES
 from fsdpo_data.steps.segment import SEGMENTER_NAMES
 
@@ -67,10 +67,12 @@ class RunOptions(ReplayOptions):
             Full-Step-DPO, or `b2` as in its text.
         beam_aggregate: Function from step rewards to the reward that ranks partial solutions;
             `last` takes the reward of the newest step.
-        max_steps: Maximum number of steps per solution (C in Algorithm 1).
-        step_tokens: Maximum number of tokens per step.
-        series: With `--replay`: name of the model to read, if the file contains the responses of
-            several models.
+        max_steps: Maximum number of generations per solution (C in Algorithm 1). A generation adds
+            one step, or a part of a step that is longer than `step_tokens`.
+        step_tokens: Maximum number of tokens per generation; the next generation continues a longer
+            step.
+        series: With `--replay`: name of the model whose responses are read, for a file with the
+            responses of several models. `fsdpo-bench grade FILE` lists the names.
 
     Raises:
         InputError: if a value is out of range, or two options contradict each other.
@@ -134,6 +136,11 @@ class RunOptions(ReplayOptions):
     max_steps: Annotated[int, Option(panel=_BEAM, min=1)] = 32
     step_tokens: Annotated[int, Option(panel=_BEAM, min=1)] = 256
     series: Annotated[str | None, Option(panel=_SAMPLING)] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_engine_options(self, self.engine.engine_entry, "series")
+        self.check_prm_options(self.prm, self.prm_format)
 
     def plan(self, metrics: Sequence[str] = (), n_recorded: int = 1) -> DecodingPlan:
         """Return the decoding plan of the run.

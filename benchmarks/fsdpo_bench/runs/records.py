@@ -62,8 +62,8 @@ class BeamConfig(_Model):
 
     first_keep: str  #: Beam size after the first step: ``b1`` or ``b2``.
     aggregate: str  #: Name of the aggregate of step rewards.
-    max_steps: Count  #: Maximum number of steps per solution.
-    step_tokens: Count  #: Maximum number of tokens per step.
+    max_steps: Count  #: Maximum number of generations per solution.
+    step_tokens: Count  #: Maximum number of tokens per generation.
 
 
 class RunConfig(_Model):
@@ -83,7 +83,9 @@ class RunConfig(_Model):
     prm: ArtifactRef | None  #: The process reward model.
     decoders: Annotated[list[str], Field(min_length=1)]  #: Result names, such as ``sc@5``.
     beam: BeamConfig | None  #: Settings of beam searches.
-    commands: list[str] = []  #: Command lines that create the run; empty if unknown.
+    commands: list[
+        str
+    ] = []  #: Command lines that create the run, each with its release; empty if unknown.
     prm_format_evidence: str = ""  #: How the PRM format was recognised; empty without a PRM format.
     #: Benchmarks by name. The names are also file names.
     tasks: dict[Annotated[str, Field(pattern=r"^[^/\x00]+$")], TaskConfig]

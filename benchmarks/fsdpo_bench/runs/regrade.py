@@ -1,7 +1,6 @@
 """Grade the solutions of a finished run again, and apply its decoders, without the model."""
 
 import json
-import shlex
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -22,6 +21,7 @@ from fsdpo_bench.runs.records import (
 )
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.progress import Progress
@@ -96,7 +96,7 @@ def _extend_commands(old_config: RunConfig, command: Sequence[str]) -> list[str]
         return []
     run_name = f"run@{old_config.config_digest}"
     words = [run_name if word == RUN_PLACEHOLDER else word for word in command]
-    return [*old_config.commands, shlex.join(words)]
+    return [*old_config.commands, stored_command(words)]
 
 
 def _decoded_problem(

@@ -5,7 +5,6 @@ boundaries. After an interruption, an incomplete batch is decoded again as a who
 composition of a batch affects the last bits of the numbers.
 """
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from fsdpo_bench.runs.grade import grade_problems
 from fsdpo_bench.runs.records import append_records, open_records, record_key
 from fsdpo_bench.tasks.load import LoadedTask
 from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.core.identity import ModelRef, to_json_values
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
@@ -139,7 +139,7 @@ def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Pr
     """
     job = replace(job, make_sampler=cache(job.make_sampler), make_scorer=cache(job.make_scorer))
     run_values = {
-        "commands": [shlex.join(job.command)] if job.command else [],
+        "commands": [stored_command(job.command)] if job.command else [],
         "prm_format_evidence": job.format_evidence,
     }
     with lock_run_directory(out, job.config, resume=resume, run_values=run_values):

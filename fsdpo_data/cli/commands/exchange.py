@@ -248,6 +248,12 @@ class ImportOptions(ImportOutputsOptions):
     ] = None
 
     def __post_init__(self) -> None:
+        if not self.source:
+            formats = ", ".join((OUTPUTS, *STEP_LABEL_READERS))
+            raise InputError(
+                f"missing. Give the format of the file: {formats}.",
+                field=f"{type(self).__name__}.source",
+            )
         super().__post_init__()
         if self.source == OUTPUTS:
             return

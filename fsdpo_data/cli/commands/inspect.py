@@ -59,7 +59,7 @@ class InspectOptions(DatasetOptions):
     Attributes:
         columns: Print the columns with type, version, number of nulls and description, and no
             problems.
-        count: Number of problems.
+        count: Number of problems, a random choice. `view` shows them all on a page.
         samples: Number of solutions, and of pairs, per problem.
         problem: Only the problem whose id starts with this text.
         outcome: Only solutions with this outcome.
@@ -103,6 +103,13 @@ def inspect(options: InspectOptions) -> None:
         )
         for problem in problems:
             print_problem(problem, options.samples, options.gamma)
+    if options.problem is None and options.outcome is None:
+        n_problems = data.manifest.rows.problems
+        if len(problems) < n_problems:
+            typer.echo(
+                f"{len(problems)} of {n_problems:,} problems, a random choice; "
+                f"--count {n_problems} shows all"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

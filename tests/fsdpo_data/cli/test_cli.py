@@ -160,7 +160,29 @@ def test_inspect_shows_steps_and_labels(capsys: pytest.CaptureFixture[str], data
     assert "accuracy" in out and "gold 42" in out
     assert "+   1  Step 1: 20 + 22 = 42." in out
     assert "-   2  Step 2: So it is 43. The answer is: 43" in out
-    assert "2 more; --samples 4 shows all" in out
+    assert "2 of 4 solutions of this problem; --samples 4 shows all" in out
+
+
+def test_inspect_says_how_to_see_all_problems(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    small_build(tmp_path / "run", problem_set(3))
+    line = ("inspect", str(tmp_path / "run"), "--count")
+    assert run(capsys, *line, "2")[1].splitlines()[-1] == (
+        "2 of 3 problems, a random choice; --count 3 shows all"
+    )
+    assert "a random choice" not in run(capsys, *line, "3")[1]
+
+
+def test_an_import_without_a_format_lists_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "import", "rows.jsonl", "--out", "rows")
+    assert code == 1
+    assert "--from: missing. Give the format of the file: outputs, trl-stepwise, " in err
+    code, _, err = run(capsys, "import", "rows.jsonl", "--out", "rows", "--segmenter", "")
+    assert code == 1 and "--from: missing" in err
+    line = ("import", "rows.jsonl", "--from", "outputs", "--out", "rows")
+    code, _, err = run(capsys, *line, "--segmenter", "")
+    assert code == 1 and "--segmenter '': expected one of" in err
 
 
 def test_inspect_filters(capsys: pytest.CaptureFixture[str], dataset: Path) -> None:

@@ -18,7 +18,9 @@ from hub_server import TOKEN, client_env, run_client, running_hub
 from jinja2 import UndefinedError
 from paired_data import SOLUTIONS, paired_dataset
 
+from fsdpo_data import __version__
 from fsdpo_data.cli.printing import print_problem
+from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.dataset.card import dataset_card, dataset_info, distributions
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
@@ -138,6 +140,25 @@ def test_commands_get_output_directories() -> None:
         "fsdpo-data label runs/build --rollouts 8 --out runs/label",
         "fsdpo-data label runs/label --judge 'my judge' --consensus --out runs/label-2",
     ]
+
+
+def test_the_release_of_a_command_is_a_comment_before_it() -> None:
+    """Command lines leave out default values, which another release may change."""
+    commands = [
+        "fsdpo-data build --limit 2  # fsdpo 0.1.0",
+        "fsdpo-data score dataset@0123abc --prm 'a  # fsdpo 9'  # fsdpo 0.1.0",
+        "fsdpo-data pair dataset@4567def  # fsdpo 0.2.0",
+        "fsdpo-data pair dataset@4567def --prm 'a  # fsdpo 9'",
+    ]
+    assert [line.replace(" \\\n ", "") for line in rebuild_commands(commands)] == [
+        "# fsdpo 0.1.0\nfsdpo-data build --limit 2 --out runs/build",
+        "fsdpo-data score runs/build --prm 'a  # fsdpo 9' --out runs/score",
+        "# fsdpo 0.2.0\nfsdpo-data pair runs/score --out runs/pair",
+        "fsdpo-data pair runs/pair --prm 'a  # fsdpo 9' --out runs/pair-2",
+    ]
+    assert stored_command(["fsdpo-data", "build", "a # b"]) == (
+        f"fsdpo-data build 'a # b'  # fsdpo {__version__}"
+    )
 
 
 def test_training_data_may_have_the_name_of_the_stage_and_the_model() -> None:

@@ -18,7 +18,7 @@ from paired_data import paired_dataset
 
 from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import SchemaError
-from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.identity import RELEASE, file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS, LineProgress
 from fsdpo_data.dataset.diff import diff_datasets
 from fsdpo_data.dataset.manifest import read_manifest
@@ -281,6 +281,7 @@ def test_a_dataset_of_a_version_without_this_digest_is_read_with_a_warning(
     grade = GradeStage("math@2")
     derive_dataset(dataset, tmp_path / "out", [grade], progress=LineProgress())
     validate(tmp_path / "out")
+    assert read_manifest(tmp_path / "out").made_by == RELEASE  # that of the stage
     manifest["files"][0]["sha256"] = "0" * 64
     file.write_text(json.dumps(manifest))
     with pytest.raises(SchemaError, match=r"was changed since .* written by fsdpo 0\.0\.9"):

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from helpers import small_build
 from paired_data import paired_dataset
@@ -21,11 +23,12 @@ from paired_data import paired_dataset
 from fsdpo_data import api
 from fsdpo_data.cli.app import main
 from fsdpo_data.core.errors import SchemaError, StoreError
-from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.identity import RELEASE, ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets, spec_changes
-from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.manifest import files_digest, read_manifest
+from fsdpo_data.dataset.manifest_sections import FileEntry
 from fsdpo_data.dataset.schema import SCHEMA_VERSION, Column, default_values, read_table
 from fsdpo_data.dataset.stage import Stage, derive_dataset
 from fsdpo_data.dataset.validate import validate
@@ -95,10 +98,10 @@ def test_a_dataset_from_before_a_column_is_gone_on_from(tmp_path: Path) -> None:
     assert not diff_datasets(old, tmp_path / "paired")["solutions"]
 
 
-def of_version(version: int, folder: Path) -> Path:
+def of_version(version: int, folder: Path, made_by: str = RELEASE) -> Path:
     shutil.copytree(DATA / "schema-1", folder)
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["schema_version"] = version
+    manifest |= {"schema_version": version, "made_by": made_by}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 
@@ -108,8 +111,61 @@ def test_other_versions_are_refused_with_advice(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="Install a newer release of fsdpo"):
         read_manifest(newer)
     older = of_version(0, tmp_path / "older")
-    with pytest.raises(SchemaError, match=r"of schema version 0; .* Build the dataset"):
+    with pytest.raises(SchemaError, match=r"of schema version 0; .* build it again"):
         read_manifest(older)
+
+
+@pytest.mark.parametrize(
+    ("version", "made_by", "advice"),
+    [
+        (2, "fsdpo 0.9.0", "Install that release, or a newer release of fsdpo."),
+        (0, "fsdpo 0.0.1", "Read the dataset with that release, or build it again with this"),
+    ],
+)
+def test_the_message_about_another_version_names_both_releases(
+    tmp_path: Path, version: int, made_by: str, advice: str
+) -> None:
+    dataset = of_version(version, tmp_path / "other", made_by)
+    with pytest.raises(SchemaError) as refused:
+        validate(dataset)
+    assert f"It was written by {made_by}, and this release is {RELEASE}. {advice}" in str(
+        refused.value
+    )
+
+
+def test_a_manifest_of_an_older_release_that_lacks_a_field_names_both_releases(
+    tmp_path: Path,
+) -> None:
+    dataset = of_version(SCHEMA_VERSION, tmp_path / "older", "fsdpo 0.0.1")
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    del manifest["statistics"]
+    (dataset / "manifest.json").write_text(json.dumps(manifest))
+    message = r"statistics: Field required\. It was written by fsdpo 0\.0\.1, and this release is "
+    with pytest.raises(SchemaError, match=f"{message}{RELEASE}. Read the dataset with that"):
+        validate(dataset)
+
+
+def test_a_column_of_a_newer_release_is_named_with_both_releases(tmp_path: Path) -> None:
+    small_build(tmp_path / "newer")
+    manifest = read_manifest(tmp_path / "newer")
+    [entry] = manifest.config_files("solutions")
+    file = tmp_path / "newer" / entry.path
+    table = pq.read_table(file)
+    pq.write_table(table.append_column("mood", pa.array(["calm"] * table.num_rows)), file)
+    manifest.files = [
+        FileEntry.from_file(
+            tmp_path / "newer", old_entry.path, old_entry.rows, old_entry.text_sha256
+        )
+        for old_entry in manifest.files
+    ]
+    manifest.digest = files_digest(manifest.files)
+    manifest.made_by = "fsdpo 0.9.0"
+    (tmp_path / "newer/manifest.json").write_text(manifest.to_json())
+    with pytest.raises(SchemaError) as refused:
+        validate(tmp_path / "newer")
+    message = str(refused.value)
+    assert f"{entry.path} has columns that this release does not know: mood. A newer" in message
+    assert f"written by fsdpo 0.9.0, and this release is {RELEASE}" in message
 
 
 @pytest.mark.parametrize(
@@ -246,7 +302,7 @@ def test_a_new_column_needs_two_declarations_and_stages_continue_old_datasets(
     assert done.returncode == 0, done.stderr
     graded = tmp_path / "out/pairs/graded"
     assert pl.read_parquet(graded / "solutions/*.parquet")["note"].to_list() == ["none"] * 8
-    with pytest.raises(SchemaError, match="note is string, expected no such column"):
+    with pytest.raises(SchemaError, match=r"does not know: note, n_characters\. A newer release"):
         validate(graded)
     [file] = (graded / "solutions").glob("*.parquet")
     with pytest.raises(

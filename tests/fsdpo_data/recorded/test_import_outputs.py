@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from fsdpo_data.cli.app import app
 from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.identity import RELEASE, file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.dataset.manifest import Manifest
@@ -193,7 +193,7 @@ def test_options_and_fields_reach_the_manifest_and_other_values_are_unknown(tmp_
     spec = sealed["spec"]
     assert sealed["commands"] == [
         "fsdpo-data import FILE --template alpaca --model-name 'My 7B, step 400' --temperature 0.6 "
-        "--segmenter auto@1"
+        f"--segmenter auto@1  # {RELEASE}"
     ]
     assert policy_argument(spec) == "BASE_MODEL"
 
@@ -437,7 +437,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "Theirs" in done.output and f"next: fsdpo-data inspect {out}" in done.output
     [command] = json.loads((out / "manifest.json").read_text())["commands"]
     assert command == (
-        "fsdpo-data import FILE --model-name Theirs --segmenter auto@1 --from outputs"
+        f"fsdpo-data import FILE --model-name Theirs --segmenter auto@1 --from outputs  # {RELEASE}"
     )
     for flag, value in (("--temperature", "0.5"), ("--problems", "gsm8k"), ("--series", "x")):
         with pytest.raises(InputError, match=f"{flag} .*needs --from outputs"):

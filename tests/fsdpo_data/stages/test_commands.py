@@ -12,6 +12,7 @@ import pytest
 from command_line import run
 from random_model import save_random_prm
 
+from fsdpo_data.core.identity import RELEASE
 from fsdpo_data.models.resolve import CHECKPOINT
 
 BUILD = ("build", "--limit", "3", "--samples", "3", "--max-tokens", "48")
@@ -27,7 +28,8 @@ def card_commands(dataset: Path) -> list[list[str]]:
     """Return the commands on the card, without the name of the program."""
     text = (dataset / "README.md").read_text().partition("To create the dataset again")[2]
     block = text.partition("```bash\n")[2].partition("```")[0].replace(" \\\n", " ")
-    return [shlex.split(line)[1:] for line in block.splitlines()]
+    lines = [shlex.split(line, comments=True) for line in block.splitlines()]
+    return [words[1:] for words in lines if words]
 
 
 def test_the_commands_of_a_card_create_an_equal_dataset(
@@ -65,7 +67,10 @@ def test_a_build_with_stages_stores_one_command(
     code, out, err = run(capsys, *BUILD[:4], "6", *BUILD[5:], *ENGINE, *pairs, "--out", "pairs")
     assert code == 0, out + err
     [command] = manifest_of(Path("pairs"))["commands"]
-    assert command.endswith("--template problem@1 --segmenter auto@1") and "--top 2" in command
+    assert (
+        command.endswith(f"--template problem@1 --segmenter auto@1  # {RELEASE}")
+        and "--top 2" in command
+    )
     assert " --prm prm " in command
     [inner_command] = manifest_of(Path("pairs/build"))["commands"]
     assert inner_command == command.replace(" --prm prm --top 2", "")

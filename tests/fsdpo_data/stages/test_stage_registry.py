@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -43,6 +44,18 @@ def test_every_stage_is_a_command_and_a_method() -> None:
         assert callable(getattr(fd.Dataset, name))
         assert stage_entry(entry.options_class.__new__(entry.options_class)) is entry
     assert {name for name, entry in STAGES.items() if entry.has_shards} == {"label", "score"}
+
+
+def test_the_method_of_a_plugin_stage_is_listed_and_documented(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STAGES._entries, "be-brief", replace(STAGES["score"], name="be-brief"))
+    opened = fd.open_dataset(dataset)
+    assert {"be_brief", "score", "solutions", "path"} <= set(dir(opened))
+    method = opened.be_brief  # type: ignore[attr-defined]
+    assert next(iter(inspect.signature(method).parameters)) == "out"
+    assert method.__name__ == "be_brief" and "prm: Process reward model" in method.__doc__
+    assert "new_dataset = dataset.be_brief(out=PATH)" in method.__doc__
 
 
 def test_other_names_are_no_methods(dataset: Path) -> None:
