@@ -6,7 +6,7 @@
 
 `labelled` reads every `*.jsonl` of a directory. Each row has a gold, an answer or a response, the
 label `equal`, and a kind; rows with `disputed` are not counted. One third of the kinds is
-reserved by a hash of the kind's name. `--show missed` (or `false-positive`, `undecided`) prints rows,
+reserved by a hash of its name. `--show missed` (or `false-positive`, `undecided`) prints rows,
 but never a row of a reserved kind. Develop rules with the other kinds, and judge them on the
 reserved kinds.
 

@@ -34,6 +34,7 @@ _WRONG = Mark("wrong", "✗", "wrong")
 OUTCOME_MARKS: Marks = {
     "correct": Mark("right", "✓", "correct"),
     **dict.fromkeys(("incorrect", "no_answer", "timed_out"), _WRONG),
+    "undecided": Mark("none", "?", "undecided"),
     "gold_unparsed": Mark("none", "–", "not counted"),
 }
 

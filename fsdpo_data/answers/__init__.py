@@ -31,11 +31,13 @@ class Verdict(NamedTuple):
 
     Attributes:
         status: The outcome. ``incorrect`` and ``no_answer`` are failures of the model.
-            ``gold_unparsed`` and ``timed_out`` are failures of the grader and never become labels.
+            ``undecided``, ``gold_unparsed`` and ``timed_out`` are failures of the grader and never
+            become labels.
         answer: The answer as extracted from the response, or None.
         rule: The rules of extraction and comparison that decided, e.g. ``boxed/number``.
         gold_form: The parsed form of the gold answer; empty without a comparison.
         answer_form: The parsed form of the extracted answer; empty without a comparison.
+        unread: For ``undecided``, the part of the gold or the answer that the grader did not read.
     """
 
     status: Outcome
@@ -43,12 +45,13 @@ class Verdict(NamedTuple):
     rule: str
     gold_form: str = ""
     answer_form: str = ""
+    unread: str = ""
 
 
 class Grader(Protocol):
     """A component that compares the answers of responses with gold answers."""
 
-    #: The full name of the grader for manifests, e.g. ``math@2``.
+    #: The full name of the grader for manifests, e.g. ``math@3``.
     version: str
 
     def grade(self, requests: Sequence[GradingRequest]) -> list[Verdict]:

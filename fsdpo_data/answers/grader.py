@@ -23,7 +23,8 @@ from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 
 #: The name of the grader in manifests. The number rises with every change of verdicts. math@1
 #: ignored a factor of 100 before a percent sign, and took the last number of a truncated response.
-GRADER_NAME = "math@2"
+#: math@2 dropped the braces of labelled formulas, and called unread answers incorrect.
+GRADER_NAME = "math@3"
 #: ``Verdict.rule`` of responses whose thinking does not end, and that therefore have no answer.
 UNCLOSED_THINKING_RULE = "unclosed-thinking"
 #: Maximum words of a gold answer that is searched for in a sentence.
@@ -79,22 +80,26 @@ def grade_response(
         return Verdict("no_answer", None, "cut-off")
     if extracted.answer is None:
         return Verdict("no_answer", None, extracted.rule)
-    verdict = compare_answers(gold, extracted.answer, tolerance)
+    is_marked = extracted.marked_answer is not None
+    verdict = compare_answers(gold, extracted.answer, tolerance, is_marked=is_marked)
     if verdict.status == "correct" and extracted.rule in ("last-number", "last-maths"):
         # A unit after the number may contradict the unit of the gold.
         number = _with_unit(gold, extracted.answer, extracted.sentence)
-        verdict = compare_answers(gold, number, tolerance)
-    if verdict.status == "incorrect":
+        verdict = compare_answers(gold, number, tolerance, is_marked=is_marked)
+    if verdict.status in ("incorrect", "undecided"):
         verdict = _compare_alternatives(gold, extracted, response, tolerance, verdict=verdict)
     sentence = extracted.sentence
-    if verdict.status == "incorrect" and sentence and _states_gold(gold, sentence):
-        verdict = verdict._replace(status="correct", rule="sentence", answer_form=sentence)
+    if verdict.status != "correct" and sentence and _states_gold(gold, sentence):
+        verdict = verdict._replace(
+            status="correct", rule="sentence", answer_form=sentence, unread=""
+        )
     return Verdict(
         status=verdict.status,
         answer=extracted.answer,
         rule=f"{extracted.rule}/{verdict.rule}",
         gold_form=verdict.gold_form,
         answer_form=verdict.answer_form,
+        unread=verdict.unread,
     )
 
 
@@ -140,7 +145,8 @@ class MathGrader:
             alternative = grade_response(
                 golds[gold], response, tolerance, is_truncated=is_truncated
             )
-            if alternative.status == "correct":
+            is_better = verdict.status == "incorrect" and alternative.status == "undecided"
+            if alternative.status == "correct" or is_better:
                 verdict = alternative
         return verdict
 
@@ -160,8 +166,8 @@ def _compare_alternatives(
     for reading in _alternative_readings(gold, extracted, response):
         if reading == extracted.answer:
             continue
-        alternative = compare_answers(gold, reading, tolerance)
-        if alternative.status != "incorrect":
+        alternative = compare_answers(gold, reading, tolerance, is_marked=False)
+        if alternative.status not in ("incorrect", "undecided"):
             return alternative
     return verdict
 

@@ -44,8 +44,9 @@ class Problem:
 
 
 #: The class of a graded solution. ``gold_unparsed``: the grader cannot read the gold answer.
+#: ``undecided``: the grader did not read a part of the gold or the answer, so they may be equal.
 #: ``timed_out``: the comparison took too long.
-Outcome = Literal["correct", "incorrect", "no_answer", "gold_unparsed", "timed_out"]
+Outcome = Literal["correct", "incorrect", "no_answer", "undecided", "gold_unparsed", "timed_out"]
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 #: The outcomes that count as wrong answers. All other failures belong to the grader or the gold.
@@ -69,7 +70,8 @@ class Solution:
         n_tokens: Number of generated tokens, including end-of-sequence; None if unknown.
         answer: The final answer that the grader extracted; None if it found no answer.
         outcome: The result of grading.
-        labels: Whether each step is correct; None for ``gold_unparsed`` and ``timed_out``.
+        labels: Whether each step is correct; None for ``undecided``, ``gold_unparsed`` and
+            ``timed_out``.
         rollouts: One entry per step: the number ``n`` of continuations and the number
             ``n_correct`` of correct ones. None without rollouts.
         step_rewards: One reward per step, in [0, 1] unless the reward model gives other values;

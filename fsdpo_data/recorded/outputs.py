@@ -117,8 +117,10 @@ def summarize_by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]
     - ``correct``: responses with the verdict ``correct``
     - ``marked_correct``: correct responses whose answer is marked, e.g. boxed
     - ``exact_correct``: correct responses without any tolerance
-    - ``n``: all responses, except those with an unreadable gold; a timeout counts as wrong
+    - ``n``: all responses, except those with an empty gold. Undecided ones and timeouts count as
+      wrong
     - ``ci95``: 95 % interval of ``correct / n``
+    - ``upper_bound``: the correct and the undecided responses
     - ``outcomes``: responses by outcome
     - ``published_correct``: correct responses of the publisher; None without its verdicts
     - ``disputed``: responses on which the publisher disagrees
@@ -147,6 +149,7 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
         "exact_correct": sum(response.exact_verdict.status == "correct" for response in responses),
         "n": n,
         "ci95": wilson_interval(n_correct, n),
+        "upper_bound": n_correct + outcomes["undecided"],
         "outcomes": dict(sorted(outcomes.items())),
         "published_correct": sum(map(bool, published_verdicts)) if has_all_published else None,
         "disputed": sum(response.disagrees_with_publisher for response in responses),

@@ -45,7 +45,7 @@ class GradeStage(Stage):
 
     spec_key = "grade"
 
-    grader: str  #: Full name of the grader, such as ``math@2``.
+    grader: str  #: Full name of the grader, such as ``math@3``.
     workers: int | None = None  #: Processes that grade; None for one per available core.
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False
@@ -194,7 +194,7 @@ class GradeOptions(StageOptions):
 
         Accept numbers within a relative tolerance of 1 %:
 
-            fsdpo-data grade runs/a --out runs/tolerant --grader math@2+tolerance=0.01
+            fsdpo-data grade runs/a --out runs/tolerant --grader math@3+tolerance=0.01
     """
 
     grader: Annotated[str | None, Option(default_text="the grader of this release")] = None

@@ -126,7 +126,7 @@ def test_other_differences_are_listed_in_notes(tmp_path: Path) -> None:
     first, second = two_runs(tmp_path, grader="math@0", template=template)
     notes = compare_runs(first, second, ComparisonOptions()).notes
     assert notes == [
-        "the graders differ: math@2 and math@0",
+        "the graders differ: math@3 and math@0",
         "the prompt templates differ: alpaca@1 (feedbeef) and problem@1 (beeffeed)",
     ]
 

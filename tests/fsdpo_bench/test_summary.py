@@ -41,6 +41,18 @@ def test_unparsed_golds_are_not_in_the_denominator_but_timeouts_are() -> None:
     assert task_results["avg_at_k"]["4"]["n"] == 19
 
 
+def test_undecided_answers_count_as_wrong_and_as_correct_in_the_upper_bound() -> None:
+    records = make_records({"gsm8k": 20}, chance=1.0)
+    for answer in (*records[0]["samples"], *records[0]["decoded"].values()):
+        answer.update(status="undecided", correct=False)
+    results = make_results(records, config({"gsm8k": 20})).to_json()["tasks"]["gsm8k"]
+    greedy = results["decoders"]["greedy"]
+    assert (greedy["correct"], greedy["n"]) == (19, 20)
+    bound = greedy["upper_bound"]
+    assert (bound["correct"], bound["n"], bound["ci95"]) == (20, 20, wilson_interval(20, 20))
+    assert "upper_bound" not in summary({"svamp": 5})["tasks"]["svamp"]["decoders"]["greedy"]
+
+
 def test_gsm_ic_is_clustered_by_base_problem() -> None:
     records = make_records({"gsm_ic2": 70})
     greedy = make_results(records, config({"gsm_ic2": 70})).to_json()["tasks"]["gsm_ic2"][

@@ -114,7 +114,7 @@ def config(tasks: Mapping[str, int], model: str = "Qwen2-7B-SFT") -> dict[str, A
         },
         "engine": {"name": "replay", "dtype": "auto"},
         "segmenter": "auto@1",
-        "grader": "math@2",
+        "grader": "math@3",
         "prm": {"name": "prm", "revision": "sha256:" + "b" * 64},
         "decoders": list(DECODERS),
         "beam": None,

@@ -49,7 +49,7 @@ def build_spec(n: int = 4, **changes: Any) -> BuildSpec:
         "sampling": SamplingSpec(n=n, **changes),
         "engine": {"name": "replay", "dtype": "auto"},
         "segmenter": "auto@1",
-        "grader": "math@2",
+        "grader": "math@3",
     }
     return BuildSpec(**settings)
 

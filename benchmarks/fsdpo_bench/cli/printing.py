@@ -131,6 +131,8 @@ def print_verdict(gold: str, verdict: Verdict) -> None:
         "gold is read as": verdict.gold_form or "–",
         "answer is read as": verdict.answer_form or "–",
     }
+    if verdict.unread:
+        rows["not read"] = verdict.unread
     print_table(("", ""), [(plain_text(name, "bold"), value) for name, value in rows.items()])
 
 

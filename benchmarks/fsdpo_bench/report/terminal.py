@@ -103,6 +103,9 @@ def _result_rows(results: Results) -> Iterator[Sequence[str]]:
                 format_amount(result.cost.tokens),
                 f"{result.cost.prm_calls:,.0f}",
             )
+            if (bound := result.upper_bound) is not None:
+                title = f"{name}, undecided as correct"
+                yield task.title, title, format_points(bound), f"{bound.correct:g}", "", "", ""
         for row in number_rows(task, "terminal"):
             yield task.title, row.title, row.text, "", f"{row.result.n:,}", "", ""
     for suite, suite_results in results.suites.items():

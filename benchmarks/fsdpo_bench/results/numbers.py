@@ -72,11 +72,16 @@ def number_rows(task_results: TaskResults, output: Output) -> Iterator[NumberRow
 
 
 def decoder_accuracy(
-    results: Sequence[ProblemResult], decoder: str, *, strict: bool = False
+    results: Sequence[ProblemResult],
+    decoder: str,
+    *,
+    strict: bool = False,
+    undecided_is_correct: bool = False,
 ) -> Proportion:
     """Return the accuracy of a decoder, clustered if problems share base problems.
 
-    With ``strict``, the tolerance of the benchmark does not apply.
+    With ``strict``, the tolerance of the benchmark does not apply. Undecided answers count as
+    wrong, or as correct with ``undecided_is_correct``.
     """
     counted_results = []
     verdicts = []
@@ -84,7 +89,9 @@ def decoder_accuracy(
         answer = result.decoder_answers.get(decoder)
         if answer is not None and answer.correct is not None:
             counted_results.append(result)
-            verdicts.append(int(bool(answer.strict if strict else answer.correct)))
+            is_correct = bool(answer.strict if strict else answer.correct)
+            is_possible = undecided_is_correct and answer.status == "undecided"
+            verdicts.append(int(is_correct or is_possible))
     return proportion(verdicts, problem_clusters(counted_results))
 
 

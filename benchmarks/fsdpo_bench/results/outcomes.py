@@ -14,7 +14,8 @@ from fsdpo_bench.tasks.table import RESERVED_METADATA
 class DecoderAnswer:
     """One decoder's answer to one problem."""
 
-    #: Outcome of grading. ``timed_out`` counts as wrong; ``gold_unparsed`` does not count.
+    #: Outcome of grading. ``undecided`` and ``timed_out`` count as wrong; ``gold_unparsed`` does
+    #: not count.
     status: str
     correct: bool | None  #: Whether the answer is correct; None if the problem does not count.
     strict: bool | None  #: The same without the tolerance of the benchmark.

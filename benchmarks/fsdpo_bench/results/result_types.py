@@ -86,6 +86,8 @@ class DecoderResults(AccuracyResult):
     cost: CostResult  #: Cost over all problems.
     #: Accuracy without the tolerance of the benchmark; unset for benchmarks without a tolerance.
     strict: AccuracyResult | None = None
+    #: Accuracy if all undecided answers are correct; unset without undecided answers.
+    upper_bound: AccuracyResult | None = None
 
 
 class AccuracySpread(ResultSection):

@@ -122,6 +122,9 @@ def _decoder_results(
     optional_fields = {}
     if has_tolerance:
         optional_fields["strict"] = accuracy_result(decoder_accuracy(results, decoder, strict=True))
+    if outcomes["undecided"]:
+        upper_bound = decoder_accuracy(results, decoder, undecided_is_correct=True)
+        optional_fields["upper_bound"] = accuracy_result(upper_bound)
     return DecoderResults(
         correct=accuracy.correct,
         n=accuracy.n,

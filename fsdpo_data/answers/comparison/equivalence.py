@@ -1,12 +1,12 @@
 """Comparison of a gold with an answer: text first, then plain numbers, then parsed values."""
 
-import re
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice, product
 
 from fsdpo_data.answers import Verdict, tree
 from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
+from fsdpo_data.answers.comparison.decisions import Decision, decide_by_readings, unread_gold
 from fsdpo_data.answers.comparison.expressions import within_tolerance
 from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.comparison.values import AnswerComparer
@@ -15,17 +15,25 @@ from fsdpo_data.answers.lexicon.units import are_opposites
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, token_texts
 from fsdpo_data.answers.parsing.prose import UNDEFINED, normalize_words, plain_words, same_words
 from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read, read_answer
+from fsdpo_data.answers.parsing.readings import split_words_and_formulas
 from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, Words, is_node
-from fsdpo_data.core.entities import Outcome
 
 #: Budget of one pair, in operations modulo a prime; they take about 30 ms.
 MAX_OPERATIONS = 60_000
 
 
 def compare_answers(
-    gold: ParsedAnswer | str, answer: ParsedAnswer | str, tolerance: float | None = None
+    gold: ParsedAnswer | str,
+    answer: ParsedAnswer | str,
+    tolerance: float | None = None,
+    *,
+    is_marked: bool = True,
 ) -> Verdict:
     """Compare two bare answers and return the verdict; no text raises an exception.
+
+    The verdict is ``undecided`` if a side was not read and a fair reader could find both equal. An
+    answer that the response does not mark (``is_marked``) is read only as a whole, and is incorrect
+    if it was not read.
 
     With a ``tolerance``, an answer may also differ from a number in two ways. It may round to the
     gold at the digits that the gold shows, or have at most this relative error. A tolerance of 0
@@ -48,19 +56,17 @@ def compare_answers(
             gold_form=gold_answer.key,
             answer_form=gold_answer.key,
         )
-    status: Outcome
     try:
-        is_equal, rule = _compare_parsed(gold_answer, response_answer, tolerance)
-        status = "correct" if is_equal else "incorrect"
+        decision = _compare_parsed(gold_answer, response_answer, tolerance, is_marked=is_marked)
     except (BudgetExceededError, NumberTooLargeError):
-        status = "timed_out"
-        rule = "budget"
+        decision = Decision("timed_out", "budget")
     return Verdict(
-        status=status,
+        status=decision.status,
         answer=response_answer.text,
-        rule=rule,
+        rule=decision.rule,
         gold_form=gold_answer.form,
         answer_form=response_answer.form,
+        unread=decision.unread,
     )
 
 
@@ -87,9 +93,25 @@ def _compare_numbers(
 
 
 def _compare_parsed(
-    gold: ParsedAnswer, answer: ParsedAnswer, tolerance: float | None
+    gold: ParsedAnswer, answer: ParsedAnswer, tolerance: float | None, *, is_marked: bool
+) -> Decision:
+    """Return the decision about two answers that are not both plain numbers."""
+    comparer = AnswerComparer(Budget(MAX_OPERATIONS), tolerance)
+    is_equal, rule = _compare_values(gold, answer, comparer)
+    if is_equal:
+        return Decision("correct", rule)
+    if gold.label and are_opposites(gold.label, answer.label):
+        return Decision("incorrect", rule)
+    if not is_marked:
+        unread = unread_gold(gold, answer)
+        return Decision("undecided" if unread else "incorrect", rule, unread)
+    return decide_by_readings(gold, answer, comparer, rule=rule)
+
+
+def _compare_values(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
 ) -> tuple[bool, str]:
-    """Return whether two answers are equal, and the rule that decided."""
+    """Return whether the complete values of two answers are equal, and the rule that decided."""
     is_gold_words = isinstance(gold.value, Words)
     is_answer_words = isinstance(answer.value, Words)
     if same_words(gold.plain, answer.plain, either_is_text=is_gold_words or is_answer_words):
@@ -98,7 +120,6 @@ def _compare_parsed(
         return True, "words"
     if gold.label and are_opposites(gold.label, answer.label):
         return False, "words"
-    comparer = AnswerComparer(Budget(MAX_OPERATIONS), tolerance)
     if is_gold_words and have_equal_words_and_formulas(gold.cleaned, answer.cleaned, comparer):
         return True, "words"
     if is_gold_words and is_answer_words:
@@ -154,17 +175,10 @@ def have_equal_tokens(gold: str, answer: str) -> bool:
         return False
 
 
-#: Words between formulas; products of letters and commands do not match.
-_WORDS = re.compile(r"((?<![\\A-Za-z^_])(?!(?:and|or)\b)[A-Za-z]{2,}(?![A-Za-z^_={(]))")
-_TEXT = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*)\}")
-#: Sign that takes the place of a formula between words.
-_FORMULA_SIGN = "#"
-
-
 def have_equal_words_and_formulas(gold: str, answer: str, comparer: AnswerComparer) -> bool:
     """Whether two cleaned texts agree in words and formulas: "max at 1", "maximum at 1"."""
-    gold_words, gold_formulas = _split_words_and_formulas(gold)
-    answer_words, answer_formulas = _split_words_and_formulas(answer)
+    gold_words, gold_formulas = split_words_and_formulas(gold[:MAX_READ])
+    answer_words, answer_formulas = split_words_and_formulas(answer[:MAX_READ])
     if not 0 < len(gold_formulas) == len(answer_formulas) or len(gold_words) < 2:
         return False
     gold_normal = normalize_words(plain_words(" ".join(gold_words)))
@@ -174,15 +188,6 @@ def have_equal_words_and_formulas(gold: str, answer: str, comparer: AnswerCompar
     gold_values = [read(formula) for formula in gold_formulas]
     answer_values = [read(formula) for formula in answer_formulas]
     return all(map(comparer.is_equal, gold_values, answer_values))
-
-
-def _split_words_and_formulas(text: str) -> tuple[list[str], list[str]]:
-    """Return the words of a text with a sign for each formula, and the formulas."""
-    parts = _WORDS.split(_TEXT.sub(r" \1 ", text[:MAX_READ]))
-    # re.split with one group returns the text between the words at even positions.
-    texts = [part.strip(" ,;.:") for part in parts[::2]]
-    parts[::2] = [_FORMULA_SIGN if formula else "" for formula in texts]
-    return parts, [formula for formula in texts if formula]
 
 
 def is_words(answer: str) -> bool:

@@ -1,7 +1,5 @@
 """Retractions, surrenders and unfinished texts: does a response keep its answer?"""
 
-import re
-
 from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, load_phrases
 from fsdpo_data.answers.lexicon.vocabulary import contains_any
 
@@ -10,8 +8,6 @@ _PATTERNS = load_phrases("retractions")
 _SURRENDER_CHARS = 400  #: Characters at the end of a response that may contain a surrender.
 _UNFINISHED_CHARS = frozenset(",:;=+/([{<-")  #: Characters that cannot end a finished text.
 _MIN_CHARS = 8  #: A shorter text cannot contain a retraction or a condition.
-#: Cyrillic, Hebrew to the scripts of India and Thailand, Japanese, Chinese, Korean.
-_FOREIGN_SCRIPT = re.compile("[\u0400-\u04ff\u0590-\u0eff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 
 
 def end_of_retraction(text_after: str) -> int | None:
@@ -73,8 +69,3 @@ def is_hypothetical(text_before: str, marker: str) -> bool:
     if "would" in marker.lower() and _PATTERNS["supposition"].search(clause):
         return True
     return _PATTERNS["tentative"].search(clause) is not None
-
-
-def has_foreign_script(text: str) -> bool:
-    """Whether a text contains a script in which the English patterns find no words."""
-    return not text.isascii() and _FOREIGN_SCRIPT.search(text) is not None

@@ -13,9 +13,8 @@ from fsdpo_data.answers.extraction.multi_part import (
     closing_list,
 )
 from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, load_phrases
-from fsdpo_data.answers.extraction.retractions import has_foreign_script
 from fsdpo_data.answers.extraction.values import ends_with_bound, find_values, value_and_rule
-from fsdpo_data.answers.lexicon.vocabulary import contains_any
+from fsdpo_data.answers.lexicon.vocabulary import contains_any, has_foreign_script
 from fsdpo_data.answers.lexicon.words import SCALES, SMALL_NUMBERS
 
 _PATTERNS = load_phrases("unmarked")

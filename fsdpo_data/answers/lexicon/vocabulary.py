@@ -1,5 +1,6 @@
 """Names in answers: functions, constants, Greek letters, and words of the language."""
 
+import re
 from collections.abc import Iterable
 
 from fsdpo_data.answers.lexicon.words import SCALES, SMALL_NUMBERS, is_number_word
@@ -19,6 +20,8 @@ def contains_any(text: str, words: Iterable[str]) -> bool:
 
 
 _TABLE = read_toml(__file__)
+#: Cyrillic, Hebrew to the scripts of India and Thailand, Japanese, Chinese, Korean.
+_FOREIGN_SCRIPT = re.compile("[\u0400-\u04ff\u0590-\u0eff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 TRIG_FUNCTIONS = word_set(_TABLE["trigonometric"])
 #: Function names by name and alias.
 FUNCTIONS: dict[str, str] = (
@@ -68,3 +71,8 @@ def is_language_word(word: str) -> bool:
     if lower in _SHORT_WORDS:
         return True
     return len(word) > 3 or (len(word) == 3 and word[0].isupper() and word[1:].islower())
+
+
+def has_foreign_script(text: str) -> bool:
+    """Whether a text contains a script in which the English patterns find no words."""
+    return not text.isascii() and _FOREIGN_SCRIPT.search(text) is not None

@@ -189,7 +189,12 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
     if polar[0] and polar[1] and len(gold_words) == 1:
         return polar[0][1].lower() == polar[1][1].lower()
     # The last letter or number is enough: "B" is an answer for "Brand B".
-    return _PATTERNS["name_with_suffix"].fullmatch(gold) is not None and gold.split()[1] == answer
+    return is_name_with_suffix(gold) and gold.split()[1] == answer
+
+
+def is_name_with_suffix(text: str) -> bool:
+    """Whether a text is a name such as "Brand B" or "Vendor 2"."""
+    return _PATTERNS["name_with_suffix"].fullmatch(text) is not None
 
 
 #: Patterns of synonyms, each with its normal form.

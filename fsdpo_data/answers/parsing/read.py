@@ -8,13 +8,14 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from fsdpo_data.answers.lexicon.numbers import make_decimal, read_number
-from fsdpo_data.answers.lexicon.vocabulary import contains_any
+from fsdpo_data.answers.lexicon.vocabulary import contains_any, has_foreign_script
 from fsdpo_data.answers.lexicon.words import DATE_OR_TIME_MARKERS, SMALL_NUMBERS, read_date_or_time
 from fsdpo_data.answers.parsing.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, tokenize
 from fsdpo_data.answers.parsing.parser import AnswerParser, vector_components
 from fsdpo_data.answers.parsing.prose import (
     UNDETERMINED,
+    is_name_with_suffix,
     phrase_value,
     plain_text,
     plain_words,
@@ -23,10 +24,12 @@ from fsdpo_data.answers.parsing.prose import (
     unwrap_text,
 )
 from fsdpo_data.answers.parsing.quantities import combine_quantities
+from fsdpo_data.answers.parsing.readings import Reading, has_formulas, propose_readings
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import (
     Num,
     NumberInBase,
+    Piecewise,
     Quantity,
     Ratio,
     Relation,
@@ -41,6 +44,7 @@ from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 MAX_READ = 2_500
 #: Maximum number of characters of an answer with a label, as in "Area = 5".
 _MAX_LABELLED = 300
+_MAX_UNREAD = 100  #: Characters of a part of a longer answer that was not read.
 _PATTERNS = compile_patterns(read_toml(__file__)["patterns"])
 _LABEL = _PATTERNS["label"]
 
@@ -74,6 +78,33 @@ class ParsedAnswer:
     def plain(self) -> str:
         """The text without LaTeX wrappers, with single spaces."""
         return plain_text(self.cleaned)
+
+    @cached_property
+    def unwrapped(self) -> str:
+        """The text without LaTeX wrappers, with the braces of its formulas."""
+        return unwrap_text(self.cleaned)
+
+    @cached_property
+    def unread(self) -> str:
+        """The part that was not read as the formula that it is; "" if all was read."""
+        if self.number is not None:
+            return ""
+        if len(self.text) > MAX_READ:
+            return self.text[:_MAX_UNREAD] + "…"
+        if isinstance(self.value, Words):
+            is_formula = has_formulas(self.cleaned) or has_foreign_script(self.cleaned)
+            return self.plain if is_formula and not is_name_with_suffix(self.plain) else ""
+        return unread_words(self.value)
+
+    @cached_property
+    def readings(self) -> tuple[tuple[Value, Reading], ...]:
+        """The values of parts of the text, the best-ranked one first."""
+        is_read = not isinstance(self.value, Words)
+        if self.number is not None or not (is_read or self.unread):
+            return ()
+        readings = propose_readings(self.cleaned, is_read=is_read)
+        values = ((read(reading.text), reading) for reading in readings)
+        return tuple(pair for pair in values if not isinstance(pair[0], Words))
 
     @cached_property
     def key(self) -> str:
@@ -110,7 +141,7 @@ class ParsedAnswer:
     @cached_property
     def label(self) -> tuple[str, ...]:
         """The words before the value that name it: "maximum" in "Maximum: 5"."""
-        text = unwrap_text(self.cleaned) if len(self.cleaned) < _MAX_LABELLED else ""
+        text = self.unwrapped if len(self.cleaned) < _MAX_LABELLED else ""
         match = _LABEL.fullmatch(text)
         return tuple(text[: match.start(1)].lower().rstrip(":= ").split()) if match else ()
 
@@ -208,6 +239,22 @@ def _format_domain(match: re.Match[str]) -> str:
     numbers = match["set"] or match["set2"] or "Z"
     name = match["name"] or match["name3"]
     return f" , {name} \\in \\mathbb{{{numbers}}}{(match['part'] or '').strip()}"
+
+
+def unread_words(value: Value) -> str:
+    """Return the words inside a value that were not read, such as the condition of a case."""
+    match value:
+        case Words():
+            return " ".join(value.words)
+        case Piecewise():
+            return " ".join(
+                unread_words(condition) for _, condition in value.branches if condition
+            ).strip()
+        case Relation():
+            return " ".join(map(unread_words, value.parts)).strip()
+        case ValueList():
+            return " ".join(map(unread_words, value.items)).strip()
+    return ""
 
 
 def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:

@@ -155,7 +155,7 @@ def test_digits_after_a_subscript_or_exponent_are_another_number(separator):
     for answer in (f"\\log_10{separator}000", f"x^10{separator}000", f"x_1{separator}000 000"):
         requests = [GradingRequest("5", f"\\boxed{{{answer}}}"), GradingRequest(answer, "#### 5")]
         statuses = [verdict.status for verdict in MathGrader().grade(requests)]
-        assert statuses == ["incorrect", "incorrect"]
+        assert "correct" not in statuses
 
 
 def test_letters_are_units_only_if_they_cannot_be_variables():

@@ -191,7 +191,7 @@ def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) ->
     out = dataset.parent / "work" / "out"
     for attempt in (
         lambda: validate(dataset),
-        lambda: derive_dataset(dataset, out, [GradeStage("math@2")], progress=LineProgress()),
+        lambda: derive_dataset(dataset, out, [GradeStage("math@3")], progress=LineProgress()),
     ):
         with pytest.raises(SchemaError, match=r"is not of the form config"):
             attempt()
@@ -278,7 +278,7 @@ def test_a_dataset_of_a_version_without_this_digest_is_read_with_a_warning(
     file.write_text(json.dumps(manifest))
     validate(dataset)
     assert "was written by fsdpo 0.0.9, without a digest of its own" in caplog.text
-    grade = GradeStage("math@2")
+    grade = GradeStage("math@3")
     derive_dataset(dataset, tmp_path / "out", [grade], progress=LineProgress())
     validate(tmp_path / "out")
     assert read_manifest(tmp_path / "out").made_by == RELEASE  # that of the stage
@@ -316,7 +316,7 @@ def test_a_sealed_file_that_is_damaged_inside_is_named(
     reseal(dataset, file)
     with pytest.raises(SchemaError, match=rf"{config}/train.*\.parquet: not parquet, or damaged"):
         validate(dataset)
-    grade = GradeStage("math@2")
+    grade = GradeStage("math@3")
     for read in (
         open_dataset(dataset).page,
         lambda: derive_dataset(dataset, tmp_path / "out", [grade], progress=LineProgress()),

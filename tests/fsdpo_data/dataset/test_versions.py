@@ -83,7 +83,7 @@ def test_a_dataset_from_before_a_column_is_gone_on_from(tmp_path: Path) -> None:
     assert api.open_dataset(old).solutions().collect().columns == [*columns, *newer_columns]
     card = dataset_card(old, read_manifest(old))
     assert "name: step_rewards" in card and "name: thinking_closed" not in card
-    stages: list[Stage] = [GradeStage("math@2"), PairStage(PairSpec(top=1))]
+    stages: list[Stage] = [GradeStage("math@3"), PairStage(PairSpec(top=1))]
     score = ScoreStage(ModelRef("m", "0"), {"name": "m", "dtype": "auto"}, Constant)
     for name, stage_list in (("graded", stages), ("scored", [score])):
         derive_dataset(old, tmp_path / name, stage_list, progress=LineProgress())
@@ -232,7 +232,7 @@ engine = {"name": "replay", "dtype": "auto"}
 continuations = ContinuationSampler(
     Constant.model, SamplingSpec(n=2), engine, Constant, batch_size=8
 )
-grade = GradeStage("math@2", workers=1)
+grade = GradeStage("math@3", workers=1)
 stages = {
     "graded": [grade],
     "scored": [ScoreStage(Constant.model, engine, Constant)],

@@ -149,7 +149,7 @@ def test_a_full_disk_loses_nothing(
 @pytest.mark.parametrize(
     ("line", "file"),
     [
-        (["grade", "--grader", "math@2+tolerance=0.01", "--out", "OUT"], "OUT/solutions/"),
+        (["grade", "--grader", "math@3+tolerance=0.01", "--out", "OUT"], "OUT/solutions/"),
         (["pair", "--max-pairs", "1", "--out", "OUT"], "OUT/pairs/"),
         (["export", "--to", "trl-sft", "--out", "OUT"], "OUT/sft.jsonl"),
     ],

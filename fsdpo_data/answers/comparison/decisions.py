@@ -1,0 +1,138 @@
+"""The decision about two answers whose values differ: by other readings, or undecided.
+
+An answer that was not read is not a wrong answer. It stays undecided if a fair reader could still
+find it equal to the gold.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fsdpo_data.answers import tree
+from fsdpo_data.answers.comparison.values import AnswerComparer
+from fsdpo_data.answers.lexicon.vocabulary import has_foreign_script
+from fsdpo_data.answers.parsing.prose import plain_words
+from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read
+from fsdpo_data.answers.parsing.readings import (
+    Reading,
+    find_islands,
+    has_formulas,
+    has_prose,
+    is_denied,
+    is_malformed,
+)
+from fsdpo_data.answers.tree import Value, Words
+from fsdpo_data.core.entities import Outcome
+
+#: Values whose parts a sentence may state in any form.
+_COMPOUND_TYPES = (
+    tree.ValueList, tree.Matrix, tree.Relation, tree.SetMembership, tree.Connective,
+    tree.SetBuilder, tree.Piecewise,
+)  # fmt: skip
+#: Steps that keep all that a text says.
+_WHOLE_STEPS = frozenset(("unwrapped", "label"))
+
+
+class Decision(NamedTuple):
+    """The result of a comparison."""
+
+    status: Outcome  #: ``correct``, ``incorrect`` or ``undecided``.
+    rule: str  #: Name of the rule that decided.
+    unread: str = ""  #: For ``undecided``: the part of a side that was not read, with its side.
+
+
+def decide_by_readings(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer, *, rule: str
+) -> Decision:
+    """Decide about two answers whose complete values differ.
+
+    Args:
+        gold: The gold answer.
+        answer: The answer of the response.
+        comparer: The comparer of this pair, with the rest of its budget.
+        rule: The rule by which the values differ.
+    """
+    if len(answer.text) > MAX_READ or (not gold.unread and is_malformed(answer.cleaned)):
+        return Decision("incorrect", rule)
+    guarded: Reading | None = None
+    for gold_value, answer_value, reading in _reading_pairs(gold, answer):
+        if reading.is_denied or not comparer.is_equal(gold_value, answer_value):
+            continue
+        # The gold says no more than it must, so every part of it counts.
+        is_part_of_gold = answer_value is answer.value and reading.step not in _WHOLE_STEPS
+        if not reading.is_guarded and not is_part_of_gold:
+            return Decision("correct", reading.step)
+        guarded = guarded or reading
+    if guarded is not None:
+        return Decision("undecided", "guarded", f"“{guarded.dropped.strip()}”")
+    unread = _unread_side(gold, answer)
+    return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
+
+
+def _reading_pairs(
+    gold: ParsedAnswer, answer: ParsedAnswer
+) -> Iterator[tuple[Value, Value, Reading]]:
+    """Yield the pairs of values to compare, the best-ranked readings first.
+
+    One of the two sides is always read as a whole. Otherwise "3 more red" would equal "3 more
+    blue".
+    """
+    if not isinstance(gold.value, Words):
+        for value, reading in answer.readings:
+            if _can_be(reading, gold.value):
+                yield gold.value, value, reading
+    if not isinstance(answer.value, Words):
+        for value, reading in gold.readings:
+            if _can_be(reading, answer.value):
+                yield value, answer.value, reading
+
+
+def _can_be(reading: Reading, other: Value) -> bool:
+    """Whether a reading may be compared with the complete value of the other side."""
+    if reading.step == "parts":
+        return isinstance(other, _COMPOUND_TYPES)
+    # "y = 9" is not "x = 9", so the last side of an equation alone is not an equation.
+    return reading.step != "last-side" or not isinstance(other, tree.Relation)
+
+
+def _unread_side(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
+    """Return the part of a side that was not read, with the name of the side, or ""."""
+    if gold.unread:
+        return unread_gold(gold, answer)
+    if isinstance(gold.value, Words):
+        return _undecided_words(gold, answer)
+    if not (part := answer.unread) or is_denied(answer.plain):
+        return ""
+    if has_prose(answer.plain) and not isinstance(gold.value, _COMPOUND_TYPES):
+        # A sentence whose formulas were all read states none that equals the gold.
+        islands = find_islands(answer.unwrapped)
+        if islands and not any(isinstance(read(island), Words) for island in islands):
+            return ""
+    return f"the answer: “{part}”"
+
+
+def unread_gold(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
+    """Return the part of a gold that was not read, or "" if no part can equal the answer.
+
+    A sentence without formulas, such as "I have no idea", does not equal a gold with formulas.
+    """
+    if max(len(gold.text), len(answer.text)) > MAX_READ:
+        return f"the gold: “{gold.unread}”" if gold.unread else ""
+    is_prose = isinstance(answer.value, Words) and not answer.unread
+    has_common_word = set(plain_words(gold.plain)) & set(plain_words(answer.plain))
+    is_different = not gold.unread or (is_prose and not has_common_word)
+    return "" if is_different else f"the gold: “{gold.unread}”"
+
+
+def _undecided_words(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
+    """Return the words of an answer that may mean the words of the gold, or ""."""
+    if not isinstance(answer.value, Words):
+        return ""
+    if has_foreign_script(gold.text) != has_foreign_script(answer.text):
+        return f"the answer: “{answer.plain}”"
+    gold_words = set(plain_words(gold.plain))
+    answer_words = set(plain_words(answer.plain))
+    is_part = gold_words < answer_words or answer_words < gold_words
+    other_words = " ".join(gold_words ^ answer_words)
+    if not is_part or is_denied(other_words) or has_formulas(other_words):
+        return ""
+    return f"the words: “{other_words}”"

@@ -1,0 +1,253 @@
+r"""Readings of an answer: the values that it may state besides the value of its whole text.
+
+Each step is a small function that keeps a part of a text and drops the rest. Steps are ranked: an
+earlier one needs less goodwill. A reading whose dropped text denies, hedges or bounds the part that
+it keeps is guarded, and never makes two answers equal.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from fsdpo_data.answers.lexicon.units import find_unit
+from fsdpo_data.answers.lexicon.vocabulary import is_language_word, word_set
+from fsdpo_data.answers.lexicon.words import is_number_word
+from fsdpo_data.answers.parsing.prose import unwrap_text
+from fsdpo_data.core.toml_tables import compile_patterns, read_toml
+
+_TABLE = read_toml(__file__)
+_PATTERNS = compile_patterns(_TABLE["patterns"])
+_DENIALS = word_set(_TABLE["denials"])
+_BOUND_WORDS = word_set(_TABLE["bounds"])
+_WORD = re.compile(r"[A-Za-z]+(?:['’]t)?")
+#: Words between formulas; products of letters and commands do not match.
+_WORDS = re.compile(r"((?<![\\A-Za-z^_])(?!(?:and|or)\b)[A-Za-z]{2,}(?![A-Za-z^_={(]))")
+_TEXT_COMMAND = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*)\}")
+#: Sign that takes the place of a formula between words.
+FORMULA_SIGN = "#"
+MAX_TEXT_CHARS = 400  #: A longer answer has no readings besides its whole text.
+MAX_ISLANDS = 12  #: Most formulas of a text that are read.
+_MAX_UNIT_WORDS = 2  #: Most words of a unit after a formula.
+
+
+class Reading(NamedTuple):
+    """A part of an answer that may be the answer."""
+
+    text: str  #: The part.
+    step: str  #: Name of the step that kept it.
+    dropped: str  #: The rest of the answer.
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether the rest of the answer denies the part, or offers it as one of several."""
+        return is_denied(self.dropped)
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the rest of the answer bounds or changes the part."""
+        words = _lower_words(self.dropped)
+        is_bound = any(word in _BOUND_WORDS or is_number_word(word) for word in words)
+        return is_bound or (self.step == "qualifier" and _has_another_value(self.dropped))
+
+
+def is_denied(text: str) -> bool:
+    """Whether words of a text deny or hedge the value next to it."""
+    return any(word in _DENIALS or word.endswith(("'t", "’t")) for word in _lower_words(text))
+
+
+def _lower_words(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return [word.lower() for word in _WORD.findall(text)]
+
+
+def _has_another_value(qualifier: str) -> bool:
+    """Whether a qualifier states another value: "if n is even, 0 if odd", "with remainder 2"."""
+    has_number = any(map(str.isdigit, qualifier))
+    return len(_PATTERNS["case"].findall(qualifier)) > 1 or (
+        has_number and not _PATTERNS["relation"].search(qualifier)
+    )
+
+
+#: A step returns the kept and the dropped part of a text, or nothing.
+Step = Callable[[str], tuple[str, str] | None]
+
+
+def split_words_and_formulas(text: str) -> tuple[list[str], list[str]]:
+    """Return the words of a text with a sign for each formula, and the formulas."""
+    parts = _WORDS.split(_TEXT_COMMAND.sub(r" \1 ", text))
+    # re.split with one group returns the text between the words at even positions.
+    texts = [part.strip(" ,;.:") for part in parts[::2]]
+    parts[::2] = [FORMULA_SIGN if formula else "" for formula in texts]
+    return parts, [formula for formula in texts if formula]
+
+
+def split_outside_brackets(text: str, separator: re.Pattern[str]) -> list[str]:
+    """Split a text at the matches of a pattern outside brackets and braces."""
+    parts: list[str] = []
+    depth = 0
+    start = 0
+    position = 0
+    while position < len(text):
+        char = text[position]
+        depth = max(depth + (char in "([{") - (char in ")]}"), 0)
+        match = separator.match(text, position) if not depth else None
+        if match and match.end() > position:
+            parts.append(text[start:position])
+            start = position = match.end()
+        else:
+            position += 1
+    return [*parts, text[start:]]
+
+
+def _keep_last_side(text: str) -> tuple[str, str] | None:
+    """Keep the last side of a chain of equalities, in one line or in an aligned block."""
+    lines = _PATTERNS["line_break"].split(_PATTERNS["alignment"].sub(" ", text))
+    last_line = next((line for line in reversed(lines) if line.strip()), "")
+    sides = split_outside_brackets(last_line, _PATTERNS["equality"])
+    return (sides[-1], " = ".join(sides[:-1])) if len(sides) > 1 else None
+
+
+def _cut_label(text: str) -> tuple[str, str] | None:
+    """Cut the words before a value: "radius: 1", "the ratio of 5"."""
+    label = _PATTERNS["label"].match(text)
+    return (text[label.end() :], label[0]) if label else None
+
+
+def _cut_qualifier(text: str) -> tuple[str, str] | None:
+    """Cut the words after or before a value: "5 for all x", "when y = 3, x = 600"."""
+    leading = _PATTERNS["leading_qualifier"].match(text)
+    if leading:
+        return text[leading.end() :], leading[0]
+    qualifier = _PATTERNS["qualifier"].search(text)
+    if qualifier is None or not text[: qualifier.start()].strip():
+        return None
+    return text[: qualifier.start()], text[qualifier.start() :]
+
+
+def _keep_island(text: str) -> tuple[str, str] | None:
+    """Keep the only formula of a sentence, with its unit."""
+    islands = find_islands(text)
+    if len(islands) != 1 or islands[0] == text:
+        return None
+    return islands[0], " ".join(_WORD.findall(text.replace(islands[0], " ", 1)))
+
+
+def _keep_parts(text: str) -> tuple[str, str] | None:
+    """Keep the values of labelled parts as a list: "A(1, 2), B(3, 4)", "(a) 5 (b) 7"."""
+    parts = [part for part in _PATTERNS["part_label"].split(text) if part.strip(" ,;.")]
+    if len(parts) > 1 and _PATTERNS["part_label"].match(text):
+        return " , ".join(part.strip(" ,;.") for part in parts), ""
+    islands = find_islands(text)
+    if not 1 < len(islands) <= MAX_ISLANDS:
+        return None
+    dropped = text
+    for island in islands:
+        dropped = dropped.replace(island, " ", 1)
+    return " , ".join(islands), dropped
+
+
+#: The steps in the order of their ranks.
+_STEPS: dict[str, Step] = {
+    "last-side": _keep_last_side,
+    "label": _cut_label,
+    "island": _keep_island,
+    "parts": _keep_parts,
+}
+#: Steps after which the kept part may be shortened by another step.
+_OUTER_STEPS = frozenset(("last-side", "label"))
+
+
+def propose_readings(cleaned: str, *, is_read: bool) -> Iterator[Reading]:
+    """Yield the readings of a cleaned text, the best-ranked one first.
+
+    Args:
+        cleaned: The text.
+        is_read: Whether the complete text has a value. Then only a qualifier may be dropped.
+    """
+    if len(cleaned) > MAX_TEXT_CHARS:
+        return
+    text = unwrap_text(cleaned)
+    step_name = "unwrapped"
+    dropped = ""
+    if qualified := _cut_qualifier(text):
+        text = qualified[0].strip(" ,;.")
+        dropped = qualified[1]
+        step_name = "qualifier"
+    if text != cleaned:
+        yield Reading(text, step_name, dropped)
+    if is_read:
+        return
+    seen = {text}
+    for name, step in _STEPS.items():
+        for reading in _apply_step(step, name, text, dropped):
+            if reading.text not in seen:
+                seen.add(reading.text)
+                yield reading
+
+
+def _apply_step(step: Step, name: str, text: str, dropped: str) -> Iterator[Reading]:
+    """Yield the reading of one step, and those of other steps on the part that it keeps."""
+    outer = step(text)
+    if outer is None:
+        return
+    part = outer[0].strip(" ,;.")
+    dropped = f"{dropped} {outer[1]}"
+    yield Reading(part, name, dropped)
+    if name in _OUTER_STEPS:
+        for inner_name, inner_step in _STEPS.items():
+            inner = inner_step(part) if inner_name != name else None
+            if inner:
+                yield Reading(inner[0].strip(" ,;."), inner_name, f"{dropped} {inner[1]}")
+
+
+def find_islands(text: str) -> list[str]:
+    """List the formulas between the words of an unwrapped text."""
+    pieces = _WORDS.split(text)
+    islands = []
+    for index, piece in enumerate(pieces[::2]):
+        island = _PATTERNS["article"].sub("", piece.strip(" ,;.:")).strip(" ,;.:")
+        if island.count("(") != island.count(")"):
+            island = island.strip("() ")
+        if _PATTERNS["content"].search(island):
+            words = pieces[2 * index + 1 :: 2][:_MAX_UNIT_WORDS]
+            islands.append(island + _unit_suffix(words, pieces[2 * index + 2 :: 2]))
+    return islands
+
+
+def _unit_suffix(words: list[str], gaps: list[str]) -> str:
+    """Return the unit that the first words name, with a space before it, or ""."""
+    for count in range(len(words), 0, -1):
+        is_adjacent = not any(gap.strip() for gap in gaps[: count - 1])
+        unit = find_unit(" ".join(words[:count])) if is_adjacent else None
+        if unit is not None and unit.dims:
+            return " " + " ".join(words[:count])
+    return ""
+
+
+def has_formulas(text: str) -> bool:
+    """Whether a text has numbers or signs of formulas outside its words."""
+    return _PATTERNS["formula"].search(text) is not None
+
+
+def has_prose(text: str) -> bool:
+    """Whether a text has words of a language."""
+    return any(is_language_word(word) for word in _PATTERNS["word"].findall(text))
+
+
+def is_malformed(text: str) -> bool:
+    r"""Whether a text is empty, a placeholder, or stops inside a formula: ``??``, ``12x+``."""
+    plain = unwrap_text(text)
+    words = _PATTERNS["word"].findall(plain)
+    if not _PATTERNS["content"].search(_PATTERNS["word"].sub(" ", plain)) and all(
+        word.lower() in _PLACEHOLDERS for word in words
+    ):
+        return True
+    if text.count("{") != text.count("}"):
+        return True
+    openers = sum(map(plain.count, "(["))
+    closers = sum(map(plain.count, ")]"))
+    return openers != closers or _PATTERNS["broken"].search(plain) is not None
+
+
+#: Words that stand for an answer and state none.
+_PLACEHOLDERS = word_set(_TABLE["placeholders"])
