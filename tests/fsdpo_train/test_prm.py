@@ -560,7 +560,7 @@ def heldout_case(seed: int) -> tuple[transformers.EvalPrediction, list[PrmRow]]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_metrics_on_held_out_problems_are_counts_over_pairs(seed: int) -> None:
+def test_heldout_metrics_are_counts_over_pairs(seed: int) -> None:
     prediction, rows = heldout_case(seed)
     steps = [
         (float(logit), bool(label >= 0.5))
@@ -596,7 +596,7 @@ def test_the_metrics_on_held_out_problems_are_counts_over_pairs(seed: int) -> No
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
-def test_held_out_steps_of_one_class_have_no_auc(label: float) -> None:
+def test_heldout_steps_of_one_class_have_no_auc(label: float) -> None:
     prediction, rows = heldout_case(3)
     is_labelled = prediction.label_ids != IGNORE_LABEL
     prediction.label_ids[is_labelled] = label
