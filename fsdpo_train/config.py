@@ -215,8 +215,9 @@ class PrmConfig(TrainConfig):
             ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions
             of a sealed dataset.
         labels: ``outcome``: the outcome of the solution at every step (N=1). ``rollouts``: the
-            fraction of correct continuations of each step, or of a judge's votes (N>1). ``auto``:
-            rollouts if the solution has them, otherwise outcomes.
+            fraction of correct continuations of each step, or of a judge's votes (N>1).
+            ``imported``: the labels of ``fsdpo-data import``. ``auto``: imported labels if the
+            solution has them, else rollouts if it has them, else outcomes.
         loss: Name of the loss.
         beta: Factor β of the log-ratio of a policy.
         zeta: Margin ζ between right and wrong steps, in logits.
@@ -248,7 +249,7 @@ class PrmConfig(TrainConfig):
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     batch_size: Annotated[int, Option(min=1)] = 8
     grad_accum: Annotated[int, Option(min=1)] = 32
-    labels: Literal["auto", "outcome", "rollouts"] = "auto"
+    labels: Literal["auto", "outcome", "rollouts", "imported"] = "auto"
     loss: Annotated[str, Option(choices=PRM_LOSSES, panel=_LOSS)] = "bce"
     beta: Annotated[float, Option(exclusive_min=0, panel=_LOSS)] = IMPLICIT_REWARD_BETA
     zeta: Annotated[float, Option(min=0, panel=_LOSS)] = 4.0

@@ -18,7 +18,7 @@ from fsdpo_train.cli.app import app as train_app
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig, TrainConfig
 
 APPS = {"fsdpo-data": data_app, "fsdpo-train": train_app, "fsdpo-bench": bench_app}
-#: Keys of texts that a model or a user wrote, of metadata of problems, and of digests and versions, which may be digits.
+#: Keys of texts that a model or a user wrote, of metadata of problems, and of digests and versions.
 TEXT_KEYS = {
     *("answer", "gold", "question", "prompt", "text", "steps", "completions", "choice"),
     *("digest", "config_digest", "manifest_digest", "revision", "sha256", "problem_id", "version"),

@@ -53,11 +53,19 @@ def dataset_card(
         plots=card_data.plots,
         spec=spec,
         name=name,
+        title=_title(spec),
         revision=revision,
         rebuild_commands=commands.rebuild_commands(card_data.manifest.get("commands", [])),
         policy=commands.policy_argument(spec),
     )
     return front_matter(_metadata(card_data)) + body
+
+
+def _title(spec: Mapping[str, Any]) -> str:
+    """Return the title of the card."""
+    if "step_labels" in spec:
+        return f"Step labels of {spec['sources'][0]['name']} ({spec['step_labels']['format']})"
+    return f"Step-annotated solutions by {spec['model']['name']}"
 
 
 def _metadata(card_data: DatasetCardData) -> dict[str, Any]:
@@ -67,7 +75,7 @@ def _metadata(card_data: DatasetCardData) -> dict[str, Any]:
     return {
         "license": combined_licence(spec["sources"]),
         "language": ["en"],
-        "pretty_name": f"Step-annotated solutions by {spec['model']['name']}",
+        "pretty_name": _title(spec),
         "size_categories": [_SIZE_CATEGORIES[bisect_right(_SIZE_BOUNDS, n_solutions)]],
         "task_categories": ["text-generation"],
         "tags": ["math", "reasoning", "process-supervision", "fsdpo"],

@@ -35,7 +35,7 @@ OUTCOME_MARKS: Marks = {
     "correct": Mark("right", "✓", "correct"),
     **dict.fromkeys(("incorrect", "no_answer", "timed_out"), _WRONG),
     "undecided": Mark("none", "?", "undecided"),
-    "gold_unparsed": Mark("none", "–", "not counted"),
+    **dict.fromkeys(("gold_unparsed", "ungraded"), Mark("none", "–", "not counted")),
 }
 
 

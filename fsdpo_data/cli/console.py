@@ -101,6 +101,8 @@ class _LevelPrefixFormatter(logging.Formatter):
     """Formatter that puts ``warning:`` in front of warnings and errors."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the message with its prefix, if it has one."""
-        message = strip_control_characters(super().format(record))
+        """Return the message with its prefix, if it has one, and with flags in place of fields."""
+        from fsdpo_data.cli.options import with_flags
+
+        message = with_flags(strip_control_characters(super().format(record)), {})
         return f"warning: {message}" if record.levelno >= logging.WARNING else message

@@ -202,7 +202,7 @@ def _typer_parameter(parameter: CommandParameter, parameters: _Parameters) -> Pa
         default = Parameter.empty
     names = parameter.choices if option.names_in_value is None else option.names_in_value
     settings: dict[str, Any] = {
-        "help": _with_flags(parameter.help, parameters) + _describe_choices(names),
+        "help": with_flags(parameter.help, parameters) + _describe_choices(names),
         "metavar": option.metavar or _metavar(parameter),
         "show_default": _default_text(option, default),
         "rich_help_panel": option.panel or None,
@@ -285,7 +285,7 @@ def _typer_type(field_type: Any) -> Any:
 _QUOTED_FIELD = re.compile(r"(?<!`)`(\w+)(?:=([^`]+))?`(?!`)")
 
 
-def _with_flags(text: str, parameters: _Parameters) -> str:
+def with_flags(text: str, parameters: _Parameters) -> str:
     """Return a text in which flags replace the fields in backquotes."""
 
     def replace_field(match: re.Match[str]) -> str:
@@ -309,7 +309,7 @@ def _with_flags(text: str, parameters: _Parameters) -> str:
 def _with_flag_names(error: FsdpoError, parameters: _Parameters) -> FsdpoError:
     """Return a copy of an error with flags in place of fields."""
     field = error.field.rpartition(".")[2]
-    message = _with_flags(error.message, parameters)
+    message = with_flags(error.message, parameters)
     value = None if error.value is None else str(error.value)
     if field and (flag := _find_flag(field, value, parameters)):
         return type(error)(f"{flag}: {message}")

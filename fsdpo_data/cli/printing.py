@@ -11,7 +11,7 @@ from fsdpo_cards.render import format_token_count
 
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import ColumnSummary, newer_values
+from fsdpo_data.dataset.schema import ColumnSummary, newer_values, shown_labels
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -133,7 +133,7 @@ def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float)
     for name, value in newer_values("solutions", solution).items():
         console.print(f"   [dim]{name}[/] {escape_for_terminal(str(value))}", highlight=False)
     steps = solution["completions"]
-    labels = solution["labels"] or [None] * len(steps)
+    labels: Sequence[bool | None] = shown_labels(solution) or [None] * len(steps)
     is_correct = solution["outcome"] == "correct"
     rewards = _format_rewards(solution["step_rewards"], gamma, is_chosen=is_correct)
     rewards = rewards or [""] * len(steps)

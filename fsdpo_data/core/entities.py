@@ -45,9 +45,13 @@ class Problem:
 
 #: The class of a graded solution. ``gold_unparsed``: the grader cannot read the gold answer.
 #: ``undecided``: the grader did not read a part of the gold or the answer, so they may be equal.
-#: ``timed_out``: the comparison took too long.
-Outcome = Literal["correct", "incorrect", "no_answer", "undecided", "gold_unparsed", "timed_out"]
+#: ``timed_out``: the comparison took too long. ``ungraded``: the solution has imported step labels,
+#: and nothing graded its answer.
+Outcome = Literal[
+    "correct", "incorrect", "no_answer", "undecided", "gold_unparsed", "timed_out", "ungraded"
+]
 
+UNGRADED: Outcome = "ungraded"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 #: The outcomes that count as wrong answers. All other failures belong to the grader or the gold.
 MODEL_FAILURES: tuple[Outcome, ...] = ("incorrect", "no_answer")
@@ -70,14 +74,16 @@ class Solution:
         n_tokens: Number of generated tokens, including end-of-sequence; None if unknown.
         answer: The final answer that the grader extracted; None if it found no answer.
         outcome: The result of grading.
-        labels: Whether each step is correct; None for ``undecided``, ``gold_unparsed`` and
-            ``timed_out``.
+        labels: Whether each step is correct; None for ``undecided``, ``gold_unparsed``,
+            ``timed_out`` and ``ungraded``.
         rollouts: One entry per step: the number ``n`` of continuations and the number
             ``n_correct`` of correct ones. None without rollouts.
         step_rewards: One reward per step, in [0, 1] unless the reward model gives other values;
             None if not scored.
         thinking_closed: Whether the thinking before the answer ended; None without thinking.
         thinking_tokens: The number of thinking tokens among ``n_tokens``; None if unknown.
+        step_labels: An imported label of each step, from 0 (wrong) to 1 (right); None without one.
+        step_ratings: An imported rating of each step (-1, 0 or 1), if its format has ratings.
     """
 
     solution_id: str
@@ -94,6 +100,8 @@ class Solution:
     step_rewards: Sequence[float] | None = None
     thinking_closed: bool | None = None
     thinking_tokens: int | None = None
+    step_labels: Sequence[float] | None = None
+    step_ratings: Sequence[int] | None = None
 
     @property
     def text(self) -> str:

@@ -97,7 +97,11 @@ def _feature(arrow_type: pa.DataType) -> dict[str, Any]:
             return {"list": _feature(arrow_type.value_type)["dtype"]}
         fields = arrow_type.value_type.fields
         return {"list": [{"name": field.name, **_feature(field.type)} for field in fields]}
-    return {"dtype": {"float": "float32", "bool": "bool"}.get(str(arrow_type), str(arrow_type))}
+    return {
+        "dtype": {"float": "float32", "double": "float64", "bool": "bool"}.get(
+            str(arrow_type), str(arrow_type)
+        )
+    }
 
 
 def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, int]]]:
@@ -121,6 +125,9 @@ def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, i
         else:
             title = "Steps by fraction of votes without an error so far"
         plots[title] = _tenths(rollouts, fraction)
+    if manifest.step_labels:
+        labels_of_steps = solutions.select("step_labels").explode("step_labels").drop_nulls()
+        plots["Steps by imported label"] = _tenths(labels_of_steps, pl.col("step_labels"))
     if manifest.rewards and manifest.spec.rewards_are_probabilities:
         is_correct = pl.col("outcome") == "correct"
         rewards = pl.col("step_rewards")

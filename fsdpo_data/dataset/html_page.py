@@ -11,7 +11,7 @@ from fsdpo_cards.render import format_token_count
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.card import distributions
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import newer_values, parse_metadata
+from fsdpo_data.dataset.schema import newer_values, parse_metadata, shown_labels
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -108,7 +108,7 @@ def _solution_entry(row: Row) -> dict[str, Any]:
         "name": f"sample {row['sample_index']}",
         "steps": row["completions"],
         "rewards": row["step_rewards"],
-        "labels": row["labels"],
+        "labels": shown_labels(row),
         "answer": row["answer"],
         "status": row["outcome"],
         "why": "",

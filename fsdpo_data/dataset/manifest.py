@@ -47,6 +47,7 @@ class Manifest(manifest_sections.SparseSection):
     rollouts: manifest_sections.RolloutStats | None = None  #: Set for Monte-Carlo labels.
     thinking: manifest_sections.ThinkingStats | None = None  #: Set if solutions contain thinking.
     judge: manifest_sections.JudgeStats | None = None  #: Set for labels by a judge.
+    step_labels: manifest_sections.StepLabelStats | None = None  #: Set for imported labels.
     pairs: manifest_sections.PairStats | None = None  #: Set by the pair stage.
     contamination: manifest_sections.ContaminationStats | None = None  #: Set by decontamination.
     regraded: manifest_sections.RegradeStats | None = None  #: Set by the grade stage.

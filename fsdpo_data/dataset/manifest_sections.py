@@ -117,6 +117,14 @@ class ScoreSection(ManifestSection):
     reference: ArtifactRef | None = None  #: The reference model of implicit rewards.
 
 
+class StepLabelSection(ManifestSection):
+    """The format of imported step labels; ``sources`` has the file."""
+
+    format: str  #: Name of the format, such as ``prm800k``.
+    meaning: str  #: How the labels of the format became labels from 0 to 1.
+    drops: str  #: Data of the rows that were not imported.
+
+
 class PairSection(ManifestSection):
     """The options that selected the pairs."""
 
@@ -169,6 +177,7 @@ class SpecSection(SparseSection):
     thinking: str | None = None  #: ``graded`` if the grader also reads unfinished thinking.
     sources: list[SourceSection]  #: Files and datasets that the problems come from.
     template: TemplateRef  #: The prompt template.
+    step_labels: StepLabelSection | None = None  #: Set by an import of step labels.
     score: ScoreSection | None = None  #: Set by the score stage.
     label: ManifestSection | None = None  #: Set by the label stage, which writes ``rollouts``.
     pair: PairSection | None = None  #: Set by the pair stage.
@@ -338,6 +347,15 @@ class JudgeStats(ContinuationStats):
     kept_solutions: int | None = pydantic.Field(default=None, alias="kept")
     #: Solutions that consensus filtering dropped; None without consensus filtering.
     dropped: int | None = None
+
+
+class StepLabelStats(ManifestSection):
+    """Counts of imported step labels."""
+
+    rows: int  #: Rows of the imported file.
+    steps: int  #: Steps with a label.
+    right: int  #: Steps with a label of at least 0.5.
+    wrong: int  #: Other steps.
 
 
 class PairStats(ManifestSection):

@@ -27,7 +27,14 @@ VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet 
 CONFIGS = ("problems", "solutions", "pairs")
 _ENTITIES = {"problems": Problem, "solutions": Solution, "pairs": Pair}
 #: Columns of lists whose items may not be null. Rewards have a rule of their own.
-NON_NULL_LISTS = ("completions", "labels", "rollouts", "chosen_steps", "rejected_steps")
+NON_NULL_LISTS = (
+    "completions",
+    "labels",
+    "rollouts",
+    "step_ratings",
+    "chosen_steps",
+    "rejected_steps",
+)
 _FIRST_VERSION = "1.0"
 
 
@@ -91,6 +98,15 @@ def describe_columns(config: str) -> dict[str, str]:
 def newer_values(config: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a row in columns with ``since`` that are not null."""
     return {name: row[name] for name in default_values(config) if row.get(name) is not None}
+
+
+def shown_labels(row: Mapping[str, Any]) -> list[bool] | None:
+    """Return whether each step of a solution is right, for people; None without labels."""
+    step_labels = row.get("step_labels")
+    if row["labels"] is None and step_labels is not None:
+        return [label >= 0.5 for label in step_labels]
+    labels: list[bool] | None = row["labels"]
+    return labels
 
 
 def columns_of_version(config: str, names: Collection[str]) -> list[Column]:

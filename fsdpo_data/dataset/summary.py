@@ -61,6 +61,8 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
     pairs = manifest.pairs
     entries = {
         "template": _describe_prompt(manifest.spec),
+        "graded": not manifest.step_labels,
+        "outcome_labels": not manifest.step_labels,
         "positive": _fraction(positive, positive + negative),
         "unfinished": n_unfinished,
         "truncated": n_unfinished / n_solutions,
@@ -164,7 +166,7 @@ def dataset_warnings(manifest: Manifest) -> list[str]:
         warnings.append("over a fifth of the solutions stopped inside their thinking")
     if statistics.accuracy.n and not statistics.accuracy.correct:
         warnings.append("no solution is correct: look at some, and at the prompt template")
-    if not statistics.mixed_problems:
+    if not statistics.mixed_problems and not manifest.step_labels:
         warnings.append("no problem has correct and incorrect solutions to pair")
     if labelled and positive < labelled / 20:
         warnings.append("under 5 % of the step labels are positive")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Self
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, Solution
+from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, UNGRADED, Solution
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import mean_interval, wilson_interval
 from fsdpo_data.dataset.manifest_sections import (
@@ -88,6 +88,15 @@ class Tally:
         graded = sum(outcomes[outcome] for outcome in GRADED_OUTCOMES)
         self.solutions += len(verdicts)
         self.graded_counts.append(GradedCount(correct=outcomes["correct"], graded=graded))
+
+    def add_ungraded(self, solutions: Sequence[Sequence[str]]) -> None:
+        """Add the solutions of one problem that nothing graded, each as its steps."""
+        self.outcomes[UNGRADED] += len(solutions)
+        self.labels["unlabelled"] += sum(map(len, solutions))
+        self.solutions += len(solutions)
+        self.solutions_without_token_count += len(solutions)
+        self.unique_texts += len({"".join(steps) for steps in solutions})
+        self.graded_counts.append(GradedCount(correct=0, graded=0))
 
     def manifest_counts(self) -> dict[str, Any]:
         """Return the manifest's ``outcomes``, ``labels`` and ``grader_rules``."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES
+from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES, UNGRADED
 from fsdpo_data.core.errors import FsdpoError, SchemaError
 from fsdpo_data.core.identity import RELEASE, file_sha256
 from fsdpo_data.core.lazy import pa, pl
@@ -225,6 +225,7 @@ def _find_row_violations(
     rules = {
         **_text_rules(),
         **_label_rules(),
+        **_step_label_rules(),
         **_reward_rules(rewards_are_probabilities=rewards_are_probabilities),
         "have a finish_reason that is not stop or length": (
             ~pl.col("finish_reason").is_in(["stop", "length"])
@@ -280,6 +281,27 @@ def _label_rules() -> dict[str, pl.Expr]:
         "have rollout counts without rollouts": _any_element(rollouts, n < 1),
         "have rollout counts with more correct rollouts than rollouts": (
             _any_element(rollouts, n_correct > n)
+        ),
+    }
+
+
+def _step_label_rules() -> dict[str, pl.Expr]:
+    """Return the rules for imported labels, as violation -> expression."""
+    n_steps = pl.col("completions").list.len()
+    labels = pl.col("step_labels")
+    ratings = pl.col("step_ratings")
+    is_label = pl.element().is_finite() & pl.element().is_between(0, 1)
+    return {
+        "have a different number of imported labels than of steps": labels.list.len() != n_steps,
+        "have an imported label that is not a number in [0, 1]": (
+            _any_element(labels, ~is_label.fill_null(value=False))
+        ),
+        "have a different number of ratings than of steps": ratings.list.len() != n_steps,
+        "have a rating that is not -1, 0 or 1": (
+            _any_element(ratings, ~pl.element().is_in([-1, 0, 1]))
+        ),
+        f"have imported labels and an outcome that is not {UNGRADED}": (
+            labels.is_not_null() & (pl.col("outcome") != UNGRADED)
         ),
     }
 

@@ -133,4 +133,7 @@ def _read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str
     for file in manifest.config_paths(root, config):
         frame = collect_rows(scan_rows(config, [file])).with_columns(model)
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")
-        yield from joined.iter_rows(named=True)
+        for row in joined.iter_rows(named=True):
+            if config == "solutions" and row["labels"] is None:
+                row["labels"] = row["step_labels"]
+            yield row

@@ -104,21 +104,23 @@ def compute_prm800k_values(row: Row) -> Row:
         }
         for step, label in _labelled_steps(row)
     ]
-    finish_reason = "solution" if all(row["labels"]) else "found_error"
+    is_right = all(label for _, label in _labelled_steps(row))
+    finish_reason = "solution" if is_right else "found_error"
     # ``unknown`` fills the null fields of the row in ``formats.toml``.
     return {"rated_steps": rated_steps, "rating_finish_reason": finish_reason, "unknown": None}
 
 
 def compute_processbench_values(row: Row) -> Row:
     """Compute ProcessBench's steps and the index of the first wrong step, or -1."""
-    first_error = next((index for index, label in enumerate(row["labels"]) if not label), -1)
-    return {"steps": [step for step, _ in _labelled_steps(row)], "first_error": first_error}
+    steps = _labelled_steps(row)
+    first_error = next((index for index, (_, label) in enumerate(steps) if not label), -1)
+    return {"steps": [step for step, _ in steps], "first_error": first_error}
 
 
 def _labelled_steps(row: Row) -> list[tuple[str, bool]]:
-    """Return each step, without surrounding white space, with its label."""
+    """Return each step, without surrounding white space, and whether its label means right."""
     steps = [step.strip() for step in row["completions"]]
-    return list(zip(steps, row["labels"], strict=True))
+    return [(step, label >= 0.5) for step, label in zip(steps, row["labels"], strict=True)]
 
 
 def convert_to_step_dpo(row: Row) -> Row:

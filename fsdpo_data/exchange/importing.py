@@ -1,12 +1,12 @@
 """Import of published step labels into a file for ``fsdpo-train prm``.
 
 The output is a training file: JSONL with ``prompt``, ``completions`` and ``labels``, and a manifest
-next to it. It is not a dataset as ``fsdpo-data build`` writes one, because published rows do not
-say how they were sampled.
+next to it. :mod:`.step_label_dataset` seals the same labels as a dataset.
 """
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from fsdpo_data.exchange.step_label_readers import (
     STEP_LABEL_READERS,
     InvalidStepRowError,
     LabelledSolution,
+    StepLabelReader,
 )
 from fsdpo_data.models.prompts import Template, get_template
 
@@ -52,8 +53,7 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
             no row is readable.
         StoreError: If the disk fails.
     """
-    if name not in STEP_LABEL_READERS:
-        raise unknown_name_error("source", name, STEP_LABEL_READERS)
+    step_label_reader(name)
     if out.suffix != ".jsonl" or out.exists():
         raise InputError("expected a new file ending in .jsonl.", field="out", value=out)
     prompt_template = get_template(template)
@@ -61,15 +61,11 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
     with store_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(out) as file:
-            for record in read_records(source):
-                result.read += 1
-                for solution in _read_solutions(record, name, result):
-                    result.rows += 1
-                    result.steps.update(label >= 0.5 for label in solution.labels)
-                    row = json.dumps(_make_row(solution, prompt_template), ensure_ascii=False)
-                    file.write(row.encode() + b"\n")
+            for solution in read_solutions(source, name, result):
+                row = json.dumps(make_row(solution, prompt_template), ensure_ascii=False)
+                file.write(row.encode() + b"\n")
             if not result.rows:
-                raise _no_rows_error(source, name, result)
+                raise no_rows_error(source, name, result)
             # open_atomic renames the rows last, so an interrupted import starts again.
             write_atomic(
                 out.with_suffix(".manifest.json"),
@@ -81,12 +77,34 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
     return result
 
 
+def step_label_reader(name: str) -> StepLabelReader:
+    """Return the reader of a format; InputError if there is none with this name."""
+    if name not in STEP_LABEL_READERS:
+        raise unknown_name_error("source", name, STEP_LABEL_READERS)
+    return STEP_LABEL_READERS[name]
+
+
+def read_solutions(source: Path, name: str, result: ImportResult) -> Iterator[LabelledSolution]:
+    """Yield the solutions of a file, and count them in ``result``.
+
+    Raises:
+        InputError: if the file cannot be read.
+    """
+    for record in read_records(source):
+        result.read += 1
+        for solution in _read_row(record, name, result):
+            result.rows += 1
+            result.steps.update(label >= 0.5 for label in solution.labels)
+            yield solution
+
+
 def quarantine_path(out: Path) -> Path:
     """Return the path of the quarantined rows of an import to ``out``."""
     return out.with_suffix(".quarantine.jsonl")
 
 
-def _no_rows_error(source: Path, name: str, result: ImportResult) -> InputError:
+def no_rows_error(source: Path, name: str, result: ImportResult) -> InputError:
+    """Return the error for a file without a readable row."""
     message = f"{source}: none of its {result.read} rows has the format {name}."
     if result.quarantined:
         message += f" The first problem: {result.quarantined[0]['reason']}."
@@ -113,7 +131,7 @@ def _provenance_json(source: Path, name: str, template: Template, result: Import
     return json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def _read_solutions(record: SourceRow, name: str, result: ImportResult) -> list[LabelledSolution]:
+def _read_row(record: SourceRow, name: str, result: ImportResult) -> list[LabelledSolution]:
     """Read the solutions of one row; quarantine a row without the format in ``result``."""
     reason = record.error
     if not reason:
@@ -144,8 +162,8 @@ def _check_texts(solution: LabelledSolution) -> None:
         raise InvalidStepRowError("the problem or a step is blank")
 
 
-def _make_row(solution: LabelledSolution, template: Template) -> dict[str, Any]:
-    """Return the row of the output file for one solution."""
+def make_row(solution: LabelledSolution, template: Template) -> dict[str, Any]:
+    """Return the row of a training file for one solution."""
     steps = list(solution.steps)
     row: dict[str, Any] = {
         "prompt": solution.problem,

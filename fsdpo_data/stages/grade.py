@@ -59,7 +59,13 @@ class GradeStage(Stage):
         return spec
 
     def check(self, source: Path, manifest: Manifest) -> None:
-        """Refuse Monte-Carlo labels, because the dataset lacks the continuations behind them."""
+        """Refuse imported labels, and Monte-Carlo labels, whose continuations are missing."""
+        if manifest.spec.step_labels is not None:
+            raise InputError(
+                f"{source} has imported step labels. Many of its solutions end at their first "
+                "wrong step, so their answers cannot be graded. Grade a dataset of complete "
+                "solutions."
+            )
         rollouts = scan_rows("solutions", manifest.config_paths(source, "solutions")).select(
             "rollouts"
         )

@@ -22,7 +22,7 @@ from fsdpo_train.trainer.training_rows import CompletionRow
 IGNORE_LABEL = -100.0
 
 _COLUMNS = ("prompt", "completions", "labels")
-_OPTIONAL_COLUMNS = ("problem_id", "sample_index", "outcome", "rollouts")
+_OPTIONAL_COLUMNS = ("problem_id", "sample_index", "outcome", "rollouts", "step_labels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,9 @@ def read_labelled_rows(source: RowSource, config: PrmConfig) -> Iterator[Labelle
 
 def _step_labels(row: Row, kind: str) -> list[float] | None:
     """Return the step labels of a dataset row, or None if the row has no labels of this kind."""
+    imported_labels = row["step_labels"]
+    if kind == "imported" or (kind == "auto" and imported_labels is not None):
+        return imported_labels  # type: ignore[no-any-return]
     step_rollouts = row["rollouts"]
     if kind == "outcome" or (kind == "auto" and step_rollouts is None):
         return row["labels"]  # type: ignore[no-any-return]

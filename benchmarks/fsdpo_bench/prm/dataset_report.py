@@ -66,11 +66,17 @@ def load_scored(root: Path) -> list[ScoredSolution]:
     """Read the graded solutions with step rewards of a sealed dataset.
 
     Raises:
-        InputError: if the dataset has no step rewards.
+        InputError: if the dataset has no step rewards, or no graded solutions.
         SchemaError: if the dataset is not sealed, or its files were changed.
     """
     solutions = [solution for solution in load_graded(root) if solution.rewards]
     if not solutions:
+        if read_manifest(root).step_labels is not None:
+            raise InputError(
+                f"{root} has imported step labels, and no graded solutions to rank. Measure the "
+                "reward model on a dataset of `fsdpo-data build`, or on ProcessBench "
+                "(`processbench=FILE`)."
+            )
         raise InputError(
             f"{root} has no step rewards. Score it with fsdpo-data score, or give `prm`."
         )

@@ -1,5 +1,6 @@
 """The commands of ``fsdpo-data`` that push, pull, export and import datasets."""
 
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.options import DatasetOptions, command
 from fsdpo_data.cli.printing import print_summary
 from fsdpo_data.cli.stage_commands import create_dataset, print_inspect_command
-from fsdpo_data.core.command_line import given_values
+from fsdpo_data.core.command_line import command_line, given_values
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
+from fsdpo_data.dataset.run import QUARANTINE_FILE
 from fsdpo_data.exchange.formats import FORMATS
 from fsdpo_data.exchange.importing import import_rows, quarantine_path
+from fsdpo_data.exchange.step_label_dataset import import_dataset
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push, push_dataset
 from fsdpo_data.recorded.formats import RESPONSE_FORMATS
@@ -203,20 +206,23 @@ def export(options: ExportOptions) -> None:
         typer.echo(f"left out: {count:,} rows, because {reason}")
 
 
+ROWS_SUFFIX = ".jsonl"  #: Suffix of an output that gets rows in place of a dataset.
 #: Value of ``--from`` for recorded responses; the rows determine their format.
 OUTPUTS = "outputs"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions(ImportOutputsOptions):
-    r"""Import recorded responses as a sealed dataset, or published step labels as training rows.
+    r"""Import recorded responses or published step labels as a sealed dataset.
 
-    Responses (`outputs`) are split into steps, graded and labelled as in `build`. Step labels
-    become rows for `fsdpo-train prm`. Unreadable rows go to a quarantine file, with the reasons.
+    Responses (`outputs`) are split into steps, graded and labelled as in `build`. Step labels keep
+    their steps and labels, and no answer is graded. Unreadable rows go to a quarantine file, with
+    the reasons.
 
     Attributes:
         source: `outputs`, or a format of step labels from the list below.
-        out: New directory for outputs, or new file ending in .jsonl for step labels.
+        out: New directory of the dataset. For step labels also a new file ending in .jsonl, which
+            gets rows in place of a dataset.
         template: Prompt template of the problems; replaces the recorded prompts of outputs.
 
     Examples:
@@ -231,9 +237,9 @@ class ImportOptions(ImportOutputsOptions):
             fsdpo-data import out.jsonl --from outputs --requests in.jsonl \
               --problems gsm8k --out runs/batch
 
-        Import step labels as rows for `fsdpo-train prm`:
+        Import step labels for `fsdpo-train prm`:
 
-            fsdpo-data import prm800k.jsonl --from prm800k --out runs/prm800k.jsonl
+            fsdpo-data import prm800k.jsonl --from prm800k --out runs/prm800k
     """
 
     source: Annotated[
@@ -258,7 +264,7 @@ class ImportOptions(ImportOutputsOptions):
         if self.source == OUTPUTS:
             return
         for name, value in given_values(self).items():
-            if name not in ("source", "file", "out", "template"):
+            if name not in ("source", "file", "out", "template", "resume"):
                 raise InputError(
                     f"this option needs `source={OUTPUTS}`. Remove the option.",
                     field=f"{type(self).__name__}.{name}",
@@ -273,7 +279,18 @@ def import_(options: ImportOptions) -> None:
         print_inspect_command(create_dataset(partial(run_import, options)))
         return
     out = Path(options.out)
-    result = import_rows(Path(options.file), options.source, out, options.template or "problem")
+    source = Path(options.file)
+    template = options.template or "problem"
+    if out.suffix == ROWS_SUFFIX:
+        result = import_rows(source, options.source, out, template)
+        quarantine_file = quarantine_path(out)
+    else:
+        command = shlex.join(command_line(options, "fsdpo-data", "import"))
+        manifest, result = import_dataset(
+            source, options.source, out, template, command=command, resume=options.resume
+        )
+        quarantine_file = out / QUARANTINE_FILE
+        print_summary(manifest, f"sealed {out}")
     reader = STEP_LABEL_READERS[options.source]
     typer.echo(
         f"wrote {result.rows:,} solutions of {result.read:,} rows to {out}: "
@@ -282,5 +299,5 @@ def import_(options: ImportOptions) -> None:
     typer.echo(f"labels: {reader.label_meaning}")
     typer.echo(f"dropped: {reader.drops}")
     if result.quarantined:
-        typer.echo(f"quarantined: {len(result.quarantined):,} rows, in {quarantine_path(out)}")
+        typer.echo(f"quarantined: {len(result.quarantined):,} rows, in {quarantine_file}")
     print_next_command(["fsdpo-train", "prm", out, "--model", "MODEL", "--out", "runs/prm"])

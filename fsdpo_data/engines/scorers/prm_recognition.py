@@ -5,6 +5,7 @@ than the repository. Strong evidence comes first: the repository, then the archi
 and last the names of the weights. Manifests record the evidence.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -16,6 +17,8 @@ from fsdpo_data.core.input_files import read_json
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PrmFormat
 from fsdpo_data.models.checkpoints import read_tensor_names
 from fsdpo_data.models.resolve import ResolvedWeights, cached_repository
+
+log = logging.getLogger(__name__)
 
 
 class Recognition(NamedTuple):
@@ -65,14 +68,28 @@ def recognise_format(weights: ResolvedWeights, config: Any) -> Recognition | Non
 
 
 def recognise_policy(weights: ResolvedWeights) -> Recognition:
-    """Return the PRM format of a policy with a reference model.
+    """Return the PRM format of a policy with a reference model, with a warning if none is named.
 
-    A published model with log-ratios has the format that lists its name.
+    A published model with log-ratios has the format that lists its name. Its weights have the names
+    and the size of any other policy with its architecture, so a renamed copy cannot be recognised.
     """
     recognition = _match_repository(weights) or _match_local_names(weights)
     if recognition is not None:
         return recognition
     prm_format = next(form for form in PRM_FORMATS.values() if form.is_for_policies)
+    published = [
+        f"`prm_format={form.name}`"
+        for form in PRM_FORMATS.values()
+        if form.activation.startswith("log-ratio") and form.models
+    ]
+    log.warning(
+        "%s has no name of a published reward model, so its rewards are those of a policy (PRM "
+        "format %s). For a renamed copy of a published model, give its format, such as "
+        "%s. The manifest records the format.",
+        weights.ref.name,
+        prm_format.name,
+        " or ".join(published),
+    )
     return Recognition(prm_format, "reference model, and no name of a published model")
 
 

@@ -120,6 +120,8 @@ def test_policy_and_reference_on_the_command_line(
     assert code == 1 and "--policy" in err and "--reference" in err
     code, _, err = run(capsys, *map(str, [*arguments, "--reference", models[1]]))
     assert code == 0, err
+    assert "(PRM format implicit). For a renamed copy of a published model" in " ".join(err.split())
+    assert "such as --prm-format eurus. The manifest records the format." in " ".join(err.split())
     score_spec = json.loads((tmp_path / "out/manifest.json").read_text())["spec"]["score"]
     assert score_spec["prm_format"]["meaning"] == "log-ratio of two policies"
     manifest_rewards = json.loads((tmp_path / "out/manifest.json").read_text())["rewards"]
@@ -161,7 +163,11 @@ EURUS = "PRIME-RL/EurusPRM-Stage2"
     ],
 )
 def test_eurus_is_recognised_in_every_place(
-    models: tuple[Path, Path], tmp_path: Path, location: str, evidence: str
+    models: tuple[Path, Path],
+    tmp_path: Path,
+    location: str,
+    evidence: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A snapshot and a symlink were once scored as `implicit`: β 0.05 and another prompt."""
     folder = "x"
@@ -188,8 +194,11 @@ def test_eurus_is_recognised_in_every_place(
     assert weights.format_evidence == evidence
     expected = ("implicit", 0.05) if location == "nothing" else ("eurus", 0.001)
     assert (weights.prm_format.name, weights.prm_format.beta) == expected
+    assert ("`prm_format=eurus`" in caplog.text) == (location == "nothing")
+    caplog.clear()
     forced = resolve_prm(str(path), ScorerOptions(reference=str(models[1]), prm_format="implicit"))
     assert (forced.prm_format.name, forced.format_evidence) == ("implicit", "option prm_format")
+    assert not caplog.text
 
 
 def test_rewards_do_not_depend_on_the_path_of_a_model(

@@ -1,0 +1,224 @@
+"""A sealed dataset of imported step labels.
+
+The solutions of a problem may be anywhere in a file, and a dataset has them together. Solutions
+therefore go to an unnamed temporary file, and memory holds only their positions.
+"""
+
+import hashlib
+import json
+import tempfile
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from fsdpo_data.core.entities import UNGRADED, Problem, Solution
+from fsdpo_data.core.files import store_errors, write_atomic
+from fsdpo_data.core.identity import ModelRef, SourceRef, digest, file_sha256, to_json_values
+from fsdpo_data.core.jsonl_log import encode_line
+from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec, sampling_id, solution_id
+from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
+from fsdpo_data.dataset.manifest_sections import FileEntry, StepLabelStats
+from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
+from fsdpo_data.dataset.schema import digest_bytes, problems_table, to_table, write_parquet
+from fsdpo_data.dataset.stage import seal_dataset
+from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.exchange.importing import (
+    ImportResult,
+    make_row,
+    no_rows_error,
+    read_solutions,
+    step_label_reader,
+)
+from fsdpo_data.exchange.step_label_readers import LabelledSolution
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
+from fsdpo_data.steps.rewards import OUTCOME_LABELS
+
+SHARD_SOLUTIONS = 100_000  #: Number of solutions after which a file of solutions ends.
+ENGINE = "step-labels"  #: Name in the manifest in place of the engine that sampled the solutions.
+NO_GRADER = "none"  #: Name in the manifest in place of a grader.
+
+
+@dataclass(slots=True)
+class _Spool:
+    """Solutions in a temporary file, by problem."""
+
+    file: IO[bytes]  #: The temporary file, with one JSON line per solution.
+    problems: dict[str, Problem] = field(default_factory=dict)  #: Problems by id, in order.
+    offsets: dict[str, "array[int]"] = field(default_factory=dict)  #: Of the lines, by problem id.
+    is_rendered: bool = False  #: Whether the rows have prompts of their own.
+    end: int = 0  #: Size of the file.
+
+    def add(self, problem: Problem, solution: LabelledSolution, row: Mapping[str, Any]) -> None:
+        """Store a solution as its row of a training file."""
+        self.problems.setdefault(problem.id, problem)
+        self.offsets.setdefault(problem.id, array("Q")).append(self.end)
+        self.end += self.file.write(encode_line(row))
+        self.is_rendered = solution.is_rendered
+
+    def read(self, problem_id: str) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a problem."""
+        for offset in self.offsets[problem_id]:
+            self.file.seek(offset)
+            yield orjson.loads(self.file.readline())
+
+
+def import_dataset(
+    source: Path,
+    name: str,
+    out: Path,
+    template: str = "problem",
+    *,
+    command: str = "",
+    resume: bool = False,
+) -> tuple[Manifest, ImportResult]:
+    """Seal the step labels in ``source`` as the new dataset ``out``.
+
+    The labels are in the column ``step_labels``. No answer is graded, because many published
+    solutions end at their first wrong step; the outcome of each solution is ``ungraded``.
+
+    Args:
+        source: File with rows of another format.
+        name: Name of the format, from :data:`STEP_LABEL_READERS`.
+        out: Directory of the new dataset.
+        template: Template that turns problems into prompts. Formats with prompts keep theirs.
+        command: The command line for the manifest; empty if it is unknown.
+        resume: Whether ``out`` may contain the unfinished import.
+
+    Returns:
+        The manifest, and the counts of the import.
+
+    Raises:
+        InputError: if the format, the file or the template does not exist, or if no row is
+            readable.
+        RunMismatchError: if ``out`` contains another run.
+        StoreError: if the disk fails.
+    """
+    reader = step_label_reader(name)
+    prompt_template = get_template(template)
+    revision = f"sha256:{file_sha256(source)}"
+    result = ImportResult()
+    with store_errors(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    with store_errors(out.parent), tempfile.TemporaryFile(dir=out.parent) as spool_file:
+        spool = _Spool(spool_file)
+        for solution in read_solutions(source, name, result):
+            problem = Problem(solution.problem, solution.answer, source.name, "train")
+            spool.add(problem, solution, make_row(solution, prompt_template))
+        if not result.rows:
+            raise no_rows_error(source, name, result)
+        if spool.is_rendered:
+            prompt_template = RECORDED_TEMPLATE
+        sampling = SamplingSpec(n=max(map(len, spool.offsets.values())))
+        model = ModelRef(UNKNOWN, revision)
+        spec = to_json_values(
+            {
+                "model": model,
+                "sources": [SourceRef(source.name, revision, "train")],
+                "problems": {"count": len(spool.problems), "digest": digest([*spool.problems])},
+                "template": prompt_template.manifest_entry(),
+                "sampling": _unknown_sampling(sampling),
+                "engine": {"name": ENGINE, "dtype": UNKNOWN},
+                "segmenter": UNKNOWN,
+                "grader": NO_GRADER,
+                "labels": OUTCOME_LABELS,
+                "step_labels": {
+                    "format": name,
+                    "meaning": reader.label_meaning,
+                    "drops": reader.drops,
+                },
+            }
+        )
+        with lock_run_directory(out, spec, resume=resume):
+            if not (out / MANIFEST_FILE).exists():
+                series = sampling_id(model, prompt_template.digest, sampling)
+                _seal(out, spec, spool, series, result, command)
+            return read_manifest(out), result
+
+
+def _unknown_sampling(sampling: SamplingSpec) -> dict[str, Any]:
+    """Return the sampling section of solutions whose sampling is unknown."""
+    unknown_names = ("temperature", "top_p", "max_tokens", "seed")
+    return sampling.to_json_values() | dict.fromkeys(unknown_names, UNKNOWN)
+
+
+def _seal(
+    out: Path,
+    spec: Mapping[str, Any],
+    spool: _Spool,
+    series: str,
+    result: ImportResult,
+    command: str,
+) -> None:
+    """Write the files of the dataset, check them, and write the manifest last."""
+    with store_errors(out):
+        lines = (json.dumps(row, ensure_ascii=True) + "\n" for row in result.quarantined)
+        write_atomic(out / QUARANTINE_FILE, "".join(lines).encode())
+    problems_path = "problems/train-00000-of-00001.parquet"
+    write_parquet(problems_table(spool.problems.values()), out / problems_path)
+    files = [FileEntry.from_file(out, problems_path, len(spool.problems))]
+    tally = Tally()
+    shards = list(_shard_problems(spool.offsets))
+    for index, problem_ids in enumerate(shards):
+        path = f"solutions/train-{index:05d}-of-{len(shards):05d}.parquet"
+        solutions: list[Solution] = []
+        for problem_id in problem_ids:
+            rows = list(spool.read(problem_id))
+            solutions += _make_solutions(problem_id, rows, series)
+            tally.add_ungraded([row["completions"] for row in rows])
+        text_digest = hashlib.sha256()
+        for solution in solutions:
+            text_digest.update(digest_bytes(solution.text))
+        write_parquet(to_table("solutions", solutions), out / path)
+        files.append(FileEntry.from_file(out, path, len(solutions), text_digest.hexdigest()))
+    reasons = Counter(row["reason"].partition(":")[0] for row in result.quarantined)
+    manifest = make_manifest(
+        spec, files, tally, quarantined=reasons, commands=[command] if command else None
+    )
+    manifest.step_labels = StepLabelStats(
+        rows=result.read,
+        steps=result.steps.total(),
+        right=result.steps[True],
+        wrong=result.steps[False],
+    )
+    seal_dataset(out, manifest)
+
+
+def _shard_problems(offsets: Mapping[str, "array[int]"]) -> Iterator[list[str]]:
+    """Yield the ids of the problems of each file of solutions."""
+    problem_ids: list[str] = []
+    n_solutions = 0
+    for problem_id, problem_offsets in offsets.items():
+        problem_ids.append(problem_id)
+        n_solutions += len(problem_offsets)
+        if n_solutions >= SHARD_SOLUTIONS:
+            yield problem_ids
+            problem_ids = []
+            n_solutions = 0
+    if problem_ids:
+        yield problem_ids
+
+
+def _make_solutions(
+    problem_id: str, rows: Iterable[Mapping[str, Any]], series: str
+) -> Iterator[Solution]:
+    """Yield the solutions of a problem."""
+    for index, row in enumerate(rows):
+        yield Solution(
+            solution_id=solution_id(problem_id, series, index),
+            problem_id=problem_id,
+            sample_index=index,
+            prompt=row["prompt"],
+            completions=row["completions"],
+            finish_reason="stop",
+            n_tokens=None,
+            answer=None,
+            outcome=UNGRADED,
+            labels=None,
+            step_labels=[float(label) for label in row["labels"]],
+            step_ratings=row.get("ratings"),
+        )

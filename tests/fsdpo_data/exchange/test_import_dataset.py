@@ -1,0 +1,216 @@
+"""Imported step labels are a sealed dataset, which all commands read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from command_line import run
+from helpers import derive, small_build
+from paired_data import paired_dataset
+
+from fsdpo_data import api
+from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError
+from fsdpo_data.core.identity import ModelRef, file_sha256
+from fsdpo_data.dataset.schema import arrow_schema, write_parquet
+from fsdpo_data.dataset.validate import check_invariants, validate
+from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.exchange import step_label_dataset
+from fsdpo_data.exchange.export import export
+from fsdpo_data.exchange.importing import import_rows
+from fsdpo_data.exchange.step_label_dataset import import_dataset
+from fsdpo_data.publish.push import RemoteState, plan_push
+from fsdpo_data.stages.grade import GradeStage
+from fsdpo_data.stages.score import ScoreStage
+
+
+def prm800k_row(problem: str, *ratings: int) -> dict[str, Any]:
+    """Return a row whose steps are all chosen."""
+    steps = [
+        {
+            "completions": [
+                {"text": f"{problem} step {index}", "rating": rating, "flagged": False}
+            ],
+            "human_completion": None,
+            "chosen_completion": 0,
+        }
+        for index, rating in enumerate(ratings)
+    ]
+    question = {"problem": problem, "ground_truth_answer": "42"}
+    return {"question": question, "label": {"steps": steps, "finish_reason": "solution"}}
+
+
+def write_prm800k(file: Path) -> Path:
+    """Write rows in which the solutions of a problem are apart; one row is unreadable."""
+    rows: list[Any] = [
+        prm800k_row("What is 20 + 22?", 1, 0, -1),
+        prm800k_row("What is 6 · 7?", 1),
+        {"question": 7},
+        prm800k_row("What is 20 + 22?", 1, 1),
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def training_rows(data: Path, **options: Any) -> list[tuple[Any, ...]]:
+    """Return prompt, steps and labels of the rows that ``fsdpo-train prm`` reads."""
+    pytest.importorskip("torch")
+    from fsdpo_train.config import PrmConfig
+    from fsdpo_train.prm.data import open_solutions, read_labelled_rows
+
+    config = PrmConfig(data=data, out=data.parent / "prm", **options)
+    rows = read_labelled_rows(open_solutions(data), config)
+    return sorted((row.prompt, *row.steps, *row.labels) for row in rows)
+
+
+def solutions(dataset: Path) -> list[dict[str, Any]]:
+    return api.open_dataset(dataset).solutions().collect().to_dicts()
+
+
+@pytest.mark.parametrize("name", ["trl-stepwise", "math-shepherd", "prm800k", "processbench"])
+def test_training_reads_the_same_labels_from_the_dataset_as_from_rows(
+    tmp_path: Path, name: str
+) -> None:
+    file = export(paired_dataset(tmp_path), name, tmp_path / "export").file
+    import_rows(file, name, tmp_path / "rows.jsonl")
+    manifest, result = import_dataset(file, name, tmp_path / "sealed")
+    assert validate(tmp_path / "sealed") == manifest
+    assert manifest.spec.sources[0].revision == f"sha256:{file_sha256(file)}"
+    assert manifest.spec.step_labels is not None and manifest.spec.step_labels.format == name
+    assert manifest.step_labels is not None
+    assert manifest.step_labels.right + manifest.step_labels.wrong == result.steps.total()
+    rows = training_rows(tmp_path / "sealed")
+    assert rows and rows == training_rows(tmp_path / "rows.jsonl")
+
+
+def test_the_solutions_of_a_problem_are_together_with_labels_and_ratings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_prm800k(tmp_path / "source.jsonl")
+    monkeypatch.setattr(step_label_dataset, "SHARD_SOLUTIONS", 1)
+    manifest, _ = import_dataset(source, "prm800k", tmp_path / "out")
+    assert manifest.rows.problems == 2 and manifest.rows.solutions == 3
+    assert [entry.rows for entry in manifest.config_files("solutions")] == [2, 1]
+    assert manifest.quarantined.keys() == {"the row does not have the format prm800k"}
+    assert len((tmp_path / "out/quarantine.jsonl").read_text().splitlines()) == 1
+    first, second, third = solutions(tmp_path / "out")
+    assert first["problem_id"] == second["problem_id"] != third["problem_id"]
+    assert [row["sample_index"] for row in (first, second, third)] == [0, 1, 0]
+    assert first["step_labels"] == [1, 1, 0] and first["step_ratings"] == [1, 0, -1]
+    assert first["outcome"] == "ungraded" and first["labels"] is None
+    assert "".join(first["completions"]).endswith("step 1\nWhat is 20 + 22? step 2")
+
+
+def test_soft_labels_stay_numbers_and_are_exported(tmp_path: Path) -> None:
+    row = {"prompt": "Q:", "completions": ["a\n", "b"], "labels": [0.7, 0.1]}
+    file = tmp_path / "source.jsonl"
+    file.write_text(json.dumps(row))
+    import_dataset(file, "trl-stepwise", tmp_path / "out")
+    [solution] = solutions(tmp_path / "out")
+    assert solution["step_labels"] == [0.7, 0.1] and solution["step_ratings"] is None
+    assert solution["prompt"] == "Q:"
+    exported = export(tmp_path / "out", "trl-stepwise", tmp_path / "trl").file.read_text()
+    assert json.loads(exported) == row
+    exported = export(tmp_path / "out", "prm800k", tmp_path / "prm").file.read_text()
+    steps = json.loads(exported)["label"]["steps"]
+    assert [step["completions"][0]["rating"] for step in steps] == [1, -1]
+
+
+class Constant:
+    """Scorer that gives every step the reward 0.5."""
+
+    model = ModelRef("m", "0")
+
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        return [[0.5 for _ in item.steps] for item in items]
+
+
+def test_commands_work_on_imported_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_prm800k(tmp_path / "source.jsonl")
+    out = str(tmp_path / "out")
+    code, printed, _ = run(capsys, "import", str(source), "--from", "prm800k", "--out", out)
+    assert code == 0 and f"next: fsdpo-train prm {out} --model MODEL" in printed
+    assert "prm800k: 5 right and 1 wrong steps, from 4 rows" in printed
+    assert "accuracy" not in printed
+    [command] = api.open_dataset(out).manifest.commands or []
+    assert command == "fsdpo-data import FILE --from prm800k"
+    assert run(capsys, "validate", out)[0] == 0
+    printed = run(capsys, "inspect", out)[1]
+    assert " -   3  What is 20 + 22? step 2" in printed and "step_ratings [1, 0, -1]" in printed
+    page = tmp_path / "page.html"
+    assert run(capsys, "view", out, "--out", str(page))[0] == 0
+    assert '"labels":[true,true,false]' in page.read_text().replace(", ", ",").replace(": ", ":")
+    card = (tmp_path / "out/README.md").read_text()
+    assert "# Step labels of source.jsonl (prm800k)" in card and "wrote the solutions" not in card
+    assert "list: float64" in card and "Steps by imported label" in card
+    scored = derive(tmp_path / "out", tmp_path / "scored", make_score_stage())
+    assert scored["rewards"]["scored"] == 3 and scored["spec"]["step_labels"]["format"] == "prm800k"
+    assert solutions(tmp_path / "scored")[0]["step_labels"] == [1, 1, 0]
+    plan = plan_push(Path(out), "org/name", branch="main", remote=RemoteState())
+    assert {content.path.partition("/")[0] for content in plan.uploads} >= {
+        "solutions",
+        "README.md",
+    }
+    with pytest.raises(InputError, match=r"has imported step labels.* cannot be graded"):
+        derive(tmp_path / "out", tmp_path / "graded", GradeStage("math@2"))
+
+
+def make_score_stage() -> ScoreStage:
+    return ScoreStage(ModelRef("m", "0"), {"name": "m", "dtype": "auto"}, Constant)
+
+
+def test_an_interrupted_import_ends_in_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_prm800k(tmp_path / "source.jsonl")
+    import_dataset(source, "prm800k", tmp_path / "whole")
+    with monkeypatch.context() as patched:
+        patched.setattr(step_label_dataset, "seal_dataset", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            import_dataset(source, "prm800k", tmp_path / "out")
+    with pytest.raises(RunMismatchError, match="already holds this run"):
+        import_dataset(source, "prm800k", tmp_path / "out")
+    for _ in range(2):  # a finished import is only read
+        import_dataset(source, "prm800k", tmp_path / "out", resume=True)
+    contents = [
+        {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*.*")}
+        for folder in (tmp_path / "whole", tmp_path / "out")
+    ]
+    assert contents[0] == contents[1]
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("tmp")]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "violation"),
+    [
+        ("step_labels", [1.0], "have a different number of imported labels than of steps"),
+        ("step_labels", [1.0, 0.0, 1.5], "have an imported label that is not a number in"),
+        ("step_labels", [1.0, 0.0, float("nan")], "have an imported label that is not a number"),
+        ("step_ratings", [1, 1, 2], "have a rating that is not -1, 0 or 1"),
+        ("step_ratings", [1], "have a different number of ratings than of steps"),
+        ("outcome", "no_answer", "have imported labels and an outcome that is not ungraded"),
+    ],
+)
+def test_damaged_labels_are_found(tmp_path: Path, column: str, value: Any, violation: str) -> None:
+    source = write_prm800k(tmp_path / "source.jsonl")
+    manifest, _ = import_dataset(source, "prm800k", tmp_path / "out")
+    [file] = manifest.config_paths(tmp_path / "out", "solutions")
+    rows = pl.read_parquet(file).to_dicts()
+    rows[0][column] = value
+    table = pl.DataFrame(rows, schema=pl.read_parquet_schema(file)).to_arrow()
+    write_parquet(table.cast(arrow_schema("solutions")), file)
+    with pytest.raises(SchemaError, match=violation):
+        check_invariants(tmp_path / "out", manifest)
+
+
+def test_other_datasets_have_no_imported_labels(tmp_path: Path) -> None:
+    small_build(tmp_path / "run")
+    assert {row["step_labels"] for row in solutions(tmp_path / "run")} == {None}
+    assert training_rows(tmp_path / "run")
+    assert not training_rows(tmp_path / "run", labels="imported")
