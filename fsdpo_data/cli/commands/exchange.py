@@ -1,6 +1,5 @@
 """The commands of ``fsdpo-data`` that push, pull, export and import datasets."""
 
-import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.options import DatasetOptions, command
 from fsdpo_data.cli.printing import print_summary
 from fsdpo_data.cli.stage_commands import create_dataset, print_inspect_command
-from fsdpo_data.core.command_line import command_line, given_values
+from fsdpo_data.core.command_line import command_line, given_values, stored_command
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
@@ -264,6 +263,10 @@ class ImportOptions(ImportOutputsOptions):
         if self.source == OUTPUTS:
             return
         for name, value in given_values(self).items():
+            if name == "resume" and Path(self.out).suffix == ROWS_SUFFIX:
+                raise self.field_error(
+                    "resume", "rows in one file are imported at once. Remove the option."
+                )
             if name not in ("source", "file", "out", "template", "resume"):
                 raise InputError(
                     f"this option needs `source={OUTPUTS}`. Remove the option.",
@@ -285,7 +288,7 @@ def import_(options: ImportOptions) -> None:
         result = import_rows(source, options.source, out, template)
         quarantine_file = quarantine_path(out)
     else:
-        command = shlex.join(command_line(options, "fsdpo-data", "import"))
+        command = stored_command(command_line(options, "fsdpo-data", "import"))
         manifest, result = import_dataset(
             source, options.source, out, template, command=command, resume=options.resume
         )

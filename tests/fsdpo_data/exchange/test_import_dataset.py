@@ -139,7 +139,11 @@ def test_commands_work_on_imported_labels(
     assert "prm800k: 5 right and 1 wrong steps, from 4 rows" in printed
     assert "accuracy" not in printed
     [command] = api.open_dataset(out).manifest.commands or []
-    assert command == "fsdpo-data import FILE --from prm800k"
+    assert command.startswith("fsdpo-data import FILE --from prm800k  # fsdpo")
+    rows = str(tmp_path / "rows.jsonl")
+    line = ["import", str(source), "--from", "prm800k", "--out", rows, "--resume"]
+    code, _, err = run(capsys, *line)
+    assert code == 1 and "rows in one file are imported at once" in err
     assert run(capsys, "validate", out)[0] == 0
     printed = run(capsys, "inspect", out)[1]
     assert " -   3  What is 20 + 22? step 2" in printed and "step_ratings [1, 0, -1]" in printed
