@@ -13,7 +13,10 @@ import typer
 from fsdpo_data import __version__
 from fsdpo_data.cli.help import HelpGroup
 from fsdpo_data.core.errors import FsdpoError
+from fsdpo_data.core.memory_limit import is_memory_error
 from fsdpo_data.core.terminal import strip_control_characters
+
+_MAX_REASON_CHARS = 200  #: Characters of a library's message in an error.
 
 
 def new_app(name: str, help: str) -> typer.Typer:
@@ -70,20 +73,29 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     except BrokenPipeError:  # the reader of the output has closed it, as `… | head` does
         sys.stderr.close()
         sys.exit(0)
-    except (FsdpoError, OSError) as error:  # OSError: for example, a folder without permissions
-        print(strip_control_characters(f"error: {error}"), file=sys.stderr)
-        sys.exit(1)
-    except MemoryError:
-        print(
-            "error: the memory of this process is used up. Use a smaller batch, fewer workers or "
-            "shards, or raise the memory limit (`ulimit -v`).",
-            file=sys.stderr,
-        )
+    except Exception as error:
+        if is_memory_error(error):
+            message = _memory_message(error)
+        elif isinstance(error, FsdpoError | OSError):  # such as a folder without permissions
+            message = str(error)
+        else:
+            raise
+        print(strip_control_characters(f"error: {message}"), file=sys.stderr)
         sys.exit(1)
     finally:
         for logger in loggers:
             logger.removeHandler(handler)
     sys.exit(0)
+
+
+def _memory_message(error: Exception) -> str:
+    """Return the message for memory that is used up, with the first line of the error."""
+    lines = str(error).splitlines()
+    reason = f" ({lines[0][:_MAX_REASON_CHARS]})" if lines else ""
+    return (
+        f"the memory of this process is used up{reason}. Use a smaller model or batch, fewer "
+        "workers or shards, or raise the memory limit (`ulimit -v`)."
+    )
 
 
 def _adapt_to_terminal() -> None:

@@ -1,11 +1,28 @@
-"""The limit of the address space (``ulimit -v``), under which native libraries abort or hang."""
+"""Memory that runs out, and the limit of the address space under which native libraries abort."""
 
 import resource
 
-from fsdpo_data.core.errors import UnavailableError
+from fsdpo_data.core.errors import FsdpoError, UnavailableError
 
 #: Least address space of a command. polars and torch reserve it, also if they use little memory.
 MIN_ADDRESS_SPACE_BYTES = 4 * 2**30
+#: Parts of messages of torch and of the system that say that memory ran out. torch raises a
+#: RuntimeError for it, and a thread cannot start if no memory is left for its stack.
+_MEMORY_MESSAGES = ("allocate memory", "out of memory", "can't start new thread")
+
+
+def is_memory_error(error: BaseException) -> bool:
+    """Return whether an error of Python, torch or the system says that memory ran out."""
+    if isinstance(error, MemoryError):
+        return True
+    is_foreign = isinstance(error, RuntimeError | OSError) and not isinstance(error, FsdpoError)
+    return is_foreign and any(message in str(error) for message in _MEMORY_MESSAGES)
+
+
+def reraise_memory_error(error: BaseException) -> None:
+    """Raise an error again if memory ran out, so that no handler reports a damaged file."""
+    if is_memory_error(error):
+        raise error
 
 
 def check_address_space() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.lazy import torch, transformers
+from fsdpo_data.core.memory_limit import reraise_memory_error
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 
@@ -70,6 +71,7 @@ def load_checkpoint(
     except FsdpoError:
         raise
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
+        reraise_memory_error(error)
         raise _loading_error(weights, error, f"Expected {expected}.").for_field(field) from error
     missing_names = sorted(loading_info["missing_keys"])
     if configure is None and missing_names:
@@ -149,6 +151,7 @@ def check_quantized(model: Any, weights: ResolvedWeights) -> None:
         with torch.no_grad():
             model(torch.zeros((1, 1), dtype=torch.long, device=model.device))
     except Exception as error:  # quantisation libraries raise no narrower class
+        reraise_memory_error(error)
         expected = "Expected weights that fit the quantization_config of its config.json."
         raise _loading_error(weights, error, expected) from error
 
@@ -184,6 +187,7 @@ def read_tensors(weights: ResolvedWeights, prefix: str) -> dict[str, Any]:
                     if name.startswith(prefix):
                         tensors[name.removeprefix(prefix)] = stored.get_tensor(name)
     except Exception as error:  # a damaged file
+        reraise_memory_error(error)
         raise _loading_error(weights, error, "Expected weights in safetensors.") from error
     return tensors
 

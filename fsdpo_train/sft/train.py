@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.keyword_functions import checks_arguments
+from fsdpo_data.core.memory_limit import reraise_memory_error
 from fsdpo_data.engines.logprobs import head_error, patch_to_return_logprobs
 from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 from fsdpo_train.config import SftConfig
@@ -145,6 +146,7 @@ def _initial_model(config: SftConfig) -> tuple[Any, Any]:
         tokenizer = read_tokenizer(str(folder))
         model = AutoModelForCausalLM.from_config(architecture, dtype=torch.float32)
     except Exception as error:  # tokenizers raises no narrower class for a damaged file
+        reraise_memory_error(error)
         raise UnavailableError(
             f"{describe_load_error(error)} Expected config.json and tokenizer files.",
             field="from_config",

@@ -12,6 +12,7 @@ from transformers.integrations.deepspeed import set_hf_deepspeed_config, unset_h
 
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.input_files import read_json
+from fsdpo_data.core.memory_limit import is_memory_error
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_train.config import DEEPSPEED_PRESETS
 
@@ -47,14 +48,14 @@ def deepspeed_errors(name: str | None) -> Iterator[None]:
         name: The option ``deepspeed``: a preset, a file, or None.
 
     Raises:
-        InputError: for any Exception in the block, except for errors of fsdpo.
+        InputError: for any Exception in the block, except for errors of fsdpo and of memory.
     """
     try:
         yield
     except FsdpoError:
         raise
     except Exception as error:
-        if name is None:
+        if name is None or is_memory_error(error):
             raise
         message = f"DeepSpeed does not start ({type(error).__name__}: {first_line(error)})"
         raise _deepspeed_error(name, message) from error

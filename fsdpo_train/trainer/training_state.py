@@ -17,6 +17,7 @@ from transformers import TrainerState
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
 
 from fsdpo_data.core.errors import StoreError
+from fsdpo_data.core.memory_limit import reraise_memory_error
 
 #: Entries of an optimizer's state that have the shape of their parameter.
 _PARAMETER_SHAPED = ("exp_avg", "exp_avg_sq", "momentum_buffer", "state1", "state2")
@@ -107,7 +108,8 @@ def _load_tensors(file: Path) -> Any:
     """Load a file of torch without reading its tensors; None if it cannot be loaded."""
     try:
         return torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-    except Exception:  # unpickling raises many classes
+    except Exception as error:  # unpickling raises many classes
+        reraise_memory_error(error)
         return None
 
 
@@ -116,11 +118,12 @@ def resume_errors(checkpoint: object) -> Iterator[None]:
     """Turn an error while a checkpoint is loaded into a StoreError with the next step.
 
     Raises:
-        StoreError: for any Exception inside the block.
+        StoreError: for any Exception inside the block, unless memory ran out.
     """
     try:
         yield
     except Exception as error:  # every file of the checkpoint may be foreign
+        reraise_memory_error(error)
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise StoreError(
             f"the checkpoint {checkpoint} does not fit this run ({reason}). "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import resource
 import shutil
@@ -14,6 +16,9 @@ import pytest
 from helpers import small_build
 
 from fsdpo_data.cli.console import run_app
+from fsdpo_data.core.errors import StoreError
+from fsdpo_data.core.memory_limit import is_memory_error
+from fsdpo_data.problems.embedded import CHECKPOINT
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +150,63 @@ def test_used_up_memory_is_an_error_without_a_traceback(
     with pytest.raises(SystemExit) as ended:
         run_app(use_all_memory)
     assert ended.value.code == 1 and "memory of this process is used up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (MemoryError(), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 64 bytes"), True),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."), True),
+        (RuntimeError("can't start new thread"), True),
+        (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), True),
+        (RuntimeError("shapes do not match"), False),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), False),
+        (StoreError("the worker was killed, out of memory"), False),
+    ],
+)
+def test_errors_of_memory_are_recognised(error: Exception, is_memory: bool) -> None:
+    assert is_memory_error(error) == is_memory
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("gib", [4, 6, 8, 16])
+def test_torch_and_grading_workers_run_under_a_limit_of_a_few_gib(gib: int, tmp_path: Path) -> None:
+    """Each thread reserves address space, so the libraries get as many as on a large machine."""
+    pytest.importorskip("torch")
+    limit = gib * 2**30
+    names = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+    line = ["build", "--model", "tiny", "--limit", "4", "--samples", "2", "--workers", "8"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "fsdpo_data", *line, "--out", str(tmp_path / "out")],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        env=os.environ | dict.fromkeys(names, "64"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.proof
+def test_a_model_beyond_the_limit_gives_a_clear_error(tmp_path: Path) -> None:
+    """torch raises a RuntimeError, which is neither a traceback nor a damaged file for the user."""
+    pytest.importorskip("torch")
+    folder = shutil.copytree(CHECKPOINT, tmp_path / "config")
+    (folder / "model.safetensors").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_size": 4096, "intermediate_size": 400_000}  # 6.5 GB per matrix
+    (folder / "config.json").write_text(json.dumps(config))
+    (tmp_path / "sft.jsonl").write_text('{"prompt": "a", "completion": "b"}\n' * 2)
+    limit = 5 * 2**30
+    line = ["sft", tmp_path / "sft.jsonl", "--from-config", folder, "--out", tmp_path / "out"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "fsdpo_train", *map(str, line)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 1 and "Traceback" not in ran.stderr
+    assert "error: the memory of this process is used up (" in ran.stderr
+    assert "allocate memory" in ran.stderr and "raise the memory limit" in ran.stderr
