@@ -321,6 +321,8 @@ def _find_flag(name: str, value: str | None, parameters: _Parameters) -> str:
 
     The result is empty if the command has no such flag.
     """
+    if name == PLUGIN:  # every command has this flag
+        return "--plugin" if value is None else f"--plugin {value}"
     parameter = parameters.get(name) or next(
         (parameter for parameter in parameters.values() if parameter.field_name == name), None
     )

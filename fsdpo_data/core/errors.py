@@ -82,9 +82,14 @@ def suggest_names(
 
 
 def unknown_name_error(field: str, value: object, known_names: Iterable[object]) -> InputError:
-    """Return the error for a field whose value is not a known name; it lists similar names."""
+    """Return the error for a field whose value is not a known name; it lists similar names.
+
+    An attribute ``source_of_names`` of ``known_names`` says where other names come from.
+    """
     names = list(map(str, known_names))
     message = f"expected one of {', '.join(names)}.{suggest_names(str(value), names)}"
+    if source := getattr(known_names, "source_of_names", ""):
+        message += f" {source}"
     return InputError(message, field=field, value=value)
 
 

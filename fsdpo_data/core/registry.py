@@ -64,6 +64,11 @@ class Registry(Mapping[str, EntryT]):
         self._package = package
         self._entries: dict[str, EntryT] = {}
 
+    @property
+    def source_of_names(self) -> str:
+        """Sentence for errors about unknown names: how to load plug-ins that add names."""
+        return "A plug-in with other names needs `plugin`." if self.group else ""
+
     def register(self, entry: EntryT) -> EntryT:
         """Add an entry, and return it.
 
@@ -183,6 +188,11 @@ class UnversionedNames(Collection[str]):
 
     def __init__(self, registry: Registry[EntryT]) -> None:
         self._registry = registry
+
+    @property
+    def source_of_names(self) -> str:
+        """Sentence for errors about unknown names: how to load plug-ins that add names."""
+        return self._registry.source_of_names
 
     def __contains__(self, name: object) -> bool:
         """Return whether a name with or without a version is known."""

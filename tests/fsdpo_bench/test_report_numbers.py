@@ -36,7 +36,7 @@ def test_a_registered_number_is_in_the_results_and_in_every_output(
     run = write_run(tmp_path / "run", config({"gsm8k": 30}), records)
     task_results = write_report(run).tasks["gsm8k"]
     solved = sum(all(sample["correct"] for sample in record["samples"]) for record in records)
-    assert list(task_results.numbers) == ["avg_at_k", "pass_at_k", "maj_at_k", "all_at_k"]
+    assert {"avg_at_k", "pass_at_k", "maj_at_k", "all_at_k"} <= {*task_results.numbers}
     [row] = [row for row in number_rows(task_results, "page") if row.title == "all@4"]
     assert (row.result.correct, row.result.n, row.result.ci95 is None) == (
         *(solved, 30),
@@ -53,6 +53,9 @@ def test_a_registered_number_is_in_the_results_and_in_every_output(
 def test_each_output_prints_its_own_numbers(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", config({"gsm8k": 5}), make_records({"gsm8k": 5}))
     task_results = write_report(run).tasks["gsm8k"]
+    tested_numbers = ("avg_at_k", "pass_at_k", "maj_at_k")
+    numbers = {name: task_results.numbers[name] for name in tested_numbers}
+    task_results = task_results.model_copy(update={"numbers": numbers})
     titles = {
         output: [row.title for row in number_rows(task_results, output)]
         for output in ("terminal", "page", "markdown", "hub")

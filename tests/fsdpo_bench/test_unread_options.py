@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fsdpo_bench.decode.decoders import DECODERS
+from fsdpo_bench.runs.make_job import run_job
 from fsdpo_bench.runs.options import RunOptions
 
 from fsdpo_data.core.errors import InputError
@@ -126,3 +127,16 @@ def test_recorded_samples_have_no_seed(options_class: Any) -> None:
     options_class(engine=replay, sampling=SamplingSpec(n=1, temperature=0.5, top_p=0.9))
     with pytest.raises(InputError, match="seed = 3: the engine replay does not read this option"):
         options_class(engine=replay, sampling=SamplingSpec(n=1, seed=3))
+
+
+def test_beam_search_needs_an_engine_that_continues_texts() -> None:
+    server = ServerOptions(base_url="http://127.0.0.1:9/v1", api="chat")
+    options = RunOptions(
+        model="m",
+        prm="tiny",
+        task=("embedded",),
+        decoder=("sbs",),
+        engine=SamplerOptions(engine="openai", server=server),
+    )
+    with pytest.raises(InputError, match="the engine openai cannot continue a text"):
+        run_job(options)

@@ -42,7 +42,12 @@ def proportion(
         values: One value in [0, 1] per problem.
         clusters: The cluster of each problem; None if the problems are independent.
         trials: Number of samples behind each value.
+
+    Raises:
+        ValueError: if a value is outside [0, 1].
     """
+    if not all(0 <= value <= 1 for value in values):
+        raise ValueError("a proportion needs values in [0, 1]; divide counts by their maximum")
     n = len(values)
     total = math.fsum(values)
     if not n:

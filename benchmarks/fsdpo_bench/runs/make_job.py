@@ -97,6 +97,14 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
             field="decoder",
             value=",".join(plan.decoders),
         )
+    is_replay = options.engine.replay is not None  # a recording may have the continuations
+    if plan.continuation_decoders and not (is_replay or options.engine.can_continue_text):
+        raise InputError(
+            f"the engine {options.engine.engine} cannot continue a text, which the decoder does. "
+            "Remove the decoder, or use another engine; servers need `api=completions`.",
+            field="decoder",
+            value=",".join(plan.continuation_decoders),
+        )
     model = resolve_model(options.model or DEFAULT_MODEL, options.engine, options.template)
     selection = select_sampler(options.engine, model_count=2 if plan.needs_prm else 1)
     # The reward model shares the GPU with the policy, and by default vLLM takes all GPU memory.
