@@ -22,20 +22,6 @@ EngineRole = Literal["sampler", "scorer"]  #: The two components that an engine 
 AUTOMATIC_ENGINE = "auto"
 
 
-#: Options that only some engines read: those of a model in this process, of vLLM, of a server, and
-#: the seed of samples.
-OPTIONS_OF_SOME_ENGINES = (
-    "device",
-    "dtype",
-    "engine_arg",
-    "api",
-    "concurrency",
-    "timeout",
-    "idle_timeout",
-    "seed",
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineEntry:
     """The properties that samplers and scorers have in common."""
@@ -55,8 +41,9 @@ class EngineEntry:
     automatic_check: str = ""
     is_fallback: bool = False  #: Whether an automatic choice takes this engine if no check is true.
     has_fixed_device: bool = False  #: Whether the installation supports only one kind of device.
-    #: Options that it reads, of those that not all engines read. Others are refused.
-    options: Sequence[str] = OPTIONS_OF_SOME_ENGINES
+    #: Options that it reads, of those that not all engines read, such as ``seed`` and ``device``.
+    #: Others are refused.
+    options: Sequence[str] = ()
     #: Engine argument with the fraction of the GPU memory to use; empty if there is none.
     memory_argument: str = ""
 
