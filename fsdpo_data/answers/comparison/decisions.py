@@ -19,6 +19,7 @@ from fsdpo_data.answers.parsing.readings import (
     has_prose,
     is_denied,
     is_malformed,
+    split_gold,
 )
 from fsdpo_data.answers.tree import Value, Words
 from fsdpo_data.core.entities import Outcome
@@ -53,6 +54,8 @@ def decide_by_readings(
     """
     if len(answer.text) > MAX_READ or (not gold.unread and is_malformed(answer.cleaned)):
         return Decision("incorrect", rule)
+    if not isinstance(answer.value, Words) and _equals_each_form(gold, answer.value, comparer):
+        return Decision("correct", "forms")
     guarded: Reading | None = None
     for gold_value, answer_value, reading in _reading_pairs(gold, answer):
         if reading.is_denied or not comparer.is_equal(gold_value, answer_value):
@@ -66,6 +69,12 @@ def decide_by_readings(
         return Decision("undecided", "guarded", f"“{guarded.dropped.strip()}”")
     unread = _unread_side(gold, answer)
     return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
+
+
+def _equals_each_form(gold: ParsedAnswer, value: Value, comparer: AnswerComparer) -> bool:
+    """Whether the gold states one value in several forms, and ``value`` equals each of them."""
+    forms = [read(form) for form in split_gold(gold.cleaned)]
+    return bool(forms) and all(comparer.is_equal(form, value) for form in forms)
 
 
 def _reading_pairs(

@@ -20,6 +20,8 @@ from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, W
 
 #: Budget of one pair, in operations modulo a prime; they take about 30 ms.
 MAX_OPERATIONS = 60_000
+#: Words that stand for several phrases.
+_FIXED_WORDS = (UNDEFINED, Words(("yes",)), Words(("no",)))
 
 
 def compare_answers(
@@ -116,8 +118,8 @@ def _compare_values(
     is_answer_words = isinstance(answer.value, Words)
     if same_words(gold.plain, answer.plain, either_is_text=is_gold_words or is_answer_words):
         return True, "words"
-    if gold.value == answer.value == UNDEFINED:
-        return True, "words"
+    if gold.value == answer.value and gold.value in _FIXED_WORDS:
+        return True, "words"  # "yes" and "да"
     if gold.label and are_opposites(gold.label, answer.label):
         return False, "words"
     if is_gold_words and have_equal_words_and_formulas(gold.cleaned, answer.cleaned, comparer):

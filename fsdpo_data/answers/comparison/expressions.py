@@ -7,7 +7,12 @@ from functools import lru_cache, partial
 from itertools import islice
 from typing import NamedTuple
 
-from fsdpo_data.answers.budget import Budget, NumberTooLargeError, TooManyTermsError
+from fsdpo_data.answers.budget import (
+    Budget,
+    BudgetExceededError,
+    NumberTooLargeError,
+    TooManyTermsError,
+)
 from fsdpo_data.answers.comparison import symbolic
 from fsdpo_data.answers.comparison.exact_values import rational_value
 from fsdpo_data.answers.comparison.modular import PRIMES, ResidueEvaluator, UndefinedValueError
@@ -17,6 +22,7 @@ from fsdpo_data.answers.comparison.symbols import (
     free_symbols,
     has_absolute_value,
     has_imaginary_unit,
+    has_steps,
     integer_symbols,
 )
 from fsdpo_data.answers.lexicon.numbers import (
@@ -25,7 +31,7 @@ from fsdpo_data.answers.lexicon.numbers import (
     matches_written_digits,
     numbers_agree,
 )
-from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, substitute
+from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, substitute, walk
 
 #: Fixed points at which expressions with symbols are compared, in this order.
 POINTS = (0, 7, 2, 4, 3, 1, 8, 5, 6)
@@ -47,6 +53,13 @@ _MAX_CONSTANT_OPERATIONS = 100_000
 _MAX_BINARY_EXPONENT = 100_000
 #: First letters of unknowns; dividing an equation by an unknown would change its solutions.
 _UNKNOWNS = frozenset("xyztuvwnk")
+_INTEGER_NAMES = frozenset("nmkNpq")  #: Names of symbols that stand for integers next to steps.
+_MAX_WINDOW_SYMBOLS = 2  #: Most symbols of expressions that are compared in a window.
+_MAX_WINDOW_INTEGER = 20  #: Largest whole number of a window.
+_MAX_WINDOW_CONSTANT = 10_000  #: A larger constant has no numbers of the window near it.
+_MAX_WINDOW_CONSTANTS = 4  #: Most constants with numbers of the window near them.
+_MIN_WINDOW_POINTS = 10  #: Fewest whole numbers that make two expressions equal.
+_WINDOW_OPERATIONS = 40_000  #: Operations that the comparison in a window may use.
 
 
 def are_equal_expressions(left: Node, right: Node, budget: Budget) -> bool:
@@ -193,6 +206,10 @@ def _compare_at_points(
     left: Node, right: Node, budget: Budget, *, allow_complex: bool
 ) -> bool | None:
     """Compare at fixed points; return None if both are defined at too few of them."""
+    if has_steps(left, right):
+        is_equal_in_window = compare_in_window(left, right)
+        if is_equal_in_window is not None:
+            return is_equal_in_window
     agreeing_points = 0
     points = POINTS[:_COMPLEX_POINTS] if allow_complex else POINTS
     values = _values_at_points(left, right, budget, allow_complex=allow_complex, points=points)
@@ -206,6 +223,58 @@ def _compare_at_points(
     return True if agreeing_points >= MIN_COMPARED_POINTS else None
 
 
+def compare_in_window(left: Node, right: Node) -> bool | None:
+    """Compare two expressions with steps, such as floors, on a window of each symbol.
+
+    The window has whole numbers and half-integers, and the numbers near all constants. If all
+    symbols are names of integers, the expressions are equal if they agree on whole numbers.
+
+    Returns:
+        False if they differ in the window. True if they agree on all whole numbers of integer
+        symbols. None if the window does not decide.
+    """
+    names = sorted(free_symbols(left) | free_symbols(right))
+    if not 0 < len(names) <= _MAX_WINDOW_SYMBOLS:
+        return None
+    are_integers = _INTEGER_NAMES.issuperset(names)
+    budget = Budget(_WINDOW_OPERATIONS)
+    n_compared = 0
+    with suppress(BudgetExceededError):
+        for name in names:
+            for number in _window(left, right, are_integers=are_integers):
+                values = {name: Num(number)}
+                left_side = substitute(left, values)
+                right_side = substitute(right, values)
+                for left_value, right_value, scale in _values_at_points(
+                    left_side,
+                    right_side,
+                    budget,
+                    points=POINTS[:1],
+                    integer_names=frozenset(names),
+                ):
+                    if not nearly_equal(left_value, right_value, scale):
+                        return False
+                    n_compared += 1
+    return True if are_integers and n_compared >= _MIN_WINDOW_POINTS else None
+
+
+def _window(left: Node, right: Node, *, are_integers: bool) -> list[Fraction]:
+    """Return the numbers at which a symbol of two expressions is compared."""
+    if are_integers:
+        return [Fraction(number) for number in range(1, _MAX_WINDOW_INTEGER + 1)]
+    constants = {
+        part.value
+        for node in (left, right)
+        for part in walk(node)
+        if isinstance(part, Num) and 2 < abs(part.value) < _MAX_WINDOW_CONSTANT
+    }
+    numbers = [Fraction(half, 2) for half in range(-6, 10)]
+    for constant in sorted(constants)[:_MAX_WINDOW_CONSTANTS]:
+        for center in (constant, -constant):
+            numbers += [center + Fraction(half, 2) for half in range(-2, 3)]
+    return numbers
+
+
 def _values_at_points(
     left: Node,
     right: Node,
@@ -213,9 +282,10 @@ def _values_at_points(
     *,
     allow_complex: bool = False,
     points: Sequence[int] = POINTS,
+    integer_names: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[MpNumber, MpNumber, MpNumber]]:
     """Yield both values and the scale of their terms, at the points where both are defined."""
-    integer_names = integer_symbols(left) | integer_symbols(right)
+    integer_names |= integer_symbols(left) | integer_symbols(right)
     new_evaluator = partial(
         Evaluator, budget=budget, allow_complex=allow_complex, integer_symbols=integer_names
     )
@@ -282,9 +352,11 @@ def constant_ratio_sign(left: Node, right: Node, budget: Budget) -> int:
 def has_parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:
     """Whether ``left / right`` is a product of powers of parameters, such as ``L C``.
 
-    Doubling one parameter multiplies such a ratio by a power of two, which gives its exponent.
+    The parameters must occur on both sides: ``a x = a y`` is not the answer ``x = y``. Doubling one
+    parameter multiplies such a ratio by a power of two, which gives its exponent.
     """
     names = sorted(free_symbols(left) | free_symbols(right))
+    shared_names = free_symbols(left) & free_symbols(right)
     parameters = [name for name in names if name[0] not in _UNKNOWNS and "'" not in name]
     if not 0 < len(parameters) <= MAX_PARAMETERS:
         return False
@@ -298,7 +370,7 @@ def has_parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:
         new_right = substitute(right, doubled)
         new_ratios = _ratios(new_left, new_right, budget, allow_complex=False)
         exponent = _log_two(new_ratios[0] / ratios[0]) if new_ratios else None
-        if exponent is None:
+        if exponent is None or (exponent and name not in shared_names):
             return False
         powers.append(Pow(Sym(name), Num(Fraction(exponent))))
     return constant_ratio_sign(left, multiply([right, *powers]), budget) != 0

@@ -245,8 +245,13 @@ def are_equal_congruences(gold: Value, answer: Value, is_equal: ValueComparison)
     return left.head is None or right.head is None or is_equal(left.head, right.head)
 
 
-def are_equal_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
-    """Whether two functions agree up to arbitrary constants, as in ``+ C`` or ``A e^x``."""
+def are_equal_up_to_constants(
+    gold: Node, answer: Node, budget: Budget, *, is_complete_answer: bool
+) -> bool:
+    """Whether two functions agree up to arbitrary constants, as in ``+ C`` or ``A e^x``.
+
+    Only a complete answer may add a constant that the gold omits.
+    """
     constants = sorted(filter(_ARBITRARY_CONSTANT.fullmatch, free_symbols(answer)))
     gold_names = free_symbols(gold) if constants else frozenset[str]()
     if not gold_names & _VARIABLES:
@@ -259,7 +264,11 @@ def are_equal_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
             return True
     elif answer_remainder is not None and not gold_constants:
         # The gold omits the constant of integration.
-        return "C" in constants and are_equal_expressions(gold, answer_remainder, budget)
+        return (
+            is_complete_answer
+            and "C" in constants
+            and are_equal_expressions(gold, answer_remainder, budget)
+        )
     if not len(gold_constants) == len(constants) < _MAX_CONSTANTS:
         return False
     all_constants = (*constants, *gold_constants)

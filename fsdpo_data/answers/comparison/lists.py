@@ -55,8 +55,21 @@ def assigned_items(value_list: tree.ValueList) -> tuple[Value, ...]:
     values: list[Value] = []
     for item in value_list.items:
         assigned = relations.assigned_values(item)
-        values.extend(tree.plus_minus_values(item if assigned is None else assigned[-1]))
+        values.extend(_signed_values(item if assigned is None else assigned[-1]))
     return tuple(values)
+
+
+def _signed_values(value: Value) -> tuple[Value, ...]:
+    r"""Return both values of ``1 \pm x``, and both tuples of ``(4 \pm x, \pm 8)``."""
+    if not (isinstance(value, tree.ValueList) and value.brackets == "()"):
+        return tree.plus_minus_values(value)
+    pairs = [tree.plus_minus_values(item) for item in value.items]
+    if all(len(pair) == 1 for pair in pairs):
+        return (value,)
+    return tuple(
+        tree.ValueList("()", tuple(pair[min(index, len(pair) - 1)] for pair in pairs))
+        for index in (0, 1)
+    )
 
 
 def expand_plus_minus(value: Value) -> Value:

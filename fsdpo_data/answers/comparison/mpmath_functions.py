@@ -43,6 +43,7 @@ def mpmath_functions() -> dict[str, Callable[[MpNumber], MpNumber]]:
     return {
         "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "cot": mp.cot, "sec": mp.sec, "csc": mp.csc,
         "sinh": mp.sinh, "cosh": mp.cosh, "tanh": mp.tanh, "coth": mp.coth,
+        "sech": mp.sech, "csch": mp.csch, "asech": mp.asech, "acsch": mp.acsch,
         "asin": mp.asin, "acos": mp.acos, "atan": mp.atan,
         "acot": mp.acot, "asec": mp.asec, "acsc": mp.acsc,
         "asinh": mp.asinh, "acosh": mp.acosh, "atanh": mp.atanh, "acoth": mp.acoth,

@@ -267,6 +267,8 @@ class Evaluator:
             raise UndefinedValueError(name) from None
         if not self.mp.isfinite(result):
             raise UndefinedValueError(name)
+        if abs(args[0]) >= 1 and abs(result) <= ten_to_minus(DIGITS - 5) * abs(args[0]):
+            return self.mp.mpf(0)  # the rounding error of sin(π) and cos(π/2)
         left_real_line = self.mp.im(result) != 0 and self.mp.im(args[0]) == 0
         if left_real_line and not self.allow_complex:
             raise UndefinedValueError(name)

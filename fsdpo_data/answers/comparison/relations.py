@@ -111,7 +111,15 @@ def _is_variable(value: Value) -> bool:
             or is_function_name(value.name)
             or (value.name in TRIG_FUNCTIONS and bool(free_symbols(value)))
         )
-    return isinstance(value, Sym)
+    return isinstance(value, Sym) or _is_composition(value)
+
+
+def _is_composition(value: Value) -> bool:
+    """Whether ``value`` is ``t(g(16))``, which the parser reads as a product."""
+    if not isinstance(value, Mul) or len(value.factors) != 2:
+        return False
+    outer, inner = value.factors
+    return isinstance(outer, Sym) and isinstance(inner, Call) and is_function_name(inner.name)
 
 
 def is_function_name(name: str) -> bool:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparison import families
+from fsdpo_data.answers.comparison.dots import expand_dots
 from fsdpo_data.answers.comparison.expressions import are_equal_expressions, within_tolerance
 from fsdpo_data.answers.comparison.notations import are_equal_digits
 from fsdpo_data.answers.lexicon import units
@@ -20,6 +21,7 @@ class ScalarComparer:
     budget: Budget  #: The operations that the comparison may use.
     tolerance: Fraction | None  #: The relative tolerance for numbers.
     is_in_unordered_collection: bool  #: Whether the values are items of a set or a plain list.
+    is_complete_answer: bool  #: Whether the values are complete answers, not parts of them.
     #: Compares the parts of families of solutions, which may be values of any kind.
     are_equal_values: Callable[[Value, Value], bool]
 
@@ -37,12 +39,16 @@ class ScalarComparer:
 
     def _compare_nodes(self, gold: Node, answer: Node) -> bool:
         """Compare two expressions: as values, within the tolerance, then as families."""
+        gold = expand_dots(gold)
+        answer = expand_dots(answer)
         if are_equal_expressions(gold, answer, self.budget):
             return True
         if isinstance(gold, tree.Num):
             tolerance = self.tolerance
             return tolerance is not None and within_tolerance(gold, answer, tolerance, self.budget)
-        if families.are_equal_up_to_constants(gold, answer, self.budget):
+        if families.are_equal_up_to_constants(
+            gold, answer, self.budget, is_complete_answer=self.is_complete_answer
+        ):
             return True
         return families.are_equal_families(gold, answer, self.are_equal_values, self.budget)
 

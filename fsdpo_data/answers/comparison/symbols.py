@@ -35,3 +35,13 @@ def has_absolute_value(*nodes: Node) -> bool:
     """Whether one of ``nodes`` contains an absolute value."""
     parts = (part for node in nodes for part in walk(node))
     return any(isinstance(part, Call) and part.name == "abs" for part in parts)
+
+
+#: Functions with steps or kinks, which random points may miss.
+_STEP_FUNCTIONS = frozenset(("floor", "ceil", "abs", "sgn", "max", "min", "factorial2", "mod"))
+
+
+def has_steps(*nodes: Node) -> bool:
+    """Whether one of ``nodes`` contains a function with steps or kinks, such as a floor."""
+    parts = (part for node in nodes for part in walk(node))
+    return any(isinstance(part, Call) and part.name in _STEP_FUNCTIONS for part in parts)

@@ -1,5 +1,6 @@
 """Comparison of two parsed answers by the type of their values."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Self
 
@@ -61,6 +62,10 @@ class AnswerComparer:
         if container <= self._container:
             return self
         return type(self)(self.budget, self.tolerance, container)
+
+    def _as_parts(self) -> Self:
+        """Return the comparer of the parts of an answer."""
+        return self._inside(Container.ORDERED)
 
     def is_equal(self, gold: Value, answer: Value) -> bool:
         """Whether ``answer`` is a correct answer for ``gold``.
@@ -128,6 +133,7 @@ class AnswerComparer:
             budget=self.budget,
             tolerance=self.tolerance,
             is_in_unordered_collection=self._container is Container.UNORDERED,
+            is_complete_answer=self._container is Container.NONE,
             are_equal_values=self.is_equal,
         )
         return scalars.is_equal(gold, answer)
@@ -199,12 +205,19 @@ class AnswerComparer:
         return len(gold) == len(answer) and all(map(self.is_equal, gold, answer))
 
     def _compare_unordered(self, gold: tuple[Value, ...], answer: tuple[Value, ...]) -> bool:
-        """Whether each value of one side occurs on the other side; repetitions do not matter."""
+        """Whether each value of one side occurs on the other side.
+
+        Repetitions matter if both sides repeat a value: the eigenvalues 2, 5, 5 are not 2, 2, 5.
+        """
         if not gold or not answer:
             return not gold and not answer
         if len(gold) * len(answer) > MAX_ITEM_PAIRS:
             return set(gold) == set(answer)
-        return have_same_members(gold, answer, self._inside(Container.UNORDERED).is_equal)
+        is_equal = self._inside(Container.UNORDERED).is_equal
+        if not have_same_members(gold, answer, is_equal):
+            return False
+        both_repeat = len(set(gold)) < len(gold) and len(set(answer)) < len(answer)
+        return not both_repeat or _have_same_multiplicities(gold, answer, is_equal)
 
     def _compare_matrices(self, gold: Value, answer: Value) -> bool:
         gold_rows = matrix_rows(gold)
@@ -279,7 +292,9 @@ class AnswerComparer:
 
     def _compare_equations(self, gold: tree.Relation, answer: tree.Relation) -> bool:
         """Whether the sides are equal, or their differences have a constant ratio."""
-        if self._compare_in_order(gold.parts, answer.parts):
+        # Only "y = F(x)" may lack the constant of "y = F(x) + C", not "F(x) = 0".
+        sides = self if isinstance(gold.parts[0], tree.Sym | tree.Call) else self._as_parts()
+        if sides._compare_in_order(gold.parts, answer.parts):
             return True
         if relations.is_constant_assignment(gold) and relations.is_constant_assignment(answer):
             return False
@@ -309,6 +324,15 @@ class AnswerComparer:
         if gold.ops == answer.ops:
             return sign == 1 or (sign != 0 and gold.ops[0] == "!=")
         return sign == -1 and SWAPPED_OPS.get(gold.ops[0]) == answer.ops[0]
+
+
+def _have_same_multiplicities(
+    gold: tuple[Value, ...], answer: tuple[Value, ...], is_equal: Callable[[Value, Value], bool]
+) -> bool:
+    """Whether both sides repeat each value of the gold equally often."""
+    return len(gold) == len(answer) and all(
+        gold.count(value) == sum(is_equal(value, other) for other in answer) for value in set(gold)
+    )
 
 
 def _has_residue_class(value: Value, other: Value) -> bool:

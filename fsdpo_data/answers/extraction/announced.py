@@ -160,6 +160,8 @@ def _parse_answer_marker(text: str, position: int, text_before: str) -> tuple[st
 
 def _read_answer(text: str, rule: str, end: int) -> AnnouncedAnswer | None:
     """Return the answer after a marker, or None if the text after it is not an answer."""
+    if rule == "hash" and _PATTERNS["numbered_heading"].match(text, end):
+        return None
     number = _PATTERNS["plain_number"].match(text, end)
     if number:
         return AnnouncedAnswer(number.group(1), rule, end)

@@ -200,6 +200,14 @@ def _apply_step(step: Step, name: str, text: str, dropped: str) -> Iterator[Read
                 yield Reading(inner[0].strip(" ,;."), inner_name, f"{dropped} {inner[1]}")
 
 
+def split_gold(text: str) -> list[str]:
+    """Return the forms of a gold that states its value several times: "0.5 or 1/2", "A: B"."""
+    if len(text) > MAX_TEXT_CHARS:
+        return []
+    forms = split_outside_brackets(unwrap_text(text), _PATTERNS["form_separator"])
+    return [form.strip(" ,.") for form in forms] if len(forms) > 1 and all(forms) else []
+
+
 def find_islands(text: str) -> list[str]:
     """List the formulas between the words of an unwrapped text."""
     pieces = _WORDS.split(text)

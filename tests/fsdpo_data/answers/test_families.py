@@ -1,0 +1,59 @@
+"""Families of answers: windows of parameters, dots, repetitions, constants, spellings."""
+
+import pytest
+
+from fsdpo_data.answers.comparison.equivalence import compare_answers
+from fsdpo_data.answers.grader import grade_response
+from fsdpo_data.answers.parsing.read import read_answer
+
+
+@pytest.mark.parametrize(
+    ("gold", "right", "wrong"),
+    [
+        # Steps and kinks between and far from the random sample points.
+        (r"\lfloor \log_2 n\rfloor+1", r"\lceil \log_2(n+1)\rceil", r"\lceil \log_2 n\rceil"),
+        ("|x+100|-100", "|-x-100|-100", "|x+101|-101"),
+        (r"\lfloor x\rfloor", r"-\lceil -x\rceil", r"\lceil x\rceil-1"),
+        # Dots.
+        (r"\frac{n(n+1)}{2}", r"1+2+\cdots+n", r"1+2+\cdots+(n-1)"),
+        ("n^2", r"1+3+\dots+(2n-1)", r"1+3+\dots+(2n+1)"),
+        ("n!", r"1\cdot2\cdot3\cdots n", r"2\cdot4\cdot6\cdots (2n)"),
+        # Zeros, hyperbolic functions.
+        ("0", r"\sin(\pi)", r"\sin(3.14)"),
+        ("0", r"\cos(\pi/2)", r"\cos(\pi/3)"),
+        (r"\frac{1}{\cosh x}", r"\operatorname{sech} x", r"\operatorname{csch} x"),
+        # Repetitions, parameters, constants of integration.
+        ("2, 5, 5", r"\lambda = 5, 2, 5", r"\lambda = 2, 2, 5"),
+        (r"(4,1), (2+\sqrt{3},8), (2-\sqrt{3},8)", r"(4,1), (2\pm\sqrt3,8)", r"(4,1), (3\pm\sqrt3,8)"),
+        ("x=y", "2x=2y", "ax=ay"),
+        ("LCy''+y=0", "y''+y/(LC)=0", "Cy''+y=0"),
+        ("SRMC=LRMC", "LRMC=SRMC", "SRAC=LRAC"),
+        ("y=x^2", "y=x^2+C", "y=x^3+C"),
+        ("e^{10x}=0", "2e^{10x}=0", "e^{10x}+C=0"),
+        ("(x,2)", "(2x/2,2)", "(x+C,2)"),
+        ("1", "t(g(16)) = 1", "t(g(16)) = 2"),
+        # Forms of a gold.
+        ("0.5 or 1/2", "1/2", "1/3"),
+        (r"-6 \le x \le -2:[-6,-2]", "[-6,-2]", "(-6,-2)"),
+        # Spellings of other languages and tools.
+        ("50000", "5万", "5"),
+        ("9", "9页", "8页"),
+        ("3/8", "Fraction(3, 8)", "Fraction(8, 3)"),
+        ("1", r"\textcircled{1}", r"\textcircled{2}"),
+        ("Yes", "Да", "Нет"),
+        ("No solution", "aucune solution", "une solution"),
+        ("1/2", "**Answer: 1/2** 🎉", "**Answer: 1/3** 🎉"),
+        (r"35.91 ^\circ C", r"35.91 ${ }^{\circ}\mathrm C$", r"35.92 ${ }^{\circ}\mathrm C$"),
+        (r"\text{4:30 p.m.}", r"4{:}30\ \text{PM}", r"4{:}30\ \text{AM}"),
+        (r"\text{Yes}", r"\text{Yes, it is}", r"\text{No, wait: yes}"),
+    ],
+)  # fmt: skip
+def test_families(gold, right, wrong):
+    assert compare_answers(gold, right).status == "correct"
+    assert compare_answers(gold, wrong).status != "correct"
+
+
+def test_a_numbered_heading_is_not_an_answer_after_hashes():
+    gold = read_answer("18")
+    assert grade_response(gold, "#### 4. Solve for S\nThus S = 18.").status == "correct"
+    assert grade_response(gold, "So S = 4.\n#### 18").status == "correct"
