@@ -33,6 +33,7 @@ DIGESTS_FILE = "digests.json"  #: File with the SHA-256 of every file of a check
 #: If torch cannot write and the disk has fewer free bytes, the disk counts as full.
 _MIN_FREE_BYTES = 2**20
 _DAMAGED_SUFFIX = ".damaged"  #: End of the name of a checkpoint that no run may use.
+_RUST_ERROR_CODE = re.compile(r"\(os error (\d+)\)")
 _CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{1,18})")
 
 
@@ -56,6 +57,12 @@ def staging_directory(folder: Path) -> Iterator[Path]:
             has_space = shutil.disk_usage(folder).free >= _MIN_FREE_BYTES
             is_full = not has_space or "No space left" in str(error)
             raise OSError(errno.ENOSPC if is_full else errno.EIO, str(error)) from error
+        except Exception as error:
+            # The tokenizers raise a plain Exception with the text of Rust's error.
+            code = _RUST_ERROR_CODE.search(str(error))
+            if code is None:
+                raise
+            raise OSError(int(code[1]), str(error)) from error
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 

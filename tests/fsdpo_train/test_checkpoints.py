@@ -28,7 +28,10 @@ from fsdpo_data.core.identity import file_sha256  # noqa: E402
 from fsdpo_train import PrmConfig, train_prm  # noqa: E402
 from fsdpo_train.trainer import checkpoints  # noqa: E402
 from fsdpo_train.trainer import trainer as training  # noqa: E402
-from fsdpo_train.trainer.checkpoints import latest_complete_checkpoint  # noqa: E402
+from fsdpo_train.trainer.checkpoints import (  # noqa: E402
+    latest_complete_checkpoint,
+    staging_directory,
+)
 
 STEPS = 8
 
@@ -382,3 +385,21 @@ def test_a_run_stopped_after_its_last_step_trains_no_further_step(
     assert train_prm(config(folder, out, resume=True)).steps == STEPS
     assert weights(out) == weights(folder / "whole")
     assert names(out) == ["checkpoint-6", "checkpoint-8"]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (Exception("No space left on device (os error 28)"), "the disk is full"),
+        (Exception("Read-only file system (os error 30)"), "read-only"),
+        (RuntimeError("[enforce fail] . unexpected pos 64 vs 0"), "Cannot write"),
+    ],
+)
+def test_failed_writes_of_libraries_are_messages(
+    error: Exception, message: str, tmp_path: Path
+) -> None:
+    """The tokenizers raise a plain Exception if a disk is full."""
+    with pytest.raises(StoreError, match=message), staging_directory(tmp_path):
+        raise error
+    with pytest.raises(KeyError), staging_directory(tmp_path):
+        raise KeyError("not a write")

@@ -16,7 +16,7 @@ from fsdpo_data.engines.samplers.tokenization import encode_prompt, text_encoder
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat, fill_fields
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
-from fsdpo_data.models.untrusted import limit_execution
+from fsdpo_data.models.untrusted import describe_load_error, limit_execution
 
 #: Placeholder of a turn while the chat template is rendered, because templates trim their messages.
 _TURN_PLACEHOLDER = re.compile("\ue000\\d+\ue001")
@@ -205,6 +205,13 @@ class PrmFormatTokenizer:
         ]
         if prm_format.system is not None:
             messages.insert(0, {"role": "system", "content": prm_format.system})
+        if not self._tokenizer.chat_template:
+            raise InputError(
+                f"the PRM format {prm_format.name} needs a chat template, but the tokenizer has "
+                "none. Choose another format with `prm_format`.",
+                field="prm_format",
+                value=prm_format.name,
+            )
         try:
             with limit_execution("the chat template"):
                 text = self._tokenizer.apply_chat_template(
@@ -213,7 +220,12 @@ class PrmFormatTokenizer:
         except InputError:
             raise
         except Exception as error:  # Jinja and its templates raise many kinds of errors
-            raise InputError(f"the chat template cannot be used: {error}", field="prm") from error
+            raise InputError(
+                f"the chat template cannot be used: {describe_load_error(error)}. Use the "
+                "tokenizer of the checkpoint, or another PRM format.",
+                field="prm_format",
+                value=prm_format.name,
+            ) from error
         turn_texts: list[str] = _TURN_PLACEHOLDER.split(text)
         if len(turn_texts) != len(roles) + 1:
             raise InputError(

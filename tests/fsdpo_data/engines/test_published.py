@@ -28,6 +28,7 @@ from fsdpo_data.core.identity import ModelRef  # noqa: E402
 from fsdpo_data.engines.load import load_scorer  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
+from fsdpo_data.engines.scorers.prm_format_tokens import PrmFormatTokenizer  # noqa: E402
 from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
     PRM_FORMATS,
     PublishedPrm,
@@ -720,3 +721,11 @@ def test_published_heads_use_vllm_only_if_it_is_selected(monkeypatch: pytest.Mon
 def test_the_page_lists_every_prm_format() -> None:
     page = (Path(__file__).parents[3] / "docs/prms.md").read_text(encoding="utf-8")
     assert [name for name in PRM_FORMATS if f"`{name}`" not in page] == []
+
+
+def test_a_tokenizer_without_a_chat_template_is_named(make_checkpoint: MakeCheckpoint) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(make_checkpoint("qwen"))
+    tokenizer.chat_template = None
+    tokens = PrmFormatTokenizer(get_prm_format("qwen"), tokenizer)
+    with pytest.raises(InputError, match="qwen needs a chat template, but the tokenizer has none"):
+        tokens.encode(ScorerInput("", ["2"], "1 + 1?"), max_length=512)
