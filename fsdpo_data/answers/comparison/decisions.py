@@ -19,7 +19,6 @@ from fsdpo_data.answers.parsing.readings import (
     has_prose,
     is_denied,
     is_malformed,
-    split_gold,
 )
 from fsdpo_data.answers.tree import Value, Words
 from fsdpo_data.core.entities import Outcome
@@ -52,9 +51,11 @@ def decide_by_readings(
         comparer: The comparer of this pair, with the rest of its budget.
         rule: The rule by which the values differ.
     """
-    if len(answer.text) > MAX_READ or (not gold.unread and is_malformed(answer.cleaned)):
+    if len(answer.text) > MAX_READ:
         return Decision("incorrect", rule)
-    if not isinstance(answer.value, Words) and _equals_each_form(gold, answer.value, comparer):
+    if isinstance(answer.value, Words) and not gold.unread and is_malformed(answer.cleaned):
+        return Decision("incorrect", rule)
+    if gold.forms and all(comparer.is_equal(form, answer.value) for form in gold.forms):
         return Decision("correct", "forms")
     guarded: Reading | None = None
     for gold_value, answer_value, reading in _reading_pairs(gold, answer):
@@ -69,12 +70,6 @@ def decide_by_readings(
         return Decision("undecided", "guarded", f"“{guarded.dropped.strip()}”")
     unread = _unread_side(gold, answer)
     return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
-
-
-def _equals_each_form(gold: ParsedAnswer, value: Value, comparer: AnswerComparer) -> bool:
-    """Whether the gold states one value in several forms, and ``value`` equals each of them."""
-    forms = [read(form) for form in split_gold(gold.cleaned)]
-    return bool(forms) and all(comparer.is_equal(form, value) for form in forms)
 
 
 def _reading_pairs(
@@ -124,12 +119,13 @@ def unread_gold(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
 
     A sentence without formulas, such as "I have no idea", does not equal a gold with formulas.
     """
+    if not gold.unread:
+        return ""
     if max(len(gold.text), len(answer.text)) > MAX_READ:
-        return f"the gold: “{gold.unread}”" if gold.unread else ""
+        return f"the gold: “{gold.unread}”"
     is_prose = isinstance(answer.value, Words) and not answer.unread
     has_common_word = set(plain_words(gold.plain)) & set(plain_words(answer.plain))
-    is_different = not gold.unread or (is_prose and not has_common_word)
-    return "" if is_different else f"the gold: “{gold.unread}”"
+    return "" if is_prose and not has_common_word else f"the gold: “{gold.unread}”"
 
 
 def _undecided_words(gold: ParsedAnswer, answer: ParsedAnswer) -> str:

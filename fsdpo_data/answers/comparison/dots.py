@@ -14,7 +14,6 @@ from fsdpo_data.answers.tree import (
     Sym,
     map_children,
     substitute,
-    walk,
 )
 
 _DOTS = Sym("ldots")
@@ -27,7 +26,7 @@ def expand_dots(node: Node) -> Node:
     The last term must have one symbol, the last index. For 1, 2, 3, ... this index, the last term
     gives all terms before the dots. Other expressions are unchanged.
     """
-    if _DOTS not in walk(node):
+    if "ldots" not in free_symbols(node):
         return node
     node = map_children(node, expand_dots)
     match node:

@@ -39,9 +39,10 @@ class ScalarComparer:
 
     def _compare_nodes(self, gold: Node, answer: Node) -> bool:
         """Compare two expressions: as values, within the tolerance, then as families."""
-        gold = expand_dots(gold)
-        answer = expand_dots(answer)
         if are_equal_expressions(gold, answer, self.budget):
+            return True
+        sides = (expand_dots(gold), expand_dots(answer))
+        if sides != (gold, answer) and are_equal_expressions(*sides, self.budget):
             return True
         if isinstance(gold, tree.Num):
             tolerance = self.tolerance

@@ -24,7 +24,12 @@ from fsdpo_data.answers.parsing.prose import (
     unwrap_text,
 )
 from fsdpo_data.answers.parsing.quantities import combine_quantities
-from fsdpo_data.answers.parsing.readings import Reading, has_formulas, propose_readings
+from fsdpo_data.answers.parsing.readings import (
+    Reading,
+    has_formulas,
+    propose_readings,
+    split_forms,
+)
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import (
     Num,
@@ -105,6 +110,11 @@ class ParsedAnswer:
         readings = propose_readings(self.cleaned, is_read=is_read)
         values = ((read(reading.text), reading) for reading in readings)
         return tuple(pair for pair in values if not isinstance(pair[0], Words))
+
+    @cached_property
+    def forms(self) -> tuple[Value, ...]:
+        """The values of a text that states one value in several forms: "0.5 or 1/2"."""
+        return () if self.number is not None else tuple(map(read, split_forms(self.cleaned)))
 
     @cached_property
     def key(self) -> str:

@@ -166,6 +166,8 @@ def propose_readings(cleaned: str, *, is_read: bool) -> Iterator[Reading]:
     """
     if len(cleaned) > MAX_TEXT_CHARS:
         return
+    if is_read and not _PATTERNS["word"].search(cleaned):
+        return
     text = unwrap_text(cleaned)
     step_name = "unwrapped"
     dropped = ""
@@ -173,6 +175,8 @@ def propose_readings(cleaned: str, *, is_read: bool) -> Iterator[Reading]:
         text = qualified[0].strip(" ,;.")
         dropped = qualified[1]
         step_name = "qualifier"
+    elif is_read:
+        return
     if text != cleaned:
         yield Reading(text, step_name, dropped)
     if is_read:
@@ -200,9 +204,9 @@ def _apply_step(step: Step, name: str, text: str, dropped: str) -> Iterator[Read
                 yield Reading(inner[0].strip(" ,;."), inner_name, f"{dropped} {inner[1]}")
 
 
-def split_gold(text: str) -> list[str]:
-    """Return the forms of a gold that states its value several times: "0.5 or 1/2", "A: B"."""
-    if len(text) > MAX_TEXT_CHARS:
+def split_forms(text: str) -> list[str]:
+    """Return the forms of an answer that states its value several times: "0.5 or 1/2", "A: B"."""
+    if len(text) > MAX_TEXT_CHARS or not _PATTERNS["form_separator"].search(text):
         return []
     forms = split_outside_brackets(unwrap_text(text), _PATTERNS["form_separator"])
     return [form.strip(" ,.") for form in forms] if len(forms) > 1 and all(forms) else []

@@ -24,7 +24,7 @@ from fsdpo_data.answers.parsing.read import read_answer
         (r"\frac{1}{\cosh x}", r"\operatorname{sech} x", r"\operatorname{csch} x"),
         # Repetitions, parameters, constants of integration.
         ("2, 5, 5", r"\lambda = 5, 2, 5", r"\lambda = 2, 2, 5"),
-        (r"(4,1), (2+\sqrt{3},8), (2-\sqrt{3},8)", r"(4,1), (2\pm\sqrt3,8)", r"(4,1), (3\pm\sqrt3,8)"),
+        (r"(4,1), (2+\pi,8), (2-\pi,8)", r"(4,1), (2\pm\pi,8)", r"(4,1), (3\pm\pi,8)"),
         ("x=y", "2x=2y", "ax=ay"),
         ("LCy''+y=0", "y''+y/(LC)=0", "Cy''+y=0"),
         ("SRMC=LRMC", "LRMC=SRMC", "SRAC=LRAC"),
