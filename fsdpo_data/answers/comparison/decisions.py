@@ -5,10 +5,12 @@ find it equal to the gold.
 """
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import NamedTuple
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.comparison.values import AnswerComparer
+from fsdpo_data.answers.lexicon.units import PERCENT
 from fsdpo_data.answers.lexicon.vocabulary import has_foreign_script
 from fsdpo_data.answers.parsing.prose import plain_words
 from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read
@@ -28,6 +30,7 @@ _COMPOUND_TYPES = (
     tree.ValueList, tree.Matrix, tree.Relation, tree.SetMembership, tree.Connective,
     tree.SetBuilder, tree.Piecewise,
 )  # fmt: skip
+_MAX_PREFIX = 16  #: Powers of ten by which units with SI prefixes differ are smaller.
 #: Steps that keep all that a text says.
 _WHOLE_STEPS = frozenset(("unwrapped", "label"))
 
@@ -104,6 +107,8 @@ def _unread_side(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
         return unread_gold(gold, answer)
     if isinstance(gold.value, Words):
         return _undecided_words(gold, answer)
+    if _may_have_another_unit(gold.value, answer.value):
+        return "the gold: its unit"
     if not (part := answer.unread) or is_denied(answer.plain):
         return ""
     if has_prose(answer.plain) and not isinstance(gold.value, _COMPOUND_TYPES):
@@ -112,6 +117,20 @@ def _unread_side(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
         if islands and not any(isinstance(read(island), Words) for island in islands):
             return ""
     return f"the answer: “{part}”"
+
+
+def _may_have_another_unit(gold: Value, answer: Value) -> bool:
+    """Whether a gold number without a unit may be the answer in another unit: 8.7e8 and 8.7e6 m."""
+    if not (isinstance(gold, tree.Num) and isinstance(answer, tree.Quantity)):
+        return False
+    number = answer.node
+    is_measure = bool(answer.unit.dims) and answer.unit.dims != PERCENT.dims
+    if not is_measure or not isinstance(number, tree.Num) or 0 in (number.value, gold.value):
+        return False
+    if gold.decimal_places is None and gold.value.denominator == 1:
+        return False  # a count or an exact number has no hidden unit
+    ratio = gold.value / number.value
+    return any(ratio in (Fraction(10) ** k, Fraction(10) ** -k) for k in range(1, _MAX_PREFIX))
 
 
 def unread_gold(gold: ParsedAnswer, answer: ParsedAnswer) -> str:

@@ -185,11 +185,18 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
         return True
     if normalize_words(gold_words) == normalize_words(answer_words):
         return True
+    if "-" in (*gold_words, *answer_words) and _compound(gold_words) == _compound(answer_words):
+        return True  # "non-linear" and "nonlinear"
     polar = [_PATTERNS["polar"].match(text) for text in (gold, answer)]
     if polar[0] and polar[1] and len(gold_words) == 1:
         return polar[0][1].lower() == polar[1][1].lower()
     # The last letter or number is enough: "B" is an answer for "Brand B".
     return is_name_with_suffix(gold) and gold.split()[1] == answer
+
+
+def _compound(words: tuple[str, ...]) -> str:
+    """Return words as one text, without hyphens between letters."""
+    return re.sub("(?<=[a-z]) - (?=[a-z])", "", " ".join(words))
 
 
 def is_name_with_suffix(text: str) -> bool:

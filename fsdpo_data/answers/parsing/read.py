@@ -301,7 +301,7 @@ def _read_parts(cleaned: str) -> ValueList | None:
 
 
 def _read_without_context(text: str) -> tuple[Value, ...]:
-    """Read "(B) 5", "P(2,3)" or "5 when x = 2" without the name or condition of the value."""
+    """Read "(B) 5" without the letter of the choice, and "3/4 (or 0.75)" as both values."""
     if len(text) > _MAX_LABELLED:
         return ()
     aside = _PATTERNS["aside"].fullmatch(text)
@@ -310,10 +310,6 @@ def _read_without_context(text: str) -> tuple[Value, ...]:
         if any(isinstance(side, Words) for side in sides):
             return ()
         return (Relation(sides, ("=",)),)
-    match = _PATTERNS["chosen"].fullmatch(text) or _PATTERNS["point"].fullmatch(unwrap_text(text))
-    if match is None:
-        match = _PATTERNS["condition"].fullmatch(text)
-        if match is None or _PATTERNS["other_case"].search(match[2]):
-            return ()
-    value = read(match[1])
-    return () if isinstance(value, Words) else (value,)
+    choice = _PATTERNS["chosen"].fullmatch(text)
+    value = read(choice[1]) if choice else None
+    return () if value is None or isinstance(value, Words) else (value,)

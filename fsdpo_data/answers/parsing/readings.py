@@ -133,9 +133,9 @@ def _keep_island(text: str) -> tuple[str, str] | None:
 
 
 def _keep_parts(text: str) -> tuple[str, str] | None:
-    """Keep the values of labelled parts as a list: "A(1, 2), B(3, 4)", "(a) 5 (b) 7"."""
+    """Keep the values of labelled parts as a list: "A(1, 2), B(3, 4)", "P(2, 3)"."""
     parts = [part for part in _PATTERNS["part_label"].split(text) if part.strip(" ,;.")]
-    if len(parts) > 1 and _PATTERNS["part_label"].match(text):
+    if _PATTERNS["part_label"].match(text) and (len(parts) > 1 or text.endswith(")")):
         return " , ".join(part.strip(" ,;.") for part in parts), ""
     islands = find_islands(text)
     if not 1 < len(islands) <= MAX_ISLANDS:

@@ -90,6 +90,9 @@ class StatementParser:
             ops.append(_RELATIONS[sign])
             parts.append(self._parse_operand())
         if ops:
+            last = parts[-1]
+            if isinstance(last, tree.Quantity) and last.unit.label.startswith("mod "):
+                ops[-1] = "==" if ops[-1] == "=" else ops[-1]  # "x = 2 (mod 5)"
             return tree.Relation(tuple(parts), tuple(ops))
         if cursor.is_at_end():
             return parts[0]

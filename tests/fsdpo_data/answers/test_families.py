@@ -45,6 +45,9 @@ from fsdpo_data.answers.parsing.read import read_answer
         ("1/2", "**Answer: 1/2** 🎉", "**Answer: 1/3** 🎉"),
         (r"35.91 ^\circ C", r"35.91 ${ }^{\circ}\mathrm C$", r"35.92 ${ }^{\circ}\mathrm C$"),
         (r"\text{4:30 p.m.}", r"4{:}30\ \text{PM}", r"4{:}30\ \text{AM}"),
+        ("nonlinear", r"\text{non-linear}", r"\text{linear}"),
+        ("No solution : $\\oslash$", r"\varnothing", r"\text{all real numbers}"),
+        (r"x = 2 \text{ (mod 5)}", r"x\equiv 2\pmod 5", r"x\equiv 3\pmod 5"),
         (r"\text{Yes}", r"\text{Yes, it is}", r"\text{No, wait: yes}"),
     ],
 )  # fmt: skip

@@ -69,6 +69,12 @@ def test_cells_of_a_table_keep_their_brackets():
         ("(1,2),(3,4)", "A(3,4), B(2,1)", "undecided"),
         (r"\text{page 6}", r"6 \text{ pages}", "undecided"),
         (r"\text{Vendor 2}", r"\text{I have no idea}", "incorrect"),
+        ("(2,3)", r"P\left(2,3\right)", "correct"),
+        ("5", r"5 \text{ when } x = 2", "correct"),
+        ("5", r"5 \text{ when } x=2 \text{ and } 7 \text{ otherwise}", "undecided"),
+        # A gold without a unit may have another unit; a whole number has none.
+        ("8.7e8", r"8.7\times10^{6}\ \text{m}", "undecided"),
+        ("50", r"5\ \text{m}", "incorrect"),
         ("", "5", "gold_unparsed"),
     ],
 )
