@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import csv
 import glob
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from fsdpo_data.core.parquet_files import collect_rows, read_parquet_rows
 
 MAX_RAW_CHARS = 2000  #: Length of the text that a report shows of a broken row.
 MAX_LISTED_ITEMS = 3  #: Number of items that a message lists; it counts the remaining ones.
+MAX_GZIP_LINE_BYTES = 2**26  #: Length of a line in a compressed file, which may grow without limit.
 
 #: Suffixes of the readable file formats.
 DATA_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
@@ -134,6 +137,7 @@ def read_records(path: Path) -> Iterator[SourceRow]:
         InputError: if the file is unreadable, or has an unknown suffix.
     """
     readers = {
+        ".gz": _read_gzip,
         ".jsonl": _read_json_lines,
         ".json": _read_json_file,
         ".parquet": _read_parquet,
@@ -143,7 +147,7 @@ def read_records(path: Path) -> Iterator[SourceRow]:
     if reader is None:
         raise InputError(
             f"{path}: cannot read files ending in {path.suffix!r}: expected "
-            f"{', '.join(DATA_SUFFIXES)}. Convert the file to JSON lines."
+            f"{', '.join(DATA_SUFFIXES)}, or .jsonl.gz. Convert the file to JSON lines."
         )
     try:
         check_regular_file(path)
@@ -156,11 +160,42 @@ def _read_json_lines(path: Path) -> Iterator[SourceRow]:
     with path.open("rb") as file:
         # A binary file has line breaks only at "\n". A text file also breaks at U+2028, which real
         # problems contain.
-        for number, line in enumerate(file, start=1):
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if line.strip():
-                yield _parse_json_line(number, line)
+        yield from _parse_json_lines(file)
+
+
+def _read_gzip(path: Path) -> Iterator[SourceRow]:
+    """Read compressed JSON lines."""
+    if path.with_suffix("").suffix.lower() != ".jsonl":
+        raise InputError(
+            f"{path}: of compressed files, only JSON lines can be read: expected .jsonl.gz."
+        )
+    with gzip.open(path, "rb") as file:
+        yield from _parse_json_lines(_gzip_lines(path, file))
+
+
+def _gzip_lines(path: Path, file: gzip.GzipFile) -> Iterator[bytes]:
+    """Yield the lines of a compressed file.
+
+    Raises:
+        InputError: if the file is damaged, or a line has more than ``MAX_GZIP_LINE_BYTES``.
+    """
+    try:
+        while line := file.readline(MAX_GZIP_LINE_BYTES + 1):
+            if len(line) > MAX_GZIP_LINE_BYTES:
+                raise InputError(
+                    f"{path}: a line is too long: expected at most {MAX_GZIP_LINE_BYTES:,} bytes."
+                )
+            yield line
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path} is damaged: {error}. Compress the file again.") from None
+
+
+def _parse_json_lines(lines: Iterable[bytes]) -> Iterator[SourceRow]:
+    for number, line in enumerate(lines, start=1):
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if line.strip():
+            yield _parse_json_line(number, line)
 
 
 def _parse_json_line(number: int, line: bytes) -> SourceRow:

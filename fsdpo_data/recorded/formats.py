@@ -35,6 +35,9 @@ class RecordedResponse:
     gold: str  #: Gold answer; empty if the format has none.
     response: str  #: Text of the response.
     correct: bool | None  #: The publisher's verdict; None if there is none.
+    #: The answer that the publisher extracted: empty if it found none, None if the row has no such
+    #: field.
+    answer: str | None = None
     #: Model or sample index within the row; empty for a single response. The responses of all rows
     #: with the same series are evaluated together.
     series: str = ""
@@ -73,6 +76,7 @@ class ResponseFormat:
     model: Sequence[str] = ()  #: Fields with the name of the model.
     by_model: bool = False  #: Whether the row has one column per model.
     correct: Sequence[str] = ()  #: Fields with the publisher's verdict.
+    answer: Sequence[str] = ()  #: Fields with the answer that the publisher extracted.
     #: Fields with the logits of the rewards: for each response, a list of one number.
     logit: Sequence[str] = ()
     #: Fields with the number of generated tokens.
@@ -91,6 +95,21 @@ class ResponseFormat:
             if not any(name in fields for name in alternatives.split("|")):
                 return False
         return not self.by_model or any(self._columns(fields))
+
+    def with_fields(self, verdict: str | None, answer: str | None) -> "ResponseFormat":
+        """Return the format with other names for two fields; None keeps the names.
+
+        Args:
+            verdict: Field with the publisher's verdict.
+            answer: Field with the extracted answer. The gold is then in another field.
+        """
+        changes: dict[str, Sequence[str]] = {}
+        if verdict is not None:
+            changes["correct"] = (verdict,)
+        if answer is not None:
+            changes["answer"] = (answer,)
+            changes["gold"] = tuple(name for name in self.gold if name != answer)
+        return replace(self, **changes)  # type: ignore[arg-type]
 
     def document_key(self, fields: Fields) -> str:
         """Return a hash that identifies a row's document; empty if rows do not repeat.
@@ -173,6 +192,8 @@ class ResponseFormat:
             raise TypeError(f"{value!r} is not a list")
         responses = _flatten(value) if isinstance(value, list) else [value]
         verdicts = _per_response(_first(fields, self.correct), len(responses))
+        answers = _per_response(_first(fields, self.answer), len(responses))
+        has_answers = any(name.partition(".")[0] in fields for name in self.answer)
         logits = _per_response(_first(fields, self.logit), len(responses))
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
         shared_finish_reason = _first(fields, _FINISH_REASON_FIELDS)
@@ -195,6 +216,7 @@ class ResponseFormat:
                 base,
                 response=self._require_text("response", text),
                 correct=None if verdict in (None, "") else str(verdict).lower() in _TRUE_SPELLINGS,
+                answer=_extracted_answer(answers[index]) if has_answers else None,
                 series=f"sample {index}" if isinstance(value, list) else base.series,
                 reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
                 finish_reason="length" if is_truncated else "stop",
@@ -213,7 +235,15 @@ class ResponseFormat:
 
 _FINISH_REASON_FIELDS = ("finish_reason.type", "finish_reason", "stop_reason")
 _REASONING_FIELDS = ("message.reasoning_content", "message.reasoning", "reasoning")
-_TRUE_SPELLINGS = ("true", "1", "1.0")  #: In CSV files all values are text.
+#: Verdicts that mean "correct". In CSV files all values are text, and judges write words.
+_TRUE_SPELLINGS = ("true", "1", "1.0", "correct", "right", "yes")
+
+
+def _extracted_answer(value: Any) -> str:
+    """Return an extracted answer as text, or an empty text for none."""
+    if isinstance(value, list):  # lm-evaluation-harness: a list per request
+        value = value[0] if value else None
+    return "" if value is None else str(value)
 
 
 def _token_count(value: Any) -> int | None:

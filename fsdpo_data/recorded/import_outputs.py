@@ -235,7 +235,7 @@ class _OutputReader:
             self.gold_problems = load_problems(options.problems, split=options.split)
         self.problems: list[Problem] = []
         self.quarantined = [*self.gold_problems.quarantined_rows]
-        self._problem_of_question = _unambiguous_problems(self.gold_problems.problems)
+        self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
         self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
         self._prompt_of_problem: dict[str, _SpooledPrompt] = {}  # by problem id
         self._models: dict[str, None] = {}  # a set that keeps the order
@@ -358,7 +358,7 @@ class _OutputReader:
         return next(iter(self._models)) or UNKNOWN
 
 
-def _unambiguous_problems(problems: Sequence[Problem]) -> dict[str, Problem]:
+def unambiguous_problems(problems: Sequence[Problem]) -> dict[str, Problem]:
     """Return problems by question, without questions that have several gold answers.
 
     A response to such a question does not show which of the problems it answers.

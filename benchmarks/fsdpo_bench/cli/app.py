@@ -169,6 +169,34 @@ def _grade_file(
     printing.print_disputed(disputed, options.show)
 
 
+@command(app, cli_options.AuditOptions)
+def audit(options: cli_options.AuditOptions) -> None:
+    """Compare another grader with ours."""
+    from fsdpo_bench.audit.audit import make_audit
+    from fsdpo_bench.audit.report import audit_json, print_audit, write_audit
+
+    with show_progress() as progress:
+        result = make_audit(
+            options.data,
+            options.by,
+            verdict_field=options.verdict,
+            answer_field=options.answer,
+            problems=options.problems,
+            tolerance=options.tolerance,
+            workers=options.workers,
+            progress=progress,
+        )
+    if options.out is not None:
+        write_audit(options.out, result, options.examples)
+    if options.as_json:
+        _print_json(audit_json(result, options.examples))
+        return
+    print_audit(result, options.show, options.examples)
+    if options.out is not None:
+        typer.echo()
+        print_next_command(["open", options.out / "audit.md"])
+
+
 @command(app, cli_options.ReportOptions)
 def report(options: cli_options.ReportOptions) -> None:
     """Write the reports again."""

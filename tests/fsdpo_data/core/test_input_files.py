@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import time
@@ -165,3 +166,27 @@ def test_parquet_rows_are_read_in_batches_with_their_types(tmp_path: Path) -> No
     assert rows[4_999].fields == {"n": 4_999, "x": 0.1}
     pq.write_table(pa.table({"n": pa.array([], pa.int64())}), file)
     assert not list(read_records(file))
+
+
+def test_compressed_json_lines_are_read_and_damaged_ones_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "rows.jsonl.gz"
+    data = gzip.compress(b'{"a": 1}\n\n{"a": 2}\n')
+    file.write_bytes(data)
+    assert [(row.row_number, row.fields) for row in read_records(file)] == [
+        (1, {"a": 1}),
+        (3, {"a": 2}),
+    ]
+    for damaged in (data[:-12], b"not gzip", data[:12] + b"\xff" * 8 + data[20:]):
+        file.write_bytes(damaged)
+        with pytest.raises(InputError, match="damaged"):
+            list(read_records(file))
+    file.write_bytes(gzip.compress(b'{"a": "' + b"x" * 5000 + b'"}\n'))
+    monkeypatch.setattr("fsdpo_data.core.row_files.MAX_GZIP_LINE_BYTES", 1000)
+    with pytest.raises(InputError, match="a line is too long"):
+        list(read_records(file))
+    other = tmp_path / "rows.csv.gz"
+    other.write_bytes(data)
+    with pytest.raises(InputError, match=r"expected \.jsonl\.gz"):
+        list(read_records(other))
