@@ -192,8 +192,7 @@ class ResponseFormat:
             raise TypeError(f"{value!r} is not a list")
         responses = _flatten(value) if isinstance(value, list) else [value]
         verdicts = _per_response(_first(fields, self.correct), len(responses))
-        answers = _per_response(_first(fields, self.answer), len(responses))
-        has_answers = any(name.partition(".")[0] in fields for name in self.answer)
+        answers = self._read_answers(fields, len(responses))
         logits = _per_response(_first(fields, self.logit), len(responses))
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
         shared_finish_reason = _first(fields, _FINISH_REASON_FIELDS)
@@ -216,13 +215,28 @@ class ResponseFormat:
                 base,
                 response=self._require_text("response", text),
                 correct=None if verdict in (None, "") else str(verdict).lower() in _TRUE_SPELLINGS,
-                answer=_extracted_answer(answers[index]) if has_answers else None,
+                answer=answers[index],
                 series=f"sample {index}" if isinstance(value, list) else base.series,
                 reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
                 finish_reason="length" if is_truncated else "stop",
                 n_tokens=_token_count(n_tokens),
                 reasoning=reasoning or "",
             )
+
+    def _read_answers(self, fields: Fields, count: int) -> list[str | None]:
+        """Return the publisher's answer to each response; None for an unknown answer.
+
+        A list of another length is a vote over the responses, as of a filter of
+        lm-evaluation-harness, and not an answer to a single response.
+        """
+        value = _first(fields, self.answer)
+        if value is None:
+            is_empty = any(name in fields for name in self.answer)
+            return ["" if is_empty else None] * count
+        values = value if isinstance(value, list) else [value]
+        if len(values) != count:
+            return [None] * count
+        return [_extracted_answer(answer) for answer in values]
 
     def _require_text(self, name: str, value: Any) -> str:
         """Return a value that is text, or raise an UnusableRowError."""

@@ -208,6 +208,18 @@ def test_without_answers_of_the_other_grader_the_step_is_unknown(file: Path) -> 
     assert [family.values["step"] for family in audit.families] == ["unknown"]
 
 
+def test_formats_of_other_tools_name_their_verdicts_and_answers(tmp_path: Path) -> None:
+    """Qwen's rows have lists; lm-evaluation-harness has one answer after a vote."""
+    qwen = {"question": "q?", "gt": "7", "code": ["It is 7.", "It is 8."], "score": [False, False]}
+    [item] = audit_of(written(tmp_path / "q.jsonl", [qwen | {"pred": ["", "8"]}])).disagreements
+    assert (item.response.row, item.step) == (1, "extraction: other none")
+    samples = {"doc": {"question": "q?"}, "target": "7", "exact_match": 0.0}
+    for answers, other_answer in ((["[invalid]"], "[invalid]"), (["7", "8"], None)):
+        fields = {"resps": [["It is 7."]], "filtered_resps": answers}
+        [item] = audit_of(written(tmp_path / "s.jsonl", [samples | fields])).disagreements
+        assert item.response.other_answer == other_answer
+
+
 def test_verdicts_of_two_runs_on_the_same_solutions(tmp_path: Path) -> None:
     records = make_records({"gsm8k": 12})
     first = write_run(tmp_path / "first", config({"gsm8k": 12}), records)
