@@ -122,10 +122,10 @@ def build(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_build_on_real_problems(shared: Path, tmp_path: Path) -> None:
     problems = str(shared / "data/train/gsm8k/train.jsonl")
-    ran = build(tmp_path / "run", "--problems", problems, "--limit", "200", "--samples", "8")
+    ran = build(tmp_path / "run", "--problems", problems, "--limit", "60", "--samples", "8")
     assert ran.returncode == 0, ran.stderr
     print(ran.stdout)
-    check_dataset(tmp_path / "run", 1600)
+    check_dataset(tmp_path / "run", 480)
 
 
 def test_build_on_embedded_problems(tmp_path: Path) -> None:
