@@ -180,8 +180,8 @@ def _plugin_parameter() -> Parameter:
     """Return the parameter of ``--plugin``."""
     parameter = typer.Option(
         "--plugin",
-        help="Python file or module that adds samplers, segmenters, losses and other things; may "
-        "be repeated.",
+        help="Python file or module that adds samplers, segmenters, losses, stages and other "
+        "things; may be repeated.",
         metavar="MODULE",
         rich_help_panel="Plug-ins",
         show_default=False,

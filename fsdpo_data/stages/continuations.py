@@ -298,8 +298,12 @@ def resolve_continuation_sampler(
     server = options.engine.server
     is_replay = options.engine.replay is not None
     if not options.engine.can_continue_text and not is_replay:
-        raise server.field_error(
-            "api", "chat servers cannot continue a text. Use `api=completions`."
+        if options.engine.engine_entry.is_remote:
+            raise server.field_error(
+                "api", "chat servers cannot continue a text. Use `api=completions`."
+            )
+        raise options.engine.field_error(
+            "engine", "the engine cannot continue a text. Use another one."
         )
     manifest = read_manifest(data)
     overrides = options.sampling_overrides

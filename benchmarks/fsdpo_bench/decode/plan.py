@@ -128,7 +128,9 @@ def make_plan(
             )
             suggestion = suggest_names(name, DECODERS)
             raise InputError(
-                f"expected names from {choices}.{suggestion}", field="decoder", value=name
+                f"expected names from {choices}.{suggestion} {DECODERS.source_of_names}",
+                field="decoder",
+                value=name,
             )
     has_beams = any(_has_beams(DECODERS[name]) for name in names)
     return DecodingPlan(

@@ -187,7 +187,7 @@ class PrmFormatTokenizer:
                 f"the PRM format {prm_format.name} does not fit: the tokenizer merges the step "
                 f"token {prm_format.step_token!r} with "
                 f"{text[token_start : span.step_token_start]!r} before it. Use the tokenizer of "
-                "the checkpoint.",
+                "the checkpoint; a format of your own may need `tokenize_separately = true`.",
                 field="prm_format",
                 value=prm_format.name,
             )
