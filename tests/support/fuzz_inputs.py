@@ -11,11 +11,13 @@ from typing import Any
 
 import polars as pl
 from bench_runs import config, make_records, write_run
+from fsdpo_bench.prm.prmbench import ALTERATIONS
 from fsdpo_bench.results.published import shipped_path
-from fuzz_readers import resume_arguments
+from fuzz_readers import EXPORTED_STEP_FORMATS, TRAINING_METHODS, resume_arguments
 from helpers import RIGHT, SILENT, WRONG
 from in_process import run_in_process
 from paired_data import paired_dataset
+from step_label_rows import MADE_UP
 
 from fsdpo_data.exchange.formats import FORMATS
 from fsdpo_data.models.resolve import resolve
@@ -91,6 +93,8 @@ def make_data_inputs(folder: Path) -> None:
     for name in FORMATS:
         out = folder / "formats" / name
         _run("fsdpo_data", "export", folder / "pairs", "--to", name, "--out", out)
+    _make_step_labels(folder)
+    _make_prm_benchmarks(folder)
     _make_runs(folder)
     for name, text in (("benchmark", _BENCHMARK), ("recipe", _RECIPE), ("format", _PRM_FORMAT)):
         content = text.format(problems=folder / "problems.jsonl")
@@ -99,9 +103,46 @@ def make_data_inputs(folder: Path) -> None:
         shutil.copyfile(shipped_path(f"recipes/{name}.toml"), folder / f"{name}.toml")
 
 
+def _make_step_labels(folder: Path) -> None:
+    """Write a file in each format of step labels, which is named after its format."""
+    step_labels = folder / "step-labels"
+    step_labels.mkdir()
+    for name in (*EXPORTED_STEP_FORMATS, "step-dpo-10k"):
+        file = next((folder / "formats" / name).glob("*.json*"))
+        shutil.copyfile(file, step_labels / f"{name}{file.suffix}")
+    for name, row, _ in MADE_UP:
+        with (step_labels / f"{name}.jsonl").open("a") as lines:
+            lines.write(json.dumps(row) + "\n")
+
+
+def _make_prm_benchmarks(folder: Path) -> None:
+    """Write files in the formats of ProcessBench and PRMBench."""
+    steps = ["Step 1: 20 + 22 = 42.", "Step 2: So it is 42."]
+    processbench = [
+        {"id": f"gsm8k-{number}", "problem": "20 + 22?", "steps": steps, "label": number % 3 - 1}
+        for number in range(12)
+    ]
+    (folder / "processbench.json").write_text(json.dumps(processbench))
+    prmbench = [
+        {
+            "idx": f"{alteration}_{number}",
+            "classification": alteration,
+            "original_question": "20 + 22?",
+            "original_process": steps,
+            "modified_question": "20 + 23?",
+            "modified_process": [*steps, "Step 3: Done."],
+            "error_steps": [2, 3],
+        }
+        for alteration in ALTERATIONS
+        for number in range(2)
+    ]
+    _write_rows(folder / "prmbench.jsonl", prmbench)
+
+
 def _make_rows(folder: Path) -> None:
-    """Write problems in every format, and recorded responses to them."""
+    """Write problems in every format, recorded responses to them, and a prompt template."""
     template = resolve("tiny").template
+    (folder / "template.txt").write_text(template.text)
     questions = [f"What is 20 + 22, asked for the {number}th time?" for number in range(4)]
     problems = [{"question": text, "answer": "42", "level": 1.0} for text in questions]
     completions = [
@@ -126,9 +167,10 @@ def _make_rows(folder: Path) -> None:
             for number, text in enumerate(questions)
         ],
         "batch": [_batch_row(number) for number in range(len(questions))],
+        "lm-eval": [_lm_eval_row(number, text) for number, text in enumerate(questions)],
     }
     for name, items in rows.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in items))
+        _write_rows(folder / f"{name}.jsonl", items)
     (folder / "problems.json").write_text(json.dumps(problems, indent=1))
     pl.DataFrame(problems).write_parquet(folder / "problems.parquet")
     with (folder / "problems.csv").open("w", newline="") as file:
@@ -141,6 +183,26 @@ def _batch_row(number: int) -> dict[str, Any]:
     choices = [{"message": {"content": text}, "finish_reason": "stop"} for text in _TEXTS[:1]]
     body = {"model": "tiny", "choices": choices, "usage": {"completion_tokens": 9}}
     return {"custom_id": str(number), "response": {"body": body}}
+
+
+def _lm_eval_row(number: int, question: str) -> dict[str, Any]:
+    """Return a row that lm-evaluation-harness writes with ``--log_samples``."""
+    return {
+        "doc_id": number,
+        "doc": {"question": question, "answer": "#### 42"},
+        "target": "20 + 22 = 42\n#### 42",
+        "arguments": {"gen_args_0": {"arg_0": question, "arg_1": {"until": ["</s>"]}}},
+        "resps": [_TEXTS],
+        "filtered_resps": ["42"],
+        "filter": "strict-match",
+        "metrics": ["exact_match"],
+        "exact_match": 1.0,
+    }
+
+
+def _write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write JSON lines."""
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _make_runs(folder: Path) -> None:
@@ -171,17 +233,18 @@ def make_model_inputs(folder: Path) -> None:
     model_config["quantization_config"] = _QUANTIZATION
     (quantized / "config.json").write_text(json.dumps(model_config))
     save_random_prm(folder / "prm", Path(resolve("tiny").path))
-    _make_interrupted_training(folder)
+    for method in TRAINING_METHODS:
+        _make_interrupted_training(method, folder)
 
 
-def _make_interrupted_training(folder: Path) -> None:
+def _make_interrupted_training(method: str, folder: Path) -> None:
     """Train three steps, and delete the result and the checkpoint of the third step."""
-    run_folder = folder / "trained"
-    arguments = resume_arguments(folder, run_folder)
+    run_folder = folder / "trained" / method
+    arguments = resume_arguments(method, folder, run_folder)
     _run(*(argument for argument in arguments if argument != "--resume"))
     shutil.rmtree(run_folder / "checkpoints" / "checkpoint-3")
     for file in run_folder.glob("*"):
-        if file.is_file() and file.name not in ("dpo.json", ".lock"):
+        if file.is_file() and file.name not in (f"{method}.json", ".lock"):
             file.unlink()
 
 

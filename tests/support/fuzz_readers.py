@@ -15,8 +15,12 @@ Arguments = Callable[[Path, Path], Sequence[object]]
 _ONE_STEP = ("--model", "tiny", "--max-steps", 1, "--batch-size", 1, "--grad-accum", 1)
 _DATA = "fsdpo_data"
 _BENCH = "fsdpo_bench"
-#: Formats of step labels that are also formats of the export.
-_STEP_FORMATS = {"trl-stepwise": "trl", "math-shepherd": "", "prm800k": "", "processbench": ""}
+#: Formats of step labels that are also formats of the export; the imports write sealed datasets.
+EXPORTED_STEP_FORMATS = ("trl-stepwise", "math-shepherd", "prm800k", "processbench")
+
+
+#: Methods of training, and the formats of the rows that they read.
+TRAINING_METHODS = {"sft": "trl-sft", "prm": "trl-stepwise", "dpo": "trl-preference"}
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ def data_readers(folder: Path) -> list[Reader]:
     return [
         *_dataset_readers(folder),
         *_row_readers(folder),
+        *_step_label_readers(folder),
         *_run_readers(folder),
         *_definition_readers(folder),
     ]
@@ -87,7 +92,7 @@ def _dataset_readers(folder: Path) -> Iterator[Reader]:
 
 
 def _row_readers(folder: Path) -> Iterator[Reader]:
-    """Yield the readers of problems, recorded responses and step labels."""
+    """Yield the readers of problems, recorded responses and templates."""
     problems = folder / "problems.jsonl"
     recorded = folder / "recorded.jsonl"
     build = [_DATA, "build", "--samples", 4, "--engine", "replay", "--workers", 1]
@@ -105,6 +110,7 @@ def _row_readers(folder: Path) -> Iterator[Reader]:
         )  # fmt: skip
     responses = folder / "responses.jsonl"
     batch = folder / "batch.jsonl"
+    lm_eval = folder / "lm-eval.jsonl"
     requests = folder / "requests.jsonl"
     gold = ["--problems", problems]
     commands: list[tuple[Path, Arguments]] = [
@@ -115,17 +121,42 @@ def _row_readers(folder: Path) -> Iterator[Reader]:
         (folder / "plain.jsonl", lambda copy, out: [*outputs, copy, "--out", out]),
         (batch, lambda copy, out: [*outputs, copy, *gold, "--requests", requests, "--out", out]),
         (requests, lambda copy, out: [*outputs, batch, *gold, "--requests", copy, "--out", out]),
+        (lm_eval, lambda copy, out: [*outputs, copy, "--out", out]),
+        (lm_eval, lambda copy, out: [_BENCH, "grade", copy, "--workers", 1]),
     ]
     for file, arguments in commands:
         yield Reader("responses", file, "", arguments)
-    for name, import_name in _STEP_FORMATS.items():
-        file = next((folder / "formats" / name).glob("*.json*"))
-        import_arguments = functools.partial(_import_arguments, import_name or name)
-        yield Reader("step labels", file, "", import_arguments)
+    template = folder / "template.txt"
+    replay = ["--replay", recorded]
+    yield Reader(
+        "template", template, "",
+        lambda copy, out: [*build, *gold, *replay, "--template", copy, "--out", out],
+        identity=_read_template_digest,
+    )  # fmt: skip
+    # Recorded responses need no prompts, so this command accepts every readable template.
+    yield Reader(
+        "template", template, "",
+        lambda copy, out: [*outputs, responses, "--template", copy, "--out", out],
+        identity=_read_template_digest,
+    )  # fmt: skip
 
 
-def _import_arguments(format_name: str, file: Path, out: Path) -> Sequence[object]:
-    return [_DATA, "import", file, "--from", format_name, "--out", out.with_suffix(".jsonl")]
+def _step_label_readers(folder: Path) -> Iterator[Reader]:
+    """Yield the imports of all formats of step labels, to rows and to sealed datasets."""
+    for file in sorted((folder / "step-labels").iterdir()):
+        yield Reader("step labels", file, "", _import_rows_arguments)
+    for name in EXPORTED_STEP_FORMATS:
+        [file] = (folder / "step-labels").glob(f"{name}.*")
+        yield Reader("step labels", file, "", _import_arguments)
+
+
+def _import_arguments(file: Path, out: Path) -> Sequence[object]:
+    """Return the import of a file that is named after its format."""
+    return [_DATA, "import", file, "--from", file.stem, "--out", out]
+
+
+def _import_rows_arguments(file: Path, out: Path) -> Sequence[object]:
+    return _import_arguments(file, out.with_suffix(".jsonl"))
 
 
 def _run_readers(folder: Path) -> Iterator[Reader]:
@@ -184,7 +215,11 @@ def _definition_readers(folder: Path) -> Iterator[Reader]:
 
 def model_readers(folder: Path) -> list[Reader]:
     """Return the commands that load a model: checkpoints, tokenizers, templates and trainings."""
-    return [*_checkpoint_readers(folder), *_training_readers(folder)]
+    return [
+        *_checkpoint_readers(folder),
+        *_prm_benchmark_readers(folder),
+        *_training_readers(folder),
+    ]
 
 
 def _checkpoint_readers(folder: Path) -> Iterator[Reader]:
@@ -221,20 +256,35 @@ def _checkpoint_readers(folder: Path) -> Iterator[Reader]:
     )  # fmt: skip
 
 
+def _prm_benchmark_readers(folder: Path) -> Iterator[Reader]:
+    """Yield the measurements of a reward model on ProcessBench and PRMBench."""
+    measure = [_BENCH, "prm", "--prm", folder / "prm", "--template", "problem"]
+    processbench = folder / "processbench.json"
+    commands: list[tuple[Path, Arguments]] = [
+        (processbench, lambda copy, out: [*measure, "--processbench", copy]),
+        (
+            processbench,
+            lambda copy, out: [*measure, "--processbench", processbench, "--tune-on", copy],
+        ),
+        (folder / "prmbench.jsonl", lambda copy, out: [*measure, "--prmbench", copy]),
+    ]
+    for file, arguments in commands:
+        yield Reader("PRM benchmark", file, "", arguments)
+
+
 def _training_readers(folder: Path) -> Iterator[Reader]:
     """Yield the trainings on files of rows, and on sealed datasets."""
-    formats = {"sft": "trl-sft", "prm": "trl-stepwise", "dpo": "trl-preference"}
-    for method, name in formats.items():
+    for method, name in TRAINING_METHODS.items():
         train = functools.partial(_train_arguments, method)
         file = next((folder / "formats" / name).glob("*.jsonl"))
         yield Reader("training rows", file, "", train)
-    # The options of the training, its reference cache, and its checkpoints.
-    for glob in ("dpo.json", "reference/*", "checkpoints/*/*"):
-        yield Reader(
-            "training run", folder / "trained", glob,
-            lambda copy, out: resume_arguments(folder, copy),
-            writes_copy=True,
-        )  # fmt: skip
+    # The options of a training, its reference cache, and its checkpoints.
+    for method in TRAINING_METHODS:
+        for glob in (f"{method}.json", "reference/*", "checkpoints/*/*"):
+            if glob != "reference/*" or method == "dpo":
+                resume = functools.partial(_resume_training, method, folder)
+                source = folder / "trained" / method
+                yield Reader("training run", source, glob, resume, writes_copy=True)
     # A training reads and checks only one config, because the others cannot change its weights.
     for method, config in {"prm": "solutions", "dpo": "pairs"}.items():
         train = functools.partial(_train_arguments, method)
@@ -245,11 +295,23 @@ def _training_readers(folder: Path) -> Iterator[Reader]:
             )  # fmt: skip
 
 
-def resume_arguments(folder: Path, run: Path) -> list[object]:
-    """Return the command that resumes the interrupted training in the folder `trained`."""
+def resume_arguments(method: str, folder: Path, run: Path) -> list[object]:
+    """Return the command that resumes the interrupted training of a method."""
     options = ["--model", "tiny", "--max-steps", 3, "--save-every", 1, "--save-limit", 3]
-    options += ["--batch-size", 1]
-    return ["fsdpo_train", "dpo", folder / "pairs", *options, "--resume", "--out", run]
+    options += ["--batch-size", 1, "--grad-accum", 1]
+    data = training_data(method, folder)
+    return ["fsdpo_train", method, data, *options, "--resume", "--out", run]
+
+
+def training_data(method: str, folder: Path) -> Path:
+    """Return the rows or the dataset of an interrupted training."""
+    if method == "sft":
+        return next((folder / "formats/trl-sft").glob("*.jsonl"))
+    return folder / "pairs"
+
+
+def _resume_training(method: str, folder: Path, copy: Path, out: Path) -> Sequence[object]:
+    return resume_arguments(method, folder, copy)
 
 
 def _train_arguments(method: str, data: Path, out: Path) -> Sequence[object]:
@@ -260,3 +322,9 @@ def _read_identity(model: str, out: Path) -> str:
     """Return the revision of the model and the digest of the template in a sealed dataset."""
     spec = json.loads((out / "manifest.json").read_text())["spec"]
     return json.dumps([spec.get("score", spec)[model]["revision"], spec["template"]["digest"]])
+
+
+def _read_template_digest(out: Path) -> str:
+    """Return the digest of the template in a sealed dataset."""
+    spec = json.loads((out / "manifest.json").read_text())["spec"]
+    return str(spec["template"]["digest"])
