@@ -305,6 +305,13 @@ class RewardStats(ManifestSection):
     #: How the PRM format was recognised; None for a reward model of ``fsdpo-train prm``.
     format_evidence: str | None = None
 
+    @pydantic.field_validator("ranking_auc")
+    @classmethod
+    def _check_ranking(cls, ranking_auc: dict[str, RankingStats]) -> dict[str, RankingStats]:
+        if "mean" not in ranking_auc:
+            raise ValueError("ranking_auc lacks mean")
+        return ranking_auc
+
 
 class ContinuationStats(ManifestSection):
     """The cost of the continuations of solution prefixes."""
@@ -369,6 +376,16 @@ class PairStats(ManifestSection):
     first_error: Number | None = None  #: Mean number of the first wrong step, from 1.
     length: dict[str, Number | None]  #: Lengths of the chosen and the rejected side.
     resampled: ContinuationStats | None = None  #: Cost of new steps (Step-DPO).
+
+    @pydantic.model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        unit = "tokens" if "chosen_tokens" in self.length else "characters"
+        keys = {f"chosen_{unit}", f"rejected_{unit}"}
+        if not self.resampled:
+            keys |= {"chosen_steps", "rejected_steps", "chosen_longer", "chosen_shorter"}
+        if missing_keys := sorted(keys - self.length.keys()):
+            raise ValueError(f"length lacks {', '.join(missing_keys)}")
+        return self
 
 
 class ContaminationStats(ManifestSection):

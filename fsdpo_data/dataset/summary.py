@@ -140,12 +140,12 @@ def _pair_entries(pairs: PairStats) -> dict[str, Any]:
         "unit": unit,
         "chosen_size": pairs.length[f"chosen_{unit}"],
         "rejected_size": pairs.length[f"rejected_{unit}"],
-        "longer": (pairs.length["chosen_longer"] or 0) / pairs.pairs,
-        "shorter": (pairs.length["chosen_shorter"] or 0) / pairs.pairs,
+        "longer": _fraction(pairs.length["chosen_longer"] or 0, pairs.pairs),
+        "shorter": _fraction(pairs.length["chosen_shorter"] or 0, pairs.pairs),
     }
 
 
-def _fraction(part: int, total: int) -> float | None:
+def _fraction(part: float, total: int) -> float | None:
     return part / total if total else None
 
 

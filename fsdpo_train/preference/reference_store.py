@@ -24,6 +24,7 @@ from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
 from fsdpo_data.core.identity import digest, file_sha256
 from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.parquet_files import parquet_errors
 from fsdpo_train.trainer.run_directory import read_identity
 
 #: Name of the file with the fingerprint of the reference model.
@@ -115,10 +116,11 @@ class ReferenceStore:
                     f"{file} was changed since it was written (its SHA-256 is not its name). "
                     "Remove the file; its log-probabilities are computed again."
                 )
-            rows = pl.read_parquet(file, glob=False)
-            stored_prompts.update(rows["prompt"])
-            stored_texts.update(rows["text"])
-            matches = rows.filter(pl.col("solution").is_in(list(solutions)))
+            with parquet_errors(str(file), StoreError, "Remove the file, and resume."):
+                rows = pl.read_parquet(file, glob=False)
+                stored_prompts.update(rows["prompt"])
+                stored_texts.update(rows["text"])
+                matches = rows.filter(pl.col("solution").is_in(list(solutions)))
             arrays = (values.to_numpy() for values in matches["logprobs"])
             logprobs |= zip(matches["solution"], arrays, strict=True)
         if stored_prompts and not any(key.prompt in stored_prompts for key in keys):

@@ -153,6 +153,14 @@ def test_rows_in_another_format_are_named(tmp_path: Path, row: Any, message: str
         read_first_error_rows(tmp_path / "rows.json")
 
 
+def test_ids_with_half_a_surrogate_pair_are_hashed(tmp_path: Path) -> None:
+    row = {"id": "\ud800", "problem": "p", "steps": ["a"]}
+    rows = [row | {"label": label} for label in (0, -1)] * 2
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    examples = read_first_error_rows(tmp_path / "rows.json")
+    assert measure_first_errors(examples, [[0.4], [0.6]] * 2, 0.5).f1 == 1
+
+
 def test_expected_best_of_n_is_the_mean_over_all_subsets() -> None:
     rng = random.Random(1)
     scores = [rng.randrange(4) for _ in range(8)]

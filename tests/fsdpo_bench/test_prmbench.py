@@ -147,6 +147,7 @@ def test_repeated_rows_count_once(shared: Path) -> None:
     [
         ({"classification": "typo"}, "row 1: the classification 'typo' is unknown; known are "),
         ({"modified_process": []}, "row 1: .*no question or no steps"),
+        ({"error_steps": [float("inf")]}, "row 1: cannot convert float infinity"),
         ({"error_steps": None}, "row 1: expected a list or an object, found null"),
     ],
 )

@@ -195,3 +195,10 @@ def test_the_examples_of_the_page_are_recipes(tmp_path: Path) -> None:
     names = [stage.name for stage in grid_recipe.stages]
     assert names == ["samples-4", "prm-4-low", "samples-8", "prm-8-low", "prm-8-high"]
     assert ", ".join(f"`{name}`" for name in names[:-1]) in page.replace("\n", " ")
+
+
+def test_a_name_whose_value_is_a_number_is_refused(tmp_path: Path) -> None:
+    head = HEAD + 'name = "{size}"\n[values]\nsize = 1.5\n'
+    file = write_recipe(tmp_path, PLAIN, head=head)
+    with pytest.raises(InputError, match="is not a recipe: name, title and row: expected texts"):
+        load_recipe(str(file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -416,6 +417,14 @@ def test_processes_compute_disjoint_reference_groups(policy: Path, tmp_path: Pat
         for process, stored in ((0, {}), (1, {key.solution for key in keys[0]}))
     )
     assert len({*mine, *theirs}) == len(mine) + len(theirs) == 24
+
+
+def test_a_file_of_the_reference_cache_that_is_not_parquet_is_named(tmp_path: Path) -> None:
+    content = b"PAR1 no parquet PAR1"
+    name = f"{hashlib.sha256(content).hexdigest()[:32]}.parquet"
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(StoreError, match=rf"{name}: not parquet, or damaged .* Remove the file"):
+        ReferenceStore(tmp_path, {}).load([])
 
 
 def test_a_reference_cache_of_another_model_or_data_is_refused(

@@ -146,7 +146,7 @@ def measure_first_errors(
         InputError: if a part lacks solutions with an error, or solutions without an error.
     """
     pairs = list(zip(rows, rewards, strict=True))
-    pairs.sort(key=lambda pair: hashlib.sha256(pair[0].key.encode()).hexdigest())
+    pairs.sort(key=lambda pair: hashlib.sha256(pair[0].key.encode(errors="replace")).hexdigest())
     n_tuning = round(tune_fraction * len(rows))
     parts = []
     for part in (pairs[:n_tuning], pairs[n_tuning:]):

@@ -97,7 +97,7 @@ def read_altered_solutions(files: Sequence[Path]) -> list[AlteredSolution]:
             try:
                 for solution in _parse_row(record.fields):
                     solutions.setdefault((solution.alteration, solution.key), solution)
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
                 raise InputError(
                     f"{file}, row {record.row_number}: "
                     f"{record.error or describe_row_error(error)}. Expected "

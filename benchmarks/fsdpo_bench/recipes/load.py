@@ -97,8 +97,12 @@ def _parse_recipes(table: Table, default_name: str) -> Iterator[Recipe]:
         fields = {"name": table.get("name", default_name), "title": table["title"], **row}
         if not all(isinstance(text, str) for text in (*fields.values(), table["about"])):
             raise ValueError("name, title, about and row: expected texts")
+        texts = fill(fields, values, "the recipe")
+        # A text that is only a placeholder becomes the value, which may be a number.
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise ValueError("name, title and row: expected texts as their values")
         recipe = Recipe(
-            **fill(fields, values, "the recipe"),
+            **texts,
             about=_join_lines(fill(table["about"], values, "the recipe")),
             stages=_parse_stages(table["stage"], values),
         )

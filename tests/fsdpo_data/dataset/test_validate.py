@@ -218,6 +218,31 @@ def test_an_incomplete_manifest_is_named_not_traced(
         read_manifest(dataset)
 
 
+@pytest.mark.parametrize(
+    ("section", "field", "key"),
+    [
+        ("pairs", "length", "rejected_characters"),
+        ("pairs", "length", "rejected_tokens"),
+        ("pairs", "length", "chosen_longer"),
+        ("rewards", "ranking_auc", "mean"),
+    ],
+)
+def test_statistics_without_a_key_that_summaries_read_are_refused(
+    tmp_path: Path, section: str, field: str, key: str
+) -> None:
+    dataset = paired_dataset(tmp_path)
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    values = manifest[section][field]
+    unit = key.removeprefix("rejected_")
+    if unit != key:
+        values |= {f"chosen_{unit}": 1.0}
+        values.pop("chosen_tokens" if unit == "characters" else "", None)
+    values.pop(key, None)
+    (dataset / "manifest.json").write_text(seal_json(manifest))
+    with pytest.raises(SchemaError, match=f"is not a manifest: .*lacks {key}"):
+        read_manifest(dataset)
+
+
 def test_unknown_fields_of_newer_releases_are_preserved(dataset: Path, tmp_path: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["spec"]["sampling"]["min_p"] = 0
