@@ -159,13 +159,16 @@ def _find_rejected_golds(task: Task, golds: Sequence[tuple[int, Problem]]) -> It
 def _find_accepted_decoys(
     task: Task, golds: Sequence[tuple[int, Problem]]
 ) -> Iterator[GoldFinding]:
-    """Yield the golds for which a decoy is not graded as a failure of the model."""
+    """Yield the golds for which a decoy is graded as correct, or is not graded.
+
+    A gold that the grader does not read leaves a decoy undecided.
+    """
     for decoy in DECOYS:
         responses = [TaskResponse(problem, decoy) for _, problem in golds]
         verdicts = grade_task_responses(task, responses)
         for (row, problem), task_verdict in zip(golds, verdicts, strict=True):
             status = task_verdict.verdict.status
-            if status not in MODEL_FAILURES:
+            if status not in (*MODEL_FAILURES, "undecided"):
                 yield GoldFinding(
                     row=row,
                     gold=problem.answer,
