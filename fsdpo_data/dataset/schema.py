@@ -193,7 +193,16 @@ def parse_metadata(problem_id: str, metadata: str) -> dict[str, Any]:
 
 
 def scan_rows(config: str, files: Sequence[Path]) -> pl.LazyFrame:
-    """Scan files of a sealed dataset; columns that they lack get their default values."""
+    """Scan files of a sealed dataset; columns that they lack get their default values.
+
+    Raises:
+        SchemaError: if there is no file.
+    """
+    if not files:
+        raise SchemaError(
+            f"the manifest lists no files of {config}. Build the dataset again, or download it "
+            "again."
+        )
     rows = scan_parquet(files)
     names = open_parquet(files[0]).schema_arrow.names
     missing_values = {

@@ -300,9 +300,12 @@ def _exchange_commands(inputs: Inputs) -> Iterator[WritingCommand]:
     export = ["export", pairs, "--to", "llama-factory-sharegpt"]
     yield WritingCommand("export", _command("fsdpo_data", *export), sources=[pairs])
     yield WritingCommand("import", import_rows)
-    source = next(inputs.path("prm800k").glob("*.jsonl"))
-    labels = ["import", source, "--from", "prm800k"]
-    yield WritingCommand("import labels", _command("fsdpo_data", *labels), _RESUME)
+
+    def import_labels(out: Path) -> list[str]:
+        source = next(inputs.path("prm800k").glob("*.jsonl"))
+        return _command("fsdpo_data", "import", source, "--from", "prm800k")(out)
+
+    yield WritingCommand("import labels", import_labels, _RESUME)
     outputs = ["import", inputs.path("few-responses.jsonl"), "--from", "outputs", "--workers", 2]
     yield WritingCommand("import outputs", _command("fsdpo_data", *outputs), _RESUME)
     yield WritingCommand("push", push, outcome=hub_digests, sources=[pairs])
