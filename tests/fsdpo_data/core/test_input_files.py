@@ -16,7 +16,7 @@ import pytest
 from fsdpo_bench.recipes.load import read_recipes
 from fsdpo_bench.tasks.table import read_task
 
-from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.errors import FsdpoError, InputError, SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.input_files import (
     MAX_NESTING,
@@ -26,8 +26,10 @@ from fsdpo_data.core.input_files import (
     read_toml_file,
 )
 from fsdpo_data.core.jsonl_log import scan_lines
+from fsdpo_data.core.parquet_files import read_parquet_rows
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.engines.scorers.prm_formats import get_prm_format
 from fsdpo_data.models.trained_template import TEMPLATE_FILE, read_trained_template
 
@@ -190,3 +192,18 @@ def test_compressed_json_lines_are_read_and_damaged_ones_refused(
     other.write_bytes(data)
     with pytest.raises(InputError, match=r"expected \.jsonl\.gz"):
         list(read_records(other))
+
+
+def test_parquet_text_that_is_not_utf8_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    values = pa.array([b"\xc7\x28"]).cast(pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"question": values}), tmp_path / "rows.parquet")
+    with pytest.raises(InputError, match="damaged"):
+        list(read_parquet_rows(tmp_path / "rows.parquet"))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_manifest_without_files_is_refused() -> None:
+    with pytest.raises(SchemaError, match="lists no files of solutions"):
+        scan_rows("solutions", [])
