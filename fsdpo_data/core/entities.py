@@ -51,6 +51,7 @@ Outcome = Literal[
     "correct", "incorrect", "no_answer", "undecided", "gold_unparsed", "timed_out", "ungraded"
 ]
 
+UNDECIDED: Outcome = "undecided"
 UNGRADED: Outcome = "ungraded"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 #: The outcomes that count as wrong answers. All other failures belong to the grader or the gold.

@@ -84,7 +84,7 @@ def suggest_names(
 def unknown_name_error(field: str, value: object, known_names: Iterable[object]) -> InputError:
     """Return the error for a field whose value is not a known name; it lists similar names.
 
-    An attribute ``source_of_names`` of ``known_names`` says where other names come from.
+    The message ends with the attribute ``source_of_names`` of ``known_names``, if there is one.
     """
     names = list(map(str, known_names))
     message = f"expected one of {', '.join(names)}.{suggest_names(str(value), names)}"

@@ -6,13 +6,13 @@ from fsdpo_data.core.errors import FsdpoError, UnavailableError
 
 #: Least address space of a command. polars and torch reserve it, also if they use little memory.
 MIN_ADDRESS_SPACE_BYTES = 4 * 2**30
-#: Parts of messages of torch and of the system that say that memory ran out. torch raises a
+#: Parts of the messages with which torch and the system report that memory ran out. torch raises a
 #: RuntimeError for it, and a thread cannot start if no memory is left for its stack.
 _MEMORY_MESSAGES = ("allocate memory", "out of memory", "can't start new thread")
 
 
 def is_memory_error(error: BaseException) -> bool:
-    """Return whether an error of Python, torch or the system says that memory ran out."""
+    """Return whether an error of Python, torch or the system means that memory ran out."""
     if isinstance(error, MemoryError):
         return True
     is_foreign = isinstance(error, RuntimeError | OSError) and not isinstance(error, FsdpoError)

@@ -229,12 +229,22 @@ def _origin(fields: Any, *, is_newer: bool = False) -> str:
     made_by = fields.get("made_by") if isinstance(fields, dict) else None
     if not isinstance(made_by, str) or made_by == RELEASE:
         made_by = ""
-    origin = f" It was written by {made_by}, and this release is {RELEASE}." if made_by else ""
+    if is_newer and made_by:
+        return f" {_both_releases(made_by)} Install that release, or a newer release of fsdpo."
     if is_newer:
-        return f"{origin} Install {'that release, or ' if made_by else ''}a newer release of fsdpo."
+        return " Install a newer release of fsdpo."
     if made_by:
-        return (
-            f"{origin} Read the dataset with that release, or build it again with this release. If "
-            "it is damaged, download it again."
-        )
+        return f" {other_release_advice(made_by)}"
     return " Download the dataset again, or build it again with this release."
+
+
+def other_release_advice(made_by: str) -> str:
+    """Return sentences about a dataset of another release that this release refuses."""
+    return (
+        f"{_both_releases(made_by)} Read the dataset with that release, or build it again with "
+        "this release. If it is damaged, download it again."
+    )
+
+
+def _both_releases(made_by: str) -> str:
+    return f"It was written by {made_by}, and this release is {RELEASE}."

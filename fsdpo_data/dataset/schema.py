@@ -46,7 +46,7 @@ class Column:
     type_spec: Any  #: Arrow type: a name, a list of one type, or a table of struct fields.
     since: str = _FIRST_VERSION  #: Major and minor version of the schema that added the column.
     default: Any = None  #: Value of the column in files of older versions.
-    nullable: bool = False  #: Whether the declaration says that values may be null.
+    nullable: bool = False  #: Whether values may be null, as declared.
 
     @property
     def allows_null(self) -> bool:

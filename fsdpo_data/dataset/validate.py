@@ -14,7 +14,7 @@ from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet, read_table_batches
 from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.dataset import schema
-from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.manifest import Manifest, other_release_advice, read_manifest
 from fsdpo_data.dataset.manifest_sections import FileEntry
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, scan_rows
 from fsdpo_data.pairs.checks import find_violations
@@ -104,11 +104,7 @@ def _invalid_dataset_error(
     """Return the error for violated invariants; another release may have other invariants."""
     advice = "Build the dataset again, or download it again."
     if made_by != RELEASE:
-        advice = (
-            f"It was written by {made_by}, and this release is {RELEASE}, whose rules may differ. "
-            "Use that release to read the dataset, or build it again with this release. If it is "
-            "damaged, download it again."
-        )
+        advice = other_release_advice(made_by)
     return SchemaError(
         f"{root} is not a valid dataset:\n"
         + "".join(f"  {violation}\n" for violation in violations)

@@ -96,15 +96,16 @@ def convert_to_math_shepherd(row: Row) -> Row:
 
 def compute_prm800k_values(row: Row) -> Row:
     """Compute PRM800K's rated steps (one completion each, rated 1 or -1) and finish reason."""
+    steps = _labelled_steps(row)
     rated_steps = [
         {
             "completions": [{"text": step, "rating": 1 if label else -1, "flagged": False}],
             "human_completion": None,
             "chosen_completion": 0,
         }
-        for step, label in _labelled_steps(row)
+        for step, label in steps
     ]
-    is_right = all(label for _, label in _labelled_steps(row))
+    is_right = all(label for _, label in steps)
     finish_reason = "solution" if is_right else "found_error"
     # ``unknown`` fills the null fields of the row in ``formats.toml``.
     return {"rated_steps": rated_steps, "rating_finish_reason": finish_reason, "unknown": None}

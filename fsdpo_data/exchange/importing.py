@@ -1,6 +1,6 @@
 """Import of published step labels into a file for ``fsdpo-train prm``.
 
-The output is a training file: JSONL with ``prompt``, ``completions`` and ``labels``, and a manifest
+The output is a training file, JSONL with ``prompt``, ``completions`` and ``labels``. A manifest is
 next to it. :mod:`.step_label_dataset` seals the same labels as a dataset.
 """
 

@@ -49,7 +49,8 @@ class _Spool:
 
     file: IO[bytes]  #: The temporary file, with one JSON line per solution.
     problems: dict[str, Problem] = field(default_factory=dict)  #: Problems by id, in order.
-    offsets: dict[str, "array[int]"] = field(default_factory=dict)  #: Of the lines, by problem id.
+    #: Positions of the lines in the file, by problem id.
+    offsets: dict[str, "array[int]"] = field(default_factory=dict)
     is_rendered: bool = False  #: Whether the rows have prompts of their own.
     end: int = 0  #: Size of the file.
 
@@ -136,7 +137,7 @@ def import_dataset(
         with lock_run_directory(out, spec, resume=resume):
             if not (out / MANIFEST_FILE).exists():
                 series = sampling_id(model, prompt_template.digest, sampling)
-                _seal(out, spec, spool, series, result, command)
+                _seal(out, spec, spool, series=series, result=result, command=command)
             return read_manifest(out), result
 
 
@@ -150,6 +151,7 @@ def _seal(
     out: Path,
     spec: Mapping[str, Any],
     spool: _Spool,
+    *,
     series: str,
     result: ImportResult,
     command: str,

@@ -70,9 +70,8 @@ def pair_statistics(
     has_token_counts = not any(table[f"{side}_tokens"].null_count() for side in SIDES)
     unit = "tokens" if has_token_counts else "characters"
     rows = scan_parquet(solutions)
-    if (
-        "thinking_closed" not in open_parquet(solutions[0]).schema_arrow.names
-    ):  # a file from before the column
+    names = open_parquet(solutions[0]).schema_arrow.names
+    if "thinking_closed" not in names:  # a file from before the column
         rows = rows.with_columns(thinking_closed=pl.lit(None, pl.Boolean))
     unfinished = rows.select(
         truncated=(pl.col("finish_reason") == "length").sum(), unclosed=is_unclosed().sum()

@@ -109,7 +109,7 @@ class ResponseFormat:
         if answer is not None:
             changes["answer"] = (answer,)
             changes["gold"] = tuple(name for name in self.gold if name != answer)
-        return replace(self, **changes)  # type: ignore[arg-type]
+        return replace(self, **changes) if changes else self  # type: ignore[arg-type]
 
     def document_key(self, fields: Fields) -> str:
         """Return a hash that identifies a row's document; empty if rows do not repeat.

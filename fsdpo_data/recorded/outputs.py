@@ -10,6 +10,7 @@ from fsdpo_data.answers import Grader, GradingRequest, Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.entities import UNDECIDED
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.row_files import read_records
@@ -181,7 +182,7 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
         "exact_correct": sum(response.exact_verdict.status == "correct" for response in responses),
         "n": n,
         "ci95": wilson_interval(n_correct, n),
-        "upper_bound": n_correct + outcomes["undecided"],
+        "upper_bound": n_correct + outcomes[UNDECIDED],
         "outcomes": dict(sorted(outcomes.items())),
         "published_correct": sum(map(bool, published_verdicts)) if has_all_published else None,
         "disputed": sum(response.disagrees_with_publisher for response in responses),

@@ -13,7 +13,7 @@ from bench_runs import config, make_records, write_run, written
 from fsdpo_bench.audit.audit import Audit, make_audit
 from fsdpo_bench.audit.fields import FAMILY_FIELDS, STEPS
 from fsdpo_bench.audit.report import audit_json, render_markdown
-from fsdpo_bench.audit.responses import AuditedResponse
+from fsdpo_bench.audit.responses import AuditedResponse, FileSettings
 from fsdpo_bench.audit.scores import score_groups
 from fsdpo_bench.cli.app import app
 from typer.testing import CliRunner
@@ -25,15 +25,9 @@ ALL_FIELDS = ("verdicts,step,kind,rule",)
 
 
 def audit_of(*paths: Path, fields: tuple[str, ...] = ALL_FIELDS, **changes: Any) -> Audit:
-    arguments: dict[str, Any] = {
-        "verdict_field": None,
-        "answer_field": None,
-        "problems": (),
-        "tolerance": None,
-        "workers": 1,
-        "progress": NO_PROGRESS,
-    }
-    return make_audit(paths, fields, **arguments | changes)
+    progress = changes.pop("progress", NO_PROGRESS)
+    settings = FileSettings(**{"workers": 1, **changes})
+    return make_audit(paths, fields, settings, progress)
 
 
 def row(

@@ -6,10 +6,15 @@ from pathlib import Path
 
 from fsdpo_bench.audit.families import Disagreement, Family, find_disagreements, group_families
 from fsdpo_bench.audit.fields import FAMILY_FIELDS
-from fsdpo_bench.audit.responses import AuditedSet, read_audited_files, read_audited_runs
+from fsdpo_bench.audit.responses import (
+    AuditedSet,
+    FileSettings,
+    read_audited_files,
+    read_audited_runs,
+)
 from fsdpo_bench.audit.scores import GroupScores, ModelOrder, order_models, score_groups
-from fsdpo_bench.report.tables import split_names
-from fsdpo_data.core.errors import InputError, unknown_name_error
+from fsdpo_bench.report.tables import check_names, split_names
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.progress import Progress
 
 
@@ -32,46 +37,26 @@ class Audit:
 def make_audit(
     data: Sequence[Path],
     family_fields: Sequence[str],
-    *,
-    verdict_field: str | None,
-    answer_field: str | None,
-    problems: Sequence[str],
-    tolerance: float | None,
-    workers: int | None,
+    settings: FileSettings,
     progress: Progress,
 ) -> Audit:
     """Compare the verdicts of another grader with ours.
 
     Args:
-        data: Files of responses with verdicts; or two runs, of which the first has the verdicts of
-            the other grader. The remaining arguments are those of
-            :func:`~fsdpo_bench.audit.responses.read_audited_files`, for files only.
+        data: Files of responses with verdicts, or two runs. The first run has the verdicts of the
+            other grader.
         family_fields: Fields in ``FAMILY_FIELDS`` that form a family, some with commas.
-        verdict_field: Field with the other verdict.
-        answer_field: Field with the other grader's answer.
-        problems: Sources of problems, whose gold answers replace those of the files.
-        tolerance: Relative error of numeric answers.
-        workers: Number of grading processes.
+        settings: How to read and grade files; without effect on runs.
         progress: Progress bar.
 
     Raises:
         InputError: if the data cannot be read, or mixes runs and files, or a field is unknown.
     """
     names = split_names(family_fields)
-    for name in names:
-        if name not in FAMILY_FIELDS:
-            raise unknown_name_error("by", name, FAMILY_FIELDS)
+    check_names(names, FAMILY_FIELDS, field="by")
     n_runs = sum(path.is_dir() for path in data)
     if n_runs == 0:
-        audited = read_audited_files(
-            data,
-            verdict_field=verdict_field,
-            answer_field=answer_field,
-            problems=problems,
-            tolerance=tolerance,
-            workers=workers,
-            progress=progress,
-        )
+        audited = read_audited_files(data, settings, progress)
     elif n_runs == len(data) == 2:
         audited = read_audited_runs(data[1], data[0])
     else:

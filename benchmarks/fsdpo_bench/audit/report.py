@@ -13,7 +13,7 @@ from fsdpo_bench.audit.families import Disagreement
 from fsdpo_bench.audit.fields import STEPS
 from fsdpo_bench.audit.scores import GraderDifference, GroupScores
 from fsdpo_bench.report.tables import print_table, print_text
-from fsdpo_bench.results.intervals import Proportion
+from fsdpo_bench.results.numbers import format_points
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.jsonl_log import encode_line
 
@@ -91,7 +91,7 @@ def render_markdown(audit: Audit, examples: int) -> str:
     """Render ``audit.md`` with up to ``examples`` disagreements per family."""
     return render(
         _TEMPLATE,
-        filters={"line": _one_line, "points": _points, "difference": _difference_text},
+        filters={"line": _one_line, "points": format_points, "difference": _difference_text},
         audit=audit,
         names=list(audit.families[0].values) if audit.families else [],
         steps=STEPS,
@@ -172,23 +172,15 @@ def audit_notes(audit: Audit) -> Iterator[str]:
 def _score_row(scores: GroupScores) -> Sequence[str]:
     return (
         scores.group,
-        _points(scores.other),
-        _points(scores.ours),
-        _points(scores.upper_bound),
+        format_points(scores.other),
+        format_points(scores.ours),
+        format_points(scores.upper_bound),
         _difference_text(scores.difference),
         _difference_text(scores.upper_difference),
         f"{scores.undecided:,}",
         f"{scores.disputed:,}",
         f"{scores.ours.n:,}",
     )
-
-
-def _points(result: Proportion) -> str:
-    """Format a proportion in percent with its interval."""
-    if result.value is None or result.ci95 is None:
-        return "–"
-    low, high = result.ci95
-    return f"{100 * result.value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _difference_text(difference: GraderDifference) -> str:

@@ -15,7 +15,7 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.recorded.formats import RecordedResponse, question_key
 from fsdpo_data.recorded.import_outputs import unambiguous_problems
-from fsdpo_data.recorded.outputs import grade_outputs, read_outputs
+from fsdpo_data.recorded.outputs import GradedResponse, grade_outputs, read_outputs
 
 NOT_COUNTED = "gold_unparsed"  #: Outcome of responses that no score counts.
 
@@ -71,78 +71,87 @@ class AuditedSet(NamedTuple):
     replaced_golds: int = 0  #: Responses whose gold comes from ``problems`` and differs.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSettings:
+    """How to read and grade files of responses."""
+
+    verdict_field: str | None = None  #: Field with the other verdict; None for the format's field.
+    answer_field: str | None = None  #: Field with the other answer; None for the format's field.
+    problems: Sequence[str] = ()  #: Sources of problems, whose golds replace the golds of files.
+    tolerance: float | None = None  #: Relative error of numeric answers; None for exact answers.
+    workers: int | None = None  #: Number of grading processes; None for all CPU cores.
+
+
 def read_audited_files(
-    files: Sequence[Path],
-    *,
-    verdict_field: str | None,
-    answer_field: str | None,
-    problems: Sequence[str],
-    tolerance: float | None,
-    workers: int | None,
-    progress: Progress,
+    files: Sequence[Path], settings: FileSettings, progress: Progress
 ) -> AuditedSet:
     """Read recorded responses with the verdicts of another grader, and grade them.
 
-    Args:
-        files: The files.
-        verdict_field: Field with the other verdict; None for the field of the format.
-        answer_field: Field with the other grader's answer; None for the field of the format.
-        problems: Sources of problems, whose gold answers replace those of the files.
-        tolerance: Relative error of numeric answers; None for exact answers.
-        workers: Number of grading processes; None for all CPU cores.
-        progress: Progress bar.
-
     Raises:
         InputError: if a row cannot be read, a file has no verdict, or no question of a file is in
-            ``problems``.
+            the problems of ``settings``.
     """
-    golds = _read_golds(problems)
+    golds = _read_golds(settings.problems)
     recorded: list[RecordedResponse] = []
     groups: list[str] = []
-    other_golds: list[str] = []
-    n_matched = 0
     without_verdict = 0
     for file, label in zip(files, _file_labels(files), strict=True):
-        responses = read_outputs(file, verdict_field, answer_field)
+        responses = read_outputs(file, settings.verdict_field, settings.answer_field)
         with_verdict = [response for response in responses if response.correct is not None]
         if not with_verdict:
             raise InputError(
                 f"{file} has no verdicts of another grader. Name their field, e.g. "
                 "`verdict=correct`.",
                 field="verdict",
-                value=verdict_field,
+                value=settings.verdict_field,
             )
         without_verdict += len(responses) - len(with_verdict)
-        for response in with_verdict:
-            gold = golds.get(question_key(response.question))
-            n_matched += gold is not None
-            groups.append(response.model or label)
-            other_golds.append(response.gold)
-            recorded.append(response if gold is None else replace(response, gold=gold))
-    if golds and not n_matched:
+        recorded += with_verdict
+        groups += [response.model or label for response in with_verdict]
+    new_golds = [golds.get(question_key(response.question)) for response in recorded]
+    if golds and all(gold is None for gold in new_golds):
         raise InputError(
-            "no question of the files is in these problems.", field="problems", value=problems[0]
+            "no question of the files is in these problems.",
+            field="problems",
+            value=settings.problems[0],
         )
-    graded = grade_outputs(recorded, tolerance, workers, progress)
-    responses_with_verdicts = [
-        AuditedResponse(
-            group=group,
-            row=item.recorded_response.row,
-            question=item.recorded_response.question,
-            response=item.recorded_response.response,
-            gold=item.recorded_response.gold,
-            other_gold=other_gold,
-            other_outcome="correct" if item.recorded_response.correct else "incorrect",
-            other_answer=item.recorded_response.answer,
-            outcome=item.verdict.status,
-            answer=item.verdict.answer,
-            rule=item.verdict.rule,
-            unread=item.verdict.unread,
-        )
-        for item, group, other_gold in zip(graded, groups, other_golds, strict=True)
+    to_grade = [
+        response if gold is None else replace(response, gold=gold)
+        for response, gold in zip(recorded, new_golds, strict=True)
     ]
-    replaced_golds = sum(item.gold != item.other_gold for item in responses_with_verdicts)
-    return AuditedSet(responses_with_verdicts, without_verdict, replaced_golds)
+    graded = grade_outputs(to_grade, settings.tolerance, settings.workers, progress)
+    audited = [
+        _audited_response(item, group, response.gold)
+        for item, group, response in zip(graded, groups, recorded, strict=True)
+    ]
+    replaced_golds = sum(response.gold != response.other_gold for response in audited)
+    return AuditedSet(audited, without_verdict, replaced_golds)
+
+
+def _audited_response(graded: GradedResponse, group: str, other_gold: str) -> AuditedResponse:
+    """Return a graded response with the verdict of its file.
+
+    Args:
+        graded: The response with our verdict.
+        group: The file or model of the response.
+        other_gold: The gold answer in the file.
+    """
+    response = graded.recorded_response
+    verdict = graded.verdict
+    return AuditedResponse(
+        group=group,
+        row=response.row,
+        question=response.question,
+        response=response.response,
+        gold=response.gold,
+        other_gold=other_gold,
+        other_outcome="correct" if response.correct else "incorrect",
+        other_answer=response.answer,
+        outcome=verdict.status,
+        answer=verdict.answer,
+        rule=verdict.rule,
+        unread=verdict.unread,
+    )
 
 
 def _read_golds(problems: Sequence[str]) -> dict[str, str]:

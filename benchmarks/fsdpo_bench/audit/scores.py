@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from fsdpo_bench.audit.responses import AuditedResponse
 from fsdpo_bench.results.intervals import Interval, Proportion, paired_interval, proportion
-
-UNDECIDED = "undecided"  #: Our outcome that may be a correct answer.
+from fsdpo_data.core.entities import UNDECIDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -31,10 +31,12 @@ from fsdpo_data.core.terminal import strip_control_characters
 
 if TYPE_CHECKING:
     from fsdpo_bench.cli import printing, recipe_printing, record_printing
+    from fsdpo_bench.report import tables
 else:
     printing = LazyModule("fsdpo_bench.cli.printing")
     recipe_printing = LazyModule("fsdpo_bench.cli.recipe_printing")
     record_printing = LazyModule("fsdpo_bench.cli.record_printing")
+    tables = LazyModule("fsdpo_bench.report.tables")
 
 app = new_app(
     "fsdpo-bench",
@@ -65,10 +67,6 @@ def _report(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
     print_next_command(["open", out / "report.html"])
     inspect_options = cli_options.RunInspectOptions(data=out, outcome="incorrect")
     print_next_command(local_command_line(inspect_options, "fsdpo-bench", "inspect"))
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 @command(app, cli_options.RunInspectOptions)
@@ -162,7 +160,7 @@ def _grade_file(
     responses = grade_outputs(read_outputs(file), tolerance, options.workers)
     series = summarize_by_series(responses)
     if options.as_json:
-        _print_json(series)
+        tables.print_json(series)
         return
     printing.print_series(series)
     disputed = [response for response in responses if response.disagrees_with_publisher]
@@ -174,22 +172,21 @@ def audit(options: cli_options.AuditOptions) -> None:
     """Compare another grader with ours."""
     from fsdpo_bench.audit.audit import make_audit
     from fsdpo_bench.audit.report import audit_json, print_audit, write_audit
+    from fsdpo_bench.audit.responses import FileSettings
 
     with show_progress() as progress:
-        result = make_audit(
-            options.data,
-            options.by,
+        settings = FileSettings(
             verdict_field=options.verdict,
             answer_field=options.answer,
             problems=options.problems,
             tolerance=options.tolerance,
             workers=options.workers,
-            progress=progress,
         )
+        result = make_audit(options.data, options.by, settings, progress)
     if options.out is not None:
         write_audit(options.out, result, options.examples)
     if options.as_json:
-        _print_json(audit_json(result, options.examples))
+        tables.print_json(audit_json(result, options.examples))
         return
     print_audit(result, options.show, options.examples)
     if options.out is not None:
@@ -245,7 +242,7 @@ def prm(options: PrmOptions) -> None:
     with show_progress() as progress:
         measurements = measure_prm(options, progress)
     if options.as_json:
-        _print_json(asdict(measurements))
+        tables.print_json(asdict(measurements))
     else:
         printing.print_prm(measurements)
 
@@ -283,7 +280,7 @@ def validate(options: cli_options.TaskValidateOptions) -> None:
             reports.append(validate_task(task, options.data))
             progress.advance(1)
     if options.as_json:
-        _print_json([report.as_dict() for report in reports])
+        tables.print_json([report.as_dict() for report in reports])
     else:
         printing.print_reports(reports)
     raise typer.Exit(0 if all(report.has_passed for report in reports) else 1)
@@ -298,7 +295,7 @@ def recipe(options: cli_options.RecipeOptions) -> None:
     selected_recipe = load_recipe(options.name)
     stages = selected_recipe.select_stages(options.stage)
     if options.as_json:
-        _print_json(selected_recipe.plan_dict(stages, GPUS[options.gpu]))
+        tables.print_json(selected_recipe.plan_dict(stages, GPUS[options.gpu]))
     elif options.dry_run:
         recipe_printing.print_plan(selected_recipe, stages, GPUS[options.gpu], options.price)
     else:

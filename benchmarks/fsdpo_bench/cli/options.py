@@ -123,16 +123,16 @@ class AuditOptions(Options):
     r"""Rank the disagreements of another grader with ours, and show their effect on the score.
 
     The files have responses with the verdicts of the other grader, in the formats that `grade`
-    reads. Two runs with the same solutions can be compared as well: the verdicts of the first run
-    are those of the other grader. A family is a set of disagreements with the same outcomes, the
-    same step at which the graders part, the same kind of gold and the same rule.
+    reads. Two runs with the same solutions can be compared as well; the first run then has the
+    verdicts of the other grader. A family is a set of disagreements with the same outcomes, step,
+    kind of gold and rule. The step is where the graders part.
 
     Attributes:
         data: Files with responses and verdicts, or two runs.
         verdict: Field with the verdict of the other grader.
         answer: Field with the answer that the other grader extracted.
-        problems: Problems whose gold answers replace those of the files, by question: a file, or a
-            dataset on the Hub. Repeatable.
+        problems: A file of problems, or a dataset on the Hub. Its gold answers replace the gold
+            answers of the files, by question. Repeatable.
         tolerance: Maximum relative error of a number, e.g. 0.01.
         by: Values that form a family, with commas: `verdicts`, `step`, `kind`, `rule`, `group`.
         show: Number of families to print.

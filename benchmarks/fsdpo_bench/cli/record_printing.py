@@ -9,9 +9,14 @@ from rich.rule import Rule
 
 from fsdpo_bench.cli.options import RunInspectOptions
 from fsdpo_bench.decode.records import ProblemRecord, SolutionRecord
-from fsdpo_bench.report.tables import plain_text, print_table, print_text, split_names
+from fsdpo_bench.report.tables import (
+    check_names,
+    plain_text,
+    print_table,
+    print_text,
+    split_names,
+)
 from fsdpo_bench.runs.records import read_records, select_decoder
-from fsdpo_data.core.errors import unknown_name_error
 
 _INDENT = "    "  #: Indentation of the lines of a solution.
 _VERDICT_STYLES = {True: "green", False: "red", None: "dim"}
@@ -66,9 +71,8 @@ def selected_fields(
     decoder = select_decoder(options.data, options.decoder)
     rows = [_record_fields(record, decoder) for record in records]
     known_names = dict.fromkeys(name for row in rows for name in row)
-    for name in names:
-        if rows and name not in known_names:
-            raise unknown_name_error("columns", name, known_names)
+    if rows:
+        check_names(names, known_names, field="columns")
     return [{name: row.get(name) for name in names} for row in rows]
 
 

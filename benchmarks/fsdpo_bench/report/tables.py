@@ -1,12 +1,16 @@
-"""Print tables and plain text to the terminal."""
+"""Print tables, plain text and JSON to the terminal."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
+import typer
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from fsdpo_data.core.errors import unknown_name_error
 from fsdpo_data.core.terminal import strip_control_characters
 
 _MAX_WORD_WIDTH = 20  #: Characters of a longer word may wrap in a text column.
@@ -106,3 +110,24 @@ def split_names(values: Sequence[str]) -> list[str]:
     """Return the names in values such as ``a,b``, without repeated names."""
     names = (name.strip() for value in values for name in value.split(","))
     return list(dict.fromkeys(filter(None, names)))
+
+
+def check_names(names: Iterable[str], known_names: Collection[str], *, field: str) -> None:
+    """Check the names that a user gave.
+
+    Args:
+        names: The names.
+        known_names: The valid names.
+        field: Option with the names, for the error.
+
+    Raises:
+        InputError: if a name is unknown.
+    """
+    for name in names:
+        if name not in known_names:
+            raise unknown_name_error(field, name, known_names)
+
+
+def print_json(value: Any) -> None:
+    """Print a plain value as JSON."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,21 +1,24 @@
 """Report on a run, or on the comparison of two runs, in the terminal."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import typer
 from fsdpo_cards.render import format_amount
 
 from fsdpo_bench.report.comparison_page import render_comparison
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS, comparison_rows
 from fsdpo_bench.report.render import write_report
-from fsdpo_bench.report.tables import print_table, print_text, split_names
+from fsdpo_bench.report.tables import (
+    check_names,
+    print_json,
+    print_table,
+    print_text,
+    split_names,
+)
 from fsdpo_bench.results.compare import ComparisonOptions, RunComparison, compare_runs
 from fsdpo_bench.results.numbers import format_points, number_rows
 from fsdpo_bench.results.result_types import Results
-from fsdpo_data.core.errors import unknown_name_error
 from fsdpo_data.core.files import write_text
 
 _MAX_QUESTION_CHARS = 90  #: Characters of a question in the list of changed problems.
@@ -35,7 +38,7 @@ def report_run(run: Path, budget_bytes: int, warn: Callable[[str], None], *, as_
     """
     results = write_report(run, budget_bytes, warn)
     if as_json:
-        typer.echo(json.dumps(results.to_json(), indent=2, ensure_ascii=False))
+        print_json(results.to_json())
     else:
         print_results(results)
 
@@ -68,7 +71,7 @@ def report_comparison(
     if html is not None:
         write_text(html, render_comparison(run_a, run_b, comparison))
     if as_json:
-        typer.echo(json.dumps(asdict(comparison), indent=2, ensure_ascii=False))
+        print_json(asdict(comparison))
     else:
         print_comparison(comparison, count, columns)
 
@@ -122,9 +125,7 @@ def print_comparison(comparison: RunComparison, count: int, columns: Sequence[st
         columns: Names of the columns, some with commas; none for all that fit the terminal.
     """
     names = split_names(columns)
-    for name in names:
-        if name not in DIFF_COLUMNS:
-            raise unknown_name_error("columns", name, DIFF_COLUMNS)
+    check_names(names, DIFF_COLUMNS, field="columns")
     selected_names = names or [*DIFF_COLUMNS]
     optional_names = () if names else ("only-a", "only-b", "p")
     print_table(

@@ -17,6 +17,7 @@ from fsdpo_bench.results.result_types import (
     RewardBin,
     TaskResults,
 )
+from fsdpo_data.core.entities import UNDECIDED
 from fsdpo_data.core.registry import Registry
 
 #: A place that prints numbers.
@@ -26,7 +27,7 @@ Output = Literal["terminal", "page", "markdown", "hub"]
 PASS_AT_K_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
-def format_points(result: AccuracyResult | AccuracyDrop | RewardBin) -> str:
+def format_points(result: AccuracyResult | AccuracyDrop | RewardBin | Proportion) -> str:
     """Format an accuracy, or an accuracy drop, with its interval: ``58.3 [54.1, 62.4]``."""
     if result.value is None or result.ci95 is None:
         return "–"
@@ -90,7 +91,7 @@ def decoder_accuracy(
         if answer is not None and answer.correct is not None:
             counted_results.append(result)
             is_correct = bool(answer.strict if strict else answer.correct)
-            is_possible = undecided_is_correct and answer.status == "undecided"
+            is_possible = undecided_is_correct and answer.status == UNDECIDED
             verdicts.append(int(is_correct or is_possible))
     return proportion(verdicts, problem_clusters(counted_results))
 

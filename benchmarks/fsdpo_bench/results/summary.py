@@ -34,6 +34,7 @@ from fsdpo_bench.results.result_types import (
 )
 from fsdpo_bench.runs.records import RunConfig, TaskConfig
 from fsdpo_bench.tasks.table import suites
+from fsdpo_data.core.entities import UNDECIDED
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import ranking_auc
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
@@ -122,7 +123,7 @@ def _decoder_results(
     optional_fields = {}
     if has_tolerance:
         optional_fields["strict"] = accuracy_result(decoder_accuracy(results, decoder, strict=True))
-    if outcomes["undecided"]:
+    if outcomes[UNDECIDED]:
         upper_bound = decoder_accuracy(results, decoder, undecided_is_correct=True)
         optional_fields["upper_bound"] = accuracy_result(upper_bound)
     return DecoderResults(

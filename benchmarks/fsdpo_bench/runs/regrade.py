@@ -133,7 +133,7 @@ def _parse_setups(source: Path, names: Sequence[str]) -> list[DecoderSetup]:
         if setup is None:
             raise InputError(
                 f"{source} contains a result of an unknown decoder, so it cannot be decoded again. "
-                f"Known decoders are {', '.join(DECODERS)}. Load other decoders with `plugin`.",
+                f"Known decoders are {', '.join(DECODERS)}. {DECODERS.source_of_names}",
                 field="decoder",
                 value=name,
             )

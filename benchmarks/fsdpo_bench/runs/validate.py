@@ -12,7 +12,7 @@ from fsdpo_bench.tasks.load import EXTRACT_ADVICE, LoadedTask, load_task
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.comparison.equivalence import comparison_rule
 from fsdpo_data.answers.parsing.read import read
-from fsdpo_data.core.entities import MODEL_FAILURES, Problem
+from fsdpo_data.core.entities import MODEL_FAILURES, UNDECIDED, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.problems.solution_golds import describe_solutions, is_solution
 
@@ -168,7 +168,7 @@ def _find_accepted_decoys(
         verdicts = grade_task_responses(task, responses)
         for (row, problem), task_verdict in zip(golds, verdicts, strict=True):
             status = task_verdict.verdict.status
-            if status not in (*MODEL_FAILURES, "undecided"):
+            if status not in (*MODEL_FAILURES, UNDECIDED):
                 yield GoldFinding(
                     row=row,
                     gold=problem.answer,

@@ -31,8 +31,8 @@ _COMPOUND_TYPES = (
     tree.SetBuilder, tree.Piecewise,
 )  # fmt: skip
 _MAX_PREFIX = 16  #: Powers of ten by which units with SI prefixes differ are smaller.
-#: Steps that keep all that a text says.
-_WHOLE_STEPS = frozenset(("unwrapped", "label"))
+#: Steps that drop no content of a text.
+_LOSSLESS_STEPS = frozenset(("unwrapped", "label"))
 
 
 class Decision(NamedTuple):
@@ -64,8 +64,8 @@ def decide_by_readings(
     for gold_value, answer_value, reading in _reading_pairs(gold, answer):
         if reading.is_denied or not comparer.is_equal(gold_value, answer_value):
             continue
-        # The gold says no more than it must, so every part of it counts.
-        is_part_of_gold = answer_value is answer.value and reading.step not in _WHOLE_STEPS
+        # A gold has no superfluous part, so every part of it counts.
+        is_part_of_gold = answer_value is answer.value and reading.step not in _LOSSLESS_STEPS
         if not reading.is_guarded and not is_part_of_gold:
             return Decision("correct", reading.step)
         guarded = guarded or reading

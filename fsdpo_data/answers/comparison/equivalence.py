@@ -20,7 +20,7 @@ from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, W
 
 #: Budget of one pair, in operations modulo a prime; they take about 30 ms.
 MAX_OPERATIONS = 60_000
-#: Words that stand for several phrases.
+#: Words that replace several phrases, such as "да" for yes.
 _FIXED_WORDS = (UNDEFINED, Words(("yes",)), Words(("no",)))
 
 

@@ -53,7 +53,7 @@ _MAX_CONSTANT_OPERATIONS = 100_000
 _MAX_BINARY_EXPONENT = 100_000
 #: First letters of unknowns; dividing an equation by an unknown would change its solutions.
 _UNKNOWNS = frozenset("xyztuvwnk")
-_INTEGER_NAMES = frozenset("nmkNpq")  #: Names of symbols that stand for integers next to steps.
+_INTEGER_NAMES = frozenset("nmkNpq")  #: Names of integer symbols in expressions with steps.
 _MAX_WINDOW_SYMBOLS = 2  #: Most symbols of expressions that are compared in a window.
 _MAX_WINDOW_INTEGER = 20  #: Largest whole number of a window.
 _MAX_WINDOW_CONSTANT = 10_000  #: A larger constant has no numbers of the window near it.

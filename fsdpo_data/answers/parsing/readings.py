@@ -1,4 +1,4 @@
-r"""Readings of an answer: the values that it may state besides the value of its whole text.
+r"""Readings of an answer: the values that it may state in addition to the value of its whole text.
 
 Each step is a small function that keeps a part of a text and drops the rest. Steps are ranked: an
 earlier one needs less goodwill. A reading whose dropped text denies, hedges or bounds the part that
@@ -25,7 +25,7 @@ _WORDS = re.compile(r"((?<![\\A-Za-z^_])(?!(?:and|or)\b)[A-Za-z]{2,}(?![A-Za-z^_
 _TEXT_COMMAND = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*)\}")
 #: Sign that takes the place of a formula between words.
 FORMULA_SIGN = "#"
-MAX_TEXT_CHARS = 400  #: A longer answer has no readings besides its whole text.
+MAX_TEXT_CHARS = 400  #: A longer answer is read only as a whole.
 MAX_ISLANDS = 12  #: Most formulas of a text that are read.
 _MAX_UNIT_WORDS = 2  #: Most words of a unit after a formula.
 
@@ -190,7 +190,7 @@ def propose_readings(cleaned: str, *, is_read: bool) -> Iterator[Reading]:
 
 
 def _apply_step(step: Step, name: str, text: str, dropped: str) -> Iterator[Reading]:
-    """Yield the reading of one step, and those of other steps on the part that it keeps."""
+    """Yield the reading of one step, and the readings of other steps on the part that it keeps."""
     outer = step(text)
     if outer is None:
         return
@@ -261,5 +261,5 @@ def is_malformed(text: str) -> bool:
     return openers != closers or _PATTERNS["broken"].search(plain) is not None
 
 
-#: Words that stand for an answer and state none.
+#: Words in place of an answer.
 _PLACEHOLDERS = word_set(_TABLE["placeholders"])

@@ -126,19 +126,16 @@ def _read_layers(weights: PublishedPrm, tokenizer: Any) -> list[list[Tensor]]:
     """Return the weight and the bias of each layer of the head; a ReLU separates two layers."""
     prm_format = weights.prm_format
     is_vocabulary_head = prm_format.head == "vocabulary"
-    head_names = [prm_format.head]
-    if is_vocabulary_head:
-        # Tied embeddings are stored once, so a checkpoint may lack the head.
-        head_names = ["lm_head", *(["model.embed_tokens"] if _has_tied_head(weights) else [])]
-    tensors: dict[str, Tensor] = {}
-    for head_name in head_names:
+    head_name = "lm_head" if is_vocabulary_head else prm_format.head
+    tensors = read_tensors(weights, f"{head_name}.")
+    if is_vocabulary_head and not tensors and _has_tied_head(weights):
+        # Tied embeddings are stored once, so the checkpoint lacks the head.
+        head_name = "model.embed_tokens"
         tensors = read_tensors(weights, f"{head_name}.")
-        if tensors:
-            break
     layer_names = sorted(name.removesuffix("weight") for name in tensors if name.endswith("weight"))
     if not layer_names:
         raise InputError(
-            f"the checkpoint has no weights called {' or '.join(head_names)}, which the PRM format "
+            f"the checkpoint has no weights called {head_name}, which the PRM format "
             f"{prm_format.name} needs. Choose the format of the checkpoint with `prm_format`.",
             field="prm",
             value=weights.ref.name,
