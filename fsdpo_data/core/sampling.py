@@ -35,6 +35,10 @@ class Completion:
     #: if the engine does not tell them, or the prompt is not a :class:`ContinuedPrompt`. Never
     #: recorded.
     token_ids: tuple[int, ...] | None = None
+    #: Lengths in characters of recorded steps, which join to the text; None to split the text.
+    step_chars: tuple[int, ...] | None = None
+    #: Recorded reward of each step, in [0, 1]; None without rewards.
+    step_rewards: tuple[float, ...] | None = None
 
 
 class ContinuedPrompt(str):
@@ -208,6 +212,25 @@ def is_completion(value: Any) -> bool:
         and 0 <= seconds < math.inf
         # Runs do not write it, but a program that dumps a Completion writes null.
         and value.get("token_ids") is None
+        and _has_valid_steps(value)
+    )
+
+
+def _has_valid_steps(value: dict[str, Any]) -> bool:
+    """Return whether the recorded steps of a completion join to its text, and have rewards."""
+    step_chars = value.get("step_chars")
+    rewards = value.get("step_rewards")
+    if step_chars is None:
+        return rewards is None
+    are_lengths = isinstance(step_chars, list) and all(
+        type(length) is int and length > 0 for length in step_chars
+    )
+    if not are_lengths or sum(step_chars) != len(value["text"]):
+        return False
+    return rewards is None or (
+        isinstance(rewards, list)
+        and len(rewards) == len(step_chars)
+        and all(type(reward) in (int, float) and 0 <= reward <= 1 for reward in rewards)
     )
 
 

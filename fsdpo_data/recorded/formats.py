@@ -51,6 +51,10 @@ class RecordedResponse:
     request: str = ""  #: Id of the request, if the prompts are in another file (batch APIs).
     n_tokens: int | None = None  #: Number of generated tokens; None if unknown.
     reasoning: str = ""  #: Thinking before the response, if recorded separately.
+    steps: Any = None  #: Steps as listed in the row, not checked; None without a list.
+    step_scores: Any = None  #: Scores of the steps as in the row, not checked; None without scores.
+    #: Values that identify the response in a file of step scores; empty if the format has none.
+    key: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,14 @@ class ResponseFormat:
     logit: Sequence[str] = ()
     #: Fields with the number of generated tokens.
     n_tokens: Sequence[str] = ("n_tokens", "num_generated_tokens")
+    steps: Sequence[str] = ()  #: Fields with the steps of a response, a list of texts.
+    #: Fields with the step scores of a response, a list of numbers. A single number is a score of
+    #: the response, and is not read.
+    step_scores: Sequence[str] = ()
+    step_separator: str = ""  #: Text between the scored steps of a response that lists no steps.
+    #: Pattern of a chat prompt that the first listed steps contain before the response.
+    chat_prompt: str = ""
+    key: Sequence[str] = ()  #: Fields that identify a response in a file of step scores.
     not_text: str = ""  #: Error message for a list in the place of a text.
     #: Fields that identify a problem whose responses several rows repeat, as lm-evaluation-harness
     #: writes one row per filter. Empty if each row has responses of its own.
@@ -96,20 +108,36 @@ class ResponseFormat:
                 return False
         return not self.by_model or any(self._columns(fields))
 
-    def with_fields(self, verdict: str | None, answer: str | None) -> "ResponseFormat":
-        """Return the format with other names for two fields; None keeps the names.
+    def with_fields(
+        self,
+        verdict: str | None = None,
+        answer: str | None = None,
+        steps: str | None = None,
+        step_scores: str | None = None,
+    ) -> "ResponseFormat":
+        """Return the format with other names for some fields; None keeps the names.
 
         Args:
             verdict: Field with the publisher's verdict.
             answer: Field with the extracted answer. The gold is then in another field.
+            steps: Field with the steps.
+            step_scores: Field with the step scores.
         """
         changes: dict[str, Sequence[str]] = {}
+        if steps is not None:
+            changes["steps"] = (steps,)
+        if step_scores is not None:
+            changes["step_scores"] = (step_scores,)
         if verdict is not None:
             changes["correct"] = (verdict,)
         if answer is not None:
             changes["answer"] = (answer,)
             changes["gold"] = tuple(name for name in self.gold if name != answer)
         return replace(self, **changes) if changes else self  # type: ignore[arg-type]
+
+    def find_step_scores(self, fields: Fields) -> Any:
+        """Return the step scores in a row of a file of step scores; None if there are none."""
+        return _first(fields, self.step_scores)
 
     def document_key(self, fields: Fields) -> str:
         """Return a hash that identifies a row's document; empty if rows do not repeat.
@@ -168,6 +196,7 @@ class ResponseFormat:
             prompt=prompt if isinstance(prompt, str) else "",
             request=str(_first(row, self.request) or ""),
             model=str(_first(row, self.model) or ""),
+            key=response_key(row, self.key),
         )
         if not self.by_model:
             yield from self._read_completions(row, base)
@@ -195,6 +224,8 @@ class ResponseFormat:
         answers = self._read_answers(fields, len(responses))
         logits = _per_response(_first(fields, self.logit), len(responses))
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
+        steps = _lists_per_response(_first(fields, self.steps), value, len(responses))
+        step_scores = _lists_per_response(_first(fields, self.step_scores), value, len(responses))
         shared_finish_reason = _first(fields, _FINISH_REASON_FIELDS)
         for index, response in enumerate(responses):
             response_fields = response if isinstance(response, Mapping) else {}
@@ -221,6 +252,8 @@ class ResponseFormat:
                 finish_reason="length" if is_truncated else "stop",
                 n_tokens=_token_count(n_tokens),
                 reasoning=reasoning or "",
+                steps=_first_or(response_fields, self.steps, steps[index]),
+                step_scores=_first_or(response_fields, self.step_scores, step_scores[index]),
             )
 
     def _read_answers(self, fields: Fields, count: int) -> list[str | None]:
@@ -312,6 +345,31 @@ def _per_response(value: Any, count: int) -> list[Any]:
     if isinstance(value, list):
         raise ValueError(f"{len(value)} values for {count} responses")
     return [value if count == 1 else None] * count
+
+
+def _lists_per_response(value: Any, responses: Any, count: int) -> list[Any]:
+    """Return one list per response; a single response that is not in a list has the list itself.
+
+    Args:
+        value: The value of the field; None if it is missing.
+        responses: The value of the field with the responses.
+        count: Number of responses.
+    """
+    if value is None:
+        return [None] * count
+    return _per_response(value, count) if isinstance(responses, list) else [value]
+
+
+def _first_or(fields: Fields, names: Sequence[str], default: Any) -> Any:
+    """Return the value of the first field that is present and not null, else a default."""
+    value = _first(fields, names)
+    return default if value is None else value
+
+
+def response_key(fields: Fields, names: Sequence[str]) -> tuple[Any, ...]:
+    """Return the values that identify a response; empty if one of the fields is missing."""
+    values = tuple(_first(fields, (name,)) for name in names)
+    return () if None in values else values
 
 
 #: Formats of recorded responses by name; the first match counts.

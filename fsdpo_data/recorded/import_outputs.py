@@ -24,7 +24,7 @@ from fsdpo_data.core.identity import ModelRef, SourceRef, text_key
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.options import Group, Option, Options
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.row_files import data_files, read_records, replace_surrogates
+from fsdpo_data.core.row_files import SourceRow, data_files, read_records, replace_surrogates
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.engines.options import Resume, Workers
@@ -34,11 +34,14 @@ from fsdpo_data.problems.load import ProblemSet, files_revision, load_problems, 
 from fsdpo_data.problems.row_formats import UnusableRowError, require_encodable
 from fsdpo_data.recorded.formats import (
     RecordedResponse,
+    ResponseFormat,
     find_response_format,
     question_key,
+    response_key,
     unknown_format_message,
 )
-from fsdpo_data.stages.sample import BuildJob, BuildSpec, build
+from fsdpo_data.recorded.step_scores import ScoredSteps, StepScoreError, read_steps
+from fsdpo_data.stages.sample import RECORDED_STEPS, BuildJob, BuildSpec, build
 from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
 
 _OUTPUTS_PANEL = "Outputs"
@@ -60,7 +63,13 @@ class ImportOutputsOptions(Options):
         model_name: Name of the model that wrote the outputs.
         split: Split of the problems.
         sampling: Sampling settings that are known of the outputs.
-        segmenter: Rule that splits solutions into steps, as for `build`.
+        segmenter: Rule that splits solutions into steps, as for `build`. It replaces the steps in
+            the rows; step scores then need as many steps.
+        scores: File with the step scores of one reward model. Its rows have the fields that
+            identify a response, such as `problem_id` and `candidate_index`.
+        steps_field: Field with the steps of a response.
+        scores_field: Field with the step scores of a response, from 0 to 1.
+        prm_name: Name of the reward model that gave the step scores.
         grade_thinking: If a solution has no text after its thinking, grade the answer that the
             thinking marks, for example in a box. By default such a solution has no answer.
         workers: Number of processes that grade.
@@ -93,7 +102,22 @@ class ImportOutputsOptions(Options):
             },
         ),
     ] = DeclaredSampling()
-    segmenter: Annotated[str, Option(panel=_OUTPUTS_PANEL, choices=SEGMENTER_NAMES)] = "auto"
+    segmenter: Annotated[
+        str | None,
+        Option(
+            panel=_OUTPUTS_PANEL,
+            choices=SEGMENTER_NAMES,
+            default_text="the steps in the rows, or auto",
+        ),
+    ] = None
+    scores: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL, placeholder="FILE")] = None
+    steps_field: Annotated[
+        str | None, Option(panel=_OUTPUTS_PANEL, metavar="FIELD", default_text="by format")
+    ] = None
+    scores_field: Annotated[
+        str | None, Option(panel=_OUTPUTS_PANEL, metavar="FIELD", default_text="by format")
+    ] = None
+    prm_name: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = UNKNOWN
     grade_thinking: Annotated[bool, Option(panel=_OUTPUTS_PANEL)] = False
     workers: Workers = None
     resume: Resume = False
@@ -116,7 +140,6 @@ def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path,
     """
     files = data_files(str(options.file), options.split)
     out = Path(options.out)
-    segmenter = segmenter_name(options.segmenter)
     with store_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
     with store_errors(out.parent), tempfile.TemporaryFile(dir=out.parent) as spool:
@@ -125,7 +148,7 @@ def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path,
             reader.add(file)
         if not reader.problems:
             raise InputError(_no_outputs_message(options, reader))
-        spec = _build_spec(options, reader, files, segmenter)
+        spec = _build_spec(options, reader, files)
         source = ProblemSet(reader.problems, list(spec.sources), reader.quarantined)
         job = BuildJob(
             spec=spec,
@@ -146,7 +169,7 @@ def _import_command(
     pinned_options = replace(
         options,
         problems=problems if is_gold_given else (),
-        segmenter=spec.segmenter,
+        segmenter=None if spec.segmenter == RECORDED_STEPS else spec.segmenter,
         model_name=spec.model.name,
     )
     return command_line(pinned_options, "fsdpo-data", "import")
@@ -162,11 +185,21 @@ def _no_outputs_message(options: ImportOutputsOptions, reader: "_OutputReader") 
 
 
 def _build_spec(
-    options: ImportOutputsOptions, reader: "_OutputReader", files: Sequence[Path], segmenter: str
+    options: ImportOutputsOptions, reader: "_OutputReader", files: Sequence[Path]
 ) -> BuildSpec:
     """Return the spec of the dataset, after all files are read."""
     revision = files_revision(files)
     outputs_source = SourceRef(Path(options.file).name, revision, options.split)
+    segmenter = segmenter_name(options.segmenter or "auto")
+    if reader.has_recorded_steps and options.segmenter is None:
+        segmenter = RECORDED_STEPS
+    score: dict[str, Any] = {}
+    if reader.has_scores:
+        score_revision = files_revision([options.scores]) if options.scores else revision
+        score = {
+            "prm": asdict(ModelRef(options.prm_name, score_revision)),
+            "engine": {"name": "outputs", "dtype": UNKNOWN},
+        }
     return BuildSpec(
         model=ModelRef(options.model_name or reader.model_name(), revision),
         sources=tuple(reader.gold_problems.source_refs) or (outputs_source,),
@@ -177,6 +210,7 @@ def _build_spec(
         grader=get_grader().version,
         unknown_fields=options.sampling.unknown_fields,
         grade_thinking=options.grade_thinking,
+        score=score,
     )
 
 
@@ -241,6 +275,10 @@ class _OutputReader:
         self._models: dict[str, None] = {}  # a set that keeps the order
         self._documents: set[str] = set()
         self._request_offsets = self._read_requests(options.requests) if options.requests else {}
+        self._score_offsets: dict[bytes, int] = {}  # of rows of step scores, by key
+        self.has_scores = False  #: Whether a response has step scores.
+        #: Whether the responses have steps of their own; None before the first response.
+        self.has_recorded_steps: bool | None = None
 
     def _read_requests(self, file: Path) -> dict[str, int]:
         """Store the prompts of requests; return their offsets by ``custom_id``."""
@@ -271,17 +309,77 @@ class _OutputReader:
                 # same responses.
                 document = response_format.document_key(record.fields)
                 if document not in self._documents:
-                    for response in response_format.read_responses(record):
-                        self._add_response(file, response)
+                    self._add_row(file, record, response_format)
                 if document:
                     self._documents.add(document)
             except UnusableRowError as reason:
                 self.quarantined.append(quarantine_row(str(file), record, str(reason)))
 
-    def _add_response(self, file: Path, response: RecordedResponse) -> None:
+    def _add_row(self, file: Path, record: SourceRow, response_format: ResponseFormat) -> None:
+        """Store the responses of a row. Responses with wrong step scores are quarantined alone."""
+        named_format = response_format.with_fields(
+            steps=self.options.steps_field, step_scores=self.options.scores_field
+        )
+        for response in named_format.read_responses(record):
+            if self.options.series not in (None, response.model):
+                continue
+            try:
+                steps = self._read_steps(response, named_format)
+            except StepScoreError as reason:
+                series = f" ({response.series})" if response.series else ""
+                self.quarantined.append(quarantine_row(str(file), record, f"{reason}{series}"))
+                continue
+            self._add_response(file, response, steps)
+
+    def _read_steps(
+        self, response: RecordedResponse, response_format: ResponseFormat
+    ) -> ScoredSteps | None:
+        """Return the steps of a response, with the scores of its row or of the file of scores."""
+        if self.options.scores is not None:
+            response = replace(response, step_scores=self._scores_of(response, response_format))
+        steps = read_steps(response, response_format, self.options.segmenter)
+        if self.has_recorded_steps is None:
+            self.has_recorded_steps = steps is not None
+        elif self.has_recorded_steps != (steps is not None) and self.options.segmenter is None:
+            raise StepScoreError(
+                "some rows have steps: expected steps or step scores in all rows, or in none"
+            )
+        self.has_scores |= steps is not None and steps.scores is not None
+        return steps
+
+    def _scores_of(self, response: RecordedResponse, response_format: ResponseFormat) -> Any:
+        """Return the step scores of a response in the file of scores."""
+        assert self.options.scores is not None
+        if not response.key:
+            raise StepScoreError(
+                "no key: the row has no fields that identify the response in the file of scores"
+            )
+        if not self._score_offsets:
+            self._read_scores(self.options.scores, response_format)
+        offset = self._score_offsets.get(text_key(repr(response.key)))
+        if offset is None:
+            raise StepScoreError(f"no step scores: the file of scores has no row {response.key}")
+        return self.sampler.read(offset)["step_scores"]
+
+    def _read_scores(self, file: Path, response_format: ResponseFormat) -> None:
+        """Store the rows of a file of step scores."""
+        for record in read_records(file):
+            key = response_key(record.fields, response_format.key)
+            scores = response_format.find_step_scores(record.fields)
+            digest_of_key = text_key(repr(key))
+            if not key or scores is None or digest_of_key in self._score_offsets:
+                raise self.options.field_error(
+                    "scores",
+                    f"row {record.row_number} has no step scores, or repeats the response of an "
+                    f"earlier row. Expected {', '.join(response_format.key)} and "
+                    f"{' or '.join(response_format.step_scores)}.",
+                )
+            self._score_offsets[digest_of_key] = self.sampler.write({"step_scores": scores})
+
+    def _add_response(
+        self, file: Path, response: RecordedResponse, steps: ScoredSteps | None
+    ) -> None:
         """Store a response, its problem and its prompt; UnusableRowError if they do not match."""
-        if self.options.series not in (None, response.model):
-            return
         prompt = self._request_prompt(response) if response.request else response.prompt
         problem = self._find_problem(file, response, prompt)
         if self.options.template or not prompt:
@@ -302,6 +400,8 @@ class _OutputReader:
             response.finish_reason,
             response.n_tokens,
             reasoning=response.reasoning,
+            step_chars=tuple(map(len, steps.steps)) if steps else None,
+            step_rewards=tuple(steps.scores) if steps and steps.scores is not None else None,
         )
         self.sampler.add(prompt, completion)
 

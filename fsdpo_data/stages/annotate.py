@@ -29,7 +29,7 @@ from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.steps.rewards import outcome_labels
-from fsdpo_data.steps.segment import segmenter_name, split_steps
+from fsdpo_data.steps.segment import segmenter_name, split_at_lengths, split_steps
 
 #: Approximate solutions per shard: 10 MB of compressed parquet, 200 MB of memory in a worker.
 SHARD_SOLUTIONS = 20_000
@@ -137,11 +137,14 @@ def _make_solutions(
     graded_responses: Sequence[tuple[GradingRequest, Verdict]],
 ) -> list[Solution]:
     """Return the solutions of one problem, from its record and the graded samples."""
-    segmenter = segmenter_name(task.segmenter)
     solutions = []
     for index, (request, verdict) in enumerate(graded_responses):
         sample = record["completions"][index]
-        steps = split_steps(request.response, request.thinking.end, segmenter)
+        if "step_chars" in sample:
+            steps = split_at_lengths(request.response, sample["step_chars"])
+        else:
+            segmenter = segmenter_name(task.segmenter)
+            steps = split_steps(request.response, request.thinking.end, segmenter)
         solution = Solution(
             solution_id=solution_id(problem_id, task.sampling_id, index),
             problem_id=problem_id,
@@ -153,6 +156,7 @@ def _make_solutions(
             answer=verdict.answer,
             outcome=verdict.status,
             labels=outcome_labels(verdict.status, len(steps)),
+            step_rewards=sample.get("step_rewards"),
             thinking_closed=request.thinking.closed,
             thinking_tokens=sample.get("thinking_tokens"),
         )

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,15 @@ from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
 from fsdpo_data.stages.grade import THINKING_GRADED
+from fsdpo_data.stages.score import reward_statistics
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 #: Folder of the sampled dataset inside the directory of a run with further stages.
 BUILD_FOLDER = "build"
 #: Finished prompts are written after this time, even if their batch is not finished.
 SAVE_INTERVAL_SECONDS = 1.0
+#: Name in the manifest in place of a segmenter, if the steps come from recorded responses.
+RECORDED_STEPS = "recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class BuildSpec:
     unknown_fields: tuple[str, ...] = ()
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False
+    #: The reward model of recorded step scores and its engine; empty without step scores.
+    score: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, problems: Sequence[Problem]) -> dict[str, Any]:
         """Return the spec as plain JSON, with the digest of the problems to solve."""
@@ -70,6 +75,8 @@ class BuildSpec:
         }
         if self.grade_thinking:
             config["thinking"] = THINKING_GRADED
+        if self.score:
+            config["score"] = dict(self.score)
         return to_json_values(config)
 
 
@@ -255,6 +262,8 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
     manifest = make_manifest(
         job.config, files=files, tally=tally, quarantined=quarantine_reasons, commands=commands
     )
+    if job.spec.score:
+        manifest.rewards = reward_statistics(manifest.config_paths(root, "solutions"))
     progress.phase("validate", 1)
     seal_dataset(root, manifest, saved_problems=len(run.line_spans))
     progress.advance(1)

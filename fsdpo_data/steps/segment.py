@@ -10,6 +10,7 @@ Thinking at the start of a solution is the first step, unless the segmenter spli
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.registry import Registry, UnversionedNames, resolve_version
@@ -208,6 +209,12 @@ def split_steps(text: str, thinking_chars: int, segmenter: str) -> list[str]:
         return []
     # A blank answer belongs to the last step.
     return [*thinking_steps[:-1], thinking_steps[-1] + answer]
+
+
+def split_at_lengths(text: str, lengths: Iterable[int]) -> list[str]:
+    """Split a text into parts of the given lengths in characters, which add up to the text."""
+    ends = list(accumulate(lengths))
+    return [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def _split_text(segmenter: Segmenter, split: SplitFunction, text: str) -> list[str]:

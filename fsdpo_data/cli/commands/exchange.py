@@ -236,6 +236,11 @@ class ImportOptions(ImportOutputsOptions):
             fsdpo-data import out.jsonl --from outputs --requests in.jsonl \
               --problems gsm8k --out runs/batch
 
+        Import responses with the step scores of a reward model as step rewards:
+
+            fsdpo-data import rows.jsonl --from outputs --scores scores.jsonl \
+              --prm-name org/prm --out runs/scored
+
         Import step labels for `fsdpo-train prm`:
 
             fsdpo-data import prm800k.jsonl --from prm800k --out runs/prm800k

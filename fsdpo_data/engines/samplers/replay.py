@@ -72,7 +72,11 @@ class ReplaySampler(BaseReplaySampler):
                 f"a completion of the prompt {quoted_prompt} is incomplete, or has a field of "
                 "another type. Record the completions again.",
             )
-        return [Completion(**fields) for fields in completions]
+        # A replay splits the text with the segmenter of its run, so recorded steps do not count.
+        return [
+            Completion(**fields | {"step_chars": None, "step_rewards": None})
+            for fields in completions
+        ]
 
 
 def _index_prompts(path: Path) -> dict[bytes, list[LineSpan]]:

@@ -17,6 +17,7 @@ from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import load_problems
 
 COMPLETE = {"text": "42", "finish_reason": "stop", "n_tokens": 2, "seconds": 0.1}
+STEPPED = COMPLETE | {"step_chars": [1, 1]}
 BROKEN: list[Any] = [
     None,
     "text",
@@ -36,6 +37,10 @@ BROKEN: list[Any] = [
     COMPLETE | {"reasoning": 5},
     COMPLETE | {"stop_string": 5},
     COMPLETE | {"other": 1},
+    COMPLETE | {"step_rewards": [0.5]},
+    COMPLETE | {"step_chars": [1000]},
+    COMPLETE | {"step_chars": "1"},
+    *(STEPPED | {"step_rewards": value} for value in ([], [2], [None], [True], "1")),
 ]
 
 
@@ -46,6 +51,10 @@ def test_incomplete_completions_are_none(value: Any) -> None:
 
 def test_a_completion_without_token_count_is_complete() -> None:
     assert is_completion(COMPLETE | {"n_tokens": None})
+
+
+def test_a_completion_may_have_steps_and_step_rewards() -> None:
+    assert is_completion(STEPPED) and is_completion(STEPPED | {"step_rewards": [0, 0.5]})
 
 
 def test_a_run_samples_incomplete_records_again(tmp_path: Path) -> None:

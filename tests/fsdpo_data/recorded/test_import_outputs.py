@@ -10,38 +10,21 @@ import polars as pl
 import pytest
 from bench_runs import written
 from fsdpo_cards.commands import policy_argument
+from recorded_imports import import_file, lines
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
-from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import RELEASE, file_sha256
-from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.row_files import SourceRow
-from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.validate import validate
 from fsdpo_data.problems.row_formats import UnusableRowError
 from fsdpo_data.recorded.formats import (
     RESPONSE_FORMATS,
     find_response_format,
     unknown_format_message,
 )
-from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import
 
 RIGHT, WRONG = "Step 1: 2 + 2 = 4.\nThe answer is: 4", "So it is 5.\nThe answer is: 5"
-
-
-def import_file(file: Path, out: Path, **options: Any) -> tuple[Manifest, list[dict[str, Any]]]:
-    """Import a file; return the manifest and the solutions, joined with their problems."""
-    _, manifest = run_import(
-        make_options(ImportOutputsOptions, {"file": file, "out": out, "workers": 1} | options),
-        NO_PROGRESS,
-    )
-    validate(out)
-    problems = pl.read_parquet(out / "problems/*.parquet")
-    solutions = pl.read_parquet(out / "solutions/*.parquet")
-    rows = solutions.join(problems, on="problem_id", how="left", maintain_order="left")
-    return manifest, rows.rename({"answer_right": "gold"}).to_dicts()
 
 
 def lm_eval(**fields: Any) -> dict[str, Any]:
@@ -66,10 +49,6 @@ def lighteval(doc: str = "doc", response: str = "model_response") -> dict[str, A
         },
         "metric": {"extractive_match": 1.0},
     }
-
-
-def lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 #: For each format: example rows, their question and their prompt. In every format the gold is 4,
@@ -118,6 +97,41 @@ EXAMPLES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
     ),
     "lm-eval": ([lm_eval(), lm_eval(filter="flexible-extract")], "2+2?", "Q: 2+2?\nA:"),
     "lighteval": ([lighteval()], "Solve.\n2+2?", "<user>Solve.\n2+2?"),
+    "search-and-learn": (
+        [
+            {
+                "problem": "2+2?",
+                "answer": "4",
+                "completions": [RIGHT, WRONG],
+                "scores": [[0.9], [0.1]],
+            }
+        ],
+        "2+2?",
+        "2+2?",
+    ),
+    "scored-candidates": (
+        [
+            {
+                "problem_id": "p0",
+                "candidate_index": index,
+                "question": "2+2?",
+                "gold": "4",
+                "response": text,
+                "steps": text.split("\n"),
+            }
+            for index, text in enumerate((RIGHT, WRONG))
+        ],
+        "2+2?",
+        "2+2?",
+    ),
+    "plain-step-scores": (
+        [
+            {"question": "2+2?", "answer": "4", "response": text, "step_scores": scores}
+            for text, scores in ((RIGHT, [0.9]), (WRONG, [0.2, 0.3]))
+        ],
+        "2+2?",
+        "2+2?",
+    ),
     "plain": (
         [{"problem": "2+2?", "answer": 4.0, "responses": [{"text": RIGHT}, WRONG]}],
         "2+2?",
@@ -133,7 +147,7 @@ def test_every_format_is_imported(tmp_path: Path, name: str) -> None:
     assert form is RESPONSE_FORMATS[name]
     manifest, rows = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
     assert ["".join(row["completions"]) for row in rows] == [RIGHT, WRONG]
-    assert [row["labels"] for row in rows] == [[True], [False, False]]
+    assert [set(row["labels"]) for row in rows] == [{True}, {False}]
     assert {row["question"] for row in rows} == {question}
     assert {row["prompt"] for row in rows} == {prompt}
     assert {row["gold"] for row in rows} == {"4"}

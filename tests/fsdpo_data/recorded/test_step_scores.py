@@ -1,0 +1,199 @@
+"""Import step scores with recorded outputs: positions of steps, checks, files of scores."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from bench_runs import written
+from recorded_imports import import_file, lines
+
+import fsdpo_data as fd
+from fsdpo_data.core.errors import InputError
+
+CHAT = "system\nYou are Qwen.\nuser\n2+2?\n\nThink.\nassistant\n"
+CHAT_PARTS = CHAT.split("\n\n")
+RESPONSE = "Let us see:\n\n1. Add: 2 + 2.\n\n2. The answer is 4.\n"
+STEPS = ["Add: 2 + 2.", "The answer is 4."]
+
+
+def candidate_row(**fields: Any) -> dict[str, Any]:
+    """Return a row that lists its steps, without numbers and blank lines."""
+    return {
+        "problem_id": "p0",
+        "candidate_index": 0,
+        "question": "2+2?",
+        "gold": "4",
+        "response": RESPONSE,
+        "steps": STEPS,
+        "step_scores": [0.5, 0.25],
+        **fields,
+    }
+
+
+def search_row(**fields: Any) -> dict[str, Any]:
+    """Return a row of search-and-learn."""
+    return {
+        "problem": "2+2?",
+        "answer": "4",
+        "completions": ["2 + 2\n\nis 4.", "It is 5."],
+        "scores": [[0.5, 0.75], [0.25]],
+        **fields,
+    }
+
+
+def test_listed_steps_are_found_in_the_response(tmp_path: Path) -> None:
+    """The steps join to the response, and the scores stay with their steps."""
+    file = written(tmp_path / "theirs.jsonl", [candidate_row()])
+    manifest, [row] = import_file(file, tmp_path / "out", prm_name="org/prm")
+    assert row["completions"] == [
+        "Let us see:\n\n1. Add: 2 + 2.\n\n",
+        "2. The answer is 4.\n",
+    ]
+    assert row["step_rewards"] == [0.5, 0.25] and row["outcome"] == "correct"
+    assert manifest.spec.segmenter == "recorded"
+    assert manifest.spec.score and manifest.rewards
+    assert manifest.spec.score.prm.name == "org/prm"
+    assert (manifest.rewards.scored, manifest.rewards.unscored) == (1, 0)
+    assert "--segmenter" not in (manifest.commands or [""])[0]
+
+
+@pytest.mark.parametrize(
+    ("steps", "scores"),
+    [
+        ([CHAT + STEPS[0], STEPS[1]], [0.5, 0.25]),
+        # A blank line in the question splits the prompt. Its first part is not a step.
+        ([CHAT_PARTS[0], CHAT_PARTS[1] + STEPS[0], STEPS[1]], [0.9, 0.5, 0.25]),
+    ],
+)
+def test_the_chat_prompt_in_the_first_steps_is_removed(
+    tmp_path: Path, steps: list[str], scores: list[float]
+) -> None:
+    file = written(tmp_path / "theirs.jsonl", [candidate_row(steps=steps, step_scores=scores)])
+    _, [row] = import_file(file, tmp_path / "out")
+    assert "".join(row["completions"]) == RESPONSE and row["step_rewards"] == [0.5, 0.25]
+
+
+def test_the_scores_of_a_file_are_joined_by_key(tmp_path: Path) -> None:
+    """Other columns of the file and its order have no effect; a response without scores is put
+    aside.
+    """
+    rows = [candidate_row(candidate_index=k, response=RESPONSE + "!" * k) for k in range(4)]
+    file = tmp_path / "theirs.jsonl.gz"
+    file.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    scores = [
+        {"problem_id": "p0", "candidate_index": k, "step_scores": [k / 4, 1]} for k in (2, 0, 1)
+    ]
+    score_file = written(tmp_path / "scores.jsonl", scores)
+    manifest, imported = import_file(file, tmp_path / "out", scores=score_file)
+    assert [row["step_rewards"][0] for row in imported] == [0, 0.25, 0.5]
+    assert manifest.quarantined == {"no step scores": 1}
+    for broken in (scores[0], {"step_scores": [1]}, {"problem_id": "p0", "candidate_index": 9}):
+        with pytest.raises(InputError, match="row 4 has no step scores, or repeats"):
+            import_file(file, tmp_path / "none", scores=written(score_file, [*scores, broken]))
+    plain = written(tmp_path / "plain.jsonl", [{"question": "1?", "answer": "1", "response": "1"}])
+    with pytest.raises(InputError, match="no key: the row has no fields that identify"):
+        import_file(plain, tmp_path / "none", scores=score_file)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"step_scores": [0.5]}, "number of step scores differs: 1 scores for 2 steps"),
+        ({"step_scores": [0.5, 1.5]}, "step score outside [0, 1]: 1.5"),
+        ({"step_scores": [-0.5, 0.5]}, "step score outside [0, 1]: -0.5"),
+        ({"step_scores": [0.5, None]}, "step score outside [0, 1]: None"),
+        ({"step_scores": [True, 0.5]}, "step score outside [0, 1]: True"),
+        ({"step_scores": "high"}, "step scores: 'high' is not a list of numbers"),
+        ({"steps": [5, 6]}, "steps: '[5, 6]' is not a list of texts"),
+        ({"steps": ["Add", "5?"]}, "a step is not in the response: step 2, '5?'"),
+        ({"steps": [*STEPS[::-1]]}, "a step is not in the response: step 2, 'Add: 2 + 2.'"),
+        ({"steps": [STEPS[0], " "]}, "a step is not in the response: step 2, ' '"),
+        ({"steps": [], "step_scores": []}, "a response has no steps: expected at least one step"),
+        (
+            {"steps": None, "step_scores": None},
+            "some rows have steps: expected steps or step scores in all rows, or in none",
+        ),
+    ],
+)
+def test_unusable_scores_are_quarantined_with_their_row(
+    tmp_path: Path, fields: dict[str, Any], reason: str
+) -> None:
+    rows = [
+        candidate_row(),
+        candidate_row(candidate_index=1, **fields),
+        candidate_row(candidate_index=2),
+    ]
+    manifest, imported = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+    [quarantined] = lines(tmp_path / "out/quarantine.jsonl")
+    assert len(imported) == 2
+    assert (quarantined["row"], quarantined["reason"]) == (2, reason)
+    assert manifest.quarantined == {reason.partition(":")[0]: 1}
+
+
+def test_search_and_learn(tmp_path: Path) -> None:
+    """Blank lines separate the steps; a blank line at the end may have a score of its own."""
+    rows = [
+        search_row(),
+        search_row(
+            problem="3+3?", completions=["6\n\n", "It\n\n\n\nis 6"], scores=[[0.5, 1], [0, 1]]
+        ),
+        search_row(problem="4+4?", scores=[[0.5], [0.25]]),
+    ]
+    manifest, imported = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+    assert [(row["completions"], row["step_rewards"]) for row in imported] == [
+        (["2 + 2\n\n", "is 4."], [0.5, 0.75]),
+        (["It is 5."], [0.25]),
+        (["6\n\n"], [0.5]),
+        (["It\n\n\n\n", "is 6"], [0, 1]),
+        (["It is 5."], [0.25]),
+    ]
+    [quarantined] = lines(tmp_path / "out/quarantine.jsonl")
+    assert quarantined["row"] == 3 and quarantined["reason"].endswith(
+        "differs: 1 scores for 2 steps (sample 0)"
+    )
+    assert manifest.spec.sampling.n == 2
+
+
+def test_the_score_of_a_response_is_not_a_step_score(tmp_path: Path) -> None:
+    file = written(tmp_path / "theirs.jsonl", [search_row(scores=[0.5, 0.25])])
+    manifest, imported = import_file(file, tmp_path / "out")
+    assert len(imported) == 2 and manifest.spec.score is None and manifest.rewards is None
+    assert manifest.spec.segmenter == "auto@1"
+
+
+def test_fields_are_named(tmp_path: Path) -> None:
+    row = {"question": "2+2?", "answer": "4", "response": RESPONSE, "parts": STEPS, "p": [1, 0]}
+    file = written(tmp_path / "theirs.jsonl", [row])
+    _, [imported] = import_file(file, tmp_path / "a", steps_field="parts", scores_field="p")
+    assert imported["step_rewards"] == [1, 0] and len(imported["completions"]) == 2
+    # Without listed steps, the segmenter splits the response, and must give as many steps.
+    with pytest.raises(InputError, match="First problem: number of step scores differs: 2 scores"):
+        import_file(file, tmp_path / "b", scores_field="p")
+    manifest, [imported] = import_file(
+        file, tmp_path / "c", steps_field="parts", segmenter="newline"
+    )
+    assert imported["step_rewards"] is None and manifest.spec.segmenter == "newline@1"
+    assert len(imported["completions"]) == 3
+
+
+def test_imported_scores_make_pairs(tmp_path: Path) -> None:
+    """Stages read imported rewards as they read rewards of ``score``."""
+    rows = [
+        candidate_row(),
+        candidate_row(
+            candidate_index=1,
+            response=RESPONSE.replace("4", "5"),
+            steps=[STEPS[0], "The answer is 5."],
+            step_scores=[0.25, 0],
+        ),
+    ]
+    import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+    data = fd.open_dataset(tmp_path / "out")
+    pairs = data.pair(out=tmp_path / "pairs")
+    [pair] = pl.read_parquet(pairs.path / "pairs/*.parquet").to_dicts()
+    assert (pair["chosen_rewards"], pair["rejected_rewards"]) == ([0.5, 0.25], [0.25, 0])

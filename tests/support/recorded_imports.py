@@ -1,0 +1,32 @@
+"""Imports of recorded outputs for tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fsdpo_data.core.command_line import make_options
+from fsdpo_data.core.progress import NO_PROGRESS
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import
+
+
+def import_file(file: Path, out: Path, **options: Any) -> tuple[Manifest, list[dict[str, Any]]]:
+    """Import a file; return the manifest and the solutions, joined with their problems."""
+    _, manifest = run_import(
+        make_options(ImportOutputsOptions, {"file": file, "out": out, "workers": 1} | options),
+        NO_PROGRESS,
+    )
+    validate(out)
+    problems = pl.read_parquet(out / "problems/*.parquet")
+    solutions = pl.read_parquet(out / "solutions/*.parquet")
+    rows = solutions.join(problems, on="problem_id", how="left", maintain_order="left")
+    return manifest, rows.rename({"answer_right": "gold"}).to_dicts()
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
