@@ -1,6 +1,6 @@
 """Units of measure: names, dimensions and sizes, and rules for comparing them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from fsdpo_data.answers.tree import Unit
@@ -11,6 +11,14 @@ _TABLE = read_toml(__file__)
 
 #: One-letter units. They are units only if a letter cannot be a variable.
 LETTER_UNITS = frozenset("msghLlJNWVATKCM")
+_SI = _TABLE["si"]
+#: A prefix with a unit of one letter, such as ``pC``. They are units only where a letter is one.
+SHORT_UNITS = frozenset(
+    prefix.split()[0] + letter
+    for prefix in _SI["prefixes"]
+    for letter in _SI["symbols"].split()
+    if len(letter) == 1
+) - frozenset(_SI["common"].split())
 #: Short names of units that match in upper and lower case.
 _ANY_CASE = frozenset(("lbs", "gal", "mph", "hrs", "min"))
 
@@ -32,7 +40,25 @@ def _build_units() -> dict[str, Unit]:
             for name in names.split():
                 _add_unit(units, Unit(name.replace("_", " "), dims, _parse_size(size) * scale))
     units["centuries"] = units["century"]
+    for name, unit in _prefixed_units(units):
+        units.setdefault(name, unit)
     return units
+
+
+def _prefixed_units(units: Mapping[str, Unit]) -> Iterator[tuple[str, Unit]]:
+    """Yield the SI units with each prefix, by symbol and by name, with their plurals."""
+    for prefix_names, power in _SI["prefixes"].items():
+        size = Fraction(10) ** power
+        for prefix, names in zip(prefix_names.split(), (_SI["symbols"], _SI["names"]), strict=True):
+            for name in names.split():
+                unit = units[name]
+                label = prefix + name
+                if label in _SI["excluded"].split():
+                    continue
+                prefixed_unit = Unit(label, unit.dims, unit.factor * size)
+                yield label, prefixed_unit
+                if label not in SHORT_UNITS and not label.endswith("s"):
+                    yield label + "s", prefixed_unit
 
 
 def _add_unit(units: dict[str, Unit], unit: Unit) -> None:

@@ -1,6 +1,6 @@
 """Decisions on the next tokens: whether they are a factor, a unit or a condition."""
 
-from fsdpo_data.answers.lexicon.units import LETTER_UNITS, find_unit
+from fsdpo_data.answers.lexicon.units import LETTER_UNITS, SHORT_UNITS, find_unit
 from fsdpo_data.answers.lexicon.vocabulary import (
     ACCENTS,
     CONSTANTS,
@@ -69,7 +69,10 @@ def _is_word_factor(cursor: TokenCursor, token: Token) -> bool:
         return False  # "32 CDs"
     if cursor.letter_units or is_known_name(token.text):
         return is_known_name(token.text)
-    is_keyword_or_unit = token.text.lower() in KEYWORDS or find_unit(token.text) is not None
+    is_unit = find_unit(token.text) is not None
+    if token.text in SHORT_UNITS:
+        is_unit = is_letter_unit(cursor, token)
+    is_keyword_or_unit = token.text.lower() in KEYWORDS or is_unit
     return not is_keyword_or_unit and not is_language_word(token.text)
 
 
@@ -90,8 +93,8 @@ def _is_unit_letter(cursor: TokenCursor, name: str) -> bool:
 
 
 def is_letter_unit(cursor: TokenCursor, token: Token) -> bool:
-    """Whether a letter after a number is a unit, not a variable."""
-    if token.text not in LETTER_UNITS:
+    """Whether a letter after a number, or a prefix and a letter, is a unit, not a variable."""
+    if token.text not in LETTER_UNITS and token.text not in SHORT_UNITS:
         return False
     if cursor.peek_sign(1) == "^" and token.text != "m":
         has_minus = "-" in (cursor.peek_sign(2), cursor.peek_sign(3))
@@ -131,6 +134,8 @@ def is_unit_ahead(cursor: TokenCursor, ahead: int) -> bool:
     token = cursor.peek(ahead)
     if token.kind == "let":
         return (token.upright or cursor.letter_units) and token.text in LETTER_UNITS
+    if token.text in SHORT_UNITS:
+        return token.upright or cursor.letter_units
     return token.kind == "word" and find_unit(token.text) is not None
 
 

@@ -10,6 +10,7 @@ from fsdpo_data.answers.lexicon.units import (
     DEGREE,
     LETTER_UNITS,
     PART_DIMS,
+    SHORT_UNITS,
     UNIT_SIGNS,
     UNIT_SIGNS_AFTER_NUMBER,
     UNITS,
@@ -159,7 +160,8 @@ class UnitParser:
                 cursor.skip()
                 return UNITS["inch"]
             return None
-        if token.kind == "let" and not self._accepts_letter_unit(token.text):
+        is_short = token.kind == "let" or token.text in SHORT_UNITS
+        if is_short and not self._accepts_letter_unit(token.text):
             return None
         unit = find_unit(token.text)
         if unit is not None:
@@ -176,18 +178,20 @@ class UnitParser:
         return unit
 
     def _accepts_letter_unit(self, letter: str) -> bool:
-        """Whether the next token, ``letter``, is a unit.
+        """Whether the next token, a letter or a prefix with a letter, is a unit.
 
         It is a unit after another unit or a bracket, or if ``is_letter_unit`` says so.
         """
         cursor = self._cursor
         token = cursor.peek()
         previous = cursor.tokens[cursor.position - 1] if cursor.position else token
+        if previous.text in ("mu", "micro") and letter in UNITS:
+            return True
         is_in_unit = previous.text in ("/", "per", "{", "mu", "micro") or (
             previous.kind == "word" and find_unit(previous.text) is not None
         )
         is_unit = is_in_unit or previous.text == "(" or is_letter_unit(cursor, token)
-        return letter in LETTER_UNITS and is_unit
+        return is_unit and (letter in LETTER_UNITS or letter in SHORT_UNITS)
 
     def _parse_unit_sign(self, sign: str) -> tree.Unit | None:
         r"""Parse a sign or command of a unit: degrees, percent, ``\mu`` or a fraction."""

@@ -1,0 +1,96 @@
+"""Units of measure: SI prefixes, and sizes and dimensions as in Pint."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from fsdpo_data.answers.comparison.equivalence import compare_answers
+from fsdpo_data.answers.lexicon.units import SHORT_UNITS, UNITS
+from fsdpo_data.answers.parsing.read import read_answer
+from fsdpo_data.answers.show import format_value
+
+#: Our base dimensions and factors by Pint's base units. Pint measures mass in kilograms, too.
+PINT_DIMENSIONS = {
+    "meter": "length", "kilogram": "mass", "second": "time", "ampere": "current",
+    "mole": "amount", "candela": "luminosity",
+}  # fmt: skip
+#: Base dimensions that Pint expresses by other ones, or that it does not have.
+OWN_DIMENSIONS = frozenset(
+    [
+        "months",
+        "usd",
+        "eur",
+        "gbp",
+        "yen",
+        "rupee",
+        "percent",
+        "degree",
+        "radian",
+        "celsius",
+        "fahrenheit",
+        "kelvin",
+        "solar",
+        "data",
+        "unit",
+    ]
+)
+#: Names that Pint reads as another unit, with ours.
+OTHER_MEANINGS = {
+    "C": "coulomb", "M": "molar", "au": "astronomical unit", "cal": "calorie",
+    "kilo": "kilogram", "kilos": "kilograms", "amps": "ampere", "ins": "inches",
+    "mcd": "millicandela", "kmph": "kph", "kmphs": "kph",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gold", "equal", "different"),
+    [
+        (
+            "56 pC",
+            ["5.6e-11 C", "56 \\text{ pC}", "0.056 nC", "56 picocoulombs"],
+            ["56 fC", "56 nC"],
+        ),
+        ("5 mL", ["0.005 L", "5 milliliters", "5 cm^3"], ["5 L", "0.05 L"]),
+        ("3 \\text{ Mm}", ["3000 km", "3{,}000{,}000 m"], ["3 mm"]),
+        ("5\\ \\mu\\text{F}", ["5000 \\text{ nF}", "5 microfarads"], ["5 mF"]),
+        ("2 \\text{ T}", ["2 Wb/m^2", "2000 mT"], ["2 mT"]),
+        ("12 kWh", ["43.2 MJ"], ["12 kW"]),
+    ],
+)
+def test_units_with_prefixes(gold, equal, different):
+    assert [answer for answer in equal if compare_answers(gold, answer).status != "correct"] == []
+    assert [text for text in different if compare_answers(gold, text).status == "correct"] == []
+
+
+def test_a_prefix_and_a_letter_without_a_space_are_variables():
+    assert "pC" in SHORT_UNITS
+    assert format_value(read_answer("56pC").value) == "56*p*C"
+    assert compare_answers("3kT", "3Tk").status == "correct"
+    assert compare_answers("5 pm", "17:00").status == "correct"
+
+
+def test_the_units_have_the_sizes_and_dimensions_of_pint():
+    pint = pytest.importorskip("pint", reason="Pint is not installed")
+    registry = pint.UnitRegistry(non_int_type=Fraction)
+    compared = 0
+    differences = []
+    for name, unit in UNITS.items():
+        if OWN_DIMENSIONS & dict(unit.dims).keys() or not name.isascii():
+            continue
+        pint_name = OTHER_MEANINGS.get(name, name).replace(" ", "_")
+        try:
+            quantity = registry.Quantity(Fraction(1), pint_name).to_base_units()
+        except (pint.UndefinedUnitError, pint.DefinitionSyntaxError, ValueError):
+            continue
+        units = {key: int(power) for key, power in quantity._units.items()}
+        if not units.keys() <= PINT_DIMENSIONS.keys():
+            continue
+        compared += 1
+        dims = {PINT_DIMENSIONS[key]: power for key, power in units.items()}
+        has_same_size = abs(unit.factor / quantity.magnitude - 1) < Fraction(1, 10**5)
+        if dict(unit.dims) != dims or not has_same_size:
+            differences.append(name)
+    assert differences == []
+    assert compared > 1_000
