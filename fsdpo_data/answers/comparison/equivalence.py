@@ -21,7 +21,7 @@ from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, W
 #: Budget of one pair, in operations modulo a prime; they take about 30 ms.
 MAX_OPERATIONS = 60_000
 #: Words that replace several phrases, such as "да" for yes.
-_FIXED_WORDS = (UNDEFINED, Words(("yes",)), Words(("no",)))
+_FIXED_WORDS = (UNDEFINED, *(Words((word,)) for word in ("yes", "no", "true", "false")))
 
 
 def compare_answers(

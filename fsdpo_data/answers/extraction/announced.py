@@ -1,11 +1,17 @@
 """Announced answers: "The answer is …", "#### …", "Answer: …", "A: …"."""
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from fsdpo_data.answers.extraction.boxes import MAX_ANSWER_CHARS
 from fsdpo_data.answers.extraction.phrases import load_phrases
 from fsdpo_data.answers.extraction.retractions import is_hypothetical
+from fsdpo_data.answers.lexicon.languages import (
+    ASCII_LABEL_CORES,
+    LABEL_CORES,
+    answer_label_pattern,
+)
 
 _PATTERNS = load_phrases("announced")
 
@@ -28,9 +34,8 @@ _CHOICE_END_CHARS = frozenset("ABCDEFGHIJK项确的意求件")
 #: Substrings of all English markers. Searching them is fast; patterns then check each occurrence.
 _ENGLISH_TRIGGERS = ("A:", "####", "nswer", "NSWER")
 _CHOICE_TRIGGERS = ("ption is", "hoice is", *_CHOICE_VERDICTS)
-#: Substrings of markers in other languages. An ASCII text can contain only the first group.
-_FOREIGN_ASCII_TRIGGERS = ("spuesta", "sposta", "ntwort")
-_FOREIGN_TRIGGERS = (*_FOREIGN_ASCII_TRIGGERS, "答", "твет", "답", "éponse")
+#: Labels of other languages, such as "Respuesta:".
+_FOREIGN_LABEL = re.compile(answer_label_pattern() + _PATTERNS["clause_after_label"].pattern)
 #: Characters before a trigger that decide whether it belongs to a marker.
 _CONTEXT_CHARS = 24
 _CLAUSE_CHARS = 200  #: Characters before a marker that may contain a condition ("if …").
@@ -54,8 +59,23 @@ def last_announced(text: str) -> AnnouncedAnswer | None:
         choice = _PATTERNS["final_choice"].search(text, max(len(text) - 60, 0))
         if choice:
             return AnnouncedAnswer(choice.group(1), "choice", choice.start())
-    triggers = _ENGLISH_TRIGGERS if text.isascii() else _ENGLISH_TRIGGERS + _FOREIGN_TRIGGERS
-    return _find_announced(text, triggers) or _find_announced(text, _FOREIGN_ASCII_TRIGGERS)
+    announced = _find_announced(text, _ENGLISH_TRIGGERS)
+    labelled = _find_foreign_label(text)
+    if announced is None or labelled is None:
+        return announced or labelled
+    return max(announced, labelled, key=lambda answer: answer.end)
+
+
+def _find_foreign_label(text: str) -> AnnouncedAnswer | None:
+    """Return the last answer that follows a label of another language than English."""
+    cores = ASCII_LABEL_CORES if text.isascii() else LABEL_CORES
+    if not any([core in text for core in cores]):
+        return None
+    labels = list(_FOREIGN_LABEL.finditer(text))
+    answers = (
+        _read_answer(text, "label", label.end()) for label in labels[: -_MAX_MARKERS - 1 : -1]
+    )
+    return next((answer for answer in answers if answer is not None), None)
 
 
 def _find_announced(text: str, triggers: tuple[str, ...]) -> AnnouncedAnswer | None:
@@ -124,9 +144,6 @@ def _parse_marker(text: str, position: int, trigger: str) -> tuple[str, int] | N
         has_line_start = "\n" in text_before or len(text_before) < _CONTEXT_CHARS
         starts_line = not line_start.strip(" \t*") and has_line_start
         return ("label", position + 2) if starts_line else None
-    if trigger in _FOREIGN_TRIGGERS:
-        label = _PATTERNS["foreign_label"].match(text, position + (trigger == "答"))
-        return ("label", label.end()) if label else None
     if trigger in ("ption is", "hoice is"):
         previous_words = text_before[:-1].rstrip().lower()
         is_verdict = previous_words.endswith(("correct", "right"))

@@ -73,6 +73,7 @@ class ExtractedAnswer(NamedTuple):
     #: - ``boxed-truncated``: the last box, which the response does not close
     #: - ``whole``: a response that is nothing but its answer
     #: - ``list``: items at the end of the text
+    #: - ``labelled-line``: the value after a label on the last line of a text that is not English
     #: - ``last-maths``, ``last-number``, ``last-bold``, ``last-sentence``: the last formula,
     #:   number, bold text or sentence
     #: - ``corrected``: the replacement of a retracted answer

@@ -171,6 +171,9 @@ def extract_unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     items = closing_list(stripped)
     if items is not None:
         return items, "list"
+    labelled = _labelled_line(stripped)
+    if labelled is not None:
+        return labelled, "labelled-line"
     bold = _bold_answer(sentence)
     if bold is not None:
         values = find_values(bold)
@@ -192,6 +195,14 @@ def extract_unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     if cases := closing_cases(stripped, sentence):
         return cases, "list"
     return _last_value(text, sentence, clause, values)
+
+
+def _labelled_line(text: str) -> str | None:
+    """Return the value after a label on the last line, "Tulos: 12"; None in English texts."""
+    line = _PATTERNS["labelled_line"].search(text, max(text.rfind("\n"), 0))
+    if line is None or "\n" not in text or _PATTERNS["english"].search(text):
+        return None
+    return line["value"].strip()
 
 
 def _has_no_answer(stripped: str, sentence: str) -> bool:

@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Callable
 from itertools import accumulate
 
+from fsdpo_data.answers.lexicon.languages import replace_numerals
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
 #: Callers do not clean longer answers (characters). Two longer answers are equal only if their
@@ -35,11 +36,11 @@ _MICRO_PREFIX = re.compile("[µμ](?=\\\\?[A-Za-z])|µ")
 _UNIT_WORDS: dict[str, str] = _CLEANING_RULES["units"]
 _UNIT_WORD = re.compile("|".join(_UNIT_WORDS))
 _UNIT = re.compile(rf"(?<=[\d}}$\s])(?:{_UNIT_WORD.pattern})+(?![\u4e00-\u9fff]{{2}})")
-#: A Chinese or Japanese number of ten thousands, and a counter after a number: "5万", "9页".
+#: A counter after a number: "9页".
 _COUNTER = re.compile(
-    r"(?<=\d)\s*(?P<scale>[万亿億萬])|^(?P<number>\s*-?[\d.,]+)\s*"
-    r"(?![万亿億萬折成半多余约或和到至])[\u4e00-\u9fff]\s*$"
+    r"^(?P<number>\s*-?[\d.,]+)\s*(?![万亿億萬折成半多余约或和到至])[\u4e00-\u9fff]\s*$"
 )
+_ANY_DIGIT = re.compile(r"[^\x00-\x7f\D]")  #: A digit of another script, such as Arabic.
 _EMOJI = re.compile("[\u2600-\u26ff\u2702-\u27bf\u2b50-\u2b55\U0001f300-\U0001faff]")
 _INVISIBLE = re.compile("[\u0000-\u0008\u000b-\u001f\u007f\u00ad\u200b-\u200f\u202a-\u202e"
                         "\u2060-\u206f\ufeff\ufe0e\ufe0f\ud800-\udfff]")  # fmt: skip
@@ -124,20 +125,14 @@ def _to_ascii(text: str) -> str:
         lambda run: f"^{{{''.join(_SUPERSCRIPTS[c] for c in run[0])}}}", text
     )
     text = _SUBSCRIPT_RUN.sub(lambda run: f"_{{{''.join(_SUBSCRIPTS[c] for c in run[0])}}}", text)
-    text = _EMOJI.sub("", _COUNTER.sub(_drop_counter, text))
+    text = _COUNTER.sub(r"\g<number>", replace_numerals(text))
+    text = _EMOJI.sub("", _ANY_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text))
     text = _UNIT.sub(
         lambda run: _UNIT_WORD.sub(lambda word: f" {_UNIT_WORDS[word[0]]} ", run[0]), text
     ).translate(_ASCII_TABLE)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(_ASCII_TABLE)
     return text
-
-
-def _drop_counter(match: re.Match[str]) -> str:
-    """Return ten thousands as a power of ten, and a number without its counter."""
-    if match["scale"] is None:
-        return match["number"]
-    return r" \times 10^{4} " if match["scale"] in "万萬" else r" \times 10^{8} "
 
 
 def _to_digits(script: str) -> str:

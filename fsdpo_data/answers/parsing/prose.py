@@ -4,6 +4,7 @@ import re
 from fractions import Fraction
 
 from fsdpo_data.answers import tree
+from fsdpo_data.answers.lexicon.languages import words_with_meaning
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.tree import Value
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
@@ -32,6 +33,7 @@ _PHRASE_VALUES: dict[str, Value] = {
     "nonnegative": tree.ValueList("[)", (_ZERO, _INFINITY)), "integers": tree.Sym("ZZ"),
     "positive_integers": tree.Sym("NN+"), "naturals": tree.Sym("NN"), "undefined": UNDEFINED,
     "infinity": _INFINITY, "yes": tree.Words(("yes",)), "no": tree.Words(("no",)),
+    "true": tree.Words(("true",)), "false": tree.Words(("false",)),
 }  # fmt: skip
 #: Patterns of comparisons and powers in words, each with its sign. Backslashes of signs are escaped
 #: for ``re.sub``.
@@ -74,7 +76,7 @@ def plain_words(text: str) -> tuple[str, ...]:
 _VALUES_BY_WORDS = {
     plain_words(phrase): value
     for meaning, value in _PHRASE_VALUES.items()
-    for phrase in _TABLE["phrases"][meaning]
+    for phrase in (*_TABLE["phrases"].get(meaning, ()), *words_with_meaning(meaning))
 }
 
 

@@ -7,6 +7,7 @@ import re
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
+from fsdpo_data.answers.lexicon.languages import read_number_word
 from fsdpo_data.answers.lexicon.numbers import make_decimal, read_number
 from fsdpo_data.answers.lexicon.vocabulary import contains_any, has_foreign_script
 from fsdpo_data.answers.lexicon.words import DATE_OR_TIME_MARKERS, SMALL_NUMBERS, read_date_or_time
@@ -216,6 +217,9 @@ def _read_special(text: str) -> Value | None:
     value = phrase_value(plain_words(text)) if _PATTERNS["has_word"].search(text) else None
     if value is not None:
         return value
+    number_word = read_number_word(plain_text(text))
+    if number_word is not None:
+        return Num(Fraction(number_word))
     if any(map(str.isalpha, text)) and contains_any(text, DATE_OR_TIME_MARKERS):
         date_or_time = read_date_or_time(" ".join(_drop_text_commands(text).split()))
         if date_or_time is not None:

@@ -17,25 +17,10 @@ PINT_DIMENSIONS = {
     "mole": "amount", "candela": "luminosity",
 }  # fmt: skip
 #: Base dimensions that Pint expresses by other ones, or that it does not have.
-OWN_DIMENSIONS = frozenset(
-    [
-        "months",
-        "usd",
-        "eur",
-        "gbp",
-        "yen",
-        "rupee",
-        "percent",
-        "degree",
-        "radian",
-        "celsius",
-        "fahrenheit",
-        "kelvin",
-        "solar",
-        "data",
-        "unit",
-    ]
-)
+OWN_DIMENSIONS = frozenset((
+    "months", "usd", "eur", "gbp", "yen", "rupee", "percent", "degree", "radian", "celsius",
+    "fahrenheit", "kelvin", "solar", "data", "unit",
+))  # fmt: skip
 #: Names that Pint reads as another unit, with ours.
 OTHER_MEANINGS = {
     "C": "coulomb", "M": "molar", "au": "astronomical unit", "cal": "calorie",
