@@ -107,7 +107,7 @@ def replace_numerals(text: str) -> str:
         number = None if is_scale else read_numeral(match["number"])
         if number is not None:
             sign = "-" if match["minus"] else ""
-            return f"{sign}{_format(number)}{whole['unit'] or ''}"
+            return f"{sign}{_format(number)}{match['unit'] or ''}"
     if "分之" in text and (fraction := _FRACTION.fullmatch(text)) is not None:
         top, bottom = (read_numeral(fraction[name]) for name in ("top", "bottom"))
         if top is not None and bottom:
