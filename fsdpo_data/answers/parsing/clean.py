@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import accumulate
 
 from fsdpo_data.answers.lexicon.languages import replace_numerals
+from fsdpo_data.answers.lexicon.vocabulary import GREEK_LETTERS
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
 #: Callers do not clean longer answers (characters). Two longer answers are equal only if their
@@ -14,12 +15,22 @@ MAX_LENGTH = 10_000
 
 _CLEANING_RULES = read_toml(__file__)
 _PATTERNS = compile_patterns(_CLEANING_RULES["patterns"])
-_VULGAR_FRACTIONS: dict[str, str] = _CLEANING_RULES["vulgar"]
+#: Fractions of one character, with a plain slash. Unicode calls them vulgar fractions.
+_VULGAR_FRACTIONS = {
+    chr(code): unicodedata.normalize("NFKC", chr(code)).replace("\u2044", "/")
+    for code in (0xBC, 0xBD, 0xBE, *range(0x2150, 0x215F), 0x2189)
+}
+#: Greek letters, with the names of their commands. Unicode spells lambda "lamda".
+_GREEK = {
+    unicodedata.lookup(f"GREEK {size} LETTER {name.upper().replace('LAMBDA', 'LAMDA')}"): name
+    for name in (*GREEK_LETTERS, "pi")
+    for size in ("CAPITAL" if name[0].isupper() else "SMALL",)
+}
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱˣᵗ", "0123456789+-()nixt", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎ₙₓᵢ", "0123456789+-()nxi", strict=True))
 _ASCII_TABLE = str.maketrans(
     _CLEANING_RULES["signs"]
-    | {letter: f"\\{name} " for letter, name in _CLEANING_RULES["greek"].items()}
+    | {letter: f"\\{name} " for letter, name in _GREEK.items()}
     | {sign: f" {fraction} " for sign, fraction in _VULGAR_FRACTIONS.items()}
 )
 _SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")

@@ -6,6 +6,7 @@ from fractions import Fraction
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.languages import words_with_meaning
 from fsdpo_data.answers.lexicon.vocabulary import word_set
+from fsdpo_data.answers.lexicon.words import ORDINALS
 from fsdpo_data.answers.tree import Value
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
@@ -27,20 +28,31 @@ _ZERO = tree.Num(Fraction(0))
 _INFINITY = tree.Const("inf")
 #: Values of fixed phrases, by the name of the phrase list in the TOML file.
 _PHRASE_VALUES: dict[str, Value] = {
-    "reals": tree.Sym("RR"), "empty": tree.ValueList("{}", ()),
-    "positive": tree.ValueList("()", (_ZERO, _INFINITY)),
-    "negative": tree.ValueList("()", (tree.negate(_INFINITY), _ZERO)),
-    "nonnegative": tree.ValueList("[)", (_ZERO, _INFINITY)), "integers": tree.Sym("ZZ"),
-    "positive_integers": tree.Sym("NN+"), "naturals": tree.Sym("NN"), "undefined": UNDEFINED,
+    "empty": tree.ValueList("{}", ()), "undefined": UNDEFINED,
     "infinity": _INFINITY, "yes": tree.Words(("yes",)), "no": tree.Words(("no",)),
     "true": tree.Words(("true",)), "false": tree.Words(("false",)),
+}  # fmt: skip
+#: Sets of numbers, by kind and sign.
+_NUMBER_SETS: dict[tuple[str, str], Value] = {
+    ("real", ""): tree.Sym("RR"), ("x", ""): tree.Sym("RR"),
+    ("real", "positive"): tree.ValueList("()", (_ZERO, _INFINITY)),
+    ("real", "negative"): tree.ValueList("()", (tree.negate(_INFINITY), _ZERO)),
+    ("real", "nonnegative"): tree.ValueList("[)", (_ZERO, _INFINITY)),
+    ("integer", ""): tree.Sym("ZZ"), ("integer", "positive"): tree.Sym("NN+"),
+    ("natural", ""): tree.Sym("NN"),
 }  # fmt: skip
 #: Patterns of comparisons and powers in words, each with its sign. Backslashes of signs are escaped
 #: for ``re.sub``.
 _RELATION_WORDS = [
     (re.compile(words), f" {sign} ".replace("\\", r"\\"))
-    for words, sign in _TABLE["relations"].items()
-]
+    for words, sign in (
+        *((rf"\b(?:is|are|must be) (?:strictly )?{adjective}\b", sign)
+          for adjective, sign in _TABLE["signs_of_numbers"].items()),
+        (r"\bto the power(?: of)?\b", "^"),
+        *((rf"\b(?:(?:is|are|must be|has to be) )?(?:strictly )?(?:{words})\b", sign)
+          for words, sign in _TABLE["relations"].items()),
+    )
+]  # fmt: skip
 
 
 def replace_relation_words(text: str) -> str:
@@ -89,6 +101,8 @@ def phrase_value(words: tuple[str, ...]) -> Value | None:
         return _PHRASE_VALUES["empty"]
     if _PATTERNS["undetermined"].fullmatch(text):
         return UNDETERMINED
+    if (number_set := _number_set(text)) is not None:
+        return number_set
     multiple = _PATTERNS["multiples"].fullmatch(text) if 1 < len(words) < 8 else None
     if multiple is None:
         return _VALUES_BY_WORDS.get(words)
@@ -97,6 +111,17 @@ def phrase_value(words: tuple[str, ...]) -> Value | None:
     if multiple["parity"] == "odd":
         head = tree.Add((head, tree.Num(Fraction(1))))
     return tree.SetBuilder(head, (tree.SetMembership(tree.Sym("k"), tree.Sym("ZZ")),))
+
+
+def _number_set(text: str) -> Value | None:
+    """Return the set of "all real numbers" or "positive integers", None for other words."""
+    match = _PATTERNS["number_set"].fullmatch(text)
+    if match is None:
+        return None
+    sign = (match["sign"] or "").replace(" - ", "").strip()
+    # "Real" and "natural" alone are adjectives, and "x" alone is a variable.
+    is_adjective = match["set"] != "integer" and not (match["all"] or match["noun"] or sign)
+    return None if is_adjective else _NUMBER_SETS.get((match["set"], sign))
 
 
 #: Subjects of sentences such as "the limit does not exist"; the answer is the predicate alone.
@@ -210,6 +235,15 @@ def is_name_with_suffix(text: str) -> bool:
 _WORD_REWRITES = [
     (re.compile(rf"\b(?:{pattern})\b"), plain) for pattern, plain in _TABLE["synonyms"].items()
 ]
+#: Ordinals of quadrants by their numbers: II, 2 and two.
+_QUADRANTS = {
+    number: ordinal
+    for numbers in ("i ii iii iv", "1 2 3 4", "one two three four")
+    for number, ordinal in zip(numbers.split(), list(ORDINALS)[1:5], strict=True)
+}
+_QUADRANT = re.compile(
+    rf"\bquadrant ({'|'.join(_QUADRANTS)})\b|\b([1-4]) (?:st|nd|rd|th) quadrant\b"
+)
 #: Adjectives of shapes, with plural endings removed. Their order does not matter.
 _SHAPE_ADJECTIVES = frozenset(
     ["right", "isoscele", "scalene", "acute", "obtuse", "equilateral", "angled", "regular"]
@@ -221,6 +255,7 @@ def normalize_words(words: tuple[str, ...]) -> tuple[str, ...]:
     text = " ".join(words)
     for pattern, plain in _WORD_REWRITES:
         text = pattern.sub(plain, text)
+    text = _QUADRANT.sub(lambda match: f"{_QUADRANTS[match[1] or match[2]]} quadrant", text)
     text = _PATTERNS["trailing_noun"].sub(
         "", _PATTERNS["opening"].sub("", text).replace(" condition ", " ")
     )
