@@ -67,17 +67,32 @@ def concluding_clause(statement: str) -> str:
 def _main_clause(statement: str) -> str:
     """Return the conclusion of a statement, without additions to its value."""
     statement = concluding_clause(_PATTERNS["restatement"].split(statement, maxsplit=1)[0])
+    statement = _without_circumstance(statement)
     counted_things = _PATTERNS["counted_things"].fullmatch(statement)
     if counted_things and not _SENTENCE_VERB.search(statement):
         return counted_things[1]
     for addition in _PATTERNS["addition"].finditer(statement):
         clause = statement[: addition.start()]
+        if _PATTERNS["predicate_after_addition"].match(statement, addition.end()):
+            continue
         if not (_has_new_value(clause) or _WORD_CONCLUSION.search(clause)):
             continue
         is_location = addition[0].startswith((" where", ", where"))
         if not (is_location and _PATTERNS["attained"].search(clause)):
             return _main_clause(clause)
+    for purpose in _PATTERNS["purpose"].finditer(statement):
+        clause = statement[: purpose.start()]
+        if _PATTERNS["need"].search(clause) and _has_new_value(clause):
+            return _main_clause(clause)
     return statement
+
+
+def _without_circumstance(statement: str) -> str:
+    """Return "9 people come" for "If it costs $5, 9 people come"; keep a clause with a value."""
+    circumstance = _PATTERNS["circumstance"].match(statement)
+    if circumstance is None or not find_values(circumstance[0]):
+        return statement
+    return statement[circumstance.end() :] if find_values(statement[circumstance.end() :]) else statement
 
 
 def _has_new_value(clause: str) -> bool:
