@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.comparison.values import AnswerComparer
-from fsdpo_data.answers.lexicon.units import PERCENT
+from fsdpo_data.answers.lexicon.units import PERCENT, is_currency
 from fsdpo_data.answers.lexicon.vocabulary import has_foreign_script
 from fsdpo_data.answers.parsing.prose import plain_words
 from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read
@@ -30,7 +30,9 @@ _COMPOUND_TYPES = (
     tree.ValueList, tree.Matrix, tree.Relation, tree.SetMembership, tree.Connective,
     tree.SetBuilder, tree.Piecewise,
 )  # fmt: skip
-_MAX_PREFIX = 16  #: Powers of ten by which units with SI prefixes differ are smaller.
+#: Powers of ten between units of one kind: with SI prefixes, erg and joule, square and cubic units.
+_UNIT_POWERS = (2, 3, 4, 6, 7, 9, 12, 15)
+_CURRENCY_POWERS = (2,)  #: Powers of ten between a currency and its coins.
 #: Steps that drop no content of a text.
 _LOSSLESS_STEPS = frozenset(("unwrapped", "label"))
 
@@ -130,7 +132,8 @@ def _may_have_another_unit(gold: Value, answer: Value) -> bool:
     if gold.decimal_places is None and gold.value.denominator == 1:
         return False  # a count or an exact number has no hidden unit
     ratio = gold.value / number.value
-    return any(ratio in (Fraction(10) ** k, Fraction(10) ** -k) for k in range(1, _MAX_PREFIX))
+    powers = _CURRENCY_POWERS if is_currency(answer.unit) else _UNIT_POWERS
+    return any(ratio in (Fraction(10) ** k, Fraction(10) ** -k) for k in powers)
 
 
 def unread_gold(gold: ParsedAnswer, answer: ParsedAnswer) -> str:

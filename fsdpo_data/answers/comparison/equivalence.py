@@ -101,6 +101,8 @@ def _compare_parsed(
     comparer = AnswerComparer(Budget(MAX_OPERATIONS), tolerance)
     is_equal, rule = _compare_values(gold, answer, comparer)
     if is_equal:
+        if ";" in gold.text and _is_reordered(gold, answer, comparer):
+            return Decision("undecided", "order", "the gold: the order of its parts")
         return Decision("correct", rule)
     if gold.label and are_opposites(gold.label, answer.label):
         return Decision("incorrect", rule)
@@ -136,6 +138,22 @@ def _compare_values(
     if isinstance(gold.value, Num) and answer.with_decimal_comma is not None:
         return comparer.is_equal(gold.value, answer.with_decimal_comma), "decimal-comma"
     return False, comparison_rule(gold.value)
+
+
+def _is_reordered(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> bool:
+    """Whether two lists of plain numbers are equal only in another order.
+
+    The parts of a gold with semicolons may be blanks, whose order counts, or roots.
+    """
+    sides = (gold.value, answer.value)
+    if not all(isinstance(side, ValueList) and side.brackets == "" for side in sides):
+        return False
+    gold_items, answer_items = (tree.list_values(side) for side in sides)
+    if not all(isinstance(item, Num | Quantity) for item in (*gold_items, *answer_items)):
+        return False
+    return len(gold_items) == len(answer_items) and not all(
+        map(comparer.is_equal, gold_items, answer_items)
+    )
 
 
 def _value_pairs(gold: ParsedAnswer, answer: ParsedAnswer) -> Iterator[tuple[Value, Value]]:

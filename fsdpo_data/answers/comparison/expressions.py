@@ -130,11 +130,13 @@ def _is_decimal_for(number: Node, constant: Node) -> bool:
 def _compare_to_shown_digits(left: Node, right: Node, budget: Budget) -> bool:
     """Compare a decimal with a constant at the digits that the decimal shows."""
     decimal, constant = (left, right) if _is_decimal_for(left, right) else (right, left)
-    if not isinstance(decimal, Num) or decimal.significant_digits < MIN_DIGITS_OTHER:
+    if not isinstance(decimal, Num):
         return False
     exact_value = rational_value(constant)
     if exact_value is not None:
         return numbers_agree(decimal, Num(exact_value))
+    if decimal.significant_digits < MIN_DIGITS_OTHER:
+        return False
     value = _real_value(constant, budget)
     return value is not None and matches_written_digits(decimal, value, is_exact=False)
 
@@ -168,11 +170,13 @@ class ConstantValue(NamedTuple):
     Attributes:
         value: The value, in 60 digits.
         scale: The largest term of all sums in the expression.
+        has_lost_term: Whether a term of a sum was too small for the digits of the sum.
         cost: The operations that the evaluation took.
     """
 
     value: MpNumber
     scale: MpNumber
+    has_lost_term: bool
     cost: int
 
 
@@ -186,7 +190,8 @@ def _constant_value(node: Node) -> ConstantValue | None:
             value = evaluator.value(node)
         except UndefinedValueError:
             continue
-        return ConstantValue(value, evaluator.scale, _MAX_CONSTANT_OPERATIONS - budget.left)
+        cost = _MAX_CONSTANT_OPERATIONS - budget.left
+        return ConstantValue(value, evaluator.scale, evaluator.has_lost_term, cost)
     return None
 
 
@@ -322,6 +327,8 @@ def _compare_constants(left: Node, right: Node, budget: Budget) -> bool:
     first = constants[0]
     second = constants[1]
     budget.spend(first.cost + second.cost)
+    if first.has_lost_term != second.has_lost_term:
+        return False  # 100000! + 1 is not 100000!
     return nearly_equal(first.value, second.value, max(first.scale, second.scale))
 
 

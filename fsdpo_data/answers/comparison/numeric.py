@@ -49,6 +49,7 @@ MAX_CLOSED_FORM_TERMS = 100_000
 INTEGRAL_SLICES = 24
 MAX_LOG = 10**15  #: Largest logarithm of a power that is evaluated.
 MAX_ARGUMENT = 10**12  #: Largest argument of a trigonometric function or a factorial.
+_LARGE_SUM = 10**45  #: A sum with larger terms may lose the digits of small ones.
 #: Budget that one operation in 60 digits costs; one operation modulo a prime costs 1.
 OPERATION_COST = 8
 
@@ -67,6 +68,7 @@ class Evaluator:
     Attributes:
         scale: The largest absolute term of all sums so far. Cancellation leaves rounding errors
             in proportion to it.
+        has_lost_term: Whether a term of a sum was too small for the digits of the sum.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Evaluator:
         self.allow_approximation = allow_approximation
         self.mp = mpmath_context()
         self.scale: MpNumber = 0
+        self.has_lost_term = False
         #: Values of bound variables and of integer symbols, by name.
         self._bound_values = {
             name: self.mp.mpf(1 + (ord(name[0]) + point) % 7) for name in integer_symbols
@@ -109,7 +112,11 @@ class Evaluator:
                 for term in terms:
                     scale = max(scale, abs(term))
                 self.scale = scale
-                return reduce(add, terms)
+                total = reduce(add, terms)
+                if scale > _LARGE_SUM:
+                    lost = abs(total) * ten_to_minus(DIGITS)
+                    self.has_lost_term |= any(0 < abs(term) < lost for term in terms)
+                return total
             case Mul():
                 return reduce(mul, [self.value(factor) for factor in node.factors])
             case Div():

@@ -71,8 +71,8 @@ class ScalarComparer:
             return False
         if quantity.unit.dims == units.PERCENT.dims:
             return self._compare_percentage(quantity, other, is_gold=quantity is gold)
-        if quantity.unit.dims == units.RANK_DIMS and quantity.unit.label not in units.RANK_WORDS:
-            return False  # "seventh grade" is not 7, but "seventh place" is
+        if quantity.unit.dims == units.RANK_DIMS and quantity.unit.label in units.PART_WORDS:
+            return False  # "twelfth part" is not 12, but "twelfth place" is
         if quantity.unit.dims == units.PART_DIMS:
             return self._compare_nodes(tree.scale(quantity.node, quantity.unit.factor), other)
         if quantity.unit.dims == units.DEGREE.dims and tree.Const("pi") in tree.walk(other):

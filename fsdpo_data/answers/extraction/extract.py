@@ -50,6 +50,9 @@ _END_TOKENS = (
 _TAG_START = re.compile("<[/|｜]")  #: The start of an end-of-turn token or of ``</think>``.
 #: Zero-width characters and direction marks.
 _INVISIBLE_CHARS = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
+_EMOJI = "[\u2600-\u26ff\u2705\u2714\u2728\u2b50\ufe0e\ufe0f\U0001f300-\U0001faff]"
+#: Emoji at the start or the end of a line. A cross may mark a wrong answer, and stays.
+_DECORATION = re.compile(rf"(?m)^[ \t]*{_EMOJI}+[ \t]*|[ \t]*{_EMOJI}+(?=\s*$)")
 _OTHER_CASE = _PATTERNS["other_case"]
 _END_OF_PROOF = re.compile(r"\s*(?:\$?\\(?:blacksquare|square|qed)\$?|[∎■□])\Z")
 #: Possible ends of an end-of-proof sign.
@@ -102,7 +105,8 @@ def extract_answer(response: str) -> ExtractedAnswer:
     text = strip_next_problem(response)
     boxes = [box for box in find_boxes(text) if box.content]
     if boxes:
-        return _answer_after_boxes(text, boxes) or _answer_in_boxes(text, boxes)
+        extracted = _answer_after_boxes(text, boxes) or _answer_in_boxes(text, boxes)
+        return _without_retracted_part(extracted)
     announced = last_announced(text)
     if announced is not None:
         text_after = text[announced.end :]
@@ -115,8 +119,14 @@ def extract_answer(response: str) -> ExtractedAnswer:
         starts_list = announced.answer[:2] in ("- ", "* ", "1.", "1)", "| ")
         items = closing_list(text) if starts_list else None
         answer = announced.answer if items is None else items
-        return ExtractedAnswer(answer, announced.rule)
+        return _without_retracted_part(ExtractedAnswer(answer, announced.rule))
     return _extract_unannounced(text, open_box)
+
+
+def _without_retracted_part(extracted: ExtractedAnswer) -> ExtractedAnswer:
+    """Drop what the answer itself takes back: "No, wait: yes" becomes "yes"."""
+    answer = retractions.unretracted(extracted.answer or "")
+    return extracted if answer == (extracted.answer or "") else extracted._replace(answer=answer or None)
 
 
 def _extract_unannounced(text: str, open_box: str | None) -> ExtractedAnswer:
@@ -158,7 +168,7 @@ def strip_next_problem(response: str) -> str:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.isascii():
-        text = _INVISIBLE_CHARS.sub("", text)
+        text = _DECORATION.sub("", _INVISIBLE_CHARS.sub("", text))
     text = text.rstrip()
     if text[-3:] in _HORIZONTAL_RULES:
         text_above = text.rstrip(text[-1])

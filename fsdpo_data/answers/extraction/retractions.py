@@ -2,6 +2,7 @@
 
 from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, load_phrases
 from fsdpo_data.answers.lexicon.vocabulary import contains_any
+from fsdpo_data.answers.parsing.prose import unwrap_text
 
 _PATTERNS = load_phrases("retractions")
 
@@ -24,6 +25,17 @@ def after_last_retraction(text: str) -> str:
     is_possible = contains_any(text, TRIGGER_WORDS["retraction"])
     retractions = list(_PATTERNS["retraction"].finditer(text)) if is_possible else []
     return text[retractions[-1].end() :].lstrip(" ,.;:*…-—") if retractions else text
+
+
+def unretracted(answer: str) -> str:
+    """Return the part of a marked answer after its last retraction, or the answer unchanged."""
+    if len(answer) < _MIN_CHARS or not contains_any(answer, TRIGGER_WORDS["retraction"]):
+        return answer
+    plain = unwrap_text(answer)
+    part = after_last_retraction(plain)
+    if part == plain:
+        return answer
+    return part if any(map(str.isalnum, part)) else ""
 
 
 def replacement_answer(text: str) -> str | None:

@@ -19,6 +19,8 @@ MIN_DIGITS_OTHER = 6  #: For other values: 1.41421 for \sqrt 2.
 #: From this many digits on, a difference in the last digits is float noise: 14.999999999999998
 #: is 15.
 FLOAT_DIGITS = 15
+#: A float has at most this many digits. The digits of a longer decimal were written on purpose.
+MAX_FLOAT_DIGITS = 17
 FLOAT_NOISE = Fraction(1, 10**15)  #: The relative size of float noise.
 
 _PLAIN = compile_patterns(read_toml(__file__))["plain"]
@@ -99,7 +101,8 @@ def matches_written_digits(decimal: Num, value: Fraction, *, is_exact: bool) -> 
     """
     if decimal.decimal_places is None:
         return False
-    if decimal.significant_digits >= FLOAT_DIGITS and abs(value) < FLOAT_NOISE.denominator:
+    is_float = FLOAT_DIGITS <= decimal.significant_digits <= MAX_FLOAT_DIGITS
+    if is_float and abs(value) < FLOAT_NOISE.denominator:
         return abs(decimal.value - value) <= FLOAT_NOISE * abs(value)
     min_digits = MIN_DIGITS_RECURRING if is_exact and _recurs(value) else MIN_DIGITS_OTHER
     if value.denominator == 1 or decimal.value.denominator == 1:

@@ -81,6 +81,15 @@ UNIT_SIGNS_AFTER_NUMBER = UNIT_SIGNS | {sign: UNITS[name] for sign, name in _TAB
 CURRENCIES = {code: UNITS[name] for code, name in _TABLE["currencies"].items()}
 
 
+#: Dimensions of currencies.
+_CURRENCY_DIMS = frozenset(unit.dims for unit in CURRENCIES.values())
+
+
+def is_currency(unit: Unit) -> bool:
+    """Whether a unit is a currency or one of its coins."""
+    return unit.dims in _CURRENCY_DIMS
+
+
 def find_unit(word: str) -> Unit | None:
     """Return the unit with a name, or None; only long names match in upper and lower case."""
     lower = word.lower()
@@ -109,8 +118,8 @@ def counted_unit(words: str) -> Unit:
 
 
 RANK_DIMS = (("place", 1),)  #: The dimension of ranks: "6th", "sixth caller".
-#: Names of ranks. A rank with such a name equals its number.
-RANK_WORDS = frozenset(("th", "place", "position", "rank", "spot"))
+#: Nouns after an ordinal that is not a rank: "twelfth part", "third degree".
+PART_WORDS = frozenset(("part", "degree", "power", "root", "order", "dimension"))
 PART_DIMS = (("part", 1),)  #: The dimension of fractions in words: "5 thirds".
 #: Groups of opposite words. Each maps a word to the number of its meaning in the group.
 _OPPOSITES = tuple(

@@ -39,6 +39,7 @@ from fsdpo_data.answers.tree import (
     Quantity,
     Ratio,
     Relation,
+    Sym,
     Value,
     ValueList,
     Words,
@@ -316,4 +317,5 @@ def _read_without_context(text: str) -> tuple[Value, ...]:
         return (Relation(sides, ("=",)),)
     choice = _PATTERNS["chosen"].fullmatch(text)
     value = read(choice[1]) if choice else None
-    return () if value is None or isinstance(value, Words) else (value,)
+    # The value of "(C) B" is a choice or the text of one, so the letter before it decides.
+    return () if value is None or isinstance(value, Words | Sym) else (value,)
