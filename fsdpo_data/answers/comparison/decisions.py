@@ -9,13 +9,16 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from fsdpo_data.answers import tree
+from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.units import PERCENT, is_currency
 from fsdpo_data.answers.lexicon.vocabulary import has_foreign_script
 from fsdpo_data.answers.parsing.prose import plain_words
 from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read
 from fsdpo_data.answers.parsing.readings import (
+    MAX_TEXT_CHARS,
     Reading,
+    find_constants,
     find_islands,
     has_formulas,
     has_prose,
@@ -34,7 +37,7 @@ _COMPOUND_TYPES = (
 _UNIT_POWERS = (2, 3, 4, 6, 7, 9, 12, 15)
 _CURRENCY_POWERS = (2,)  #: Powers of ten between a currency and its coins.
 #: Steps that drop no content of a text.
-_LOSSLESS_STEPS = frozenset(("unwrapped", "label"))
+_LOSSLESS_STEPS = frozenset(("unwrapped", "label", "conclusion"))
 
 
 class Decision(NamedTuple):
@@ -60,8 +63,12 @@ def decide_by_readings(
         return Decision("incorrect", rule)
     if isinstance(answer.value, Words) and not gold.unread and is_malformed(answer.cleaned):
         return Decision("incorrect", rule)
-    if gold.forms and all(comparer.is_equal(form, answer.value) for form in gold.forms):
-        return Decision("correct", "forms")
+    if gold.forms:
+        are_equal = [comparer.is_equal(form, answer.value) for form in gold.forms]
+        if all(are_equal):
+            return Decision("correct", "forms")
+        if not any(are_equal) and not answer.unread:
+            return Decision("incorrect", rule)
     guarded: Reading | None = None
     for gold_value, answer_value, reading in _reading_pairs(gold, answer):
         if reading.is_denied or not comparer.is_equal(gold_value, answer_value):
@@ -73,6 +80,8 @@ def decide_by_readings(
         guarded = guarded or reading
     if guarded is not None:
         return Decision("undecided", "guarded", f"“{guarded.dropped.strip()}”")
+    if _states_no_part(gold, answer, comparer):
+        return Decision("incorrect", rule)
     unread = _unread_side(gold, answer)
     return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
 
@@ -101,6 +110,35 @@ def _can_be(reading: Reading, other: Value) -> bool:
         return isinstance(other, _COMPOUND_TYPES)
     # "y = 9" is not "x = 9", so the last side of an equation alone is not an equation.
     return reading.step != "last-side" or not isinstance(other, tree.Relation)
+
+
+def _states_no_part(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> bool:
+    """Whether a gold of words has formulas, all were read, and the answer equals none of them.
+
+    A sentence in the answer may state the gold in other words, so the answer must be a value.
+    """
+    if not gold.unread or answer.unread or isinstance(answer.value, Words):
+        return False
+    if len(gold.text) < MAX_TEXT_CHARS and _is_constant(answer.value):
+        constants = find_constants(gold.unwrapped)
+        values = [read(constant) for constant in constants or ()]
+        if constants is not None and not any(isinstance(value, Words) for value in values):
+            return not any(comparer.is_equal(value, answer.value) for value in values)
+    if not gold.islands:
+        return False
+    answer_items = (answer.value, *tree.list_values(answer.value))
+    gold_items = [item for value in gold.islands for item in (value, *tree.list_values(value))]
+    return not any(
+        comparer.is_equal(gold_item, answer_item)
+        for gold_item in gold_items
+        for answer_item in answer_items
+    )
+
+
+def _is_constant(value: Value) -> bool:
+    """Whether a value is a number, with or without a unit."""
+    node = value.node if isinstance(value, tree.Quantity) else value
+    return tree.is_node(node) and not free_symbols(node)
 
 
 def _unread_side(gold: ParsedAnswer, answer: ParsedAnswer) -> str:

@@ -65,7 +65,7 @@ _REWRITES = [
 #: thousands separators: "1.234,5" becomes "1234.5", and "1.234.567" becomes "1234567".
 _MARKUP_REWRITES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (
-        re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,])"),
+        re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,]|\.\d)"),
         lambda number: number[0].replace(".", "").replace(",", "."),
     ),
     (

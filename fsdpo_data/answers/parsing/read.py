@@ -26,7 +26,9 @@ from fsdpo_data.answers.parsing.prose import (
 )
 from fsdpo_data.answers.parsing.quantities import combine_quantities
 from fsdpo_data.answers.parsing.readings import (
+    MAX_TEXT_CHARS,
     Reading,
+    find_islands,
     has_formulas,
     propose_readings,
     split_forms,
@@ -116,7 +118,21 @@ class ParsedAnswer:
     @cached_property
     def forms(self) -> tuple[Value, ...]:
         """The values of a text that states one value in several forms: "0.5 or 1/2"."""
-        return () if self.number is not None else tuple(map(read, split_forms(self.cleaned)))
+        if self.number is not None:
+            return ()
+        for forms in split_forms(self.cleaned):
+            values = tuple(map(read, forms))
+            if not any(isinstance(value, Words) for value in values):
+                return values
+        return ()
+
+    @cached_property
+    def islands(self) -> tuple[Value, ...]:
+        """The values of the formulas in an answer of words; empty if one of them was not read."""
+        if not isinstance(self.value, Words) or len(self.cleaned) > MAX_TEXT_CHARS:
+            return ()
+        values = tuple(map(read, find_islands(self.unwrapped)))
+        return () if any(isinstance(value, Words) for value in values) else values
 
     @cached_property
     def key(self) -> str:

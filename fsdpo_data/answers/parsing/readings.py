@@ -36,6 +36,7 @@ class Reading(NamedTuple):
     text: str  #: The part.
     step: str  #: Name of the step that kept it.
     dropped: str  #: The rest of the answer.
+    is_in_circumstances: bool = False  #: Whether the dropped text begins with circumstances.
 
     @property
     def is_denied(self) -> bool:
@@ -45,7 +46,10 @@ class Reading(NamedTuple):
     @property
     def is_guarded(self) -> bool:
         """Whether the rest of the answer bounds or changes the part."""
-        words = _lower_words(self.dropped)
+        # "an eight-digit number" counts digits, not the value.
+        words = _lower_words(_PATTERNS["compound_word"].sub(" ", self.dropped))
+        if self.is_in_circumstances:
+            words = words[1:]  # "if x = 2, y = 5" says when the answer holds
         is_bound = any(word in _BOUND_WORDS or is_number_word(word) for word in words)
         return is_bound or (self.step == "qualifier" and _has_another_value(self.dropped))
 
@@ -113,11 +117,22 @@ def _cut_label(text: str) -> tuple[str, str] | None:
     return (text[label.end() :], label[0]) if label else None
 
 
-def _cut_qualifier(text: str) -> tuple[str, str] | None:
-    """Cut the words after or before a value: "5 for all x", "when y = 3, x = 600"."""
+def _cut_circumstances(text: str) -> tuple[str, str] | None:
+    """Cut the words before a statement: "when y = 3, x = 600", "after 5 days, 8 are left"."""
     leading = _PATTERNS["leading_qualifier"].match(text)
-    if leading:
-        return text[leading.end() :], leading[0]
+    return (text[leading.end() :], leading[0]) if leading else None
+
+
+def _keep_conclusion(text: str) -> tuple[str, str] | None:
+    """Keep what follows the only verb of a sentence: "the largest prime below 10 is 7"."""
+    match = _PATTERNS["conclusion"].match(text)
+    if match is None or _PATTERNS["verb"].search(text, match.end()):
+        return None
+    return text[match.end() :], match[0]
+
+
+def _cut_qualifier(text: str) -> tuple[str, str] | None:
+    """Cut the words after a value: "5 for all x"."""
     qualifier = _PATTERNS["qualifier"].search(text)
     if qualifier is None or not text[: qualifier.start()].strip():
         return None
@@ -150,11 +165,15 @@ def _keep_parts(text: str) -> tuple[str, str] | None:
 _STEPS: dict[str, Step] = {
     "last-side": _keep_last_side,
     "label": _cut_label,
+    "conclusion": _keep_conclusion,
     "island": _keep_island,
     "parts": _keep_parts,
 }
+_LABEL_STEPS = frozenset(("label", "conclusion"))  #: Steps of which only one is applied.
+#: Patterns of the text between two forms of one answer, by their ranks.
+_FORM_SEPARATORS = ("colon", "semicolon", "or")
 #: Steps after which the kept part may be shortened by another step.
-_OUTER_STEPS = frozenset(("last-side", "label"))
+_OUTER_STEPS = frozenset(("last-side", "label", "conclusion"))
 
 
 def propose_readings(cleaned: str, *, is_read: bool) -> Iterator[Reading]:
@@ -171,14 +190,19 @@ def propose_readings(cleaned: str, *, is_read: bool) -> Iterator[Reading]:
     text = unwrap_text(cleaned)
     step_name = "unwrapped"
     dropped = ""
-    if qualified := _cut_qualifier(text):
+    if circumstances := _cut_circumstances(text):
+        text = circumstances[0].strip(" ,;.")
+        dropped = circumstances[1]
+        step_name = "circumstances"
+    elif qualified := _cut_qualifier(text):
         text = qualified[0].strip(" ,;.")
         dropped = qualified[1]
         step_name = "qualifier"
     elif is_read:
         return
+    has_circumstances = step_name == "circumstances"
     if text != cleaned:
-        yield Reading(text, step_name, dropped)
+        yield Reading(text, step_name, dropped, has_circumstances)
     if is_read:
         return
     seen = {text}
@@ -186,7 +210,7 @@ def propose_readings(cleaned: str, *, is_read: bool) -> Iterator[Reading]:
         for reading in _apply_step(step, name, text, dropped):
             if reading.text not in seen:
                 seen.add(reading.text)
-                yield reading
+                yield reading._replace(is_in_circumstances=has_circumstances)
 
 
 def _apply_step(step: Step, name: str, text: str, dropped: str) -> Iterator[Reading]:
@@ -199,17 +223,26 @@ def _apply_step(step: Step, name: str, text: str, dropped: str) -> Iterator[Read
     yield Reading(part, name, dropped)
     if name in _OUTER_STEPS:
         for inner_name, inner_step in _STEPS.items():
-            inner = inner_step(part) if inner_name != name else None
+            # In "the sum is 5 and the product is 6", only one label is before the value.
+            is_excluded = inner_name == name or {name, inner_name} <= _LABEL_STEPS
+            inner = None if is_excluded else inner_step(part)
             if inner:
                 yield Reading(inner[0].strip(" ,;."), inner_name, f"{dropped} {inner[1]}")
 
 
-def split_forms(text: str) -> list[str]:
-    """Return the forms of an answer that states its value several times: "0.5 or 1/2", "A: B"."""
-    if len(text) > MAX_TEXT_CHARS or not _PATTERNS["form_separator"].search(text):
-        return []
-    forms = split_outside_brackets(unwrap_text(text), _PATTERNS["form_separator"])
-    return [form.strip(" ,.") for form in forms] if len(forms) > 1 and all(forms) else []
+def split_forms(text: str) -> Iterator[list[str]]:
+    """Yield the forms of an answer that states its value several times: "0.5 or 1/2", "A: B".
+
+    The first list has the best-ranked separator.
+    """
+    if len(text) > MAX_TEXT_CHARS:
+        return
+    for name in _FORM_SEPARATORS:
+        separator = _PATTERNS[name]
+        if separator.search(text):
+            forms = split_outside_brackets(unwrap_text(text), separator)
+            if len(forms) > 1 and all(forms):
+                yield [form.strip(" ,.") for form in forms]
 
 
 def find_islands(text: str) -> list[str]:
@@ -224,6 +257,22 @@ def find_islands(text: str) -> list[str]:
             words = pieces[2 * index + 1 :: 2][:_MAX_UNIT_WORDS]
             islands.append(island + _unit_suffix(words, pieces[2 * index + 2 :: 2]))
     return islands
+
+
+def find_constants(text: str) -> list[str] | None:
+    """List the parts of an unwrapped text that may be constants, cut at all signs of relations.
+
+    Formulas with letters are left out. The result is None if nothing was cut.
+    """
+    pieces = [
+        piece.strip(" ()[]{}.~$\\")
+        for island in find_islands(text)
+        for piece in _PATTERNS["part_boundary"].split(island)
+    ]
+    pieces = [piece for piece in pieces if piece]
+    if len(pieces) < 2 and pieces != [] and pieces[0] == text:
+        return None
+    return [piece for piece in pieces if not _PATTERNS["letter"].search(piece)]
 
 
 def _unit_suffix(words: list[str], gaps: list[str]) -> str:
