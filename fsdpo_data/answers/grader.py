@@ -6,12 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from fsdpo_data.answers import GradingRequest, Verdict, tree
 from fsdpo_data.answers.comparison.equivalence import compare_answers, is_words
 from fsdpo_data.answers.extraction import unmarked
+from fsdpo_data.answers.extraction.boxes import find_boxes
 from fsdpo_data.answers.extraction.extract import (
     ExtractedAnswer,
     extract_answer,
     strip_next_problem,
 )
-from fsdpo_data.answers.extraction.multi_part import closing_equations
+from fsdpo_data.answers.extraction.multi_part import (
+    closing_equations,
+    in_order,
+    parallel_values,
+)
 from fsdpo_data.answers.extraction.phrases import load_phrases
 from fsdpo_data.answers.lexicon.units import find_unit
 from fsdpo_data.answers.lexicon.vocabulary import word_set
@@ -40,6 +45,9 @@ _DOUBT_WORDS = word_set(
     lower smaller slower shorter worse whether lost lose loses failed fails fail wrong incorrect
     false excluded rejected eliminated except"""
 )
+#: Words after the subject of a sentence that add another subject, or a thought of the subject.
+_JOINING_WORDS = word_set("and or thinks says believes guesses comes")
+_LATER_RANKS = word_set("second third fourth fifth")  #: Ranks after the first.
 #: Words that introduce an answer at the end of a sentence.
 _INTRODUCING_WORDS = word_set(
     "is are was were be been in on during called named chose picked becomes"
@@ -47,6 +55,7 @@ _INTRODUCING_WORDS = word_set(
 
 #: Types of gold answers with several parts, which a response may spread over a sentence.
 _COMPOUND_TYPES = (ValueList, tree.Relation, tree.SetMembership, tree.Connective, tree.SetBuilder)
+_MAX_LABEL_CHARS = 60  #: Characters before the first box in which its label is searched.
 _MAX_UNIT_CHARS = 60  #: Characters after a number in which its unit is searched.
 
 
@@ -82,10 +91,16 @@ def grade_response(
         return Verdict("no_answer", None, extracted.rule)
     is_marked = extracted.marked_answer is not None
     verdict = compare_answers(gold, extracted.answer, tolerance, is_marked=is_marked)
+    if verdict.status == "incorrect" and extracted.rule == "last-maths":
+        # A chain of equalities at the end of a response counts by its last side.
+        marked = compare_answers(gold, extracted.answer, tolerance)
+        verdict = marked if marked.status == "correct" else verdict
     if verdict.status == "correct" and extracted.rule in ("last-number", "last-maths"):
-        # A unit after the number may contradict the unit of the gold.
+        # A unit after the number, or a name before it, may contradict the gold.
         number = _with_unit(gold, extracted.answer, extracted.sentence)
-        verdict = compare_answers(gold, number, tolerance, is_marked=is_marked)
+        number = _with_name(gold, number, extracted.sentence)
+        if number != extracted.answer:
+            verdict = compare_answers(gold, number, tolerance, is_marked=is_marked)
     if verdict.status in ("incorrect", "undecided"):
         verdict = _compare_alternatives(gold, extracted, response, tolerance, verdict=verdict)
     sentence = extracted.sentence
@@ -186,6 +201,15 @@ def _with_unit(gold: ParsedAnswer, number: str, sentence: str) -> str:
     return f"{number} {match['unit']}{rate}"
 
 
+def _with_name(gold: ParsedAnswer, number: str, sentence: str) -> str:
+    """Return the last number of a sentence with its name, if the gold has a name: "y = 2"."""
+    is_named = isinstance(gold.value, tree.Relation) and isinstance(gold.value.parts[0], tree.Sym)
+    if not is_named or number not in sentence or "=" in number:
+        return number
+    name = _PATTERNS["name"].search(sentence.rpartition(number)[0])
+    return f"{name[1]} = {number}" if name else number
+
+
 def _alternative_readings(
     gold: ParsedAnswer, extracted: ExtractedAnswer, response: str
 ) -> Iterator[str]:
@@ -205,6 +229,14 @@ def _alternative_readings(
         yield unmarked.clause_values(statement) or answer
         yield unmarked.concluding_clause(statement) or answer
         yield unmarked.closing_cases(strip_next_problem(response), extracted.sentence) or answer
+        if isinstance(gold.value, ValueList) and len(gold.value.items) > 1:
+            n_items = len(gold.value.items)
+            text = strip_next_problem(response)
+            boxes = find_boxes(text)
+            if len(boxes) == n_items:
+                context = text[max(boxes[0].start - _MAX_LABEL_CHARS, 0) :]
+                yield in_order([box.content for box in boxes], context)
+            yield parallel_values(text, n_items) or answer
         if not extracted.rule.startswith("boxed"):
             yield closing_equations(strip_next_problem(response)) or answer
     if response.rstrip(" *$\n").endswith(f"{answer}!"):
@@ -229,15 +261,24 @@ def _states_gold(gold: ParsedAnswer, sentence: str) -> bool:
         words = words[1:]
     if not 0 < len(gold_words) <= MAX_GOLD_WORDS or not len(gold_words) <= len(words):
         return False
-    if gold_words in (["yes"], ["no"]) and _PATTERNS["no_verdict"].match(sentence):
-        return False
+    if gold_words in (["yes"], ["no"]):
+        if _PATTERNS["no_verdict"].match(sentence):
+            return False
+        verdict = _PATTERNS["truth"].search(sentence)
+        if verdict:
+            return (verdict[1].lower() == "true") == (gold_words == ["yes"])
     doubts = (set(words) & _DOUBT_WORDS) - set(gold_words)
     # "Tom finished last" names Tom, but denies that he won.
     ends_with_last = words[-1] == "last" and gold_words[-1] != "last"
     if doubts or ends_with_last or any(word.endswith("n't") for word in words):
         return False
     if words[: len(gold_words)] == gold_words:
-        return True
+        # "Tom runs 5 km and Jerry runs 7 km", "Alice thinks it is Bob", "Alice finished second"
+        following = words[len(gold_words) : len(gold_words) + 2]
+        text_after = _REASON.sub("", sentence, 1).rpartition(gold.plain)[2]
+        has_other_subject = _PATTERNS["second_clause"].search(text_after)
+        is_other_rank = bool(set(following[1:]) & _LATER_RANKS)
+        return not (set(following[:1]) & _JOINING_WORDS or has_other_subject or is_other_rank)
     previous_word = words[-len(gold_words) - 1 : -len(gold_words)]
     is_introduced = bool(set(previous_word) & (_INTRODUCING_WORDS | _CONNECTIVES))
     return words[-len(gold_words) :] == gold_words and is_introduced

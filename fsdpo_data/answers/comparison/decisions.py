@@ -69,6 +69,8 @@ def decide_by_readings(
             return Decision("correct", "forms")
         if not any(are_equal) and not answer.unread:
             return Decision("incorrect", rule)
+    if gold.dimensions and answer.dimensions:
+        return Decision("incorrect", rule)
     guarded: Reading | None = None
     for gold_value, answer_value, reading in _reading_pairs(gold, answer):
         if reading.is_denied or not comparer.is_equal(gold_value, answer_value):

@@ -135,6 +135,8 @@ def _compare_values(
             return True, f"{rule}+{tier}" if tier else rule
     if _are_equal_with_letter_units(gold, answer, comparer):
         return True, "unit"
+    if gold.dimensions and have_equal_dimensions(gold, answer, comparer):
+        return True, "dimensions"
     if isinstance(gold.value, Num) and answer.with_decimal_comma is not None:
         return comparer.is_equal(gold.value, answer.with_decimal_comma), "decimal-comma"
     return False, comparison_rule(gold.value)
@@ -183,6 +185,21 @@ def _are_equal_with_letter_units(
         quantity = gold.with_letter_units
         return quantity != gold_value and comparer.is_equal(quantity, answer_value)
     return False
+
+
+def have_equal_dimensions(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> bool:
+    """Whether two texts such as "10 ft x 18 ft" state the same lengths, in any order."""
+    lengths = list(answer.dimensions)
+    if len(lengths) != len(gold.dimensions):
+        return False
+    for length in gold.dimensions:
+        match = next((other for other in lengths if comparer.is_equal(length, other)), None)
+        if match is None:
+            return False
+        lengths.remove(match)
+    return True
 
 
 def have_equal_tokens(gold: str, answer: str) -> bool:

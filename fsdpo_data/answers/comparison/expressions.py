@@ -31,7 +31,21 @@ from fsdpo_data.answers.lexicon.numbers import (
     matches_written_digits,
     numbers_agree,
 )
-from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, substitute, walk
+from fsdpo_data.answers.tree import (
+    Const,
+    Mul,
+    Node,
+    Num,
+    Pow,
+    Relation,
+    Sym,
+    add,
+    is_node,
+    multiply,
+    negate,
+    substitute,
+    walk,
+)
 
 #: Fixed points at which expressions with symbols are compared, in this order.
 POINTS = (0, 7, 2, 4, 3, 1, 8, 5, 6)
@@ -354,6 +368,30 @@ def constant_ratio_sign(left: Node, right: Node, budget: Budget) -> int:
     if not _may_have_constant_ratio(left, right, budget):
         return 0
     return _ratio_sign_by_digits(left, right, budget)
+
+
+def are_equal_solutions(difference: Node, explicit: Relation, budget: Budget) -> bool:
+    """Whether ``difference = 0`` is linear in y and has the solution ``y = f(x)``.
+
+    ``x y = C`` is ``y = C / x``. An equation that is not linear in y may have other solutions.
+    """
+    name, solution = explicit.parts
+    if not isinstance(name, Sym) or not is_node(solution):
+        return False
+    # Another letter in the equation may be 0: "a x = a y" is not "x = y".
+    if name.name in free_symbols(solution) or free_symbols(difference) != {
+        name.name,
+        *free_symbols(solution),
+    }:
+        return False
+    sizes = [substitute(difference, {name.name: Num(Fraction(size))}) for size in (-2, 0, 2)]
+    start, middle, end = sizes
+    bend = add([start, multiply([Num(Fraction(-2)), middle]), end])
+    slope = add([middle, negate(start)])
+    zero = Num(Fraction(0))
+    if are_equal_expressions(slope, zero, budget) or not are_equal_expressions(bend, zero, budget):
+        return False
+    return are_equal_expressions(substitute(difference, {name.name: solution}), zero, budget)
 
 
 def has_parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:

@@ -13,6 +13,7 @@ from fsdpo_data.answers.comparison.expressions import (
     are_equal_expressions,
     has_constant_difference,
 )
+from fsdpo_data.answers.comparison.spans import have_equal_spans
 from fsdpo_data.answers.comparison.statements import ValueComparison, have_same_members
 from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.tree import Node, Value
@@ -20,7 +21,7 @@ from fsdpo_data.answers.tree import Node, Value
 #: Shifts of an integer parameter that are tried.
 _SHIFTS = range(-3, 4)
 #: Names that denote an integer parameter when the answer states no domain.
-_PARAMETERS = frozenset("knmlj")
+PARAMETERS = frozenset("knmlj")
 _DOMAINS = frozenset(("ZZ", "NN", "NN+", "RR", "QQ"))
 #: Domains in which a parameter may be shifted; "" means an unstated domain.
 _SHIFTABLE_DOMAINS = frozenset(("ZZ", ""))
@@ -53,8 +54,8 @@ def parse_family(value: Value) -> ParametricFamily | None:
 
     Examples are ``{3k | k in Z}``, ``x = pi k`` and ``x = a + 2 pi k, x = b + 2 pi k, k in Z``.
     """
-    parts = _statements_and_values(value)
-    domains = [part for part in parts if _is_domain(part)]
+    parts = statements_and_values(value)
+    domains = [part for part in parts if is_domain(part)]
     if len(domains) > 1:
         return None
     parameter = ""
@@ -74,7 +75,7 @@ def parse_family(value: Value) -> ParametricFamily | None:
         bodies.extend(tree.plus_minus_values(body))
     names = _all_symbols(bodies)
     if not domains:
-        candidates = names & _PARAMETERS
+        candidates = names & PARAMETERS
         parameter = next(iter(candidates)) if len(candidates) == 1 else ""
     if not bodies or parameter not in names or any(head != heads[0] for head in heads):
         return None
@@ -91,7 +92,7 @@ def _all_symbols(values: list[Value]) -> frozenset[str]:
     return frozenset(name for value in values for name in free_symbols(value))
 
 
-def _statements_and_values(value: Value) -> tuple[Value, ...]:
+def statements_and_values(value: Value) -> tuple[Value, ...]:
     """Return the parts of a set-builder, of a list or of joined statements."""
     if isinstance(value, tree.SetBuilder):
         defines_head = any(
@@ -106,7 +107,7 @@ def _statements_and_values(value: Value) -> tuple[Value, ...]:
     return (value,)
 
 
-def _is_domain(part: Value) -> bool:
+def is_domain(part: Value) -> bool:
     """Whether ``part`` is the domain of a parameter, such as ``k in Z``."""
     return (
         isinstance(part, tree.SetMembership)
@@ -156,10 +157,11 @@ def _is_surely_family(left: ParametricFamily, right: ParametricFamily) -> bool:
         isinstance(body, tree.Add) for body in left.bodies
     )
     has_domain = bool(left.domain or right.domain)
-    return has_domain or is_progression or any(map(_mentions_angle, left.bodies))
+    return has_domain or is_progression or any(map(mentions_angle, left.bodies))
 
 
-def _mentions_angle(value: Value) -> bool:
+def mentions_angle(value: Value) -> bool:
+    """Whether a value contains pi or an angle in degrees."""
     return any(
         isinstance(part, tree.Quantity)
         or part == tree.Const("pi")
@@ -274,6 +276,8 @@ def are_equal_up_to_constants(
     all_constants = (*constants, *gold_constants)
     if not any(map(_CERTAIN_CONSTANT.fullmatch, all_constants)):
         return False
+    if len(constants) > 1 and have_equal_spans((gold, gold_constants), (answer, constants), budget):
+        return True
     # A cheap refusal: functions that differ with all constants equal differ in every order.
     merged = dict.fromkeys(all_constants, tree.Sym("C"))
     merged_gold = tree.substitute(gold, merged)

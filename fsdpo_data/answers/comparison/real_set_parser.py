@@ -6,6 +6,7 @@ from fractions import Fraction
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparison.exact_values import linear_coefficients
+from fsdpo_data.answers.comparison.numeric import is_unknown_function
 from fsdpo_data.answers.comparison.real_sets import (
     NotASetError,
     RealSet,
@@ -36,6 +37,11 @@ def parse_real_set(value: Value, budget: Budget) -> RealSet:
     match value:
         case tree.ValueList():
             return _parse_value_list(value, budget)
+        case tree.Relation((low, tree.Call(name), high), _) if is_unknown_function(name) and not (
+            _has_calls(low) or _has_calls(high)
+        ):
+            variable = tree.Sym("")  # the values of a function: "5 <= m(x) <= 7" is an interval
+            return parse_real_set(tree.Relation((low, variable, high), value.ops), budget)
         case tree.Relation():
             neighbors = zip(value.parts, value.ops, value.parts[1:], strict=False)
             sets = [_parse_comparison(left, op, right, budget) for left, op, right in neighbors]
@@ -58,6 +64,13 @@ def parse_real_set(value: Value, budget: Budget) -> RealSet:
     if tree.is_node(value) and not free_symbols(value):
         return RealSet(point_endpoints(value, budget))
     raise NotASetError
+
+
+def _has_calls(value: Value) -> bool:
+    """Whether a value contains an unknown function, such as ``f(2)``."""
+    return any(
+        isinstance(part, tree.Call) and is_unknown_function(part.name) for part in tree.walk(value)
+    )
 
 
 def _split_unit(value: Value) -> tuple[Value, tree.Unit | None]:

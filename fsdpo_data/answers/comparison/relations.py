@@ -11,8 +11,10 @@ from fsdpo_data.answers.lexicon.units import unit_ratio
 from fsdpo_data.answers.lexicon.vocabulary import TRIG_FUNCTIONS
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import (
+    Add,
     Call,
     Connective,
+    Div,
     Mul,
     Node,
     Num,
@@ -26,8 +28,10 @@ from fsdpo_data.answers.tree import (
     Value,
     ValueList,
     add,
+    has_plus_minus,
     is_node,
     map_children,
+    multiply,
     negate,
     plus_minus_values,
     substitute,
@@ -36,6 +40,8 @@ from fsdpo_data.answers.tree import (
 
 #: Operators of inequalities. For each of them, ``a op b`` if and only if ``a - b op 0``.
 INEQUALITY_OPS = frozenset(("<", ">", "<=", ">=", "!="))
+#: Names of arbitrary constants.
+_CONSTANT_NAMES = frozenset(("C", "K", "c", "k", "C_1", "c_1", "A"))
 #: Names of operations. A problem never defines a function with such a name.
 _OPERATIONS = frozenset(("cross", "mod", "gcd", "lcm", "det", "not"))
 
@@ -95,6 +101,14 @@ def chain_result(answer: Value, gold: Value) -> Sequence[Value] | None:
         *(part for part in chain[:-1] if isinstance(part, Num | ValueList | Connective)),
         chain[-1],
     )
+
+
+def states_antiderivative(value: Value) -> bool:
+    """Whether a value is ``2x = x + x + C``: two forms of one function, with its constant."""
+    if not isinstance(value, Relation) or not isinstance(value.parts[0], Add | Mul | Div):
+        return False
+    last = value.parts[-1]
+    return isinstance(last, Add) and Sym("C") in last.terms
 
 
 def _is_variable(value: Value) -> bool:
@@ -202,6 +216,44 @@ def _is_composite_name(value: Value) -> bool:
     return isinstance(value, ValueList) and all(isinstance(item, Sym) for item in value.items)
 
 
+def expand_equalities(value: Value, other: Value) -> Value:
+    """Return ``x = y = 5`` as ``x = 5, y = 5`` if the other value is a list of equations."""
+    is_chain = isinstance(value, Relation) and len(value.ops) > 1 and set(value.ops) == {"="}
+    if not (is_chain and isinstance(value, Relation) and isinstance(other, ValueList)):
+        return value
+    are_equations = all(isinstance(item, Relation) and item.ops == ("=",) for item in other.items)
+    if not are_equations or len(other.items) != len(value.ops):
+        return value
+    return ValueList(
+        "", tuple(Relation((part, value.parts[-1]), ("=",)) for part in value.parts[:-1])
+    )
+
+
+def rename_argument(value: Value, other: Value) -> Value:
+    """Return ``d(h) = 3h, h > 0`` in the argument of another definition, ``d(t) = 3t, t > 0``."""
+    if not (isinstance(value, ValueList) and isinstance(other, ValueList)):
+        return value
+    heads = [
+        side.items[0].parts[0]
+        for side in (other, value)
+        if side.items and isinstance(side.items[0], Relation)
+    ]
+    new_name, name = map(_argument_name, heads) if len(heads) == 2 else ("", "")
+    if not (new_name and name) or new_name == name:
+        return value
+    items = tuple(_rename(item, name, new_name) for item in value.items)
+    return ValueList(value.brackets, items)
+
+
+def _rename(value: Value, name: str, new_name: str) -> Value:
+    """Rename a variable in an expression or a relation; other values are unchanged."""
+    if isinstance(value, Relation):
+        return Relation(tuple(_rename(part, name, new_name) for part in value.parts), value.ops)
+    if isinstance(value, SetMembership):
+        return SetMembership(_rename(value.left, name, new_name), value.right, value.negated)
+    return substitute(value, {name: Sym(new_name)}) if is_node(value) else value
+
+
 def is_constant_assignment(relation: Relation) -> bool:
     """Whether the equation ``relation`` has a variable on its left and a value without letters."""
     return isinstance(relation.parts[0], Sym) and not _letters(relation.parts[-1])
@@ -298,6 +350,17 @@ def _is_natural_domain(head: Value | None, body: Node, condition: Value) -> bool
     return bool(excluded)
 
 
+def square_out(relation: Relation) -> Relation:
+    r"""Return ``y = \pm f(x)`` as ``(y - f(x)) (y + f(x)) = 0``; other relations are unchanged."""
+    left, right = relation.parts
+    if not (is_node(left) and is_node(right) and has_plus_minus(right)) or is_constant_assignment(
+        relation
+    ):
+        return relation
+    factors = [add([left, negate(value)]) for value in plus_minus_values(right) if is_node(value)]
+    return Relation((multiply(factors), Num(Fraction(0))), ("=",))
+
+
 def side_differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:
     """Return left side minus right side of both relations.
 
@@ -338,6 +401,18 @@ def _with_segment_names(node: Node) -> Node | None:
     result = name_segments(node)
     names = free_symbols(result)
     return result if names and all(name.startswith("segment ") for name in names) else None
+
+
+def with_common_constant(gold: Node, answer: Node) -> Node | None:
+    """Return ``answer`` with the constant of ``gold``, if each has one of its own: C and K."""
+    gold_names = free_symbols(gold) - free_symbols(answer)
+    answer_names = free_symbols(answer) - free_symbols(gold)
+    if (
+        not len(gold_names) == len(answer_names) == 1
+        or not gold_names | answer_names <= _CONSTANT_NAMES
+    ):
+        return None
+    return substitute(answer, {name: Sym(min(gold_names)) for name in answer_names})
 
 
 def without_arguments(gold: Node, answer: Node) -> tuple[Node, Node] | None:

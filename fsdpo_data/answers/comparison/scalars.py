@@ -55,6 +55,8 @@ class ScalarComparer:
 
     def _compare_quantities(self, gold: tree.Quantity, answer: tree.Quantity) -> bool:
         """Compare two quantities after a conversion to the unit of the gold."""
+        if {gold.unit.dims, answer.unit.dims} == {units.DEGREE.dims, units.RADIAN.dims}:
+            return self._compare_nodes(_in_radians(gold), _in_radians(answer))
         unit_factor = units.unit_ratio(answer.unit, gold.unit)
         if unit_factor is None or units.are_opposites(gold.unit.words, answer.unit.words):
             return False
@@ -104,6 +106,12 @@ class ScalarComparer:
             )
             for gold_part, answer_part in zip(gold_parts[1:], answer_parts[1:], strict=True)
         )
+
+
+def _in_radians(angle: tree.Quantity) -> Node:
+    """Return the size of an angle in radians."""
+    size = tree.scale(angle.node, angle.unit.factor)
+    return tree.Call("deg", (size,)) if angle.unit.dims == units.DEGREE.dims else size
 
 
 def _ratio_parts(value: Value) -> tuple[Node, ...]:

@@ -21,6 +21,7 @@ ValueComparison = Callable[[Value, Value], bool]
 SWAPPED_OPS = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "->": "<-",
                "sub": "sup", "sup": "sub", "sub=": "sup=", "sup=": "sub="}  # fmt: skip
 _STATEMENT_TYPES = (Relation, SetMembership, Connective, SetBuilder)
+_ORDER_OPS = frozenset(("<", ">", "<=", ">="))
 MAX_STATEMENTS = 20  #: Most statements that are compared in any order.
 
 
@@ -47,8 +48,31 @@ def are_equal_chains(gold: Relation, answer: Relation, is_equal: ValueComparison
     )
 
 
+def as_pairs(value: Value) -> tuple[Relation, ...] | None:
+    """Return the relations of two sides in a chain or in joined relations; None for other values.
+
+    ``a < b < c`` and ``a < b and c > b`` have the same pairs.
+    """
+    parts = value.parts if isinstance(value, Connective) and value.op == "and" else (value,)
+    if isinstance(value, ValueList) and value.brackets == "":
+        parts = value.items
+    pairs: list[Relation] = []
+    for part in parts:
+        if not isinstance(part, Relation) or not set(part.ops) <= _ORDER_OPS:
+            return None
+        for left, op, right in zip(part.parts, part.ops, part.parts[1:], strict=False):
+            is_swapped = op.startswith(">")
+            sides = (right, left) if is_swapped else (left, right)
+            pairs.append(Relation(sides, (SWAPPED_OPS[op] if is_swapped else op,)))
+    return tuple(pairs)
+
+
 def are_equal_statements(gold: Value, answer: Value, is_equal: ValueComparison) -> bool:
     """Whether two statements of the same form have equal parts."""
+    gold_pairs = as_pairs(gold)
+    answer_pairs = as_pairs(answer) if gold_pairs else None
+    if gold_pairs and answer_pairs and len(gold_pairs) == len(answer_pairs) <= MAX_STATEMENTS:
+        return have_same_members(gold_pairs, answer_pairs, is_equal)
     match gold, answer:
         case SetMembership(), SetMembership():
             return (

@@ -7,7 +7,11 @@ from typing import Self
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparison import families, relations
-from fsdpo_data.answers.comparison.expressions import constant_ratio_sign, has_parameter_ratio
+from fsdpo_data.answers.comparison.expressions import (
+    are_equal_solutions,
+    constant_ratio_sign,
+    has_parameter_ratio,
+)
 from fsdpo_data.answers.comparison.lists import (
     Container,
     assigned_items,
@@ -17,6 +21,8 @@ from fsdpo_data.answers.comparison.lists import (
     matrix_rows,
 )
 from fsdpo_data.answers.comparison.notations import are_equal_times
+from fsdpo_data.answers.comparison.periodic_sets import are_equal_periodic_sets
+from fsdpo_data.answers.comparison.piecewise import are_equal_by_cases
 from fsdpo_data.answers.comparison.real_set_parser import parse_real_set
 from fsdpo_data.answers.comparison.real_sets import NotASetError, are_equal_sets
 from fsdpo_data.answers.comparison.scalars import ScalarComparer
@@ -33,9 +39,11 @@ MAX_ITEMS = 200  #: Most items of a list that is compared item by item.
 #: Most pairs of items of two unordered lists that are compared.
 MAX_ITEM_PAIRS = MAX_ITEMS * MAX_ITEMS // 4
 #: Brackets of lists whose order matters.
+_DOTS = tree.Sym("ldots")  #: The last item of a sequence that goes on.
+_MIN_TERMS = 3  #: Fewest terms of a sequence that determine it.
 _ORDERED_BRACKETS = ("()", "[]", "(]", "[)")
-#: Prefixes of names that number the roots of an equation, which have no order.
-_ROOT_PREFIXES = ("x_", "t_", "z_")
+#: Names of the roots of an equation. Numbered roots have no order.
+_ROOT_NAMES = frozenset(("x", "t", "z", "r", "lambda"))
 
 
 class AnswerComparer:
@@ -82,8 +90,10 @@ class AnswerComparer:
             return are_equal_times(gold, answer)
         gold = relations.without_domain_condition(gold)
         answer = relations.without_domain_condition(answer)
+        answer = relations.rename_argument(relations.expand_equalities(answer, gold), gold)
         if is_statement(gold) or is_statement(answer):
-            return self._compare_statements(gold, answer)
+            are_equal = self._compare_statements(gold, answer)
+            return are_equal or are_equal_periodic_sets(gold, answer, self.budget)
         if isinstance(gold, tree.Piecewise) or isinstance(answer, tree.Piecewise):
             return self._compare_piecewise(gold, answer)
         gold = expand_plus_minus(gold)
@@ -96,10 +106,11 @@ class AnswerComparer:
     def _compare_piecewise(self, gold: Value, answer: Value) -> bool:
         """Compare two functions by cases, in any order of the cases.
 
-        "Otherwise" matches any condition that its own side does not state.
+        "Otherwise" matches any condition that its own side does not state. Functions with other
+        cases are compared on a window of their variable.
         """
         if not (isinstance(gold, tree.Piecewise) and isinstance(answer, tree.Piecewise)):
-            return False
+            return are_equal_by_cases(gold, answer, self.budget)
         gold_conditions = [condition for _, condition in gold.branches if condition]
         answer_conditions = [condition for _, condition in answer.branches if condition]
 
@@ -119,9 +130,11 @@ class AnswerComparer:
                 return not self._contains(gold_conditions, answer_condition)
             return True
 
-        return len(gold.branches) == len(answer.branches) and have_same_members(
+        if len(gold.branches) == len(answer.branches) and have_same_members(
             gold.branches, answer.branches, is_equal_branch
-        )
+        ):
+            return True
+        return are_equal_by_cases(gold, answer, self.budget)
 
     def _contains(self, conditions: list[Value], condition: Value) -> bool:
         """Whether one of ``conditions`` is equal to ``condition``."""
@@ -146,9 +159,18 @@ class AnswerComparer:
             return self._compare_list_with_value(gold, answer)
         if max(len(gold.items), len(answer.items)) > MAX_ITEMS:
             return False
+        if gold.items[-1:] == answer.items[-1:] == (_DOTS,):
+            # Sequences that go on are compared as far as both are written.
+            n_terms = min(len(gold.items), len(answer.items)) - 1
+            terms = self._inside(Container.ORDERED)
+            return n_terms >= _MIN_TERMS and terms._compare_in_order(
+                gold.items[:n_terms], answer.items[:n_terms]
+            )
         if gold.brackets in _ORDERED_BRACKETS or answer.brackets in _ORDERED_BRACKETS:
             return self._compare_tuples(gold, answer)
-        return self._compare_lists(gold, answer)
+        return self._compare_lists(gold, answer) or are_equal_periodic_sets(
+            gold, answer, self.budget
+        )
 
     def _compare_tuples(self, gold: tree.ValueList, answer: tree.ValueList) -> bool:
         """Compare a tuple or an interval with another list."""
@@ -173,7 +195,7 @@ class AnswerComparer:
         if not assignments and gold.brackets == "":
             assignments = answer_assignments
         # Numbered roots, such as x_1 and x_2, have no order. This also covers plain lists.
-        if all(name[:2] in _ROOT_PREFIXES and name[2:].isdigit() for name in assignments):
+        if all(map(_is_numbered_root, assignments)):
             return self._compare_unordered(assigned_items(gold), assigned_items(answer))
         if not gold_assignments:
             # The gold lists bare values, in the order of the assignments or of their names.
@@ -245,6 +267,11 @@ class AnswerComparer:
         if not is_statement(gold):
             return self._compare_with_chain(gold, answer)
         if not is_statement(answer):
+            if relations.states_antiderivative(gold) and isinstance(gold, tree.Relation):
+                return self.is_equal(gold.parts[-1], answer)
+            if isinstance(answer, tree.Matrix) and isinstance(gold, tree.Relation):
+                is_equation = gold.ops == ("=",) and isinstance(gold.parts[1], tree.Matrix)
+                return is_equation and self.is_equal(gold.parts[1], answer)
             has_name = relations.has_named_left_side(gold)
             defines_value = has_name or isinstance(gold, tree.SetMembership)
             values = relations.assigned_values(gold) if defines_value else None
@@ -284,7 +311,8 @@ class AnswerComparer:
             gold_body, answer_body = bodies
             return self.is_equal(gold_body, answer_body)
         have_two_sides = len(gold.parts) == len(answer.parts) == 2
-        if set(gold.ops) == set(answer.ops) == {"="} and have_two_sides:
+        is_gold_equation = gold.ops in (("=",), ("~",))  # "x = 3.2" is an answer for "x ≈ 3.2"
+        if is_gold_equation and answer.ops == ("=",) and have_two_sides:
             return self._compare_equations(gold, answer)
         if have_two_sides:
             return self._compare_inequalities(gold, answer)
@@ -298,13 +326,21 @@ class AnswerComparer:
             return True
         if relations.is_constant_assignment(gold) and relations.is_constant_assignment(answer):
             return False
-        differences = relations.side_differences(gold, answer)
+        differences = relations.side_differences(*map(relations.square_out, (gold, answer)))
         if differences is None:
             return False
         left, right = differences
         if constant_ratio_sign(left, right, self.budget):
             return True
         if has_parameter_ratio(left, right, self.budget):
+            return True
+        if any(
+            are_equal_solutions(implicit, explicit, self.budget)
+            for implicit, explicit in ((left, answer), (right, gold))
+        ):
+            return True
+        renamed = relations.with_common_constant(left, right)
+        if renamed is not None and constant_ratio_sign(left, renamed, self.budget):
             return True
         differences = relations.without_arguments(left, right)
         if differences is None:
@@ -324,6 +360,12 @@ class AnswerComparer:
         if gold.ops == answer.ops:
             return sign == 1 or (sign != 0 and gold.ops[0] == "!=")
         return sign == -1 and SWAPPED_OPS.get(gold.ops[0]) == answer.ops[0]
+
+
+def _is_numbered_root(name: str) -> bool:
+    """Whether a name is that of one of several roots, such as ``x_1``."""
+    root, _, number = name.partition("_")
+    return root in _ROOT_NAMES and number.isdigit()
 
 
 def _have_same_multiplicities(

@@ -125,8 +125,9 @@ def extract_answer(response: str) -> ExtractedAnswer:
 
 def _without_retracted_part(extracted: ExtractedAnswer) -> ExtractedAnswer:
     """Drop what the answer itself takes back: "No, wait: yes" becomes "yes"."""
-    answer = retractions.unretracted(extracted.answer or "")
-    return extracted if answer == (extracted.answer or "") else extracted._replace(answer=answer or None)
+    answer = extracted.answer or ""
+    kept_part = retractions.drop_retracted_part(answer)
+    return extracted if kept_part == answer else extracted._replace(answer=kept_part or None)
 
 
 def _extract_unannounced(text: str, open_box: str | None) -> ExtractedAnswer:
@@ -207,7 +208,10 @@ def _answer_after_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer | None:
     text_after = text[boxes[-1].end :]
     if len(text_after) < 12:
         return None
-    is_retracted = retractions.end_of_retraction(text_after) is not None
+    end_of_retraction = retractions.end_of_retraction(text_after)
+    is_retracted = end_of_retraction is not None
+    if is_retracted and _PATTERNS["confirmation"].search(text_after, end_of_retraction or 0):
+        return None
     if is_retracted or _is_denied(boxes[-1].content, text_after):
         return _find_correction(text_after)
     if doubt := _DOUBT.search(text_after):

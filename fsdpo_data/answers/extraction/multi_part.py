@@ -4,6 +4,7 @@ import re
 
 from fsdpo_data.answers.extraction.boxes import text_tail
 from fsdpo_data.answers.extraction.phrases import load_phrases
+from fsdpo_data.answers.extraction.values import find_values
 
 _PATTERNS = load_phrases("multi_part")
 
@@ -14,6 +15,9 @@ MAX_BARE_ANSWER_CHARS = 300
 _ITEM = _PATTERNS["item"]
 _NAMED_VALUE = _PATTERNS["named_value"]
 _CELL_DELIMITERS = re.compile(r"\\\(\s*(.*?)\s*\\\)")
+_BOX = re.compile(r"\$?\\boxed\{([^{}]*)\}\$?")
+_MAX_PARALLEL_LINES = 16  #: Maximum lines in which lines of equal shape are searched.
+_MAX_SKIPPED_LINES = 1  #: Maximum lines without a value after each line with one.
 _MAX_ITEMS = 8  #: Maximum items of a closing list, and maximum rows of a table.
 
 
@@ -31,6 +35,42 @@ def closing_equations(text: str) -> str | None:
             break
         equations[match[2]] = match[1]
     return " , ".join(reversed(equations.values())) if len(equations) > 1 else None
+
+
+def parallel_values(text: str, count: int) -> str | None:
+    """Return the values of the last lines of equal shape, one per line, joined with commas.
+
+    "Anna has 3 apples." and "Ben has 5 apples." have equal shapes. Lines without a value between
+    them do not count. The result is None unless there are exactly ``count`` lines.
+    """
+    shape = ""
+    values: list[str] = []
+    n_skipped = 0
+    lines = text_tail(text, TAIL_CHARS).splitlines()[-_MAX_PARALLEL_LINES:]
+    for line in reversed(lines):
+        value_matches = find_values(line) or find_values(_BOX.sub(r"$\1$", line))
+        if not value_matches:
+            n_skipped += bool(line.strip())
+            if n_skipped > _MAX_SKIPPED_LINES:
+                break
+            continue
+        line_shape = _PATTERNS["shape_word"].sub("w", line[: value_matches[-1].start()]).strip()
+        if _PATTERNS["denial"].search(line):
+            return None
+        if values and line_shape != shape:
+            break
+        n_skipped = 0
+        shape = line_shape
+        values.insert(0, value_matches[-1][0].strip("$*. "))
+    if len(values) != count:
+        return None
+    return in_order(values, "\n".join(lines))
+
+
+def in_order(values: list[str], text: str) -> str:
+    """Join values with commas, as a tuple if words of the text give them an order."""
+    joined = " , ".join(values)
+    return f"({joined})" if _PATTERNS["position"].search(text) else joined
 
 
 def closing_list(text: str) -> str | None:
@@ -68,6 +108,8 @@ def _pop_matches(lines: list[str], pattern: re.Pattern[str]) -> list[re.Match[st
 def _join_values(items: list[re.Match[str]]) -> str | None:
     """Join the values of at least two items, or return None if an item has no value."""
     values = [_NAMED_VALUE.fullmatch(item["value"]) or item for item in items]
+    if values and _PATTERNS["total"].match(items[-1][0].lstrip("-*• \t")):
+        return values[-1]["value"].strip("*$. ")
     joined = _join_list([value["value"].strip("*$. ") for value in values])
     has_order = joined and all(item.groupdict().get("position") for item in items)
     return f"({joined})" if has_order else joined

@@ -27,7 +27,7 @@ def after_last_retraction(text: str) -> str:
     return text[retractions[-1].end() :].lstrip(" ,.;:*…-—") if retractions else text
 
 
-def unretracted(answer: str) -> str:
+def drop_retracted_part(answer: str) -> str:
     """Return the part of a marked answer after its last retraction, or the answer unchanged."""
     if len(answer) < _MIN_CHARS or not contains_any(answer, TRIGGER_WORDS["retraction"]):
         return answer

@@ -92,7 +92,11 @@ def _without_circumstance(statement: str) -> str:
     circumstance = _PATTERNS["circumstance"].match(statement)
     if circumstance is None or not find_values(circumstance[0]):
         return statement
-    return statement[circumstance.end() :] if find_values(statement[circumstance.end() :]) else statement
+    return (
+        statement[circumstance.end() :]
+        if find_values(statement[circumstance.end() :])
+        else statement
+    )
 
 
 def _has_new_value(clause: str) -> bool:

@@ -73,6 +73,7 @@ UNITS = _build_units()  #: Units by name.
 PERCENT = UNITS["%"]
 DOLLAR = UNITS["$"]
 DEGREE = UNITS["°"]
+RADIAN = UNITS["rad"]
 #: Units by the sign or LaTeX command before or after a number, e.g. ``$`` or ``%``.
 UNIT_SIGNS = {sign: UNITS[name] for sign, name in _TABLE["signs"].items()}
 #: ``UNIT_SIGNS``, and the signs and commands that are units only after a number, e.g. ``"``.

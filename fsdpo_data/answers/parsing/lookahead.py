@@ -144,5 +144,8 @@ def is_condition_next(cursor: TokenCursor) -> bool:
     word = cursor.peek_word()
     return word in ("otherwise", "else") or (
         word in ("if", "for", "when", "where")
-        and any(cursor.peek_sign(ahead) in _COMPARISON_SIGNS for ahead in range(2, 5))
+        and (
+            any(cursor.peek_sign(ahead) in _COMPARISON_SIGNS for ahead in range(2, 5))
+            or any(cursor.peek_word(ahead) in ("even", "odd") for ahead in (2, 3))
+        )
     )

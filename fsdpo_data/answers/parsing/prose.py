@@ -29,7 +29,8 @@ _INFINITY = tree.Const("inf")
 #: Values of fixed phrases, by the name of the phrase list in the TOML file.
 _PHRASE_VALUES: dict[str, Value] = {
     "empty": tree.ValueList("{}", ()), "undefined": UNDEFINED,
-    "infinity": _INFINITY, "yes": tree.Words(("yes",)), "no": tree.Words(("no",)),
+    "infinity": _INFINITY, "negative_infinity": tree.negate(_INFINITY),
+    "yes": tree.Words(("yes",)), "no": tree.Words(("no",)),
     "true": tree.Words(("true",)), "false": tree.Words(("false",)),
 }  # fmt: skip
 #: Sets of numbers, by kind and sign.
@@ -49,6 +50,8 @@ _RELATION_WORDS = [
         *((rf"\b(?:is|are|must be) (?:strictly )?{adjective}\b", sign)
           for adjective, sign in _TABLE["signs_of_numbers"].items()),
         (r"\bto the power(?: of)?\b", "^"),
+        (r"\ball (?:real )?(?:numbers|values|x|reals)(?: of x| x)?(?= (?:that are )?(?:strictly )?"
+         r"(?:greater|larger|bigger|less|smaller|more) than\b)", "x"),
         *((rf"\b(?:(?:is|are|must be|has to be) )?(?:strictly )?(?:{words})\b", sign)
           for words, sign in _TABLE["relations"].items()),
     )
@@ -215,7 +218,7 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
     if "-" in (*gold_words, *answer_words) and _compound(gold_words) == _compound(answer_words):
         return True  # "non-linear" and "nonlinear"
     polar = [_PATTERNS["polar"].match(text) for text in (gold, answer)]
-    if polar[0] and polar[1] and len(gold_words) == 1:
+    if polar[0] and polar[1] and 1 in (len(gold_words), len(answer_words)):
         return polar[0][1].lower() == polar[1][1].lower()
     # The last letter or number is enough: "B" is an answer for "Brand B".
     return is_name_with_suffix(gold) and gold.split()[1] == answer

@@ -66,7 +66,9 @@ class QuantityParser:
             return tree.Quantity(degrees, self._units.parse_degree_unit())
         unit = self._units.parse_unit(node)
         if currency is not None and unit is not None:
-            unit = qualify_unit(currency, unit.words)  # "$5 per hour" is five dollars
+            # "$5 per hour" is five dollars, and not "$5 per day".
+            words = unit.words or tuple(unit.label.replace("·", " ").replace("^-1", "").split())
+            unit = qualify_unit(currency, words)
         quantity = _make_quantity(node, unit or currency)
         if not isinstance(quantity, tree.Quantity) or not quantity.unit.dims:
             return quantity  # a plain number, or counted things

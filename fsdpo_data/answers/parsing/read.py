@@ -31,10 +31,13 @@ from fsdpo_data.answers.parsing.readings import (
     find_islands,
     has_formulas,
     propose_readings,
+    split_dimensions,
     split_forms,
 )
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import (
+    Call,
+    Matrix,
     Num,
     NumberInBase,
     Piecewise,
@@ -101,6 +104,8 @@ class ParsedAnswer:
         if len(self.text) > MAX_READ:
             return self.text[:_MAX_UNREAD] + "…"
         if isinstance(self.value, Words):
+            if len(self.alternatives) > 1:
+                return ""
             is_formula = has_formulas(self.cleaned) or has_foreign_script(self.cleaned)
             return self.plain if is_formula and not is_name_with_suffix(self.plain) else ""
         return unread_words(self.value)
@@ -125,6 +130,21 @@ class ParsedAnswer:
             if not any(isinstance(value, Words) for value in values):
                 return values
         return ()
+
+    @cached_property
+    def dimensions(self) -> tuple[Value, ...]:
+        """The lengths of "10 ft x 18 ft" or "10 by 18 feet"; empty for other texts."""
+        if len(self.cleaned) > MAX_SPECIAL or self.number is not None:
+            return ()
+        parts = split_dimensions(self.unwrapped)
+        values = [read(part) for part in parts]
+        last = values[-1] if values else None
+        if isinstance(last, Quantity):
+            values = [
+                Quantity(value, last.unit) if isinstance(value, Num) else value for value in values
+            ]
+        numbers = [value.node if isinstance(value, Quantity) else value for value in values]
+        return tuple(values) if all(isinstance(number, Num) for number in numbers) else ()
 
     @cached_property
     def islands(self) -> tuple[Value, ...]:
@@ -206,6 +226,8 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
         return value
     if "in" in cleaned:
         cleaned = _PATTERNS["domain"].sub(_format_domain, cleaned)
+    if "bigcup" in cleaned:
+        cleaned = _replace_union(cleaned)
     if cleaned.endswith(")"):
         cleaned = _PATTERNS["restriction"].sub(r" , \1", cleaned)
     excluded = reals_except(cleaned)
@@ -272,6 +294,15 @@ def _format_domain(match: re.Match[str]) -> str:
     return f" , {name} \\in \\mathbb{{{numbers}}}{(match['part'] or '').strip()}"
 
 
+def _replace_union(text: str) -> str:
+    r"""Return a union of sets over all whole numbers as ``(k, k+1) , k \in \mathbb{Z}``."""
+    union = _PATTERNS["union_over_integers"].fullmatch(text)
+    if union is None:
+        return text
+    braced = _PATTERNS["braced_set"].fullmatch(union["set"])
+    return f"{braced['set'] if braced else union['set']} , {union['name']} \\in \\mathbb{{Z}}"
+
+
 def unread_words(value: Value) -> str:
     """Return the words inside a value that were not read, such as the condition of a case."""
     match value:
@@ -298,7 +329,7 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
     if isinstance(value, Ratio) and len(value.parts) in (2, 3):
         date_or_time = read_date_or_time(_drop_text_commands(cleaned))
         return (value,) if date_or_time is None else (value, date_or_time)
-    if "(b)" in cleaned and (parts := _read_parts(cleaned)):
+    if _PATTERNS["second_part"].search(cleaned) and (parts := _read_parts(cleaned)):
         return (value, parts)
     is_list = isinstance(value, Num) and _PATTERNS["list"].fullmatch(cleaned)
     if is_list or (cleaned[:1] == "(" and _PATTERNS["bracketed_numbers"].fullmatch(cleaned)):
@@ -307,18 +338,51 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
     if isinstance(value, ValueList) and value.brackets == "":
         total = combine_quantities(value.items)
         return (value,) if total is None else (value, total)
+    if ";" in cleaned and cleaned.startswith("[") and (matrix := _read_rows(cleaned)):
+        return (value, matrix)
+    if number_set := _PATTERNS["bold_number_set"].fullmatch(cleaned):
+        return (value, read_cleaned(f"\\mathbb{{{number_set[1]}}}"))
+    if point := _PATTERNS["labelled_point"].fullmatch(cleaned):
+        return _labelled_point(cleaned, point, value)
     return (value, *_read_without_context(cleaned))
 
 
+def _read_rows(cleaned: str) -> Matrix | None:
+    """Read "[1, 2; 3, 4]" as a matrix; return None for other texts."""
+    rows = [read(f"({row})") for row in cleaned.strip("[] ").split(";")]
+    entries = tuple(
+        row.items for row in rows if isinstance(row, ValueList) and row.brackets == "()"
+    )
+    is_matrix = len(entries) == len(rows) > 1 and len(set(map(len, entries))) == 1
+    return Matrix(entries) if is_matrix else None
+
+
+def _labelled_point(cleaned: str, point: re.Match[str], value: Value) -> tuple[Value, ...]:
+    """Read "P(5, 2)" as a point, and as a number of arrangements."""
+    coordinates = read(point["coordinates"])
+    if not (isinstance(coordinates, ValueList) and coordinates.brackets == "()"):
+        return (value,)
+    items = coordinates.items
+    if point["name"] in "AP" and len(items) == 2 and all(isinstance(item, Num) for item in items):
+        return (value, coordinates, Call("perm", items))  # type: ignore[arg-type]
+    return (value, coordinates)
+
+
 def _read_parts(cleaned: str) -> ValueList | None:
-    """Read "(a) 5 (b) 7" as the list of its parts; return None for other texts."""
-    prefix, *labels_and_values = _PATTERNS["part"].split(cleaned)
-    values = tuple(map(read, labels_and_values[1::2]))
-    if prefix or "".join(labels_and_values[::2]) not in "abcde":
+    """Read "(a) 5 (b) 7" as the tuple of its parts; return None for other texts."""
+    prefix, *pieces = _PATTERNS["part"].split(cleaned)
+    labels = tuple(first or second for first, second in zip(pieces[::3], pieces[1::3], strict=True))
+    values = tuple(map(read, pieces[2::3]))
+    if prefix or labels not in _part_labels(len(labels)) or len(labels) < 2:
         return None
     if any(isinstance(value, Words) for value in values):
         return None
-    return ValueList("", values)
+    return ValueList("()", values)
+
+
+def _part_labels(count: int) -> list[tuple[str, ...]]:
+    """Return the first labels of parts: a, b, ...; 1, 2, ...; i, ii, ...."""
+    return [labels[:count] for labels in (tuple("abcde"), tuple("12345"), ("i", "ii", "iii", "iv"))]
 
 
 def _read_without_context(text: str) -> tuple[Value, ...]:

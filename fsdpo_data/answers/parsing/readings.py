@@ -21,7 +21,7 @@ _DENIALS = word_set(_TABLE["denials"])
 _BOUND_WORDS = word_set(_TABLE["bounds"])
 _WORD = re.compile(r"[A-Za-z]+(?:['’]t)?")
 #: Words between formulas; products of letters and commands do not match.
-_WORDS = re.compile(r"((?<![\\A-Za-z^_])(?!(?:and|or)\b)[A-Za-z]{2,}(?![A-Za-z^_={(]))")
+_WORDS = re.compile(r"((?<![\\A-Za-z^_])(?!(?:and|or|[IVX]+)\b)[A-Za-z]{2,}(?![A-Za-z^_={(]))")
 _TEXT_COMMAND = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*)\}")
 #: Sign that takes the place of a formula between words.
 FORMULA_SIGN = "#"
@@ -243,6 +243,14 @@ def split_forms(text: str) -> Iterator[list[str]]:
             forms = split_outside_brackets(unwrap_text(text), separator)
             if len(forms) > 1 and all(forms):
                 yield [form.strip(" ,.") for form in forms]
+
+
+def split_dimensions(text: str) -> list[str]:
+    """Split "10 ft x 18 ft" at its signs; return no part for another text."""
+    if not _PATTERNS["dimension_sign"].search(text):
+        return []
+    parts = _PATTERNS["dimension_sign"].split(text)
+    return parts if all(part[:1].isdigit() for part in parts) else []
 
 
 def find_islands(text: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Parser of lists and statements: alternatives, relations, set memberships, conditions."""
 
 from fsdpo_data.answers import tree
+from fsdpo_data.answers.lexicon.units import counted_unit
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.parsing.cursor import TokenCursor
 from fsdpo_data.answers.parsing.environments import combine_cases
@@ -171,11 +172,19 @@ class StatementParser:
         cursor.accept("&")
         start = cursor.position
         depth = cursor.depth
+        if parity := self._accept_parity():
+            return parity
         try:
             condition = self._parse_statement()
             if prose:
                 return condition
-            cursor.accept(",", ";", ".")
+            conditions = [condition]
+            while cursor.accept(",", ";", ".") or cursor.accept_word("and"):
+                if cursor.peek_sign() == "\\" or cursor.peek().kind == "end":
+                    break
+                conditions.append(self._parse_statement())
+            if len(conditions) > 1:
+                condition = tree.Connective("and", tuple(conditions))
             if cursor.peek_sign() == "\\" or cursor.peek().kind == "end":
                 return condition
         except UnparsableAnswerError:
@@ -188,6 +197,17 @@ class StatementParser:
             words.append(cursor.take().text.lower())
         words = [word for word in words if word not in ("is", ",", ".")]
         return tree.Words(drop_single_braces(words))
+
+    def _accept_parity(self) -> Value | None:
+        """Step over "n is even" before the end of a case; return None at another text."""
+        cursor = self._cursor
+        name = cursor.peek()
+        ahead = 2 if cursor.peek_word(1) == "is" else 1
+        parity = cursor.peek_word(ahead)
+        if name.kind != "let" or parity not in ("even", "odd"):
+            return None
+        cursor.skip(ahead + 1)
+        return tree.Quantity(tree.Sym(name.text), counted_unit(parity))
 
 
 def _is_statement(value: Value) -> bool:
