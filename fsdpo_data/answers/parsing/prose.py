@@ -217,11 +217,17 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
         return True
     if "-" in (*gold_words, *answer_words) and _compound(gold_words) == _compound(answer_words):
         return True  # "non-linear" and "nonlinear"
+    if len(gold_words) == len(answer_words) == 1 and gold_words[0] in _TRUTH_VALUES:
+        return _TRUTH_VALUES[gold_words[0]] == _TRUTH_VALUES.get(answer_words[0])
     polar = [_PATTERNS["polar"].match(text) for text in (gold, answer)]
     if polar[0] and polar[1] and 1 in (len(gold_words), len(answer_words)):
         return polar[0][1].lower() == polar[1][1].lower()
     # The last letter or number is enough: "B" is an answer for "Brand B".
     return is_name_with_suffix(gold) and gold.split()[1] == answer
+
+
+#: Words for the truth of a statement.
+_TRUTH_VALUES = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def _compound(words: tuple[str, ...]) -> str:
