@@ -12,6 +12,7 @@ All graders grade the same pairs one after the other, each in one process. The p
 - with `--outputs`, real responses with their golds. DIR is a directory of published model outputs
   (`openai_gsm8k/`, `qwen_math_cot/`, `nemo_skills/`, `abel_gsm8k/`).
 
+For real outputs, the time of one call of `fsdpo_data.grade` per answer is compared with a batch.
 For the hard set, a table shows the right verdicts and the false positives of each kind of case.
 Then our grader grades every text of `tests/support/hostile.py` against several golds, and the
 slowest pairs are printed. Without `--peer` and `--before` only our grader is measured. Rates are
@@ -23,6 +24,7 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +35,9 @@ import grade_peer
 import typer
 from typer import Option
 
+import fsdpo_data
+from fsdpo_data.answers import GradingRequest
+from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.recorded.outputs import read_outputs
 
 TESTS = Path(__file__).parents[2] / "tests"
@@ -109,6 +114,7 @@ def main(
         responses = [output for file in OUTPUTS for output in read_outputs(outputs / file)]
         pairs = draw_sample([(output.gold, output.response) for output in responses], limit)
         compare("real model outputs", pairs, None, peer_commands)
+        time_single_calls(pairs)
     time_hostile_texts()
 
 
@@ -173,6 +179,27 @@ def time_peer(command: list[str], pairs: list[Pair]) -> Timing:
         command, input=json.dumps(pairs), stdout=subprocess.PIPE, text=True, check=True
     )
     return Timing(**json.loads(completed.stdout))
+
+
+def time_single_calls(pairs: list[Pair]) -> None:
+    """Print the time per answer of single calls of ``fsdpo_data.grade``, and of one batch.
+
+    The two grade different halves of the pairs, because repeated answers are cached.
+    """
+    fsdpo_data.grade(*pairs[0])  # the first call imports modules
+    single_pairs = pairs[1::2]
+    requests = [GradingRequest(gold, response) for gold, response in pairs[2::2]]
+    start = time.process_time()
+    for gold, response in single_pairs:
+        fsdpo_data.grade(gold, response)
+    single = (time.process_time() - start) / len(single_pairs)
+    start = time.process_time()
+    MathGrader().grade(requests)
+    batch = (time.process_time() - start) / len(requests)
+    print(
+        f"  one call per answer: {single * 1e6:,.0f} µs, in one batch: {batch * 1e6:,.0f} µs, "
+        f"{single / batch:.2f} times"
+    )
 
 
 def time_hostile_texts() -> None:

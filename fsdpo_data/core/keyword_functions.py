@@ -131,10 +131,12 @@ def _group_expression(options_class: Any, member: CommandParameter, value: Any) 
 
 def checks_arguments(function: Callable[P, ResultT]) -> Callable[P, ResultT]:
     """Return the function with a check of its arguments: their names, and their plain types."""
+    # The types of annotations may be imported after the function, so the first call reads them.
+    read_signature = functools.cache(functools.partial(inspect.signature, function, eval_str=True))
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> ResultT:
-        signature = inspect.signature(function, eval_str=True)
+        signature = read_signature()
         name = function.__qualname__
         check_call(signature, name, args, kwargs)
         for argument, value in signature.bind(*args, **kwargs).arguments.items():

@@ -145,3 +145,15 @@ def test_rows_without_responses_are_named(tmp_path: Path, resps: Any, message: s
     file = written(tmp_path / "samples.jsonl", [GSM8K | {"resps": resps}])
     with pytest.raises(InputError, match=message):
         read_outputs(file)
+
+
+def test_the_table_has_a_row_for_undecided_answers(tmp_path: Path) -> None:
+    rows = [
+        {"question": "1", "gold": "20", "response": r"\boxed{20}"},
+        {"question": "2", "gold": "20", "response": r"\boxed{\foo{20}{1}}"},
+    ]
+    for count, is_shown in ((1, False), (2, True)):
+        file = written(tmp_path / f"{count}.jsonl", rows[:count])
+        done = CliRunner().invoke(app, ["grade", str(file), "--workers", "1"])
+        assert done.exit_code == 0, done.output
+        assert ("undecided as correct" in done.stdout) == is_shown

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
+import multiprocessing
 import pydoc
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -83,6 +86,28 @@ def test_a_dataset(data: fd.Dataset, tmp_path: Path) -> None:
 def test_one_answer_and_one_text() -> None:
     assert fd.grade("1/2", r"so \boxed{0.5}").status == "correct"
     assert fd.segment("Step 1: a.\nStep 2: b.") == ["Step 1: a.\n", "Step 2: b."]
+
+
+def _grade_pairs(pairs: list[tuple[str, str]]) -> list[str]:
+    return [fd.grade(gold, response).status for gold, response in pairs]
+
+
+def test_grade_works_from_any_thread_and_process() -> None:
+    """Reward functions call it from threads, processes and event loops, without a set-up."""
+    pairs = [
+        (r"\frac{\sqrt{2}}{2}", rf"so \boxed{{\sin {degrees}^\circ}}") for degrees in range(40, 50)
+    ]
+    expected = ["correct" if degrees == 45 else "incorrect" for degrees in range(40, 50)]
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(_grade_pairs, [pairs] * 16)) == [expected] * 16
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, mp_context=context) as processes:
+        assert list(processes.map(_grade_pairs, [pairs] * 2)) == [expected] * 2
+
+    async def grade_in_threads() -> list[list[str]]:
+        return await asyncio.gather(*(asyncio.to_thread(_grade_pairs, pairs) for _ in range(4)))
+
+    assert asyncio.run(grade_in_threads()) == [expected] * 4
 
 
 def test_a_sampler_by_name() -> None:

@@ -12,6 +12,7 @@ from fsdpo_bench.runs.validate import TaskReport
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
+from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.recorded.outputs import GradedResponse
 
 
@@ -67,7 +68,10 @@ def _report_row(report: TaskReport) -> Sequence[Any]:
 
 
 def print_series(series: Sequence[Mapping[str, Any]]) -> None:
-    """Print the scores of recorded responses with their 95 % intervals."""
+    """Print the scores of recorded responses with their 95 % intervals.
+
+    A series with undecided answers has a second row, in which they count as correct.
+    """
     columns = (
         "series",
         "correct>",
@@ -79,7 +83,12 @@ def print_series(series: Sequence[Mapping[str, Any]]) -> None:
         "differ>",
         "outcomes",
     )
-    print_table(columns, map(_series_row, series))
+    rows = []
+    for scores in series:
+        rows.append(_series_row(scores))
+        if scores["upper_bound"] > scores["correct"]:
+            rows.append(_upper_bound_row(scores))
+    print_table(columns, rows)
 
 
 def _series_row(scores: Mapping[str, Any]) -> Sequence[str]:
@@ -102,6 +111,14 @@ def _series_row(scores: Mapping[str, Any]) -> Sequence[str]:
         *published,
         ", ".join(other_outcomes),
     )
+
+
+def _upper_bound_row(scores: Mapping[str, Any]) -> Sequence[str]:
+    """Return the row of a series in which undecided answers count as correct."""
+    upper_bound = scores["upper_bound"]
+    name = f"{scores['series'] or 'all'}, undecided as correct"
+    accuracy = format_percent(upper_bound / scores["n"], wilson_interval(upper_bound, scores["n"]))
+    return (name, f"{upper_bound:,}", "", accuracy, "", "", "", "", "")
 
 
 def print_disputed(responses: Sequence[GradedResponse], count: int) -> None:
