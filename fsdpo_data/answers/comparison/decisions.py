@@ -69,6 +69,10 @@ def decide_by_readings(
             return Decision("correct", "forms")
         if not any(are_equal) and not answer.unread:
             return Decision("incorrect", rule)
+    if gold.labelled_parts:
+        are_equal_parts = _compare_labelled_parts(gold, answer, comparer)
+        if are_equal_parts is not None:
+            return Decision("correct" if are_equal_parts else "incorrect", "labelled-parts")
     if gold.dimensions and answer.dimensions:
         return Decision("incorrect", rule)
     guarded: Reading | None = None
@@ -86,6 +90,29 @@ def decide_by_readings(
         return Decision("incorrect", rule)
     unread = _unread_side(gold, answer)
     return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
+
+
+def _compare_labelled_parts(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> bool | None:
+    """Compare "width 5, length 10" with an answer by labels, or with a list in the same order.
+
+    Returns None if the answer has other labels, or states the values in another order.
+    """
+    parts = gold.labelled_parts
+    if parts.keys() == answer.labelled_parts.keys():
+        return all(
+            comparer.is_equal(value, answer.labelled_parts[label]) for label, value in parts.items()
+        )
+    items = answer.value.items if isinstance(answer.value, tree.ValueList) else ()
+    has_order = isinstance(answer.value, tree.ValueList) and answer.value.brackets in ("", "()")
+    if (
+        has_order
+        and len(items) == len(parts)
+        and all(map(comparer.is_equal, parts.values(), items))
+    ):
+        return True
+    return None
 
 
 def _reading_pairs(

@@ -33,6 +33,7 @@ from fsdpo_data.answers.parsing.readings import (
     propose_readings,
     split_dimensions,
     split_forms,
+    split_labelled_parts,
 )
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import (
@@ -130,6 +131,14 @@ class ParsedAnswer:
             if not any(isinstance(value, Words) for value in values):
                 return values
         return ()
+
+    @cached_property
+    def labelled_parts(self) -> dict[str, Value]:
+        """The values of "width 5, length 10" by label; empty for other texts."""
+        if not isinstance(self.value, Words) or len(self.cleaned) > MAX_TEXT_CHARS:
+            return {}
+        values = {label: read(part) for label, part in split_labelled_parts(self.unwrapped).items()}
+        return {} if any(isinstance(value, Words) for value in values.values()) else values
 
     @cached_property
     def dimensions(self) -> tuple[Value, ...]:

@@ -245,6 +245,14 @@ def split_forms(text: str) -> Iterator[list[str]]:
                 yield [form.strip(" ,.") for form in forms]
 
 
+def split_labelled_parts(text: str) -> dict[str, str]:
+    """Return the values of "width 5, length 10" by label; empty for another text."""
+    parts = split_outside_brackets(text, _PATTERNS["labelled_part_end"])
+    matches = [_PATTERNS["labelled_part"].fullmatch(part.strip(" .")) for part in parts]
+    values = {match["label"].lower(): match["value"] for match in matches if match}
+    return values if len(values) == len(parts) > 1 else {}
+
+
 def split_dimensions(text: str) -> list[str]:
     """Split "10 ft x 18 ft" at its signs; return no part for another text."""
     if not _PATTERNS["dimension_sign"].search(text):
