@@ -137,8 +137,8 @@ def test_adjudicated_rows_have_a_verdict_a_reason_and_a_source() -> None:
 
 
 def test_the_measured_table_counts_the_adjudicated_rows() -> None:
-    measured = json.loads((ROOT / "benchmarks/measured/harnesses.json").read_text("utf-8"))
-    names = dict.fromkeys(item["grader"] for item in measured["adjudicated"])
+    table = json.loads((ROOT / "benchmarks/measured/harnesses.json").read_text("utf-8"))
+    names = dict.fromkeys(item["grader"] for item in table["adjudicated"])
     metrics = [
         harnesses.MetricVerdicts(
             name,
@@ -152,4 +152,4 @@ def test_the_measured_table_counts_the_adjudicated_rows() -> None:
         )
         for name in names
     ]
-    assert harnesses.adjudicated_counts(ADJUDICATED, metrics) == measured["adjudicated"]
+    assert harnesses.adjudicated_counts(ADJUDICATED, metrics) == table["adjudicated"]

@@ -72,7 +72,7 @@ def load_math_verify(source: Path) -> GradingFunction:
 
     @cache
     def parse_gold(gold: str) -> Any:
-        """Parse a gold answer in a box, because golds such as "\\$36" contain dollar signs."""
+        """Parse a gold in a box, because a price among golds contains a dollar sign."""
         return parse(f"$\\boxed{{{gold}}}$")
 
     return lambda row: {"": bool(verify(parse_gold(row["gold"]), parse(row["response"])))}
