@@ -29,7 +29,8 @@ def after_last_retraction(text: str) -> str:
 
 def drop_retracted_part(answer: str) -> str:
     """Return the part of a marked answer after its last retraction, or the answer unchanged."""
-    if len(answer) < _MIN_CHARS or not contains_any(answer, TRIGGER_WORDS["retraction"]):
+    has_words = len(answer) >= _MIN_CHARS and " " in answer
+    if not has_words or not contains_any(answer, TRIGGER_WORDS["retraction"]):
         return answer
     plain = unwrap_text(answer)
     part = after_last_retraction(plain)

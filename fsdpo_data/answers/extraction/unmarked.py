@@ -73,14 +73,15 @@ def _main_clause(statement: str) -> str:
         return counted_things[1]
     for addition in _PATTERNS["addition"].finditer(statement):
         clause = statement[: addition.start()]
-        if _PATTERNS["predicate_after_addition"].match(statement, addition.end()):
-            continue
         if not (_has_new_value(clause) or _WORD_CONCLUSION.search(clause)):
+            continue
+        if _PATTERNS["predicate_after_addition"].match(statement, addition.end()):
             continue
         is_location = addition[0].startswith((" where", ", where"))
         if not (is_location and _PATTERNS["attained"].search(clause)):
             return _main_clause(clause)
-    for purpose in _PATTERNS["purpose"].finditer(statement):
+    purposes = _PATTERNS["purpose"].finditer(statement) if " to " in statement else ()
+    for purpose in purposes:
         clause = statement[: purpose.start()]
         if _PATTERNS["need"].search(clause) and _has_new_value(clause):
             return _main_clause(clause)
@@ -89,7 +90,7 @@ def _main_clause(statement: str) -> str:
 
 def _without_circumstance(statement: str) -> str:
     """Return "9 people come" for "If it costs $5, 9 people come"; keep a clause with a value."""
-    circumstance = _PATTERNS["circumstance"].match(statement)
+    circumstance = _PATTERNS["circumstance"].match(statement) if ", " in statement else None
     if circumstance is None or not find_values(circumstance[0]):
         return statement
     return (
