@@ -9,6 +9,7 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from fsdpo_bench.report.figure_files import save_figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from measure import Rows
@@ -20,25 +21,6 @@ COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#5
 MARKERS = "osD^vPX*"
 #: Text stays text, and equal numbers give equal files.
 STYLE = {"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 9, "axes.axisbelow": True}
-
-
-#: Style that follows the colour scheme of the reader. Filters keep the hue of each colour.
-DARK_STYLE = "@media (prefers-color-scheme: dark){svg{filter: invert(0.91) hue-rotate(180deg)}}"
-_STYLE_END = "</style>"
-
-
-def save_figure(figure: Figure, file: Path) -> None:
-    """Write a figure as SVG that is dark in a dark colour scheme."""
-    figure.savefig(file, metadata={"Date": None})
-    svg = file.read_text(encoding="utf-8")
-    file.write_text(add_dark_style(svg), encoding="utf-8", newline="")
-
-
-def add_dark_style(svg: str) -> str:
-    """Return an SVG of matplotlib with the style for a dark colour scheme, once."""
-    if DARK_STYLE in svg:
-        return svg
-    return svg.replace(_STYLE_END, f"{DARK_STYLE}{_STYLE_END}", 1)
 
 
 def write_contrasts(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from fsdpo_bench.rerank.intervals import holm
 from plan import Policy, StudyQuestion
 from policies import Measurements
 
@@ -49,16 +50,6 @@ def estimate(value_SP: np.ndarray, seed: int = 0) -> MeanEstimate:
     tail = min((means_R <= 0).mean(), (means_R >= 0).mean())
     p = min(1.0, 2 * max(float(tail), 1 / RESAMPLES))
     return MeanEstimate(value=float(value_SP.mean()), low=float(low), high=float(high), p=p)
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """Return p-values corrected for multiple comparisons (Holm 1979), in the given order."""
-    corrected = [0.0] * len(ps)
-    largest = 0.0
-    for rank, index in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        largest = max(largest, min(1.0, (len(ps) - rank) * ps[index]))
-        corrected[index] = largest
-    return corrected
 
 
 def stack_values(runs: Sequence[Measurements], kind: str, metric: str) -> np.ndarray:

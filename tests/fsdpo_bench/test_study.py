@@ -24,8 +24,10 @@ sys.path.insert(0, str(STUDY))
 
 import data  # noqa: E402
 import policies  # noqa: E402
-from figure import DARK_STYLE, write_contrasts, write_rates, write_sizes  # noqa: E402
-from measure import contrast_rows, estimate, final_rows, holm, sweep_rows  # noqa: E402
+from figure import write_contrasts, write_rates, write_sizes  # noqa: E402
+from fsdpo_bench.report.figure_files import DARK_STYLE  # noqa: E402
+from fsdpo_bench.rerank.intervals import holm  # noqa: E402
+from measure import contrast_rows, estimate, final_rows, sweep_rows  # noqa: E402
 from plan import (  # noqa: E402
     ARMS,
     COMMANDS,

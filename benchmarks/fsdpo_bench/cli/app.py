@@ -17,6 +17,7 @@ from fsdpo_bench.prm.measure import PrmOptions, measure_prm
 from fsdpo_bench.publish.export import export_run
 from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
 from fsdpo_bench.recipes.recipe import GPUS, run_stages
+from fsdpo_bench.rerank.measure import RerankOptions, measure_reranking
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.tasks.fetch import fetch_file
 from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task, select_tasks
@@ -30,12 +31,13 @@ from fsdpo_data.core.progress import progress as show_progress
 from fsdpo_data.core.terminal import strip_control_characters
 
 if TYPE_CHECKING:
-    from fsdpo_bench.cli import printing, recipe_printing, record_printing
+    from fsdpo_bench.cli import printing, recipe_printing, record_printing, rerank_printing
     from fsdpo_bench.report import tables
 else:
     printing = LazyModule("fsdpo_bench.cli.printing")
     recipe_printing = LazyModule("fsdpo_bench.cli.recipe_printing")
     record_printing = LazyModule("fsdpo_bench.cli.record_printing")
+    rerank_printing = LazyModule("fsdpo_bench.cli.rerank_printing")
     tables = LazyModule("fsdpo_bench.report.tables")
 
 app = new_app(
@@ -245,6 +247,17 @@ def prm(options: PrmOptions) -> None:
         tables.print_json(asdict(measurements))
     else:
         printing.print_prm(measurements)
+
+
+@command(app, RerankOptions)
+def rerank(options: RerankOptions) -> None:
+    """Compare best-of-N and votes on recorded samples."""
+    with show_progress() as progress:
+        result = measure_reranking(options, progress)
+    if options.as_json:
+        tables.print_json(result)
+    else:
+        rerank_printing.print_reranking(result)
 
 
 @app.command(epilog="**Example** `fsdpo-bench tasks`", cls=HelpCommand)

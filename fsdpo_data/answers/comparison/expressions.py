@@ -406,7 +406,8 @@ def has_parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:
     if not 0 < len(parameters) <= MAX_PARAMETERS:
         return False
     ratios = _ratios(left, right, budget, allow_complex=False)
-    if not ratios:
+    # A left side of 0, as of 0.9 × 40 = 36, has no ratio.
+    if not ratios or ratios[0] == 0:
         return False
     powers: list[Node] = []
     for name in parameters:

@@ -1,0 +1,83 @@
+"""The figures of `make evidence`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+from fsdpo_bench.report.figure_files import save_figure
+from matplotlib.figure import Figure
+from tables import AGGREGATES, TITLES, Measured
+
+STYLE = {"svg.fonttype": "none", "svg.hashsalt": "evidence", "font.size": 9, "axes.axisbelow": True}
+#: Colours that also differ in lightness (Okabe & Ito).
+COLOURS = {"min": "#0072B2", "mean": "#D55E00", "last": "#CC79A7", "prod": "#009E73"}
+MARKERS = {"min": "o", "mean": "s", "last": "D", "prod": "^"}
+MODEL = "qwen_prm"  #: The model that scored all benchmarks.
+
+
+def write_sizes(file: Path, measured: Sequence[Measured]) -> None:
+    """Draw the accuracy of each way at every N, for the model that scored all benchmarks."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9, 4.2), layout="constrained")
+        for axes, benchmark in zip(figure.subplots(1, len(measured)), measured, strict=True):
+            sizes = [int(size) for size in benchmark.sizes]
+            accuracy = benchmark.result["models"][MODEL]["accuracy"]
+            lines = {
+                "pass@N": (benchmark.result["pass"], "#777777", ":"),
+                "vote": (benchmark.result["vote"], "#000000", "-"),
+                "weighted vote, min": (accuracy["weighted-vote"]["min"], "#000000", "--"),
+                **{
+                    f"best-of-N, {name}": (accuracy["best-of-n"][name], COLOURS[name], "-")
+                    for name in AGGREGATES
+                },
+            }
+            ends = []
+            for label, (cells, colour, style) in lines.items():
+                values = [100 * cells[size]["value"] for size in benchmark.sizes]
+                axes.plot(sizes, values, color=colour, linestyle=style, marker=".", linewidth=1.3)
+                ends.append((values[-1], label, colour))
+            low, high = axes.get_ylim()
+            gap = (high - low) / 22
+            position = -float("inf")
+            for value, label, colour in sorted(ends):
+                position = max(value, position + gap)
+                axes.text(sizes[-1] * 1.08, position, label, color=colour, va="center", fontsize=8)
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(sizes, list(map(str, sizes)))
+            axes.set_xlim(0.9, sizes[-1] * 6)
+            axes.set(xlabel="N samples", ylabel="accuracy (%)", title=benchmark.title)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+        save_figure(figure, file)
+
+
+def write_models(file: Path, measured: Sequence[Measured]) -> None:
+    """Draw how far best-of-N is ahead of the vote at the largest N, by model and aggregate."""
+    with matplotlib.rc_context(STYLE):
+        rows = [
+            (benchmark, model, f"{TITLES[model]}, {benchmark.title}")
+            for benchmark in measured
+            for model in benchmark.result["models"]
+        ]
+        figure = Figure(figsize=(9, 0.9 + 0.55 * len(rows)), layout="constrained")
+        axes = figure.subplots()
+        for index, (benchmark, model, _) in enumerate(rows):
+            ahead = benchmark.result["models"][model]["ahead_of_vote"]["best-of-n"]
+            for offset, name in enumerate(AGGREGATES):
+                cell = ahead[name][benchmark.sizes[-1]]
+                y = index + 0.17 * (offset - 1.5)
+                low, high = (100 * bound for bound in cell["ci95"])
+                axes.plot([low, high], [y, y], color=COLOURS[name], linewidth=1.2)
+                value = 100 * cell["value"]
+                axes.plot(value, y, MARKERS[name], color=COLOURS[name], markersize=4.5)
+                if index == 0:
+                    axes.text(high + 0.15, y, name, color=COLOURS[name], va="center", fontsize=8)
+        axes.axvline(0, color="#000000", linewidth=0.8)
+        axes.set_yticks(range(len(rows)), [label for _, _, label in rows])
+        axes.invert_yaxis()
+        axes.set_xlabel(
+            f"best of {measured[0].sizes[-1]}: points ahead of the vote, with 95 % intervals"
+        )
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+        save_figure(figure, file)

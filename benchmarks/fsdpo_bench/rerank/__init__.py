@@ -1,0 +1,1 @@
+"""What step rewards buy: best-of-N and votes of recorded samples, at every N."""

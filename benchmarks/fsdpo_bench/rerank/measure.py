@@ -1,0 +1,252 @@
+"""The measurements of ``fsdpo-bench rerank`` on recorded samples with step rewards."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from fsdpo_bench.rerank.calibration import calibration
+from fsdpo_bench.rerank.estimates import best_of_n, pass_at_n, random_orders, vote
+from fsdpo_bench.rerank.intervals import Bootstrap, MeanWithInterval, holm
+from fsdpo_bench.rerank.pair_weights import pair_weights
+from fsdpo_bench.rerank.pool import Pool, ScoredPool, load_pool
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.sampling import Seed
+from fsdpo_data.core.statistics import ranking_auc
+from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.problems.load import load_problems
+from fsdpo_data.recorded.formats import question_key
+from fsdpo_data.steps.rewards import AGGREGATES, check_aggregate
+
+#: Names of the ways to choose among samples with rewards.
+BEST_OF_N = "best-of-n"
+WEIGHTED_VOTE = "weighted-vote"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankOptions(Options):
+    r"""Compare best-of-N and votes on the same samples, at every N, with paired intervals.
+
+    The datasets have the same samples and the step rewards of different models. Accuracies are
+    averages over subsets of N samples: exact for best-of-N and pass@N, and over random subsets for
+    votes. Intervals resample problems, and differences from the vote are paired.
+
+    The best way to choose (best-of-N or weighted vote, and the aggregate) is selected on each half
+    of the problems and measured on the other half. The p-values are corrected with Holm's method
+    for all models and values of N.
+
+    Attributes:
+        data: Sealed datasets with step rewards.
+        n: Number of samples N; may be repeated.
+        aggregate: Function that turns the step rewards of a sample into one number; may be
+            repeated.
+        subsets: Number of random subsets for votes.
+        gamma: Inverse temperature γ of the step weights of the paper's loss; may be repeated.
+        problems: File of problems; only these problems count, by their questions.
+        seed: Seed of the subsets and of the resampled problems.
+        as_json: Print JSON instead of tables.
+
+    Examples:
+        fsdpo-bench rerank runs/scored
+
+        fsdpo-bench rerank runs/qwen runs/shepherd --n 4 --n 16 --json
+    """
+
+    data: Annotated[Sequence[Path], Option(positional=True)]
+    n: Annotated[Sequence[int], Option(min=1, default_text="powers of 2, and all samples")] = ()
+    aggregate: Annotated[Sequence[str], Option(default_text="all")] = ()
+    subsets: Annotated[int, Option(min=1)] = 320
+    gamma: Annotated[Sequence[float], Option(exclusive_min=0, default_text="0.5, 2 and 8")] = ()
+    problems: Path | None = None
+    seed: Seed = 0
+    as_json: Annotated[bool, Option(flag="--json", in_digest=False)] = False
+
+
+def measure_reranking(options: RerankOptions, progress: Progress) -> dict[str, Any]:
+    """Return all measurements as plain JSON; see :class:`RerankOptions`.
+
+    Raises:
+        InputError: if the datasets cannot be compared, or have fewer samples than N.
+        SchemaError: if a dataset is not sealed, or its files were changed.
+    """
+    if not options.data:
+        raise InputError("nothing to measure: give at least one dataset.", field="data")
+    aggregates = [check_aggregate(name) for name in options.aggregate or AGGREGATES]
+    progress.phase("read", 1)
+    pool = load_pool(options.data, aggregates, _question_keys(options.problems))
+    sizes = _subset_sizes(options.n, pool.n_samples)
+    bootstrap = Bootstrap(len(pool.problem_ids), options.seed)
+    shape = (len(pool.problem_ids), options.subsets, pool.n_samples)
+    orders = random_orders(shape, options.seed)
+    progress.phase("measure", 1 + len(pool.models))
+    vote_PS = vote(pool.class_PM, pool.correct_PM, orders, sizes)
+    result: dict[str, Any] = {
+        "problems": len(pool.problem_ids),
+        "samples_per_problem": pool.n_samples,
+        "mixed_problems": int((pool.correct_PM.any(axis=1) & ~pool.correct_PM.all(axis=1)).sum()),
+        "left_out": pool.left_out,
+        "n": sizes,
+        "sample": asdict(bootstrap.mean(pool.correct_PM.mean(axis=1))),
+        "vote": _means(bootstrap, vote_PS, sizes),
+        "pass": _means(bootstrap, pass_at_n(pool.correct_PM, sizes), sizes),
+        "models": {},
+    }
+    progress.advance(1)
+    halves = _halves(pool.problem_ids)
+    gammas = options.gamma or (0.5, 2, 8)
+    for model in pool.models:
+        accuracies = _model_accuracies(pool, model, orders, sizes)
+        result["models"][model.name] = {
+            "accuracy": {
+                way: {
+                    aggregate: _means(bootstrap, values_PS, sizes)
+                    for aggregate, values_PS in by_aggregate.items()
+                }
+                for way, by_aggregate in accuracies.items()
+            },
+            "ahead_of_vote": {
+                way: {
+                    aggregate: _means(bootstrap, values_PS - vote_PS, sizes)
+                    for aggregate, values_PS in by_aggregate.items()
+                }
+                for way, by_aggregate in accuracies.items()
+            },
+            "selected": _select_and_measure(accuracies, vote_PS, sizes, halves, bootstrap),
+            "ranking_auc": _aucs(pool, model),
+            "calibration": {
+                aggregate: calibration(rewards_PM, pool.correct_PM)
+                for aggregate, rewards_PM in model.rewards_PM.items()
+            }
+            if model.are_probabilities
+            else None,
+            "pairs": pair_weights(model.root, pool.problem_ids, PairSpec(), gammas),
+        }
+        progress.advance(1)
+    _correct_p_values(result)
+    return result
+
+
+def _question_keys(file: Path | None) -> frozenset[str] | None:
+    """Return the questions of a file of problems, without white space; None without a file."""
+    if file is None:
+        return None
+    problems = load_problems([str(file)]).problems
+    return frozenset(question_key(problem.question) for problem in problems)
+
+
+def _subset_sizes(sizes: Sequence[int], n_samples: int) -> list[int]:
+    """Return the values of N, or powers of 2 and all samples."""
+    if not sizes:
+        powers = [2**exponent for exponent in range(n_samples.bit_length())]
+        return sorted({*powers, n_samples})
+    if max(sizes) > n_samples:
+        raise InputError(
+            f"the problems have {n_samples} samples each. Give smaller values.",
+            field="n",
+            value=max(sizes),
+        )
+    return sorted(set(sizes))
+
+
+def _means(bootstrap: Bootstrap, values_PS: np.ndarray, sizes: Sequence[int]) -> dict[str, Any]:
+    """Return the mean of each column with its interval, by N."""
+    return {
+        str(size): asdict(bootstrap.mean(values_PS[:, index])) for index, size in enumerate(sizes)
+    }
+
+
+def _model_accuracies(
+    pool: Pool, model: ScoredPool, orders: np.ndarray, sizes: Sequence[int]
+) -> dict[str, dict[str, np.ndarray]]:
+    """Return the accuracies of each problem by way and aggregate; votes need probabilities."""
+    accuracies: dict[str, dict[str, np.ndarray]] = {
+        BEST_OF_N: {
+            aggregate: best_of_n(rewards_PM, pool.correct_PM, sizes)
+            for aggregate, rewards_PM in model.rewards_PM.items()
+        }
+    }
+    if model.are_probabilities:
+        accuracies[WEIGHTED_VOTE] = {
+            aggregate: vote(pool.class_PM, pool.correct_PM, orders, sizes, rewards_PM)
+            for aggregate, rewards_PM in model.rewards_PM.items()
+        }
+    return accuracies
+
+
+def _halves(problem_ids: Sequence[str]) -> np.ndarray:
+    """Return the half of each problem, 0 or 1: a random split that depends only on the ids."""
+    digests = np.array([hashlib.sha256(key.encode()).hexdigest() for key in problem_ids])
+    return digests.argsort().argsort() % 2
+
+
+def _select_and_measure(
+    accuracies: Mapping[str, Mapping[str, np.ndarray]],
+    vote_PS: np.ndarray,
+    sizes: Sequence[int],
+    halves: np.ndarray,
+    bootstrap: Bootstrap,
+) -> dict[str, Any]:
+    """Select a way and an aggregate on each half of the problems; measure it on the other half.
+
+    Returns:
+        By N: the accuracy, the difference from the vote, and the names that each half selected.
+        Empty for a single problem.
+    """
+    if len(halves) < 2:
+        return {}
+    options = [
+        (f"{way}:{aggregate}", values_PS)
+        for way, by_aggregate in accuracies.items()
+        for aggregate, values_PS in by_aggregate.items()
+    ]
+    selected: dict[str, Any] = {}
+    for index, size in enumerate(sizes):
+        values_P = np.empty(len(halves))
+        names = []
+        for half in (0, 1):
+            is_other_half = halves != half
+            means = [values_PS[is_other_half, index].mean() for _, values_PS in options]
+            name, values_PS = options[int(np.argmax(means))]
+            names.append(name)
+            values_P[~is_other_half] = values_PS[~is_other_half, index]
+        ahead: MeanWithInterval = bootstrap.mean(values_P - vote_PS[:, index])
+        selected[str(size)] = {
+            "accuracy": asdict(bootstrap.mean(values_P)),
+            "ahead_of_vote": asdict(ahead),
+            "ways": names,
+        }
+    return selected
+
+
+def _aucs(pool: Pool, model: ScoredPool) -> dict[str, Any]:
+    """Return the ranking AUC within problems, by aggregate."""
+    problem_numbers = np.repeat(np.arange(len(pool.problem_ids)), pool.n_samples)
+    labels = pool.correct_PM.ravel()
+    aucs = {}
+    for aggregate, rewards_PM in model.rewards_PM.items():
+        rewards = rewards_PM.ravel()
+        is_scored = ~np.isnan(rewards)
+        auc = ranking_auc(
+            problem_numbers[is_scored].tolist(),
+            rewards[is_scored].tolist(),
+            labels[is_scored].tolist(),
+        )
+        aucs[aggregate] = asdict(auc)
+    return aucs
+
+
+def _correct_p_values(result: dict[str, Any]) -> None:
+    """Add Holm's p-values to the selected ways, over all models and N above 1."""
+    cells = [
+        cell["ahead_of_vote"]
+        for model in result["models"].values()
+        for size, cell in model["selected"].items()
+        if int(size) > 1
+    ]
+    for cell, p_value in zip(cells, holm([cell["p_value"] for cell in cells]), strict=True):
+        cell["p_holm"] = p_value

@@ -1,0 +1,235 @@
+"""Best-of-N and votes on recorded samples, compared with all subsets and all orders."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from bench_runs import written
+from fsdpo_bench.cli.app import app
+from fsdpo_bench.decode.vote import weighted_vote
+from fsdpo_bench.rerank import measure
+from fsdpo_bench.rerank.calibration import calibration
+from fsdpo_bench.rerank.estimates import best_of_n, pass_at_n, random_orders, vote
+from fsdpo_bench.rerank.intervals import Bootstrap, holm
+from fsdpo_bench.rerank.measure import RerankOptions, measure_reranking
+from fsdpo_bench.rerank.pair_weights import pair_weights
+from recorded_imports import import_file
+from typer.testing import CliRunner
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.progress import NO_PROGRESS
+from fsdpo_data.pairs.best_worst import PairSpec
+
+NAN = math.nan
+REWARDS = np.array([[0.9, 0.2, 0.9, NAN], [0.1, 0.4, 0.3, 0.2]])
+CORRECT = np.array([[True, False, False, True], [False, False, True, True]])
+CLASSES = np.array([[0, 1, 1, -1], [0, 0, 2, 2]])
+SIZES = [1, 2, 3, 4]
+ORDERS = np.array(list(itertools.permutations(range(4))))
+
+
+def write_samples(
+    file: Path, scores: Mapping[str, Sequence[Sequence[float]]], answers: Sequence[int] = (4, 4, 5)
+) -> Path:
+    """Write the samples of some questions with step scores; each sample has two steps."""
+    rows = [
+        {
+            "question": question,
+            "answer": "4",
+            "response": f"Add.\nThe answer is {answer}{chr(32) * index}.",
+            "steps": ["Add.", f"The answer is {answer}"],
+            "step_scores": step_scores,
+        }
+        for question, question_scores in scores.items()
+        for index, (answer, step_scores) in enumerate(zip(answers, question_scores, strict=True))
+    ]
+    return written(file, rows)
+
+
+@pytest.fixture
+def pools(tmp_path: Path) -> list[Path]:
+    """Two models: one prefers the correct samples, the other one prefers the incorrect ones."""
+    good = {f"2+2, {k}?": [[0.9, 0.8], [0.7, 0.9], [0.2, 0.1]] for k in range(8)}
+    bad = {f"2+2, {k}?": [[0.1, 0.2], [0.2, 0.1], [0.9, 1.0]] for k in range(8)}
+    for name, scores in (("good", good), ("bad", bad)):
+        file = write_samples(tmp_path / f"{name}.jsonl", scores)
+        import_file(file, tmp_path / name, prm_name=name)
+    return [tmp_path / "good", tmp_path / "bad"]
+
+
+def rerank(*data: Path, **options: Any) -> dict[str, Any]:
+    return measure_reranking(RerankOptions(data=data, **options), NO_PROGRESS)
+
+
+def test_best_of_n_is_the_mean_over_all_orders_of_all_subsets() -> None:
+    """In a random order of the samples, the earliest of equal rewards wins."""
+    result = best_of_n(REWARDS, CORRECT, SIZES)
+    values = np.nan_to_num(REWARDS, nan=-1)
+    for problem, (column, size) in itertools.product(range(2), enumerate(SIZES)):
+        chosen = [max(order[:size], key=lambda i: values[problem, i]) for order in ORDERS.tolist()]
+        assert result[problem, column] == pytest.approx(CORRECT[problem, chosen].mean())
+
+
+def test_pass_at_n_counts_the_subsets_with_a_correct_sample() -> None:
+    assert pass_at_n(CORRECT, [1, 2, 3, 4])[0] == pytest.approx([1 / 2, 5 / 6, 1, 1])
+
+
+@pytest.mark.parametrize("weights", [None, REWARDS])
+def test_a_vote_is_the_vote_of_the_decoders(weights: np.ndarray | None) -> None:
+    """The result is the mean over the given orders."""
+    orders = np.stack([ORDERS, ORDERS])
+    result = vote(CLASSES, CORRECT, orders, SIZES, weights)
+    for problem, (column, size) in itertools.product(range(2), enumerate(SIZES)):
+        correct = []
+        for order in ORDERS.tolist():
+            members = order[:size]
+            names = [None if CLASSES[problem, i] < 0 else int(CLASSES[problem, i]) for i in members]
+            values = [1.0 if weights is None else float(weights[problem, i]) for i in members]
+            values = [0.0 if math.isnan(value) else value for value in values]
+            # Decoders name a class by its first member among the samples.
+            firsts = {name: index for index, name in reversed([*enumerate(names)])}
+            classes = [None if name is None else firsts[name] for name in names]
+            winner = members[weighted_vote(classes, values)]
+            has_answer = any(name is not None for name in names)
+            correct.append(has_answer and CORRECT[problem, winner])
+        assert result[problem, column] == pytest.approx(np.mean(correct))
+
+
+def test_every_sample_is_in_equally_many_subsets() -> None:
+    orders = random_orders((3, 8, 4), seed=0)
+    assert (np.sort(orders, axis=2) == np.arange(4)).all()
+    for size in SIZES:
+        for problem in range(3):
+            assert np.bincount(orders[problem, :, :size].ravel()).tolist() == [2 * size] * 4
+    assert random_orders((1, 5, 4), seed=0).shape == (1, 5, 4)
+
+
+def test_holm() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.5]) == [1.0, 1.0] and holm([]) == []
+
+
+def test_the_bootstrap_is_paired_and_repeatable() -> None:
+    values = np.array([0.0, 1, 1, 0, 1, 1, 1, 0])
+    first = Bootstrap(8, seed=1).mean(values)
+    assert first == Bootstrap(8, seed=1).mean(values)
+    assert first.ci95[0] < first.value == 0.625 < first.ci95[1]
+    assert Bootstrap(8, seed=1).mean(np.zeros(8)).p_value == 1
+    assert Bootstrap(8, seed=1).mean(np.ones(8)).p_value == 2**-7
+
+
+def test_measurements_of_two_models(pools: list[Path]) -> None:
+    result = rerank(*pools)
+    assert (result["problems"], result["samples_per_problem"], result["n"]) == (8, 3, [1, 2, 3])
+    assert result["sample"]["value"] == pytest.approx(2 / 3)
+    assert result["vote"]["3"]["value"] == 1 and result["pass"]["2"]["value"] == 1
+    good, bad = result["models"]["good"], result["models"]["bad"]
+    for aggregate in ("min", "mean", "last", "prod"):
+        assert good["accuracy"]["best-of-n"][aggregate]["3"]["value"] == 1
+        assert bad["accuracy"]["best-of-n"][aggregate]["3"]["value"] == 0
+        assert bad["ahead_of_vote"]["best-of-n"][aggregate]["3"]["value"] == -1
+        assert good["ranking_auc"][aggregate]["value"] == 1
+    assert bad["accuracy"]["weighted-vote"]["mean"]["3"]["value"] == 0
+    assert good["selected"]["2"]["ahead_of_vote"]["value"] == pytest.approx(1 / 3, abs=1e-3)
+    assert good["selected"]["2"]["ahead_of_vote"]["p_holm"] == pytest.approx(
+        good["selected"]["2"]["ahead_of_vote"]["p_value"] * 4, abs=1e-6
+    )
+    assert good["pairs"]["pairs"] == 16 and good["pairs"]["margin"]["negative"] == 0
+
+
+def test_the_selection_never_sees_the_half_that_it_is_measured_on() -> None:
+    """Each way is perfect on one half only, so the selection on the other half is always wrong."""
+    halves = np.array([0, 0, 0, 1, 1, 1])
+    accuracies = {
+        "best-of-n": {
+            "min": (halves == 0).astype(float)[:, None],
+            "mean": (halves == 1).astype(float)[:, None],
+        }
+    }
+    selected = measure._select_and_measure(
+        accuracies, np.zeros((6, 1)), [2], halves, Bootstrap(6, seed=0)
+    )
+    assert selected["2"]["ways"] == ["best-of-n:mean", "best-of-n:min"]
+    assert selected["2"]["accuracy"]["value"] == 0
+
+
+def test_calibration() -> None:
+    quality = calibration(
+        np.array([[0.95, 0.95, 0.05, NAN]]), np.array([[True, False, False, True]])
+    )
+    assert quality["bins"] == [(0.05, 0.0, 1), (0.95, 0.5, 2)]
+    assert quality["ece"] == pytest.approx((0.05 + 2 * 0.45) / 3)
+    assert quality["brier"] == pytest.approx((0.05**2 + 0.95**2 + 0.05**2) / 3)
+    assert quality["base_brier"] == pytest.approx(2 / 9)
+
+
+def test_step_weights_of_pairs(pools: list[Path]) -> None:
+    """Weights of two steps are sigmoids of γ times the difference of their rewards."""
+    problem_ids = pl.read_parquet(pools[0] / "problems/*.parquet")["problem_id"].to_list()
+    result = pair_weights(pools[0], problem_ids, PairSpec(top=1), [2, 1e-9])
+    assert (result["pairs"], result["problems"]) == (8, 8)
+    weight = 1 / (1 + math.exp(-2 * 0.1))
+    rejected = result["weights"]["2"]["rejected"]
+    assert rejected["from_uniform"] == pytest.approx(weight - 0.5, abs=1e-6)
+    assert rejected["max_over_uniform"] == pytest.approx(2 * weight, abs=1e-6)
+    assert rejected["several_steps"] == 1 and rejected["effective_steps"] < 1
+    uniform = result["weights"]["1e-09"]["chosen"]
+    assert uniform["from_uniform"] == pytest.approx(0, abs=1e-6)
+    assert uniform["effective_steps"] == pytest.approx(1)
+
+
+def test_options_limit_sizes_aggregates_and_problems(pools: list[Path], tmp_path: Path) -> None:
+    problems = written(tmp_path / "few.jsonl", [{"question": "2+2, 1 ?", "answer": "4"}])
+    result = rerank(pools[0], n=[2], aggregate=["min"], problems=problems, gamma=[3])
+    [model] = result["models"].values()
+    assert (result["problems"], result["n"]) == (1, [2])
+    assert list(model["accuracy"]["best-of-n"]) == ["min"] and list(model["pairs"]["weights"]) == [
+        "3"
+    ]
+    with pytest.raises(InputError, match="the problems have 3 samples each"):
+        rerank(pools[0], n=[4])
+    other = written(tmp_path / "other.jsonl", [{"question": "1+1?", "answer": "2"}])
+    with pytest.raises(InputError, match="has no graded problem to measure"):
+        rerank(pools[0], problems=other)
+    with pytest.raises(InputError, match="nothing to measure"):
+        rerank()
+
+
+def test_datasets_need_the_same_samples_and_rewards(pools: list[Path], tmp_path: Path) -> None:
+    file = write_samples(tmp_path / "c.jsonl", {"2+2, 0?": [[1, 1]] * 3}, answers=(4, 5, 5))
+    import_file(file, tmp_path / "c")
+    with pytest.raises(InputError, match="has other samples or verdicts than"):
+        rerank(pools[0], tmp_path / "c")
+    plain = written(tmp_path / "d.jsonl", [{"question": "1?", "answer": "1", "response": "1"}])
+    import_file(plain, tmp_path / "d")
+    with pytest.raises(InputError, match="has no step rewards"):
+        rerank(tmp_path / "d")
+
+
+def test_problems_with_fewer_samples_are_left_out(tmp_path: Path) -> None:
+    file = write_samples(tmp_path / "a.jsonl", {"a?": [[1, 1]] * 3, "b?": [[1, 0]] * 3})
+    rows = file.read_text().splitlines()
+    extra = json.dumps(json.loads(rows[0]) | {"response": "Add. The answer is 9"})
+    file.write_text("\n".join([*rows, extra, rows[0].replace("a?", "c?")]) + "\n")
+    import_file(file, tmp_path / "out")
+    result = rerank(tmp_path / "out")
+    assert (result["problems"], result["samples_per_problem"]) == (2, 3)
+    assert result["left_out"] == {"fewer samples": 1}
+
+
+def test_the_command_prints_tables_and_json(pools: list[Path]) -> None:
+    line = ["rerank", *map(str, pools), "--subsets", "6"]
+    done = CliRunner().invoke(app, line)
+    assert done.exit_code == 0, done.output
+    for text in ("pass@N", "best-of-N, prod", "weighted vote, last", "p (Holm)", "at γ 8"):
+        assert text in done.output
+    done = CliRunner().invoke(app, [*line, "--json"])
+    assert json.loads(done.stdout)["vote"]["3"]["value"] == 1
