@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO := runs/fsdpo-demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo study test proof real gpu docs lint embedded perf clean
+.PHONY: demo study evidence test proof real gpu docs lint embedded perf clean
 
 demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a policy, measured before and after
 	rm -rf $(DEMO)
@@ -17,6 +17,10 @@ demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a polic
 
 study: $(VENV)/.train  ## what step rewards buy: losses, temperatures and sources of rewards, swept and measured
 	$(BIN)/python benchmarks/study/study.py --out runs/study --publish benchmarks/study
+
+evidence: $(VENV)/.train  ## what step rewards buy on 32,000 real samples; POOLS= and GOLDS= for their folders
+	$(BIN)/python benchmarks/evidence/evidence.py --publish \
+		$(if $(POOLS),--pools $(POOLS)) $(if $(GOLDS),--golds $(GOLDS))
 
 test: $(VENV)/.dev lint  ## everything that is checked on every change
 	$(BIN)/python -m pytest -n auto

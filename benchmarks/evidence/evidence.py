@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from figures import write_models, write_sizes
-from tables import Measured, render_tables
+from tables import BenchmarkResult, render_tables
 
 from fsdpo_data.core.row_files import read_records
 
@@ -71,7 +71,7 @@ class Benchmark:
         result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return result
 
-    def measure(self) -> Measured:
+    def measure(self) -> BenchmarkResult:
         """Measure all problems, and the problems without a chat prompt in any first step."""
         self.out.mkdir(parents=True, exist_ok=True)
         rows_with_prompt = 0
@@ -92,7 +92,7 @@ class Benchmark:
             if not is_prompted
         ]
         problems.write_text("".join(lines), encoding="utf-8")
-        return Measured(
+        return BenchmarkResult(
             title=self.title,
             prompt_share=rows_with_prompt / n_rows,
             result=self.rerank("rerank"),
@@ -146,12 +146,12 @@ def main() -> None:
     parser.add_argument("--publish", action="store_true", help="write into the checkout")
     arguments = parser.parse_args()
     benchmarks = load_benchmarks(arguments.pools, arguments.golds, arguments.out)
-    measured = [benchmark.measure() for benchmark in benchmarks]
-    text = render_tables(measured)
+    results = [benchmark.measure() for benchmark in benchmarks]
+    text = render_tables(results)
     print(text, end="")
     folder = ROOT / "docs" if arguments.publish else arguments.out
-    write_sizes(folder / "step-rewards-n.svg", measured)
-    write_models(folder / "step-rewards-models.svg", measured)
+    write_sizes(folder / "step-rewards-n.svg", results)
+    write_models(folder / "step-rewards-models.svg", results)
     if arguments.publish:
         file = ROOT / "benchmarks" / "measured" / "evidence.txt"
         file.write_text(f"$ make evidence\n{text}", encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib
 from fsdpo_bench.report.figure_files import save_figure
 from matplotlib.figure import Figure
-from tables import AGGREGATES, TITLES, Measured
+from tables import AGGREGATES, TITLES, BenchmarkResult
 
 STYLE = {"svg.fonttype": "none", "svg.hashsalt": "evidence", "font.size": 9, "axes.axisbelow": True}
 #: Colours that also differ in lightness (Okabe & Ito).
@@ -15,11 +15,11 @@ MARKERS = {"min": "o", "mean": "s", "last": "D", "prod": "^"}
 MODEL = "qwen_prm"  #: The model that scored all benchmarks.
 
 
-def write_sizes(file: Path, measured: Sequence[Measured]) -> None:
-    """Draw the accuracy of each way at every N, for the model that scored all benchmarks."""
+def write_sizes(file: Path, benchmarks: Sequence[BenchmarkResult]) -> None:
+    """Draw the accuracy of each strategy at every N, for the model that scored all benchmarks."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9, 4.2), layout="constrained")
-        for axes, benchmark in zip(figure.subplots(1, len(measured)), measured, strict=True):
+        for axes, benchmark in zip(figure.subplots(1, len(benchmarks)), benchmarks, strict=True):
             sizes = [int(size) for size in benchmark.sizes]
             accuracy = benchmark.result["models"][MODEL]["accuracy"]
             lines = {
@@ -51,12 +51,12 @@ def write_sizes(file: Path, measured: Sequence[Measured]) -> None:
         save_figure(figure, file)
 
 
-def write_models(file: Path, measured: Sequence[Measured]) -> None:
+def write_models(file: Path, benchmarks: Sequence[BenchmarkResult]) -> None:
     """Draw how far best-of-N is ahead of the vote at the largest N, by model and aggregate."""
     with matplotlib.rc_context(STYLE):
         rows = [
             (benchmark, model, f"{TITLES[model]}, {benchmark.title}")
-            for benchmark in measured
+            for benchmark in benchmarks
             for model in benchmark.result["models"]
         ]
         figure = Figure(figsize=(9, 0.9 + 0.55 * len(rows)), layout="constrained")
@@ -76,7 +76,7 @@ def write_models(file: Path, measured: Sequence[Measured]) -> None:
         axes.set_yticks(range(len(rows)), [label for _, _, label in rows])
         axes.invert_yaxis()
         axes.set_xlabel(
-            f"best of {measured[0].sizes[-1]}: points ahead of the vote, with 95 % intervals"
+            f"best of {benchmarks[0].sizes[-1]}: points ahead of the vote, with 95 % intervals"
         )
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="x", color="#dddddd", linewidth=0.6)

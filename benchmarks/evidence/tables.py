@@ -17,11 +17,11 @@ TITLES = {
     "internlm2_1_8b_reward": "InternLM2-1.8B-reward (ORM)",
 }
 AGGREGATES = ("min", "mean", "last", "prod")
-WAYS = {"best-of-n": "best-of-N", "weighted-vote": "weighted vote"}
+STRATEGIES = {"best-of-n": "best-of-N", "weighted-vote": "weighted vote"}
 
 
 @dataclass(frozen=True)
-class Measured:
+class BenchmarkResult:
     """The measurements of one benchmark."""
 
     title: str  #: Title of the benchmark.
@@ -35,16 +35,17 @@ class Measured:
         return [str(size) for size in self.result["n"]]
 
 
-def render_tables(measured: Sequence[Measured]) -> str:
+def render_tables(benchmarks: Sequence[BenchmarkResult]) -> str:
     """Return all tables."""
-    p_holm = corrected_p_values(measured)
+    p_holm = corrected_p_values(benchmarks)
     parts = []
-    for benchmark in measured:
+    for benchmark in benchmarks:
         parts += [
             _heading(benchmark),
             _table("accuracy (%) without rewards", _baseline_rows(benchmark)),
             _table("accuracy (%) by rewards", _accuracy_rows(benchmark)),
             _table("points ahead of the vote, all problems", _ahead_rows(benchmark.result)),
+            _table("best-of-N: points ahead of min", _aggregate_rows(benchmark.result)),
             _table(
                 "selected on one half of the problems, measured on the other half; p by Holm over "
                 f"{len(p_holm)} comparisons",
@@ -68,11 +69,11 @@ def render_tables(measured: Sequence[Measured]) -> str:
     return "\n".join(parts)
 
 
-def corrected_p_values(measured: Sequence[Measured]) -> dict[tuple[str, str, str], float]:
-    """Return Holm's p-values of the selected ways, by benchmark, model and N above 1."""
+def corrected_p_values(benchmarks: Sequence[BenchmarkResult]) -> dict[tuple[str, str, str], float]:
+    """Return Holm's p-values of the selected strategies, by benchmark, model and N above 1."""
     p_values = {
         (benchmark.title, model, size): cell["ahead_of_vote"]["p_value"]
-        for benchmark in measured
+        for benchmark in benchmarks
         for model, entry in benchmark.result["models"].items()
         for size, cell in entry["selected"].items()
         if size != "1"
@@ -86,7 +87,7 @@ def points(cell: Mapping[str, Any], sign: str = "") -> str:
     return f"{100 * cell['value']:{sign}.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def _heading(benchmark: Measured) -> str:
+def _heading(benchmark: BenchmarkResult) -> str:
     result = benchmark.result
     sample = points(result["sample"])
     return (
@@ -109,39 +110,48 @@ def _table(title: str, rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([title, *lines, ""])
 
 
-def _baseline_rows(benchmark: Measured) -> Iterator[list[str]]:
+def _baseline_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     yield ["", *(f"N={size}" for size in benchmark.sizes)]
     for name, title in (("vote", "vote"), ("pass", "pass@N")):
         cells = benchmark.result[name]
         yield [title, *(points(cells[size]) for size in benchmark.sizes)]
 
 
-def _accuracy_rows(benchmark: Measured) -> Iterator[list[str]]:
-    yield ["model", "way", "aggregate", *(f"N={size}" for size in benchmark.sizes)]
-    for model, way, aggregate, cells in _cells(benchmark.result, "accuracy"):
+def _accuracy_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
+    yield ["model", "strategy", "aggregate", *(f"N={size}" for size in benchmark.sizes)]
+    for model, strategy, aggregate, cells in _cells(benchmark.result, "accuracy"):
         values = (f"{100 * cells[size]['value']:.1f}" for size in benchmark.sizes)
-        yield [model, way, aggregate, *values]
+        yield [model, strategy, aggregate, *values]
 
 
 def _ahead_rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
     sizes = [str(size) for size in result["n"] if size > 1]
-    yield ["model", "way", "aggregate", *(f"N={size}" for size in sizes)]
-    for model, way, aggregate, cells in _cells(result, "ahead_of_vote"):
-        yield [model, way, aggregate, *(points(cells[size], "+") for size in sizes)]
+    yield ["model", "strategy", "aggregate", *(f"N={size}" for size in sizes)]
+    for model, strategy, aggregate, cells in _cells(result, "ahead_of_vote"):
+        yield [model, strategy, aggregate, *(points(cells[size], "+") for size in sizes)]
 
 
 def _cells(
     result: Mapping[str, Any], kind: str
 ) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
-    """Yield model, way, aggregate and the values by N."""
+    """Yield model, strategy, aggregate and the values by N."""
     for model, entry in result["models"].items():
-        for way, title in WAYS.items():
+        for strategy, title in STRATEGIES.items():
             for aggregate in AGGREGATES:
-                yield TITLES[model], title, aggregate, entry[kind][way][aggregate]
+                yield TITLES[model], title, aggregate, entry[kind][strategy][aggregate]
+
+
+def _aggregate_rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
+    sizes = [str(size) for size in result["n"] if size > 1]
+    yield ["model", "aggregate", *(f"N={size}" for size in sizes)]
+    for model, entry in result["models"].items():
+        for aggregate in ("mean", "last", "prod"):
+            cells = entry["ahead_of_min"][aggregate]
+            yield [TITLES[model], aggregate, *(points(cells[size], "+") for size in sizes)]
 
 
 def _selected_rows(
-    benchmark: Measured, p_holm: Mapping[tuple[str, str, str], float]
+    benchmark: BenchmarkResult, p_holm: Mapping[tuple[str, str, str], float]
 ) -> Iterator[list[str]]:
     yield ["model", "N", "accuracy", "ahead of the vote", "p", "p (Holm)", "selected"]
     for model, entry in benchmark.result["models"].items():
@@ -156,11 +166,11 @@ def _selected_rows(
                 points(ahead, "+"),
                 f"{ahead['p_value']:.4f}",
                 f"{p_holm[benchmark.title, model, size]:.4f}",
-                ", ".join(dict.fromkeys(cell["ways"])),
+                ", ".join(dict.fromkeys(cell["strategies"])),
             ]
 
 
-def _auc_rows(benchmark: Measured) -> Iterator[list[str]]:
+def _auc_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     yield ["model", *AGGREGATES]
     for model, entry in benchmark.result["models"].items():
         aucs = [entry["ranking_auc"][aggregate] for aggregate in AGGREGATES]
@@ -170,7 +180,7 @@ def _auc_rows(benchmark: Measured) -> Iterator[list[str]]:
         ]
 
 
-def _calibration_rows(benchmark: Measured) -> Iterator[list[str]]:
+def _calibration_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     yield ["model", *AGGREGATES, "constant prediction"]
     for model, entry in benchmark.result["models"].items():
         qualities = [entry["calibration"][aggregate] for aggregate in AGGREGATES]
@@ -181,7 +191,7 @@ def _calibration_rows(benchmark: Measured) -> Iterator[list[str]]:
         ]
 
 
-def _pair_rows(benchmark: Measured) -> Iterator[list[str]]:
+def _pair_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     yield ["model", "pairs", "problems", "margin", "p10", "median", "p90", "negative (%)"]
     for model, entry in benchmark.result["models"].items():
         pairs = entry["pairs"]
@@ -196,7 +206,7 @@ def _pair_rows(benchmark: Measured) -> Iterator[list[str]]:
         ]
 
 
-def _weight_rows(benchmark: Measured) -> Iterator[list[str]]:
+def _weight_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     gammas = list(next(iter(benchmark.result["models"].values()))["pairs"]["weights"])
     yield ["model", "side", *(f"gamma {gamma}" for gamma in gammas)]
     for model, entry in benchmark.result["models"].items():

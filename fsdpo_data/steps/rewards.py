@@ -66,6 +66,8 @@ for _aggregate in (
     Aggregate("last", lambda rewards: rewards[-1], lambda rewards: rewards.list.last()),
 ):
     AGGREGATES.register(_aggregate)
+#: The aggregate of decoders that choose among samples, if the PRM format names no other one.
+DEFAULT_AGGREGATE = "min"
 
 
 def check_aggregate(name: str) -> str:

@@ -86,3 +86,24 @@ def test_a_published_prm_is_measured_and_used_for_decoding(
     if family == "pqm":
         done = invoke(*line, "--out", tmp_path / "no", "--decoder", "weighted")
         assert "votes are weighed by probabilities" in str(done.exception)
+
+
+def test_the_prm_format_names_the_default_aggregate(shared: Path, tmp_path: Path) -> None:
+    """The option replaces it, and the stored command line names the aggregate of the run."""
+    prm = save_published(tmp_path / "prm", "qwen", shared)
+    prm_format = tmp_path / "own.toml"
+    prm_format.write_text('based_on = "qwen"\naggregate = "last"\n')
+    policy = save_random_model(tmp_path / "policy")
+    line = ["run", "--task", "embedded", "--limit", 1, "--model", policy, "--template", "problem"]
+    line += ["--engine", "transformers", "--k", 2, "--max-tokens", 8, "--decoder", "bon"]
+    line += ["--prm", prm, "--prm-format", prm_format]
+    for options, aggregate in (([], "last"), (["--aggregate", "prod"], "prod")):
+        out = tmp_path / aggregate
+        done = invoke(*line, *options, "--out", out)
+        assert done.exit_code == 0, done.exception
+        [record] = read_rows(out)
+        assert list(record["decoded"]) == [f"bon@2:{aggregate}"]
+        assert (
+            f"--aggregate {aggregate} "
+            in json.loads((out / "config.json").read_text())["commands"][0]
+        )

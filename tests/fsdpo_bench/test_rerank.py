@@ -138,6 +138,8 @@ def test_measurements_of_two_models(pools: list[Path]) -> None:
         assert bad["ahead_of_vote"]["best-of-n"][aggregate]["3"]["value"] == -1
         assert good["ranking_auc"][aggregate]["value"] == 1
     assert bad["accuracy"]["weighted-vote"]["mean"]["3"]["value"] == 0
+    assert list(good["ahead_of_min"]) == ["mean", "prod", "last"]
+    assert good["ahead_of_min"]["last"]["3"]["value"] == 0
     assert good["selected"]["2"]["ahead_of_vote"]["value"] == pytest.approx(1 / 3, abs=1e-3)
     assert good["selected"]["2"]["ahead_of_vote"]["p_holm"] == pytest.approx(
         good["selected"]["2"]["ahead_of_vote"]["p_value"] * 4, abs=1e-6
@@ -145,19 +147,19 @@ def test_measurements_of_two_models(pools: list[Path]) -> None:
     assert good["pairs"]["pairs"] == 16 and good["pairs"]["margin"]["negative"] == 0
 
 
-def test_the_selection_never_sees_the_half_that_it_is_measured_on() -> None:
-    """Each way is perfect on one half only, so the selection on the other half is always wrong."""
-    halves = np.array([0, 0, 0, 1, 1, 1])
+def test_the_selection_never_sees_the_fold_that_it_is_measured_on() -> None:
+    """Each strategy is perfect on one fold only, so the selection for the other fold is wrong."""
+    folds = np.array([0, 0, 0, 1, 1, 1])
     accuracies = {
         "best-of-n": {
-            "min": (halves == 0).astype(float)[:, None],
-            "mean": (halves == 1).astype(float)[:, None],
+            "min": (folds == 0).astype(float)[:, None],
+            "mean": (folds == 1).astype(float)[:, None],
         }
     }
     selected = measure._select_and_measure(
-        accuracies, np.zeros((6, 1)), [2], halves, Bootstrap(6, seed=0)
+        accuracies, np.zeros((6, 1)), [2], folds, Bootstrap(6, seed=0)
     )
-    assert selected["2"]["ways"] == ["best-of-n:mean", "best-of-n:min"]
+    assert selected["2"]["strategies"] == ["best-of-n:mean", "best-of-n:min"]
     assert selected["2"]["accuracy"]["value"] == 0
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from fsdpo_bench.report.tables import print_table, print_text
 
-_WAYS = {"best-of-n": "best-of-N", "weighted-vote": "weighted vote"}
+_STRATEGIES = {"best-of-n": "best-of-N", "weighted-vote": "weighted vote"}
 
 
 def print_reranking(result: Mapping[str, Any]) -> None:
-    """Print the accuracies by N, the selected ways, and the quality of the rewards."""
+    """Print the accuracies by N, the selected strategies, and the quality of the rewards."""
     sizes = [str(size) for size in result["n"]]
     print_text(
         f"{result['problems']:,} problems x {result['samples_per_problem']} samples; "
@@ -20,9 +20,7 @@ def print_reranking(result: Mapping[str, Any]) -> None:
     print_text("\naccuracy (%) of N samples")
     columns = ("model", "choice", *(f"N={size}>" for size in sizes))
     print_table(columns, _accuracy_rows(result, sizes))
-    print_text(
-        "\nselected on one half of the problems, measured on the other: points ahead of the vote"
-    )
+    print_text("\nselected on one half of the problems, measured on the other half")
     columns = ("model", "N>", "accuracy>", "ahead of the vote>", "p>", "p (Holm)>", "selected")
     print_table(columns, _selected_rows(result))
     print_text("\nranking AUC within problems, and calibration")
@@ -40,9 +38,9 @@ def _accuracy_rows(result: Mapping[str, Any], sizes: list[str]) -> Iterator[tupl
     for name, title in (("vote", "vote"), ("pass", "pass@N")):
         yield ("", title, *(_percent(result[name][size]) for size in sizes))
     for name, model in result["models"].items():
-        for way, by_aggregate in model["accuracy"].items():
+        for strategy, by_aggregate in model["accuracy"].items():
             for aggregate, cells in by_aggregate.items():
-                label = f"{_WAYS[way]}, {aggregate}"
+                label = f"{_STRATEGIES[strategy]}, {aggregate}"
                 yield (name, label, *(f"{100 * cells[size]['value']:.1f}" for size in sizes))
 
 
@@ -52,7 +50,7 @@ def _selected_rows(result: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             ahead = cell["ahead_of_vote"]
             if "p_holm" not in ahead:
                 continue
-            ways = " / ".join(dict.fromkeys(cell["ways"]))
+            strategies = " / ".join(dict.fromkeys(cell["strategies"]))
             yield (
                 name,
                 size,
@@ -60,7 +58,7 @@ def _selected_rows(result: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
                 _percent(ahead, sign="+"),
                 f"{ahead['p_value']:.4f}",
                 f"{ahead['p_holm']:.4f}",
-                ways,
+                strategies,
             )
 
 

@@ -9,7 +9,7 @@ from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.decoder import Decoder, DecoderSetup
 from fsdpo_bench.decode.decoders import DECODERS, DEFAULT_DECODER
 from fsdpo_data.core.errors import InputError, suggest_names
-from fsdpo_data.steps.rewards import check_aggregate
+from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE, check_aggregate
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class DecodingPlan:
     )  #: Names of decoders, in the order of ``DECODERS``.
     #: Numbers of samples K to choose from. All decoders share one set of samples.
     ks: tuple[int, ...] = (5,)
-    aggregate: str = "min"  #: Name of the aggregate of step rewards, for decoders that choose.
+    #: Name of the aggregate of step rewards, for decoders that choose.
+    aggregate: str = DEFAULT_AGGREGATE
     beams: tuple[BeamSpec, ...] = ()  #: The beam searches.
 
     @property

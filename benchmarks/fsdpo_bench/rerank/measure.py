@@ -21,9 +21,9 @@ from fsdpo_data.core.statistics import ranking_auc
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.recorded.formats import question_key
-from fsdpo_data.steps.rewards import AGGREGATES, check_aggregate
+from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE, check_aggregate
 
-#: Names of the ways to choose among samples with rewards.
+#: Names of the strategies to choose among samples with rewards.
 BEST_OF_N = "best-of-n"
 WEIGHTED_VOTE = "weighted-vote"
 
@@ -36,9 +36,9 @@ class RerankOptions(Options):
     averages over subsets of N samples: exact for best-of-N and pass@N, and over random subsets for
     votes. Intervals resample problems, and differences from the vote are paired.
 
-    The best way to choose (best-of-N or weighted vote, and the aggregate) is selected on each half
-    of the problems and measured on the other half. The p-values are corrected with Holm's method
-    for all models and values of N.
+    The best strategy (best-of-N or weighted vote, and the aggregate) is selected on one half of the
+    problems and measured on the other half, for both halves. The p-values are corrected with Holm's
+    method for all models and values of N.
 
     Attributes:
         data: Sealed datasets with step rewards.
@@ -97,26 +97,27 @@ def measure_reranking(options: RerankOptions, progress: Progress) -> dict[str, A
         "models": {},
     }
     progress.advance(1)
-    halves = _halves(pool.problem_ids)
+    folds = _fold_numbers(pool.problem_ids)
     gammas = options.gamma or (0.5, 2, 8)
     for model in pool.models:
         accuracies = _model_accuracies(pool, model, orders, sizes)
         result["models"][model.name] = {
             "accuracy": {
-                way: {
+                strategy: {
                     aggregate: _means(bootstrap, values_PS, sizes)
                     for aggregate, values_PS in by_aggregate.items()
                 }
-                for way, by_aggregate in accuracies.items()
+                for strategy, by_aggregate in accuracies.items()
             },
             "ahead_of_vote": {
-                way: {
+                strategy: {
                     aggregate: _means(bootstrap, values_PS - vote_PS, sizes)
                     for aggregate, values_PS in by_aggregate.items()
                 }
-                for way, by_aggregate in accuracies.items()
+                for strategy, by_aggregate in accuracies.items()
             },
-            "selected": _select_and_measure(accuracies, vote_PS, sizes, halves, bootstrap),
+            "ahead_of_min": _ahead_of_min(accuracies[BEST_OF_N], sizes, bootstrap),
+            "selected": _select_and_measure(accuracies, vote_PS, sizes, folds, bootstrap),
             "ranking_auc": _aucs(pool, model),
             "calibration": {
                 aggregate: calibration(rewards_PM, pool.correct_PM)
@@ -163,7 +164,7 @@ def _means(bootstrap: Bootstrap, values_PS: np.ndarray, sizes: Sequence[int]) ->
 def _model_accuracies(
     pool: Pool, model: ScoredPool, orders: np.ndarray, sizes: Sequence[int]
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Return the accuracies of each problem by way and aggregate; votes need probabilities."""
+    """Return the accuracies of each problem by strategy and aggregate; votes need probabilities."""
     accuracies: dict[str, dict[str, np.ndarray]] = {
         BEST_OF_N: {
             aggregate: best_of_n(rewards_PM, pool.correct_PM, sizes)
@@ -178,8 +179,22 @@ def _model_accuracies(
     return accuracies
 
 
-def _halves(problem_ids: Sequence[str]) -> np.ndarray:
-    """Return the half of each problem, 0 or 1: a random split that depends only on the ids."""
+def _ahead_of_min(
+    by_aggregate: Mapping[str, np.ndarray], sizes: Sequence[int], bootstrap: Bootstrap
+) -> dict[str, Any]:
+    """Return how far best-of-N by each other aggregate is ahead of best-of-N by ``min``."""
+    if DEFAULT_AGGREGATE not in by_aggregate:
+        return {}
+    base_PS = by_aggregate[DEFAULT_AGGREGATE]
+    return {
+        aggregate: _means(bootstrap, values_PS - base_PS, sizes)
+        for aggregate, values_PS in by_aggregate.items()
+        if aggregate != DEFAULT_AGGREGATE
+    }
+
+
+def _fold_numbers(problem_ids: Sequence[str]) -> np.ndarray:
+    """Return the fold of each problem, 0 or 1: a random split that depends only on the ids."""
     digests = np.array([hashlib.sha256(key.encode()).hexdigest() for key in problem_ids])
     return digests.argsort().argsort() % 2
 
@@ -188,37 +203,37 @@ def _select_and_measure(
     accuracies: Mapping[str, Mapping[str, np.ndarray]],
     vote_PS: np.ndarray,
     sizes: Sequence[int],
-    halves: np.ndarray,
+    folds: np.ndarray,
     bootstrap: Bootstrap,
 ) -> dict[str, Any]:
-    """Select a way and an aggregate on each half of the problems; measure it on the other half.
+    """Select a strategy and an aggregate on each fold of the problems, for the other fold.
 
     Returns:
-        By N: the accuracy, the difference from the vote, and the names that each half selected.
+        By N: the accuracy, the difference from the vote, and the names that each fold selected.
         Empty for a single problem.
     """
-    if len(halves) < 2:
+    if len(folds) < 2:
         return {}
     options = [
-        (f"{way}:{aggregate}", values_PS)
-        for way, by_aggregate in accuracies.items()
+        (f"{strategy}:{aggregate}", values_PS)
+        for strategy, by_aggregate in accuracies.items()
         for aggregate, values_PS in by_aggregate.items()
     ]
     selected: dict[str, Any] = {}
     for index, size in enumerate(sizes):
-        values_P = np.empty(len(halves))
+        values_P = np.empty(len(folds))
         names = []
-        for half in (0, 1):
-            is_other_half = halves != half
-            means = [values_PS[is_other_half, index].mean() for _, values_PS in options]
+        for fold in (0, 1):
+            is_other_fold = folds != fold
+            means = [values_PS[is_other_fold, index].mean() for _, values_PS in options]
             name, values_PS = options[int(np.argmax(means))]
             names.append(name)
-            values_P[~is_other_half] = values_PS[~is_other_half, index]
+            values_P[~is_other_fold] = values_PS[~is_other_fold, index]
         ahead: MeanWithInterval = bootstrap.mean(values_P - vote_PS[:, index])
         selected[str(size)] = {
             "accuracy": asdict(bootstrap.mean(values_P)),
             "ahead_of_vote": asdict(ahead),
-            "ways": names,
+            "strategies": names,
         }
     return selected
 
@@ -241,7 +256,7 @@ def _aucs(pool: Pool, model: ScoredPool) -> dict[str, Any]:
 
 
 def _correct_p_values(result: dict[str, Any]) -> None:
-    """Add Holm's p-values to the selected ways, over all models and N above 1."""
+    """Add Holm's p-values to the selected strategies, over all models and N above 1."""
     cells = [
         cell["ahead_of_vote"]
         for model in result["models"].values()

@@ -55,10 +55,14 @@ def _decoder_options(options: RunOptions, spec: RunSpec) -> dict[str, Any]:
     if not any(setup.aggregate for setup in setups):
         unused.append("aggregate")
     defaults = {field.name: field.default for field in fields(options) if field.name in unused}
-    return defaults | {
-        "decoder": (",".join(spec.plan.decoders),),
-        "k": spec.plan.ks if any(setup.k for setup in setups) else (),
-    }
+    return (
+        {"aggregate": spec.plan.aggregate}
+        | defaults
+        | {
+            "decoder": (",".join(spec.plan.decoders),),
+            "k": spec.plan.ks if any(setup.k for setup in setups) else (),
+        }
+    )
 
 
 def _prompt_options(options: RunOptions, spec: RunSpec) -> dict[str, Any]:

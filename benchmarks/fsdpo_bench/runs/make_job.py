@@ -37,6 +37,7 @@ from fsdpo_data.models.resolve import (
     resolve_weights,
 )
 from fsdpo_data.recorded.response_file import ResponseFile, TemplatedScorer, read_response_file
+from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 from fsdpo_data.steps.segment import segmenter_name
 
 #: Fraction of a GPU's memory that vLLM takes for the policy if a reward model runs on the same GPU.
@@ -79,6 +80,7 @@ class _PrmLoader(NamedTuple):
     load: Callable[[], Scorer]  #: Loads the reward model.
     entry: dict[str, Any] | None  #: The reward model in the config of the run.
     format_evidence: str = ""  #: How the PRM format was recognised; empty without a PRM format.
+    aggregate: str = DEFAULT_AGGREGATE  #: The default aggregate of the PRM format.
 
 
 def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
@@ -114,6 +116,7 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
     scorer = _PrmLoader(_load_no_scorer, None)
     if plan.needs_prm:
         scorer = _prepare_scorer(options, plan, model, warn)
+        plan = replace(plan, aggregate=options.aggregate or scorer.aggregate)
     spec = _make_spec(
         options,
         author=solution_author(options, model.ref, is_model_named=options.model is not None),
@@ -178,11 +181,12 @@ def _prepare_scorer(
             field="decoder",
             value=",".join(plan.probability_decoders),
         )
+    aggregate = prm_format.aggregate if prm_format is not None else DEFAULT_AGGREGATE
     entry = {**asdict(prm.ref), "engine": selection.spec_entry, **format_entry(prm)}
     evidence = prm.format_evidence if isinstance(prm, PublishedPrm) else ""
     load: Callable[[], Scorer] = partial(load_selected_scorer, selection, prm)
     if model is not None or (prm_format is not None and prm_format.has_own_prompt):
-        return _PrmLoader(load, entry, evidence)
+        return _PrmLoader(load, entry, evidence, aggregate)
     if options.template is None:
         raise InputError(
             "missing: the recorded responses have no prompts. Give the prompt template of the "
@@ -191,7 +195,7 @@ def _prepare_scorer(
         )
     template = get_template(options.template, prm.path, revision=prm.commit)
     entry["template"] = template.manifest_entry()
-    return _PrmLoader(lambda: TemplatedScorer(load(), template), entry, evidence)
+    return _PrmLoader(lambda: TemplatedScorer(load(), template), entry, evidence, aggregate)
 
 
 def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) -> BenchJob:
@@ -231,6 +235,7 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
     is_model_named = options.model is not None or options.series is not None
     if options.prm is not None:
         scorer = _prepare_scorer(options, plan, None, warn)
+        plan = replace(plan, aggregate=options.aggregate or scorer.aggregate)
     else:
         entry = {**asdict(response_file.model), "engine": {"name": options.engine.engine}}
         scorer = _PrmLoader(lambda: response_file, entry)

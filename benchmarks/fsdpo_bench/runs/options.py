@@ -18,7 +18,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Group, Option, check_read_options
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.engines.options import PrmFormatName, ReplayOptions, check_engine_options
-from fsdpo_data.steps.rewards import AGGREGATES
+from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE
 from fsdpo_data.steps.segment import SEGMENTER_NAMES
 
 _BEAM = "Step-wise beam search"
@@ -59,7 +59,8 @@ class RunOptions(ReplayOptions):
         segmenter: Rule that splits a solution into steps.
         sampling: Sampling settings; `k` replaces the number of samples `n`.
         aggregate: Function from the step rewards of a sample to its reward, for decoders that
-            choose by reward; `last` takes the reward of the last step.
+            choose by reward; `last` takes the reward of the last step. By default, the aggregate
+            of the PRM format.
         b1: Next steps to sample for each solution in the beam.
         b2: Solutions to keep after each step (the beam size); may be repeated, for one search
             each.
@@ -128,7 +129,14 @@ class RunOptions(ReplayOptions):
             stated_field="stated_sampling",
         ),
     ] = SamplingSpec(n=1)
-    aggregate: Annotated[str, Option(panel=_SAMPLING, choices=AGGREGATES)] = "min"
+    aggregate: Annotated[
+        str | None,
+        Option(
+            panel=_SAMPLING,
+            choices=AGGREGATES,
+            default_text=f"by PRM format, else {DEFAULT_AGGREGATE}",
+        ),
+    ] = None
     b1: Annotated[int, Option(panel=_BEAM, min=1)] = 5
     b2: Annotated[Sequence[int], Option(panel=_BEAM, min=1)] = (1,)
     first_keep: Annotated[Literal["b1", "b2"], Option(panel=_BEAM)] = "b1"
@@ -172,7 +180,7 @@ class RunOptions(ReplayOptions):
         plan = make_plan(
             decoders=self.decoder or self._default_decoders(bool(metric_ks), n_recorded),
             ks=self.k or metric_ks or (default_k,),
-            aggregate=self.aggregate,
+            aggregate=self.aggregate or DEFAULT_AGGREGATE,
             beams=beams,
         )
         read_options = {

@@ -26,7 +26,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.run import RUN_KEYS, lock_run_directory
-from fsdpo_data.steps.rewards import check_aggregate
+from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE, check_aggregate
 
 CHUNK_PROBLEMS = 256  #: Number of problems to grade at a time.
 RUN_PLACEHOLDER = "RUN"  #: Stands for the run to grade in stored command lines.
@@ -160,7 +160,8 @@ def _make_plan(
                 field="k",
                 value=k,
             )
-    old_aggregate = next((setup.aggregate for setup in setups if setup.aggregate), "min")
+    old_aggregates = [setup.aggregate for setup in setups if setup.aggregate]
+    old_aggregate = old_aggregates[0] if old_aggregates else DEFAULT_AGGREGATE
     return DecodingPlan(
         decoders=tuple(dict.fromkeys(setup.decoder.name for setup in setups)),
         ks=tuple(sorted(set(ks or old_ks))),

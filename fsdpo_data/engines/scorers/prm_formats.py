@@ -20,6 +20,7 @@ from fsdpo_data.core.toml_tables import TomlTable, read_toml
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.resolve import ResolvedWeights
+from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE
 
 #: The meaning of the rewards, by activation.
 REWARD_MEANINGS = {
@@ -46,6 +47,8 @@ _DETECTION_FIELDS = (
     "token_labels",
     "is_for_policies",
 )
+#: The fields without an effect on rewards, which the digest does not cover.
+_FIELDS_WITHOUT_EFFECT = (*_DETECTION_FIELDS, "aggregate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +104,8 @@ class PrmFormat(Options):
     ] = "softmax"
     #: The indices of the classes that count as right; their values are summed.
     positive: Sequence[int] = (1,)
+    #: The default aggregate of step rewards for decoders that choose among samples.
+    aggregate: Annotated[str, Option(choices=AGGREGATES)] = DEFAULT_AGGREGATE
     #: The factor β of log-ratios.
     beta: Annotated[float, Option(exclusive_min=0)] = IMPLICIT_REWARD_BETA
     #: The default reference model of log-ratios; empty if the user must name one.
@@ -188,13 +193,13 @@ class PrmFormat(Options):
     def manifest_entry(self) -> dict[str, str]:
         """Return the name, the digest and the meaning of the rewards, for a manifest.
 
-        The digest covers the fields that differ from their defaults, without the fields that only
-        detect the format.
+        The digest covers the fields that differ from their defaults, without the fields that do
+        not change rewards.
         """
         changed_fields = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name not in _DETECTION_FIELDS and value != field.default:
+            if field.name not in _FIELDS_WITHOUT_EFFECT and value != field.default:
                 changed_fields[field.name] = value
         return {"name": self.name, "digest": digest(changed_fields), "meaning": self.meaning}
 

@@ -527,6 +527,19 @@ def test_a_prm_format_from_a_file(tmp_path: Path) -> None:
         get_prm_format(str(tmp_path / "bad.toml"))
 
 
+def test_the_default_aggregate_of_best_of_n() -> None:
+    """It does not change rewards, so it is not in the digest. Formats on top of others have it."""
+    aggregates = {name: entry.aggregate for name, entry in PRM_FORMATS.items()}
+    assert {name for name, aggregate in aggregates.items() if aggregate != "min"} == {"skywork"}
+    skywork = PRM_FORMATS["skywork"]
+    assert skywork.aggregate == "mean"
+    assert dataclasses.replace(skywork, aggregate="min").manifest_entry() == (
+        skywork.manifest_entry()
+    )
+    with pytest.raises(InputError, match="aggregate"):
+        dataclasses.replace(skywork, aggregate="median")
+
+
 def test_the_digests_of_prm_formats_are_stable() -> None:
     """Manifests record the digests of PRM formats, so formats are added but never edited."""
     entries = {
