@@ -33,7 +33,8 @@ def best_of_n(reward_PM: np.ndarray, correct_PM: np.ndarray, sizes: Sequence[int
     tie_group = np.cumsum(is_new_PM.ravel()) - 1
     group_mean = np.bincount(tie_group, ranked_correct_PM.ravel()) / np.bincount(tie_group)
     shared_correct_PM = group_mean[tie_group].reshape(correct_PM.shape)
-    return shared_correct_PM @ _rank_probabilities(correct_PM.shape[1], sizes).T
+    accuracy_PS: np.ndarray = shared_correct_PM @ _rank_probabilities(correct_PM.shape[1], sizes).T
+    return accuracy_PS
 
 
 def _rank_probabilities(n_samples: int, sizes: Sequence[int]) -> np.ndarray:
