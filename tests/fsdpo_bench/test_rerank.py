@@ -19,7 +19,8 @@ from fsdpo_bench.rerank import measure
 from fsdpo_bench.rerank.calibration import calibration
 from fsdpo_bench.rerank.estimates import best_of_n, pass_at_n, random_orders, vote
 from fsdpo_bench.rerank.intervals import Bootstrap, holm
-from fsdpo_bench.rerank.measure import RerankOptions, measure_reranking
+from fsdpo_bench.rerank.measure import measure_reranking
+from fsdpo_bench.rerank.options import RerankOptions
 from fsdpo_bench.rerank.pair_weights import pair_weights
 from recorded_imports import import_file
 from typer.testing import CliRunner

@@ -17,7 +17,7 @@ from fsdpo_bench.prm.measure import PrmOptions, measure_prm
 from fsdpo_bench.publish.export import export_run
 from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
 from fsdpo_bench.recipes.recipe import GPUS, run_stages
-from fsdpo_bench.rerank.measure import RerankOptions, measure_reranking
+from fsdpo_bench.rerank.options import RerankOptions
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.tasks.fetch import fetch_file
 from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task, select_tasks
@@ -252,6 +252,8 @@ def prm(options: PrmOptions) -> None:
 @command(app, RerankOptions)
 def rerank(options: RerankOptions) -> None:
     """Compare best-of-N and votes on recorded samples."""
+    from fsdpo_bench.rerank.measure import measure_reranking
+
     with show_progress() as progress:
         result = measure_reranking(options, progress)
     if options.as_json:

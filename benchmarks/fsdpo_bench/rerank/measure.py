@@ -2,21 +2,20 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
 from fsdpo_bench.rerank.calibration import calibration
 from fsdpo_bench.rerank.estimates import best_of_n, pass_at_n, random_orders, vote
 from fsdpo_bench.rerank.intervals import Bootstrap, MeanWithInterval, holm
+from fsdpo_bench.rerank.options import RerankOptions
 from fsdpo_bench.rerank.pair_weights import pair_weights
 from fsdpo_bench.rerank.pool import Pool, ScoredPool, load_pool
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import Seed
 from fsdpo_data.core.statistics import ranking_auc
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
@@ -28,47 +27,8 @@ BEST_OF_N = "best-of-n"
 WEIGHTED_VOTE = "weighted-vote"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RerankOptions(Options):
-    r"""Compare best-of-N and votes on the same samples, at every N, with paired intervals.
-
-    The datasets have the same samples and the step rewards of different models. Accuracies are
-    averages over subsets of N samples: exact for best-of-N and pass@N, and over random subsets for
-    votes. Intervals resample problems, and differences from the vote are paired.
-
-    The best strategy (best-of-N or weighted vote, and the aggregate) is selected on one half of the
-    problems and measured on the other half, for both halves. The p-values are corrected with Holm's
-    method for all models and values of N.
-
-    Attributes:
-        data: Sealed datasets with step rewards.
-        n: Number of samples N; may be repeated.
-        aggregate: Function that turns the step rewards of a sample into one number; may be
-            repeated.
-        subsets: Number of random subsets for votes.
-        gamma: Inverse temperature γ of the step weights of the paper's loss; may be repeated.
-        problems: File of problems; only these problems count, by their questions.
-        seed: Seed of the subsets and of the resampled problems.
-        as_json: Print JSON instead of tables.
-
-    Examples:
-        fsdpo-bench rerank runs/scored
-
-        fsdpo-bench rerank runs/qwen runs/shepherd --n 4 --n 16 --json
-    """
-
-    data: Annotated[Sequence[Path], Option(positional=True)]
-    n: Annotated[Sequence[int], Option(min=1, default_text="powers of 2, and all samples")] = ()
-    aggregate: Annotated[Sequence[str], Option(default_text="all")] = ()
-    subsets: Annotated[int, Option(min=1)] = 320
-    gamma: Annotated[Sequence[float], Option(exclusive_min=0, default_text="0.5, 2 and 8")] = ()
-    problems: Path | None = None
-    seed: Seed = 0
-    as_json: Annotated[bool, Option(flag="--json", in_digest=False)] = False
-
-
 def measure_reranking(options: RerankOptions, progress: Progress) -> dict[str, Any]:
-    """Return all measurements as plain JSON; see :class:`RerankOptions`.
+    """Return all measurements of the options as plain JSON.
 
     Raises:
         InputError: if the datasets cannot be compared, or have fewer samples than N.
