@@ -309,6 +309,8 @@ for case in cases:
     gold = read_answer(case["gold"])
     for answer, status in ((case["answer"], "correct"), ("half past 6", "incorrect")):
         assert grade_response(gold, f"The answer is {answer}.").status == status, answer
+for gold, response in (("7", "Jibu ni 7."), ("yes", "Jibu: ndiyo")):
+    assert grade_response(read_answer(gold), response).status == "correct", response
 
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 from fsdpo_data.problems.hub_datasets import DATASETS
@@ -336,7 +338,8 @@ assert config.prm_loss.function(*inputs, config=config, class_weights=None) == 0
 #: Rows of the table with a complete example, which the tests of this file apply and use.
 ROWS_WITH_EXAMPLES = """
 a sampler; a scorer; a published reward model; a benchmark; a stage; a command; an export format;
-an import format; a form of answers; a unit, a phrase, a number word, a date, a clock time;
+an import format; a form of answers; a language of answers;
+a unit, a phrase, a number word, a date, a clock time;
 a preference loss;
 a loss of process reward models; the thinking markers of a model; a segmenter;
 an aggregate of step rewards; a prompt template; a model; a source of problems; a decoder;
@@ -346,8 +349,11 @@ a recipe; a page of the site; a default
 
 
 def test_each_row_has_an_example() -> None:
-    table = TEXT.partition("| object | steps |")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| (?!-)([^|]+) \|", table, flags=re.M)
+    header = "| object | steps | its test |\n"
+    table = TEXT.partition(header)[2].partition("\n\n")[0]
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines()[1:]]
+    assert {len(cells) for cells in lines} == {3}, "each row names its test"
+    rows = [cells[0] for cells in lines]
     with_examples = {row.strip() for row in ROWS_WITH_EXAMPLES.replace("\n", " ").split(";")}
     assert sorted(rows) == sorted(with_examples)
 

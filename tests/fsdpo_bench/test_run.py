@@ -217,8 +217,9 @@ def test_a_repeated_question_has_two_records(tmp_path: Path) -> None:
 
 def test_resuming_with_another_config_names_the_different_keys(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
-    hotter = run_spec(sampling=SamplingSpec(n=4, temperature=1.0))
-    with pytest.raises(RunMismatchError, match=r"sampling\.temperature: 0\.8 in the run, 1\.0 now"):
+    difference = f"sampling.temperature: {SamplingSpec().temperature} in the run, 1.5 now"
+    hotter = run_spec(sampling=SamplingSpec(n=4, temperature=1.5))
+    with pytest.raises(RunMismatchError, match=re.escape(difference)):
         small_run(out, spec=hotter, resume=True)
     with pytest.raises(RunMismatchError, match=r"tasks\.embedded\.problems: 7 in the run, 3 now"):
         small_run(out, [embedded_task(3)], resume=True)

@@ -81,7 +81,7 @@ def test_a_sealed_run_is_not_sampled_again(tmp_path: Path) -> None:
 
 
 def test_another_temperature_is_refused(tmp_path: Path) -> None:
-    small_build(tmp_path / "run")
+    small_build(tmp_path / "run", spec=build_spec(temperature=0.8))
     with pytest.raises(RunMismatchError, match=r"sampling\.temperature: 0\.8 in the run, 0\.5 now"):
         small_build(tmp_path / "run", spec=build_spec(temperature=0.5), resume=True)
 
