@@ -1,21 +1,38 @@
 """Simulate how often each 95 % interval covers the truth.
 
-    python benchmarks/intervals/interval_coverage.py [--repeats 2000] [--seed 0]
+    python benchmarks/intervals/interval_coverage.py [--repeats 2000] [--seed 0] [--only study]
 
 Each row draws a set of problems from a population with a known mean, `--repeats` times. It prints
 how often the interval covers that mean, how often it lies wholly above or below it, and its mean
 width. With 2,000 repeats, the standard error of a coverage of 95 % is 0.5 points. Populations near
 0 and 1 are the hard ones: most draws contain none of the few problems that decide the mean.
+
+Every function that returns an interval has rows:
+
+- ``wilson_interval``: accuracy on independent problems. The first errors of a reward model and the
+  series of recorded responses use the same function.
+- ``proportion``: accuracy, avg@n and pass@k. The audit uses the same function.
+- ``mean_interval``: the rows of ``proportion`` for clusters, and solutions per problem, which is
+  the accuracy in the manifest of a dataset.
+- ``macro_average`` and ``macro_difference``: means over benchmarks.
+- ``paired_interval``: paired differences of accuracies, also on clusters.
+- ``mean_difference``: paired avg@n and pass@k, also on clusters.
+- ``auc_interval`` and ``mean_auc``: AUCs. The training of reward models uses the same functions.
+- ``margin_interval``: the margin of step rewards.
+- ``estimate``: the study.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import typer
+from fsdpo_bench.prm.dataset_report import margin_interval
 from fsdpo_bench.results.intervals import (
     macro_average,
     macro_difference,
@@ -25,7 +42,10 @@ from fsdpo_bench.results.intervals import (
     proportion,
 )
 
-from fsdpo_data.core.statistics import auc_interval, mean_auc, problem_aucs
+from fsdpo_data.core.statistics import auc_interval, mean_auc, mean_interval, problem_aucs
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "study"))
+from measure import estimate
 
 #: Number of problems of a population from which its true mean is computed.
 POPULATION_PROBLEMS = 400_000
@@ -66,11 +86,13 @@ POPULATIONS: dict[str, Population] = {
 }
 
 
-def main(repeats: int = 2000, seed: int = 0) -> None:
-    """Print one row per case."""
+def main(repeats: int = 2000, seed: int = 0, only: str = "") -> None:
+    """Print one row per case whose name contains ``only``."""
     print(f"{'':64}{'truth':>8}{'covered':>9}{'above':>8}{'below':>8}{'width':>8}")
     lowest = 1.0
     for case in make_cases(seed):
+        if only not in case.name:
+            continue
         result = measure_coverage(case, np.random.default_rng(seed + 1), repeats)
         print(
             f"{case.name:64}{case.truth:8.4f}{result.covered:9.1%}{result.above:8.1%}"
@@ -105,6 +127,10 @@ def make_cases(seed: int) -> Iterator[Case]:
     yield from paired_cluster_cases(np.random.default_rng(seed))
     yield from macro_difference_cases(np.random.default_rng(seed))
     yield from auc_cases(np.random.default_rng(seed))
+    yield from paired_accuracy_cluster_cases(np.random.default_rng(seed))
+    yield from unequal_group_cases()
+    yield from margin_cases(np.random.default_rng(seed))
+    yield from study_cases()
 
 
 def accuracy_cases() -> Iterator[Case]:
@@ -362,6 +388,114 @@ def _draw_scores(rng: Generator, n_problems: int, shift: float) -> tuple[Any, An
     scores = rng.normal(ease[:, None] + shift * is_right, 1)
     problems = np.repeat(np.arange(n_problems), 8)
     return problems.tolist(), scores.ravel().tolist(), is_right.ravel().tolist()
+
+
+def paired_accuracy_cluster_cases(rng: Generator) -> Iterator[Case]:
+    """Yield the interval of the difference of two accuracies on clusters of eight variants."""
+    for pair_name in ("equal", "3 % of problems gained", "half gained", "unrelated"):
+        pair = POLICY_PAIRS[pair_name]
+        for n_clusters in (20, 200):
+
+            def draw(
+                rng: Generator, pair: PolicyPair = pair, n_clusters: int = n_clusters
+            ) -> Interval:
+                first, second = pair.draw(rng, (n_clusters, 1))
+                shape = (n_clusters, 8)
+                gains = (rng.random(shape) < second).astype(int)
+                gains -= rng.random(shape) < first
+                clusters = np.repeat(np.arange(n_clusters), 8).tolist()
+                return paired_interval(gains.ravel().tolist(), clusters)
+
+            truth = pair.true_difference(rng, 1)
+            yield Case(f"paired accuracy, {n_clusters} clusters of 8, {pair_name}", truth, draw)
+
+
+def unequal_group_cases() -> Iterator[Case]:
+    """Yield the interval of the accuracy over problems with 1 to 16 graded solutions."""
+    for n_problems in (10, 30, 300):
+        for accuracy in (0.5, 0.95):
+
+            def draw(
+                rng: Generator, n_problems: int = n_problems, accuracy: float = accuracy
+            ) -> Interval | None:
+                counts = rng.integers(1, 17, n_problems)
+                ease = rng.beta(2 * accuracy, 2 * (1 - accuracy), n_problems)
+                correct = rng.binomial(counts, ease)
+                return mean_interval(list(zip(correct.tolist(), counts.tolist(), strict=True)))
+
+            yield Case(f"accuracy, {n_problems} problems of 1 to 16 solutions", accuracy, draw)
+
+
+@dataclass(frozen=True)
+class RewardModel:
+    """The distribution of the step rewards of a reward model, in [0, 1]."""
+
+    #: Draws the mean reward of right and of wrong steps of n problems.
+    draw_means: Callable[[Generator, int], tuple[np.ndarray, np.ndarray]]
+    #: Concentration of the rewards around their means.
+    concentration: float = 4.0
+
+
+REWARD_MODELS: dict[str, RewardModel] = {
+    "no margin": RewardModel(lambda rng, n: (rng.beta(2, 2, n),) * 2),
+    "small margin": RewardModel(lambda rng, n: (rng.beta(6, 4, n), rng.beta(4, 6, n))),
+    "large margin": RewardModel(lambda rng, n: (rng.beta(40, 1, n), rng.beta(1, 40, n))),
+    "3 % with a margin": RewardModel(
+        lambda rng, n: (rng.beta(20, 1, n), np.where(rng.random(n) < 0.03, 0.05, 0.95))
+    ),
+    "near 1, 3 % failures": RewardModel(
+        lambda rng, n: (rng.beta(60, 1, n), np.where(rng.random(n) < 0.03, 0.95, 0.02)), 40.0
+    ),
+}
+
+
+def _draw_margins(
+    rng: Generator, model: RewardModel, n_problems: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw three right and three wrong steps per problem: (margin of each problem, all rewards)."""
+    right_means, wrong_means = model.draw_means(rng, n_problems)
+    means = np.repeat(np.stack([right_means, wrong_means], axis=1), 3, axis=1).clip(0.01, 0.99)
+    rewards = rng.beta(means * model.concentration, (1 - means) * model.concentration)
+    return rewards[:, :3].mean(1) - rewards[:, 3:].mean(1), rewards
+
+
+def margin_cases(rng: Generator) -> Iterator[Case]:
+    """Yield the interval of the margin of step rewards."""
+    for name, model in REWARD_MODELS.items():
+        truth = float(_draw_margins(rng, model, POPULATION_PROBLEMS)[0].mean())
+        for n_problems in (10, 30, 300):
+
+            def draw(
+                rng: Generator, model: RewardModel = model, n_problems: int = n_problems
+            ) -> Interval | None:
+                margins, rewards = _draw_margins(rng, model, n_problems)
+                return margin_interval(margins.tolist(), rewards.ravel().tolist())
+
+            yield Case(f"margin of step rewards, {n_problems} problems, {name}", truth, draw)
+
+
+#: Resamples of the bootstrap of the study in the simulation; the study itself uses more.
+STUDY_RESAMPLES = 500
+
+
+def study_cases() -> Iterator[Case]:
+    """Yield the interval of the study: seeds of a training, each with 96 problems of its own."""
+    for n_seeds in (1, 3, 5, 10):
+        for seed_deviation in (0.0, 0.02, 0.1):
+            if n_seeds == 1 and seed_deviation:
+                continue  # one seed does not show how much seeds differ
+
+            def draw(
+                rng: Generator, n_seeds: int = n_seeds, seed_deviation: float = seed_deviation
+            ) -> Interval:
+                effects = rng.normal(0.05, seed_deviation, (n_seeds, 1))
+                values = rng.normal(effects, 0.3, (n_seeds, 96))
+                result = estimate(values, resamples=STUDY_RESAMPLES)
+                return result.low, result.high
+
+            seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
+            deviation = f"deviation of seeds {seed_deviation:.2f}"
+            yield Case(f"study, {seeds} of 96 problems, {deviation}", 0.05, draw)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from plan import COMMANDS, KINDS, SIZES, STAGES, Arm, Size
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.lazy import torch, transformers
+from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.core.statistics import auc
 from fsdpo_data.dataset.manifest import read_manifest
@@ -170,7 +171,8 @@ def reward_auc(directory: StudyDirectory, arm: Arm) -> float:
 
 def _pairs(directory: StudyDirectory) -> list[dict[str, object]]:
     sealed = directory.out / "pairs"
-    return pl.read_parquet(read_manifest(sealed).config_paths(sealed, "pairs")).to_dicts()
+    files = read_manifest(sealed).config_paths(sealed, "pairs")
+    return collect_rows(scan_parquet(files)).to_dicts()
 
 
 def _rewards_by_solution(pairs: Sequence[dict[str, object]]) -> Rewards:

@@ -160,6 +160,7 @@ def read_table(config: str, file: Path) -> pa.Table:
     parquet_file = open_parquet(file)
     with parquet_errors(str(file), SchemaError):
         table = parquet_file.read()
+        table.validate(full=True)  # later steps crash at texts that are not UTF-8
     schema = arrow_schema(config)
     if unknown_columns := sorted(set(table.column_names) - set(schema.names)):
         raise SchemaError(

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fsdpo_data.core.errors import RunMismatchError, StoreError
+from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError, StoreError
 from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
 from fsdpo_data.core.identity import digest, file_sha256
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.parquet_files import parquet_errors
+from fsdpo_data.core.parquet_files import collect_rows, parquet_errors, scan_parquet
 from fsdpo_train.trainer.run_directory import read_identity
 
 #: Name of the file with the fingerprint of the reference model.
@@ -117,7 +117,7 @@ class ReferenceStore:
                     "Remove the file; its log-probabilities are computed again."
                 )
             with parquet_errors(str(file), StoreError, "Remove the file, and resume."):
-                rows = pl.read_parquet(file, glob=False)
+                rows = _read_shard(file)
                 stored_prompts.update(rows["prompt"])
                 stored_texts.update(rows["text"])
                 matches = rows.filter(pl.col("solution").is_in(list(solutions)))
@@ -168,3 +168,17 @@ class ReferenceStore:
 
     def _shard_files(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))
+
+
+def _read_shard(file: Path) -> "pl.DataFrame":
+    """Return the rows of a file of a store.
+
+    Raises:
+        StoreError: if the file is damaged.
+    """
+    try:
+        return collect_rows(scan_parquet([file]))
+    except (InputError, SchemaError):
+        raise StoreError(
+            f"{file} is damaged. Remove the file; its log-probabilities are computed again."
+        ) from None

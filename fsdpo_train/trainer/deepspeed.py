@@ -31,7 +31,8 @@ def deepspeed_config(name: str | None) -> dict[str, Any] | None:
     try:
         options = read_json(Path(name))
     except (OSError, InputError) as error:
-        raise _deepspeed_error(name, f"the file cannot be read ({first_line(error)})") from None
+        reason = first_line(error).rstrip(".")
+        raise _deepspeed_error(name, f"the file cannot be read: {reason}") from None
     if not isinstance(options, dict):
         raise _deepspeed_error(name, f"the file contains a {type(options).__name__}")
     return options
@@ -57,7 +58,9 @@ def deepspeed_errors(name: str | None) -> Iterator[None]:
     except Exception as error:
         if name is None or is_memory_error(error):
             raise
-        message = f"DeepSpeed does not start ({type(error).__name__}: {first_line(error)})"
+        message = (
+            f"DeepSpeed does not start: {type(error).__name__}, {first_line(error).rstrip('.')}"
+        )
         raise _deepspeed_error(name, message) from error
 
 

@@ -21,6 +21,7 @@ from fsdpo_bench.prm.dataset_report import (
     best_of_n_curves,
     dataset_report,
     expected_best_of_n,
+    load_measurable,
     load_scored,
     ranking_aucs,
     step_separation,
@@ -46,6 +47,7 @@ from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
+from fsdpo_data.exchange.step_label_dataset import import_dataset
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_data.problems.embedded.generator import make_problems
@@ -237,6 +239,46 @@ def test_reports_of_perfect_and_inverted_scorers(tmp_path: Path) -> None:
         file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(SchemaError, match="was changed since it was sealed"):
         load_scored(tmp_path / "inverted")
+
+
+def test_imported_step_labels_measure_the_separation_of_steps(tmp_path: Path) -> None:
+    """PRM800K has labels of steps and no outcomes, so there is no ranking and no best-of-N."""
+    texts = ("Add the tens.", "Add the ones.", "It is 43.")
+    rows = [
+        {
+            "question": {"problem": f"{number} + 22?", "ground_truth_answer": "42"},
+            "label": {
+                "steps": [
+                    {
+                        "completions": [{"text": text, "rating": rating, "flagged": False}],
+                        "human_completion": None,
+                        "chosen_completion": 0,
+                    }
+                    for text, rating in zip(texts, (1, 0, -1), strict=True)
+                ],
+                "finish_reason": "solution",
+            },
+        }
+        for number in range(4)
+    ]
+    source = tmp_path / "prm800k.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    import_dataset(source, "prm800k", tmp_path / "imported")
+    with pytest.raises(InputError, match=r"has no step rewards\. Score it"):
+        load_scored(tmp_path / "imported")
+    [solution, *_] = load_measurable(tmp_path / "imported")
+    assert solution.first_wrong_step == 2 and solution.is_correct is None
+    scorer = TableScorer({"".join(solution.steps): [0.9, 0.8, 0.1]})
+    stage = ScoreStage(scorer.model, {"name": "table", "dtype": "auto"}, lambda: scorer)
+    derive_dataset(tmp_path / "imported", tmp_path / "scored", [stage], progress=LineProgress())
+    report = measure_prm(PrmOptions(data=tmp_path / "scored"), LineProgress()).dataset
+    assert report is not None and report["solutions"] == 4
+    assert report["steps"]["auc"] == 1 and report["steps"]["margin"] == pytest.approx(0.75)
+    assert not report["ranking_auc"] and not report["best_of"]
+    output = CliRunner().invoke(app, ["prm", str(tmp_path / "scored")]).output
+    assert "reward before minus after the error" in output and "best-of-N" not in output
+    with pytest.raises(InputError, match="no graded solutions, so best-of-N is unknown"):
+        measure_prm(PrmOptions(data=tmp_path / "scored", best_of=[2]), LineProgress())
 
 
 def test_rankings_and_curves_by_every_aggregate() -> None:

@@ -44,7 +44,7 @@ def test_a_pipe_and_a_device_are_no_configuration(kind: str, tmp_path: Path) -> 
 
 def test_errors_of_deepspeed_are_one_sentence() -> None:
     text = "1 validation error for DeepSpeedZeroConfig\nstage\n  Input should be 0 to 3"
-    message = r"deepspeed = 'ds.json': DeepSpeed does not start \(ValueError: 1 validation error"
+    message = r"deepspeed = 'ds.json': DeepSpeed does not start: ValueError, 1 validation error"
     with pytest.raises(InputError, match=message) as caught, deepspeed_errors("ds.json"):
         raise ValueError(text)
     assert "\n" not in str(caught.value)

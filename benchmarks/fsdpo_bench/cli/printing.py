@@ -161,27 +161,33 @@ def print_prm(measurements: PrmMeasurements) -> None:
     if measurements.dataset is not None:
         for name, value in _dataset_rows(measurements.dataset):
             _print_field(name, value)
-        curves = measurements.dataset["best_of"]
-        labels = {"pass": "a perfect PRM"}
-        rows = [
-            (labels.get(name, name), *(f"{100 * value:.1f}" for value in curve.values()))
-            for name, curve in curves.items()
-        ]
-        counts = measurements.dataset["best_of_problems"]
-        rows.append(("problems", *(f"{count:,}" for count in counts.values())))
-        print_table(("best-of-N by", *(f"N={size}>" for size in curves["pass"])), rows)
-        for size, count in measurements.dataset["best_of_left_out"].items():
-            if count:
-                print_text(
-                    f"N={size} leaves out {count:,} of {count + counts[size]:,} problems, because "
-                    "they have fewer solutions"
-                )
+        if measurements.dataset["best_of"]:
+            _print_best_of_n(measurements.dataset)
     for file, scores in measurements.processbench.items():
         print_text(f"\n{file}")
         for name, value in scores.rows():
             _print_field(name, value)
     if measurements.prmbench is not None:
         _print_prmbench(measurements.prmbench)
+
+
+def _print_best_of_n(report: Mapping[str, Any]) -> None:
+    """Print the accuracy of best-of-N by aggregate and N."""
+    curves = report["best_of"]
+    labels = {"pass": "a perfect PRM"}
+    rows = [
+        (labels.get(name, name), *(f"{100 * value:.1f}" for value in curve.values()))
+        for name, curve in curves.items()
+    ]
+    counts = report["best_of_problems"]
+    rows.append(("problems", *(f"{count:,}" for count in counts.values())))
+    print_table(("best-of-N by", *(f"N={size}>" for size in curves["pass"])), rows)
+    for size, count in report["best_of_left_out"].items():
+        if count:
+            print_text(
+                f"N={size} leaves out {count:,} of {count + counts[size]:,} problems, because "
+                "they have fewer solutions"
+            )
 
 
 def _print_field(name: str, value: str) -> None:

@@ -1,7 +1,8 @@
 """Quality of step rewards on a dataset of solutions: ranking, best-of-N and step separation.
 
 Ranking and best-of-N need only the outcomes of solutions. Step separation needs the true step
-labels. Only embedded problems have them: synthetic problems whose generator can check every step.
+labels. Two kinds of solutions have them: solutions of embedded problems, whose generator can check
+every step, and solutions with imported labels.
 """
 
 import math
@@ -13,11 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fsdpo_bench.results.intervals import mean_difference
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.core.statistics import RankingAuc, auc, auc_interval, mean_interval, ranking_auc
+from fsdpo_data.core.statistics import RankingAuc, auc, auc_interval, ranking_auc
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import parse_metadata, scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
@@ -33,14 +35,14 @@ UNKNOWN_STEP = -1
 
 @dataclass(frozen=True, slots=True)
 class ScoredSolution:
-    """A graded solution with its step rewards."""
+    """A solution with its step rewards, and with an outcome or true step labels."""
 
     problem_id: str  #: Id of the problem.
     question: str  #: The question of the problem.
     prompt: str  #: The rendered prompt.
     steps: Sequence[str]  #: The steps.
     rewards: Sequence[float]  #: One reward per step; empty without rewards.
-    is_correct: bool  #: Whether the outcome is ``correct``.
+    is_correct: bool | None  #: Whether the outcome is ``correct``; None for ungraded solutions.
     #: Index of the first wrong step; None if all steps are right, ``UNKNOWN_STEP`` if unknown.
     first_wrong_step: int | None
 
@@ -63,60 +65,68 @@ class StepSeparation:
 
 
 def load_scored(root: Path) -> list[ScoredSolution]:
-    """Read the graded solutions with step rewards of a sealed dataset.
+    """Read the measurable solutions with step rewards of a sealed dataset.
 
     Raises:
-        InputError: if the dataset has no step rewards, or no graded solutions.
+        InputError: if the dataset has no step rewards, or no measurable solutions.
         SchemaError: if the dataset is not sealed, or its files were changed.
     """
-    solutions = [solution for solution in load_graded(root) if solution.rewards]
+    solutions = [solution for solution in load_measurable(root) if solution.rewards]
     if not solutions:
-        if read_manifest(root).step_labels is not None:
-            raise InputError(
-                f"{root} has imported step labels, and no graded solutions to rank. Measure the "
-                "reward model on a dataset of `fsdpo-data build`, or on ProcessBench "
-                "(`processbench=FILE`)."
-            )
         raise InputError(
             f"{root} has no step rewards. Score it with fsdpo-data score, or give `prm`."
         )
     return solutions
 
 
-def load_graded(root: Path) -> list[ScoredSolution]:
-    """Read the graded solutions of a sealed dataset, with step rewards if there are any.
+def load_measurable(root: Path) -> list[ScoredSolution]:
+    """Read the solutions of a sealed dataset with an outcome or with imported step labels.
+
+    Solutions have their step rewards, if there are any.
 
     Raises:
+        InputError: if no solution has an outcome or imported step labels.
         SchemaError: if the dataset is not sealed, or its files were changed.
     """
     manifest = read_manifest(root)
     check_files(root, [*manifest.config_files("problems"), *manifest.config_files("solutions")])
     with explain_damage(root):
-        return _read_graded(root, manifest)
+        solutions = _read_measurable(root, manifest)
+    if not solutions:
+        raise InputError(
+            f"{root} has no graded solutions, and no imported step labels. Grade it with "
+            "fsdpo-data grade."
+        )
+    return solutions
 
 
-def _read_graded(root: Path, manifest: Manifest) -> list[ScoredSolution]:
-    """Read the graded solutions of a dataset whose digests match."""
+def _read_measurable(root: Path, manifest: Manifest) -> list[ScoredSolution]:
+    """Read the measurable solutions of a dataset whose digests match."""
     problems = _read_problems(root, manifest)
+    is_measurable = pl.col("outcome").is_in(GRADED_OUTCOMES) | pl.col("step_labels").is_not_null()
     rows = collect_rows(
         scan_rows("solutions", manifest.config_paths(root, "solutions"))
-        .filter((pl.col("completions").list.len() > 0) & pl.col("outcome").is_in(GRADED_OUTCOMES))
-        .select(["problem_id", "prompt", "completions", "step_rewards", "outcome"])
+        .filter((pl.col("completions").list.len() > 0) & is_measurable)
+        .select(["problem_id", "prompt", "completions", "step_rewards", "outcome", "step_labels"])
     )
     solutions = []
     for row in rows.iter_rows(named=True):
         problem_id = row["problem_id"]
         steps = row["completions"]
         first_wrong: int | None = UNKNOWN_STEP
-        if problem_id in problems.embedded:
+        if row["step_labels"] is not None:
+            wrong_steps = (index for index, label in enumerate(row["step_labels"]) if label < 0.5)
+            first_wrong = next(wrong_steps, None)
+        elif problem_id in problems.embedded:
             first_wrong = first_wrong_step(problems.embedded[problem_id], steps)
+        is_graded = row["outcome"] in GRADED_OUTCOMES
         solution = ScoredSolution(
             problem_id=problem_id,
             question=problems.questions[problem_id],
             prompt=row["prompt"],
             steps=steps,
             rewards=row["step_rewards"] or [],
-            is_correct=row["outcome"] == "correct",
+            is_correct=row["outcome"] == "correct" if is_graded else None,
             first_wrong_step=first_wrong,
         )
         solutions.append(solution)
@@ -144,9 +154,13 @@ def _read_problems(root: Path, manifest: Manifest) -> _DatasetProblems:
 
 
 def ranking_aucs(solutions: Sequence[ScoredSolution]) -> dict[str, RankingAuc]:
-    """Return the ranking AUC of correct over incorrect solutions of a problem, by aggregate."""
+    """Return the ranking AUC of correct over incorrect solutions of a problem, by aggregate.
+
+    Args:
+        solutions: Graded solutions with step rewards.
+    """
     problem_ids = [solution.problem_id for solution in solutions]
-    labels = [solution.is_correct for solution in solutions]
+    labels = [bool(solution.is_correct) for solution in solutions]
     aucs = {}
     for name in AGGREGATES:
         scores = [aggregate(solution.rewards, name) for solution in solutions]
@@ -179,28 +193,29 @@ def step_separation(solutions: Sequence[ScoredSolution]) -> StepSeparation | Non
         auc=auc(scores, is_before_error),
         auc_ci95=auc_interval(problem_ids, scores, is_before_error),
         margin=statistics.fmean(problem_margins) if problem_margins else None,
-        ci95=_margin_interval(problem_margins, scores),
+        ci95=margin_interval(problem_margins, scores),
         problems=len(problem_margins),
         solutions=sum(map(len, margins_by_problem.values())),
     )
 
 
-def _margin_interval(
+def margin_interval(
     problem_margins: Sequence[float], scores: Sequence[float]
 ) -> tuple[float, float] | None:
-    """Return a 95 % interval of the mean margin; None for rewards outside [0, 1]."""
+    """Return a 95 % interval of the mean margin; None for rewards outside [0, 1].
+
+    A margin is a difference of two values in [0, 1], so the interval is that of
+    :func:`~fsdpo_bench.results.intervals.mean_difference`.
+
+    Args:
+        problem_margins: The mean margin of each problem: rewards before minus rewards from the
+            first wrong step on.
+        scores: The rewards of all steps.
+    """
     is_bounded = all(0 <= score <= 1 for score in scores)
     if not is_bounded or len(problem_margins) < 2:
         return None
-    # Margins are in [-1, 1]; the interval is for values in [0, 1].
-    groups = [((margin + 1) / 2, 1) for margin in problem_margins]
-    # The effective sample size is at most the number of step rewards.
-    rewards_per_problem = len(scores) / len(problem_margins)
-    interval = mean_interval(groups, rewards_per_problem)
-    if interval is None:
-        return None
-    low, high = interval
-    return 2 * low - 1, 2 * high - 1
+    return mean_difference(problem_margins).ci95
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +236,7 @@ def best_of_n_curves(solutions: Sequence[ScoredSolution], sizes: Sequence[int] =
     ``pass`` means a perfect reward model, so its curve is pass@N.
 
     Args:
-        solutions: Solutions with step rewards.
+        solutions: Graded solutions with step rewards.
         sizes: Values of N; empty for the values of ``BEST_OF_N_SIZES`` that at least half of the
             problems have.
 
@@ -239,7 +254,7 @@ def best_of_n_curves(solutions: Sequence[ScoredSolution], sizes: Sequence[int] =
     curves: dict[str, dict[int, float]] = {}
     for name, reward in rankings.items():
         ranked_groups = [sorted(group, key=reward, reverse=True) for group in groups.values()]
-        labels = [[solution.is_correct for solution in group] for group in ranked_groups]
+        labels = [[bool(solution.is_correct) for solution in group] for group in ranked_groups]
         curves[name] = {
             size: statistics.fmean(
                 expected_best_of_n(is_correct, size)
@@ -279,7 +294,7 @@ def _aggregate_solution(solution: ScoredSolution, aggregate_name: str) -> float:
 
 
 def _is_correct_value(solution: ScoredSolution) -> float:
-    return float(solution.is_correct)
+    return float(bool(solution.is_correct))
 
 
 def expected_best_of_n(is_correct: Sequence[bool], size: int) -> float:
@@ -305,16 +320,30 @@ def dataset_report(
 ) -> dict[str, Any]:
     """Return all measurements of the step rewards of ``solutions`` as plain JSON.
 
+    Without graded solutions, ``ranking_auc`` and the fields of best-of-N are empty.
+
     Args:
         solutions: Solutions with step rewards.
         best_of: Values of N for best-of-N; empty for the default values.
+
+    Raises:
+        InputError: if ``best_of`` has a value, and no problem has so many graded solutions.
     """
     separation = step_separation(solutions)
-    best_of_n = best_of_n_curves(solutions, best_of)
+    graded = [solution for solution in solutions if solution.is_correct is not None]
+    if best_of and not graded:
+        raise InputError(
+            "the dataset has step labels and no graded solutions, so best-of-N is unknown. Leave "
+            "the option out.",
+            field="best_of",
+            value=list(best_of),
+        )
+    rankings = ranking_aucs(graded) if graded else {}
+    best_of_n = best_of_n_curves(graded, best_of) if graded else BestOfN({}, {}, {})
     return {
         "solutions": len(solutions),
         "problems": len({solution.problem_id for solution in solutions}),
-        "ranking_auc": {name: asdict(ranking) for name, ranking in ranking_aucs(solutions).items()},
+        "ranking_auc": {name: asdict(ranking) for name, ranking in rankings.items()},
         "best_of": best_of_n.curves,
         "best_of_problems": best_of_n.problems,
         "best_of_left_out": best_of_n.left_out,

@@ -7,7 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from fsdpo_bench.prm.dataset_report import ScoredSolution, dataset_report, load_graded, load_scored
+from fsdpo_bench.prm.dataset_report import (
+    ScoredSolution,
+    dataset_report,
+    load_measurable,
+    load_scored,
+)
 from fsdpo_bench.prm.first_error import (
     FirstErrorExample,
     FirstErrorScores,
@@ -42,7 +47,8 @@ class PrmOptions(Options):
     r"""Measure a process reward model: how well it ranks solutions and detects wrong steps.
 
     Attributes:
-        data: Sealed dataset, for ranking AUC, best-of-N and step separation.
+        data: Sealed dataset, for ranking AUC, best-of-N and step separation. A dataset of imported
+            step labels has no outcomes, so it gives only step separation.
         prm: Process reward model: a directory, or `org/name` on the Hub.
         likelihood: Instead of `prm`: a policy; the reward of a step is its probability.
         best_of: Number of solutions N for best-of-N; may be repeated. Problems with fewer solutions
@@ -137,7 +143,7 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
                 scored = load_scored(options.data)
                 measurements.dataset = dataset_report(scored, options.best_of)
         return measurements
-    solutions = load_graded(options.data) if options.data else []
+    solutions = load_measurable(options.data) if options.data else []
     progress.phase("load the model", 1)
     scorer = _ProgressScorer(_load_model(prm, options), progress)
     if options.data:

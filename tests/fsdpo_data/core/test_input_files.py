@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import random
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsdpo_bench.recipes.load import read_recipes
 from fsdpo_bench.tasks.table import read_task
+from fuzz_mutations import change_pages
 
 from fsdpo_data.core.errors import FsdpoError, InputError, SchemaError
 from fsdpo_data.core.identity import file_sha256
@@ -26,7 +30,7 @@ from fsdpo_data.core.input_files import (
     read_toml_file,
 )
 from fsdpo_data.core.jsonl_log import scan_lines
-from fsdpo_data.core.parquet_files import read_parquet_rows
+from fsdpo_data.core.parquet_files import collect_rows, read_parquet_rows, scan_parquet
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
@@ -202,6 +206,78 @@ def test_parquet_text_that_is_not_utf8_is_refused(
     with pytest.raises(InputError, match="damaged"):
         list(read_parquet_rows(tmp_path / "rows.parquet"))
     assert "Traceback" not in capfd.readouterr().err
+
+
+def write_damaged_pages(file: Path, number: int) -> None:
+    """Write a file of lists and texts, and change bytes of its pages."""
+    table = pa.table({"steps": [["a", "b"]] * 50, "text": ["long text"] * 50})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    file.write_bytes(change_pages(buffer.getvalue(), random.Random(number)))
+
+
+def test_damaged_pages_are_an_error_that_names_the_file(tmp_path: Path) -> None:
+    """A decoder that trusts the lengths in pages ends the process, which no test survives."""
+    file = tmp_path / "rows.parquet"
+    refused = 0
+    for number in range(200):
+        write_damaged_pages(file, number)
+        try:
+            frame = collect_rows(scan_parquet([file]))
+        except FsdpoError as error:
+            refused += 1
+            assert str(file) in str(error) and "\n" not in str(error)
+        else:
+            assert frame.columns == ["steps", "text"]
+    assert refused > 50
+
+
+def test_only_pyarrow_decodes_parquet_and_arrow_files() -> None:
+    """The decoder of polars ends the process at damaged pages."""
+    root = Path(__file__).parents[3]
+    for package in ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench", "benchmarks/study"):
+        for module in (root / package).rglob("*.py"):
+            source = module.read_text(encoding="utf-8")
+            assert not re.search(r"pl\.(read|scan)_(parquet|ipc)", source), module
+
+
+def test_a_scan_selects_rows_columns_and_heads(tmp_path: Path) -> None:
+    files = [tmp_path / f"{index}.parquet" for index in range(3)]
+    for index, file in enumerate(files):
+        numbers = list(range(index * 100, index * 100 + 100))
+        table = pa.table({"n": numbers, "text": [f"text {number}" for number in numbers]})
+        pq.write_table(table, file, row_group_size=30)
+    rows = scan_parquet(files)
+    assert rows.collect()["n"].to_list() == list(range(300))
+    assert rows.select(pl.len()).collect().item() == 300
+    assert rows.head(2).collect()["text"].to_list() == ["text 0", "text 1"]
+    assert rows.slice(150, 2).collect()["n"].to_list() == [150, 151]
+    chosen = rows.filter(pl.col("n").is_in([5, 205])).select("text").collect()
+    assert chosen["text"].to_list() == ["text 5", "text 205"]
+    for streaming in (False, True):
+        assert collect_rows(rows.select(pl.col("n").sum()), streaming=streaming).item() == 44850
+
+
+def test_a_file_with_other_columns_is_named(tmp_path: Path) -> None:
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    pq.write_table(pa.table({"n": [1]}), files[0])
+    pq.write_table(pa.table({"n": ["x"]}), files[1])
+    with pytest.raises(SchemaError, match=r"b\.parquet: the column n is String, and Int64 in a"):
+        collect_rows(scan_parquet(files))
+    pq.write_table(pa.table({"m": [1]}), files[1])
+    with pytest.raises(SchemaError, match=r"b\.parquet lacks the columns n of a\.parquet"):
+        collect_rows(scan_parquet(files))
+
+
+def test_a_column_that_claims_to_be_huge_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsdpo_data.core.parquet_files.MIN_CHECKED_COLUMN_BYTES", 1000)
+    file = tmp_path / "rows.parquet"
+    table = pa.table({"text": ["x" * 10_000_000]})
+    pq.write_table(table, file, compression="zstd", use_dictionary=False, write_statistics=False)
+    with pytest.raises(InputError, match=r"column text of 10000.* bytes before compression"):
+        list(read_parquet_rows(file))
 
 
 def test_a_manifest_without_files_is_refused() -> None:
