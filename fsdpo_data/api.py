@@ -23,6 +23,7 @@ from fsdpo_data.core.entities import Pair, Problem, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.keyword_functions import (
     checks_arguments,
+    checks_fields,
     document_function,
     make_keyword_options,
     rename_field,
@@ -145,6 +146,7 @@ def _stage(
     return method
 
 
+@checks_fields("`open_dataset(PATH)` opens the dataset of a directory.")
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """A sealed dataset on disk, which never changes; stages derive new datasets from it.

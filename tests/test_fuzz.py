@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-HARNESS = Path(__file__).parent / "support/fuzz_harness.py"
+SUPPORT = Path(__file__).parent / "support"
 FEW = 100
 ALL = 2000
 
 
-def fuzz(*options: object) -> dict[str, int]:
-    """Run `fuzz_harness.py`; return the counts of its last line."""
-    command = [sys.executable, str(HARNESS), *map(str, options)]
+def fuzz(*options: object, script: str = "fuzz_harness.py") -> dict[str, int]:
+    """Run a script of fuzzing; return the counts of its last line."""
+    command = [sys.executable, str(SUPPORT / script), *map(str, options)]
     process = subprocess.run(command, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr[-2000:] + process.stdout
     last_line = process.stdout.splitlines()[-1]
@@ -36,3 +36,17 @@ def test_two_thousand_changed_inputs_end_in_messages() -> None:
     pytest.importorskip("torch")
     counts = fuzz("--first", FEW, "--mutations", ALL - FEW, "--workers", 2)
     assert counts["mutations"] == ALL - FEW and counts["refused"] > ALL // 3
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("seed", [1, 2])
+def test_damaged_parquet_ends_in_messages(seed: int) -> None:
+    """The other kinds of files leave few mutations for parquet."""
+    counts = fuzz("--only", "parquet", "--mutations", 420, "--seed", seed, "--without-models")
+    assert counts["mutations"] == 420 and counts["refused"] > 200
+
+
+@pytest.mark.proof
+def test_changed_answers_of_the_hub_end_in_messages() -> None:
+    counts = fuzz("--mutations", 150, script="fuzz_hub.py")
+    assert counts["mutations"] == 150 and counts["refused"] > 50

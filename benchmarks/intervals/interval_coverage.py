@@ -20,6 +20,7 @@ Every function that returns an interval has rows:
 - ``auc_interval`` and ``mean_auc``: AUCs. The training of reward models uses the same functions.
 - ``margin_interval``: the margin of step rewards.
 - ``estimate``: the study.
+- ``Bootstrap.mean``: the accuracy of best-of-N and of votes, and their paired differences.
 """
 
 import math
@@ -32,8 +33,7 @@ from typing import Any
 
 import numpy as np
 import typer
-from fsdpo_bench.prm.dataset_report import margin_interval
-from fsdpo_bench.results.intervals import (
+from fsdpo_bench.intervals import (
     macro_average,
     macro_difference,
     mean_difference,
@@ -41,6 +41,8 @@ from fsdpo_bench.results.intervals import (
     pass_at_k,
     proportion,
 )
+from fsdpo_bench.prm.dataset_report import margin_interval
+from fsdpo_bench.rerank.intervals import Bootstrap
 
 from fsdpo_data.core.statistics import auc_interval, mean_auc, mean_interval, problem_aucs
 
@@ -131,6 +133,7 @@ def make_cases(seed: int) -> Iterator[Case]:
     yield from unequal_group_cases()
     yield from margin_cases(np.random.default_rng(seed))
     yield from study_cases()
+    yield from rerank_cases(np.random.default_rng(seed))
 
 
 def accuracy_cases() -> Iterator[Case]:
@@ -496,6 +499,38 @@ def study_cases() -> Iterator[Case]:
             seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
             deviation = f"deviation of seeds {seed_deviation:.2f}"
             yield Case(f"study, {seeds} of 96 problems, {deviation}", 0.05, draw)
+
+
+def rerank_cases(rng: Generator) -> Iterator[Case]:
+    """Yield the bootstrap interval of best-of-N and of votes, and of their paired difference."""
+    for n_problems in (30, 100, 500):
+        bootstrap = Bootstrap(n_problems, seed=0)
+        for accuracy in (0.5, 0.9, 0.98):
+
+            def draw_accuracy(
+                rng: Generator,
+                bootstrap: Bootstrap = bootstrap,
+                n_problems: int = n_problems,
+                accuracy: float = accuracy,
+            ) -> Interval:
+                return bootstrap.mean((rng.random(n_problems) < accuracy).astype(float)).ci95
+
+            yield Case(f"rerank, {n_problems} problems", accuracy, draw_accuracy)
+        for pair_name in ("equal", "3 % of problems gained", "half gained", "unrelated"):
+            pair = POLICY_PAIRS[pair_name]
+
+            def draw_difference(
+                rng: Generator,
+                bootstrap: Bootstrap = bootstrap,
+                n_problems: int = n_problems,
+                pair: PolicyPair = pair,
+            ) -> Interval:
+                return bootstrap.mean(pair.differences(rng, (n_problems,), 8, 1)).ci95
+
+            truth = pair.true_difference(rng, 1)
+            yield Case(
+                f"rerank difference, {n_problems} problems, {pair_name}", truth, draw_difference
+            )
 
 
 if __name__ == "__main__":

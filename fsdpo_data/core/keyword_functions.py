@@ -5,7 +5,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from fsdpo_data.core.call_arguments import check_call
 from fsdpo_data.core.command_line import CommandParameter, command_parameters
@@ -151,3 +151,35 @@ def checks_arguments(function: Callable[P, ResultT]) -> Callable[P, ResultT]:
         return function(*args, **kwargs)
 
     return call
+
+
+def checks_fields(advice: str) -> Callable[[type[ResultT]], type[ResultT]]:
+    """Return a decorator of a dataclass, which then refuses values that are not of its types.
+
+    Args:
+        advice: The usual way to get an object of the class, for the error.
+    """
+
+    def decorate(record_class: type[ResultT]) -> type[ResultT]:
+        initialize = record_class.__init__
+        signature = inspect.signature(record_class)
+        name = record_class.__name__
+
+        @functools.wraps(initialize)
+        def check_and_initialize(self: Any, *args: Any, **kwargs: Any) -> None:
+            values = {**dict(zip(signature.parameters, args, strict=False)), **kwargs}
+            for field, field_type in get_type_hints(record_class).items():
+                value = values.get(field)
+                if not isinstance(value, field_type):
+                    raise InputError(
+                        f"{name} expected {describe_type(field_type)}. {advice}",
+                        field=field,
+                        value=value,
+                    )
+            check_call(signature, name, args, kwargs)
+            initialize(self, *args, **kwargs)
+
+        record_class.__init__ = check_and_initialize  # type: ignore[method-assign]
+        return record_class
+
+    return decorate

@@ -1,7 +1,9 @@
 """Readers of parquet files that other programs wrote; the files may be damaged or hostile.
 
 pyarrow decodes all files. A damaged page can make the decoder of polars claim more memory than the
-machine has, which ends the process. pyarrow raises an error instead.
+machine has, which ends the process. pyarrow raises an error instead. Only the bindings of its row
+groups (``ParquetFile.metadata.row_group``) end the process at a damaged footer, so nothing calls
+them before all rows were decoded.
 """
 
 from __future__ import annotations
@@ -23,10 +25,6 @@ from fsdpo_data.core.lazy import pa, pl, pq
 MAX_ROWS_PER_BYTE = 8
 MIN_CHECKED_ROWS = 1_000_000  #: Number of rows that a file of any size may have.
 BATCH_ROWS = 2048  #: Number of rows that are decoded at once.
-#: Bytes of a column before compression that a file of any size may claim.
-MIN_CHECKED_COLUMN_BYTES = 2**28
-#: Maximum ratio of the bytes of a column before compression to the bytes of its file.
-MAX_COMPRESSION_RATIO = 1000
 SCAN_BATCH_ROWS = 8192  #: Number of rows that a scan decodes at once.
 SCAN_PART_ROWS = 8192  #: Number of rows that a thread of a scan decodes, if row groups are small.
 MAX_SCAN_THREADS = 8  #: Number of threads of a scan.
@@ -83,9 +81,9 @@ def open_parquet(file: Path) -> pq.ParquetFile:
     size = file.stat().st_size
     with parquet_errors(str(file)):
         parquet_file = pq.ParquetFile(file)
-        _check_row_groups(parquet_file, size)
+        _check_names(list(parquet_file.schema_arrow))
     rows = parquet_file.metadata.num_rows
-    if rows > max(MIN_CHECKED_ROWS, MAX_ROWS_PER_BYTE * size):
+    if rows < 0 or rows > max(MIN_CHECKED_ROWS, MAX_ROWS_PER_BYTE * size):
         raise InputError(
             f"{file} claims {rows:,} rows in {size:,} bytes, so nearly all of its values are "
             "empty. Write the file again without the empty rows."
@@ -93,32 +91,18 @@ def open_parquet(file: Path) -> pq.ParquetFile:
     return parquet_file
 
 
-def _check_row_groups(parquet_file: pq.ParquetFile, size: int) -> None:
-    """Check the columns and the row groups of a footer against the size of the file.
+def _check_names(fields: Sequence[pa.Field]) -> None:
+    """Check the names and the metadata of columns, because polars panics if they are not UTF-8.
 
     Raises:
-        ValueError: if the footer contradicts itself or the size.
+        UnicodeError: if a text is not UTF-8.
     """
-    for name in parquet_file.schema_arrow.names:
-        name.encode()  # polars panics at a name that is not UTF-8
-    metadata = parquet_file.metadata
-    row_groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    group_rows = [row_group.num_rows for row_group in row_groups]
-    if min(group_rows, default=0) < 0 or sum(group_rows) != metadata.num_rows:
-        raise ValueError(f"row groups of {group_rows} rows in a file of {metadata.num_rows} rows")
-    max_column_bytes = max(MIN_CHECKED_COLUMN_BYTES, MAX_COMPRESSION_RATIO * size)
-    for row_group in row_groups:
-        for index in range(row_group.num_columns):
-            column = row_group.column(index)
-            name = column.path_in_schema
-            if not 0 <= column.total_compressed_size <= size:
-                raise ValueError(
-                    f"column {name} of {column.total_compressed_size} bytes in a file of {size}"
-                )
-            if column.total_uncompressed_size > max_column_bytes:
-                raise ValueError(
-                    f"column {name} of {column.total_uncompressed_size} bytes before compression"
-                )
+    for field in fields:
+        field.name.encode()
+        for key, value in (field.metadata or {}).items():
+            key.decode()
+            value.decode()
+        _check_names([field.type.field(index) for index in range(field.type.num_fields)])
 
 
 def read_parquet_rows(file: Path) -> Iterator[dict[str, Any]]:
@@ -146,17 +130,29 @@ def _decode(
         parquet_file: The file.
         batch_rows: Maximum number of rows of a batch.
         **selection: The ``columns`` and the ``row_groups`` to read; all by default.
+
+    Raises:
+        ValueError: if the file has other rows than its footer says.
     """
+    rows = 0
+    footer_rows = parquet_file.metadata.num_rows
     for batch in parquet_file.iter_batches(batch_rows, **selection):
         batch.validate(full=True)  # polars prints a traceback for text that is not UTF-8
+        rows += batch.num_rows
+        if rows > footer_rows:
+            break
         yield batch
+    if rows > footer_rows or ("row_groups" not in selection and rows < footer_rows):
+        raise ValueError(f"the row groups do not have the {footer_rows:,} rows of the footer")
 
 
 def _to_frame(batch: pa.RecordBatch) -> pl.DataFrame:
     """Return a batch as a polars frame; a batch without columns keeps its number of rows."""
     if not batch.num_columns:
         return pl.DataFrame(height=batch.num_rows)
-    frame = pl.from_arrow(pa.Table.from_batches([batch]), rechunk=False)
+    # polars panics at metadata that is not UTF-8, and uses none.
+    table = pa.Table.from_batches([batch]).replace_schema_metadata()
+    frame = pl.from_arrow(table, rechunk=False)
     assert isinstance(frame, pl.DataFrame)
     return frame
 
@@ -172,7 +168,7 @@ def scan_parquet(files: Sequence[Path]) -> pl.LazyFrame:
     """
     schemas = [open_parquet(file).schema_arrow for file in files]
     with parquet_errors(str(files[0])):
-        schema = pl.DataFrame(schemas[0].empty_table()).schema
+        schema = pl.DataFrame(schemas[0].remove_metadata().empty_table()).schema
     return pl.io.plugins.register_io_source(_ParquetScan(files, schema).read, schema=schema)
 
 
@@ -234,19 +230,14 @@ class _ParquetScan:
                     return
 
     def _parts(self) -> Iterator[_FilePart]:
-        """Yield the parts of the files; each has at least ``SCAN_PART_ROWS`` rows, if possible."""
+        """Yield the parts of the files; small row groups are joined to ``SCAN_PART_ROWS`` rows."""
         for file in self.files:
             metadata = open_parquet(file).metadata
-            row_groups: list[int] = []
-            rows = 0
-            for index in range(metadata.num_row_groups):
-                row_groups.append(index)
-                rows += metadata.row_group(index).num_rows
-                if rows >= SCAN_PART_ROWS:
-                    yield _FilePart(file, metadata, row_groups)
-                    row_groups = []
-                    rows = 0
-            if row_groups:
+            n_groups = metadata.num_row_groups
+            # The footer has the rows of each group too, but reading them can end the process.
+            part_groups = max(1, SCAN_PART_ROWS * n_groups // max(1, metadata.num_rows))
+            for start in range(0, n_groups, part_groups):
+                row_groups = list(range(start, min(start + part_groups, n_groups)))
                 yield _FilePart(file, metadata, row_groups)
 
     def _read_part(

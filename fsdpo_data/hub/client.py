@@ -1,6 +1,5 @@
 """Hugging Face Hub access: exact commits of revisions, and errors with the next step."""
 
-import json
 import logging
 import os
 import re
@@ -19,6 +18,8 @@ logger = logging.getLogger(__name__)
 HUB_TIMEOUT_SECONDS = 8.0  #: Time limit for an answer of the Hub.
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
+#: Errors of the Hub client about an answer that is not from a Hub.
+_ANSWER_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 #: A small file that nearly every repository has, by kind. Its download tests the access.
 _PROBE_FILES = {"model": "config.json", "dataset": "README.md"}
 #: Advice for users without the Hub, by kind of repository.
@@ -111,9 +112,11 @@ def _fetch_commit(repo: HubRepo) -> str:
     fetch_info = api.model_info if repo.kind == "model" else api.dataset_info
     try:
         commit = fetch_info(repo.name, revision=repo.revision, timeout=HUB_TIMEOUT_SECONDS).sha
-    except (json.JSONDecodeError, TypeError, KeyError):  # the answer is not from a Hub
+    except hf_errors.HFValidationError:  # a ValueError about the name, before any request
+        raise
+    except _ANSWER_ERRORS:
         commit = None
-    if commit is None:
+    if not isinstance(commit, str):
         raise _foreign_server_error(repo)
     try:
         # Anyone may list a gated repository, so only a file tests the access. The download also

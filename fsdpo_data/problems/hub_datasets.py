@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError, suggest_names
+from fsdpo_data.core.lazy import pa
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
@@ -138,7 +139,7 @@ def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> list[d
             table = datasets.load_dataset(repo.name, config, split=split, revision=commit)
     except FsdpoError:
         raise
-    except (ValueError, RuntimeError, FileNotFoundError, DatasetsError) as error:
+    except (ValueError, RuntimeError, FileNotFoundError, DatasetsError, pa.ArrowException) as error:
         # The reasons are an unknown config or split, missing or damaged data files, or a loading
         # script. The error of an unknown name lists the existing names.
         cause = f" ({error.__cause__})" if error.__cause__ else ""
@@ -152,4 +153,13 @@ def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> list[d
             f"the local copy of {repo} is not of commit {commit}, and the Hub cannot be reached. "
             "Load it once with a network."
         )
+    try:
+        # The local copy is an Arrow file, whose offsets are used without a check. Reading beyond
+        # the end of a damaged file can end the process.
+        table.data.table.validate(full=True)
+    except (pa.ArrowException, ValueError) as error:
+        files = ", ".join(file["filename"] for file in table.cache_files)
+        raise InputError(
+            f"the local copy of {repo} is damaged ({error}). Remove {files}, and load it again."
+        ) from None
     return list(table)

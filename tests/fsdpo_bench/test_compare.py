@@ -11,8 +11,8 @@ import pytest
 from bench_runs import config, make_records, write_run
 from click import unstyle
 from fsdpo_bench.cli.app import app
+from fsdpo_bench.intervals import clustered_mcnemar, mcnemar
 from fsdpo_bench.results.compare import ComparisonOptions, compare_runs
-from fsdpo_bench.results.intervals import clustered_mcnemar, mcnemar
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from bench_runs import config, make_records, write_run
 from fsdpo_bench.cli.app import app
+from fsdpo_bench.intervals import Proportion, proportion
 from fsdpo_bench.report.render import write_report
-from fsdpo_bench.results.intervals import Proportion, proportion
 from fsdpo_bench.results.numbers import NUMBERS, ReportNumber, number_rows
 from fsdpo_bench.results.outcomes import ProblemResult
 from typer.testing import CliRunner

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fsdpo_bench.results.intervals import (
+from fsdpo_bench.intervals import (
     Proportion,
     clustered_mcnemar,
     macro_average,
@@ -22,7 +22,10 @@ from fsdpo_bench.results.intervals import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/intervals"))
-from interval_coverage import measure_coverage, sampled_cases
+import interval_coverage
+from interval_coverage import make_cases, measure_coverage, sampled_cases
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -261,3 +264,30 @@ def test_paired_interval_covers_the_truth(n: int) -> None:
         low, high = paired_interval(values)
         hits += low <= 0.05 <= high
     assert 0.91 <= hits / rounds <= 0.985
+
+
+def read_coverages() -> list[tuple[str, float]]:
+    """Return the name and the coverage in percent of each row of the measured file, in order."""
+    text = (ROOT / "benchmarks/measured/intervals.txt").read_text(encoding="utf-8")
+    rows = [(line[:64].strip(), line[64:].split()) for line in text.splitlines()[2:-1]]
+    return [(name, float(fields[1].rstrip("%"))) for name, fields in rows]
+
+
+def test_the_measured_file_has_every_case_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interval_coverage, "POPULATION_PROBLEMS", 10)
+    names = [case.name for case in make_cases(0)]
+    assert names == [name for name, _ in read_coverages()]
+    statistics = ("margin of step rewards", "paired accuracy", "study", "rerank difference")
+    assert all(any(name.startswith(statistic) for name in names) for statistic in statistics)
+
+
+def test_pages_state_the_lowest_coverages_of_the_measured_file() -> None:
+    page = " ".join((ROOT / "docs/howto/measure.md").read_text(encoding="utf-8").split())
+    groups: dict[str, list[float]] = {"rerank difference": [], "rerank": [], "study": [], "": []}
+    for name, coverage in read_coverages():
+        next(rows for start, rows in groups.items() if name.startswith(start)).append(coverage)
+    lowest = {start: min(coverages) for start, coverages in groups.items()}
+    assert f"the lowest coverage, {lowest['']} %" in page
+    assert f"covered in {lowest['rerank']} % of the draws of 30 problems" in page
+    assert f"covered in {lowest['rerank difference']} % or more of the draws" in page
+    assert f"three seeds cover {lowest['study']} %" in page

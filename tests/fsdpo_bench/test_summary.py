@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from bench_runs import config, make_records, make_results
+from fsdpo_bench.intervals import proportion
 from fsdpo_bench.report.render import render_markdown
-from fsdpo_bench.results.intervals import proportion
 from fsdpo_bench.tasks.table import suites
 
 from fsdpo_data.core.statistics import wilson_interval

@@ -15,6 +15,7 @@ import pytest
 from helpers import small_build
 
 import fsdpo_data as fd
+from fsdpo_data.dataset.manifest import Manifest
 
 
 @pytest.fixture
@@ -34,7 +35,8 @@ def test_the_names_are_listed() -> None:
     ("name", "out"), [("o/r@v1.0", "r-v1.0"), ("o/r@refs/pr/1", "r-refs-pr-1"), ("o/r", "r")]
 )
 def test_where_a_pull_goes_by_itself(monkeypatch: pytest.MonkeyPatch, name: str, out: str) -> None:
-    monkeypatch.setattr("fsdpo_data.api.pull_dataset", lambda *_, **__: None)
+    manifest = Manifest.__new__(Manifest)
+    monkeypatch.setattr("fsdpo_data.api.pull_dataset", lambda *_, **__: manifest)
     assert fd.pull(name).path == Path("runs") / out
 
 
@@ -152,6 +154,9 @@ def test_a_sampler_by_name() -> None:
         (lambda: fd.grade(1, "1"), "gold = 1: grade expected a text"),  # type: ignore[arg-type]
         (lambda: fd.segment(["a"]), r"text = \['a'\]: segment expected a text"),  # type: ignore[arg-type]
         (lambda: fd.open_dataset(3), "path = 3: open_dataset expected a text or a path"),  # type: ignore[arg-type]
+        (lambda: fd.Dataset(3), r"path = 3: Dataset expected .* `open_dataset\(PATH\)` opens"),  # type: ignore[arg-type, call-arg]
+        (lambda: fd.Dataset(Path()), "manifest = None: Dataset expected Manifest"),  # type: ignore[call-arg]
+        (lambda: fd.Dataset(), "path = None: Dataset expected a path"),  # type: ignore[call-arg]
         (lambda: fd.pull(3), "name = 3: pull expected a text"),  # type: ignore[arg-type]
         (lambda: fd.push(3, "o/n"), "data = 3: push expected a text or a path"),  # type: ignore[arg-type]
         (lambda: fd.load_plugin(3), "argument = 3: load_plugin expected a text"),  # type: ignore[arg-type]

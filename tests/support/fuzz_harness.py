@@ -83,7 +83,7 @@ def run_mutation(reader: Reader, folder: Path, seed: str) -> MutationResult:
         return MutationResult("unchanged", "")
     file.write_bytes(changed_data)
     if reader.reseals:
-        _reseal(copy, file)
+        reseal(copy, file)
     command = [str(argument) for argument in reader.arguments(copy, out)]
     outcome, output = _run_guarded(reader, folder, command, out)
     return MutationResult(
@@ -129,7 +129,7 @@ def _is_equivalent(data_a: bytes, data_b: bytes) -> bool:
     return data_a == data_b
 
 
-def _reseal(root: Path, file: Path) -> None:
+def reseal(root: Path, file: Path) -> None:
     """Make the digests of a dataset match a changed file, if its manifest is still JSON."""
     from fsdpo_data.core.identity import digest, file_sha256
 

@@ -68,6 +68,7 @@ class HubServer:
         repos: Repositories by (kind, name).
         faults: Faults by a part of the request, ``METHOD path``.
         hooks: Functions that run before a request that contains the key.
+        changed_bodies: Functions that change the body of the answer to a request with the key.
         large_files: Uploaded files by SHA-256, also those that no commit names.
         xet: Files uploaded by Xet.
         messages: Commit messages by commit.
@@ -79,6 +80,7 @@ class HubServer:
         self.repos: dict[tuple[str, str], Repo] = {}
         self.faults: dict[str, Fault] = {}
         self.hooks: dict[str, Callable[[], object]] = {}
+        self.changed_bodies: dict[str, Callable[[bytes], bytes]] = {}
         self.large_files: dict[str, bytes] = {}
         self.xet = XetStore()
         self.messages: dict[str, str] = {}
@@ -298,6 +300,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, json.dumps(value).encode(), typed)
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        for part, change in self.hub.changed_bodies.items():
+            if part in f"{self.command} {self.path}":
+                body = change(body)
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)

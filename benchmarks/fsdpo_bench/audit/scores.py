@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from fsdpo_bench.audit.responses import AuditedResponse
-from fsdpo_bench.results.intervals import Interval, Proportion, paired_interval, proportion
+from fsdpo_bench.intervals import Interval, Proportion, paired_interval, proportion
 from fsdpo_data.core.entities import UNDECIDED
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.results.intervals import mean_difference
+from fsdpo_bench.intervals import mean_difference
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
@@ -205,7 +205,7 @@ def margin_interval(
     """Return a 95 % interval of the mean margin; None for rewards outside [0, 1].
 
     A margin is a difference of two values in [0, 1], so the interval is that of
-    :func:`~fsdpo_bench.results.intervals.mean_difference`.
+    :func:`~fsdpo_bench.intervals.mean_difference`.
 
     Args:
         problem_margins: The mean margin of each problem: rewards before minus rewards from the

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from fsdpo_cards.page import render_page
 
+from fsdpo_bench.intervals import macro_average
 from fsdpo_bench.report.render import TEMPLATES_FOLDER, run_date
-from fsdpo_bench.results.intervals import macro_average
 from fsdpo_bench.results.numbers import decoder_accuracy, format_points
 from fsdpo_bench.results.outcomes import read_problem_results
 from fsdpo_bench.results.summary import accuracy_result

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from fsdpo_bench.results.intervals import (
+from fsdpo_bench.intervals import (
     Interval,
     cluster_sums,
     clustered_mcnemar,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from fsdpo_bench.decode.decoders import parse_result_name
-from fsdpo_bench.results.intervals import Proportion, pass_at_k, proportion
+from fsdpo_bench.intervals import Proportion, pass_at_k, proportion
 from fsdpo_bench.results.outcomes import ProblemResult, problem_clusters
 from fsdpo_bench.results.result_types import (
     AccuracyDrop,

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fsdpo_bench.results.intervals import Interval, macro_difference, mean_difference
+from fsdpo_bench.intervals import Interval, macro_difference, mean_difference
 from fsdpo_bench.results.numbers import NUMBERS, ReportNumber
 from fsdpo_bench.results.outcomes import ProblemResult, problem_clusters
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.records import ProblemRecord
 from fsdpo_bench.decode.solution import DecodingCost
-from fsdpo_bench.results.intervals import (
+from fsdpo_bench.intervals import (
     Proportion,
     macro_average,
     paired_interval,

@@ -215,11 +215,17 @@ def test_what_the_hub_can_answer(hub: HubServer, tmp_path: Path) -> None:
     hub.fail("/o/broken", 500)
     hub.fail("/o/forbidden", 403)
     hub.fail("/o/html", 200)
+    hub.add("model", "o/bytes", {"config.json": b"{}"})
+    hub.changed_bodies["/api/models/o/bytes"] = lambda body: body.replace(b"sha", b"\xe5")
+    hub.add("model", "o/list", {"config.json": b"{}"})
+    hub.changed_bodies["/api/models/o/list"] = lambda body: b'{"id": "o/list", "sha": [1]}'
     names = ["llama-3-8b-instruct", "xinlai/Qwen2-7B-SFTT", f"{SFT}@v9", "o/gguf"]
     answers, log = ask(
-        [*names, "o/busy", "o/broken", "o/forbidden", "o/html", "o/--"], hub.url, tmp_path
+        [*names, "o/busy", "o/broken", "o/forbidden", "o/html", "o/bytes", "o/list", "o/--"],
+        hub.url,
+        tmp_path,
     )
-    gated, unknown, revision, gguf, busy, broken, forbidden, html, invalid = answers
+    gated, unknown, revision, gguf, busy, broken, forbidden, *foreign, invalid = answers
     assert gated[0] == "UnavailableError"
     assert f"is gated: ask for access at {hub.url}/{llama}, then log in" in gated[1]
     assert unknown[0] == "InputError"
@@ -230,7 +236,8 @@ def test_what_the_hub_can_answer(hub: HubServer, tmp_path: Path) -> None:
     assert "answered 429 for model o/busy. The Hub limits the rate" in busy[1]
     assert "answered 500 for model o/broken. Try again later" in broken[1]
     assert "answered 403 for model o/forbidden. Check that your token" in forbidden[1]
-    assert "answers, but not like a Hugging Face Hub" in html[1]
+    assert len(foreign) == 3
+    assert all("answers, but not like a Hugging Face Hub" in answer[1] for answer in foreign)
     assert "'o/--' is not a Hub repository name" in invalid[1]
     assert log == ""
 

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 from hub_server import HubServer, client_env, run_client, running_hub
 
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.problems.hub_datasets import DATASETS
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.problems import hub_datasets
+from fsdpo_data.problems.hub_datasets import DATASETS, HubSource, load_hub
 from fsdpo_data.problems.load import problems_digest
 
 GSM8K = [{"question": f"Add {i} and {i}.", "answer": f"Easy.\n#### {2000 * i:,}"} for i in range(5)]
@@ -195,3 +198,29 @@ def test_without_a_network(hub: HubServer, tmp_path: Path) -> None:
     assert cached == first
     (absent,) = ask(requests, hub, tmp_path / "other", HF_HUB_OFFLINE="1")
     assert "offline mode is on" in absent[1]
+
+
+def test_a_damaged_arrow_file_in_the_cache_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library `datasets` maps the file into memory, and uses its offsets without a check."""
+    commit = "a" * 40
+    folder = tmp_path / commit
+    datasets.Dataset.from_dict({"question": ["An ordinary question"] * 40}).save_to_disk(folder)
+    [file] = folder.glob("*.arrow")
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *names, **options: datasets.Dataset.from_file(str(file))
+    )
+    monkeypatch.setattr(hub_datasets, "resolve_commit", lambda repo: commit)
+    source = HubSource.parse("org/name", {})
+    assert source is not None
+    assert len(load_hub(source, "train")[1][0].rows) == 40
+    data = bytearray(file.read_bytes())
+    start = data.index(b"An ordinary")
+    for changes in ({start: b"\xff\xfe"}, {start - 20: b"\xff\xff\xff\x7f"}):
+        changed_data = bytearray(data)
+        for offset, value in changes.items():
+            changed_data[offset : offset + len(value)] = value
+        file.write_bytes(changed_data)
+        with pytest.raises(InputError, match=r"the local copy of .* is damaged .*\.arrow"):
+            load_hub(source, "train")
