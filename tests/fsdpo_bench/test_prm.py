@@ -241,7 +241,9 @@ def test_reports_of_perfect_and_inverted_scorers(tmp_path: Path) -> None:
         load_scored(tmp_path / "inverted")
 
 
-def test_imported_step_labels_measure_the_separation_of_steps(tmp_path: Path) -> None:
+def test_imported_step_labels_measure_the_separation_of_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """PRM800K has labels of steps and no outcomes, so there is no ranking and no best-of-N."""
     texts = ("Add the tens.", "Add the ones.", "It is 43.")
     rows = [
@@ -279,6 +281,10 @@ def test_imported_step_labels_measure_the_separation_of_steps(tmp_path: Path) ->
     assert "reward before minus after the error" in output and "best-of-N" not in output
     with pytest.raises(InputError, match="no graded solutions, so best-of-N is unknown"):
         measure_prm(PrmOptions(data=tmp_path / "scored", best_of=[2]), LineProgress())
+    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: pytest.fail("loaded"))
+    options = PrmOptions(data=tmp_path / "imported", likelihood="tiny", best_of=[2])
+    with pytest.raises(InputError, match="no graded solutions, so best-of-N is unknown"):
+        measure_prm(options, LineProgress())
 
 
 def test_rankings_and_curves_by_every_aggregate() -> None:
@@ -315,7 +321,7 @@ def test_a_problem_with_few_solutions_does_not_shorten_the_best_of_n_curves(
     assert "N=8 leaves out 1 of 4 problems, because they have fewer solutions" in output
     assert "N=1 leaves" not in output
     assert best_of_n_curves(solutions, [8]).left_out == {8: 1}
-    with pytest.raises(InputError, match="no problem has 9 solutions with rewards; the most is 8"):
+    with pytest.raises(InputError, match="no problem has 9 graded solutions; the most is 8"):
         best_of_n_curves(solutions, [9])
 
 

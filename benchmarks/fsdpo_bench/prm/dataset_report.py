@@ -7,7 +7,7 @@ every step, and solutions with imported labels.
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -243,6 +243,7 @@ def best_of_n_curves(solutions: Sequence[ScoredSolution], sizes: Sequence[int] =
     Raises:
         InputError: if no problem has N solutions.
     """
+    check_best_of(solutions, sizes)
     groups: dict[str, list[ScoredSolution]] = defaultdict(list)
     for solution in solutions:
         groups[solution.problem_id].append(solution)
@@ -277,16 +278,37 @@ def _count_problems(
     }
     if not sizes:
         return {size: count for size, count in counts.items() if 2 * count >= len(groups)}
-    for size, count in counts.items():
-        if count == 0:
-            max_solutions = max(map(len, groups.values()))
-            raise InputError(
-                f"no problem has {size} solutions with rewards; the most is {max_solutions}. Give "
-                "smaller values.",
-                field="best_of",
-                value=size,
-            )
     return counts
+
+
+def check_best_of(solutions: Sequence[ScoredSolution], sizes: Sequence[int]) -> None:
+    """Check that problems have enough graded solutions for best-of-N.
+
+    Args:
+        solutions: The solutions; they need no step rewards yet.
+        sizes: Values of N.
+
+    Raises:
+        InputError: if no problem has N graded solutions.
+    """
+    counts = Counter(
+        solution.problem_id for solution in solutions if solution.is_correct is not None
+    )
+    if sizes and not counts:
+        raise InputError(
+            "the dataset has step labels and no graded solutions, so best-of-N is unknown. Leave "
+            "the option out.",
+            field="best_of",
+            value=list(sizes),
+        )
+    max_solutions = max(counts.values(), default=0)
+    if sizes and max(sizes) > max_solutions:
+        raise InputError(
+            f"no problem has {max(sizes)} graded solutions; the most is {max_solutions}. Give "
+            "smaller values.",
+            field="best_of",
+            value=max(sizes),
+        )
 
 
 def _aggregate_solution(solution: ScoredSolution, aggregate_name: str) -> float:
@@ -329,15 +351,9 @@ def dataset_report(
     Raises:
         InputError: if ``best_of`` has a value, and no problem has so many graded solutions.
     """
+    check_best_of(solutions, best_of)
     separation = step_separation(solutions)
     graded = [solution for solution in solutions if solution.is_correct is not None]
-    if best_of and not graded:
-        raise InputError(
-            "the dataset has step labels and no graded solutions, so best-of-N is unknown. Leave "
-            "the option out.",
-            field="best_of",
-            value=list(best_of),
-        )
     rankings = ranking_aucs(graded) if graded else {}
     best_of_n = best_of_n_curves(graded, best_of) if graded else BestOfN({}, {}, {})
     return {

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fsdpo_bench.prm.dataset_report import (
     ScoredSolution,
+    check_best_of,
     dataset_report,
     load_measurable,
     load_scored,
@@ -144,6 +145,8 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
                 measurements.dataset = dataset_report(scored, options.best_of)
         return measurements
     solutions = load_measurable(options.data) if options.data else []
+    if options.data:
+        check_best_of(solutions, options.best_of)  # before hours of scoring
     progress.phase("load the model", 1)
     scorer = _ProgressScorer(_load_model(prm, options), progress)
     if options.data:
