@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _EVENT_SIGNS = frozenset(("|", "=", "<", ">", "le", "ge", "cap", "cup", "overline", "bar"))
 
 
+_MAX_PRODUCT_LETTERS = 3  #: Longest word of letters that is read as a product.
+
+
 class NameParser:
     """Parser of letters and words."""
 
@@ -160,10 +163,29 @@ class NameParser:
             or starts_sentence  # "It will be"
             or word.lower() in KEYWORDS
             or is_language_word(word)
+            or self._is_among_words(token)
         ):
             raise UnparsableAnswerError(f"the word {word} is not part of an expression")
         if find_unit(word) is not None and word.lower() == word and len(word) > 2:
             raise UnparsableAnswerError(f"the unit {word} has no number")
+
+    def _is_among_words(self, token: Token) -> bool:
+        """Whether a short word stands next to another one: "por lo tanto", "we go on".
+
+        A product of letters is one word, and a unit may follow it.
+        """
+        position = self._cursor.position
+        neighbors = self._cursor.tokens[max(position - 2, 0) : position - 1] + [self._cursor.peek()]
+        return token.text.islower() and any(
+            neighbor.kind == "word"
+            and neighbor.text.islower()
+            and not neighbor.upright
+            and len(neighbor.text) <= _MAX_PRODUCT_LETTERS
+            and find_unit(neighbor.text) is None
+            and neighbor.text not in KEYWORDS
+            and neighbor.text not in FUNCTIONS
+            for neighbor in neighbors
+        )
 
     def _parse_letters(self, word: str) -> Value:
         """Multiply the letters of ``word``; an exponent belongs to the last letter."""
