@@ -194,7 +194,8 @@ def test_runs_with_other_numbers_of_samples_compare_their_averages(tmp_path: Pat
         for n in (4, 8)
     )
     measures = [mean.measure for mean in compare_runs(few, many, ComparisonOptions()).means]
-    assert measures == ["avg@4 / avg@8", "pass@2", "pass@4"]
+    samples_and_pass = [name for name in measures if name.startswith(("avg@", "pass@"))]
+    assert samples_and_pass == ["avg@4 / avg@8", "pass@2", "pass@4"]
 
 
 def test_the_command_prints_means_and_their_overall_mean(tmp_path: Path) -> None:

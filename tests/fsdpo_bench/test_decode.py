@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -116,14 +116,16 @@ def test_equal_weights_are_a_plain_vote() -> None:
         assert weighted_vote(classes, [0.5] * 7) == self_consistency(classes)
 
 
-@pytest.mark.parametrize("aggregate", AGGREGATES)
+PLAIN_AGGREGATES: dict[str, Callable[[list[float]], float]] = {
+    "mean": lambda rewards: sum(rewards) / len(rewards),
+    "min": min,
+    "prod": math.prod,
+    "last": lambda rewards: rewards[-1],
+}
+
+
+@pytest.mark.parametrize("aggregate", PLAIN_AGGREGATES)
 def test_best_of_n_selects_the_first_solution_with_the_highest_reward(aggregate: str) -> None:
-    plain = {
-        "mean": lambda r: sum(r) / len(r),
-        "min": min,
-        "prod": math.prod,
-        "last": lambda r: r[-1],
-    }
     for case in range(CASES):
         draw = random.Random(case)
         rewards: list[Any] = [
@@ -133,7 +135,8 @@ def test_best_of_n_selects_the_first_solution_with_the_highest_reward(aggregate:
             for _ in range(draw.randint(1, 9))
         ]
         ranked = [
-            plain[aggregate](step_rewards) if step_rewards else -1.0 for step_rewards in rewards
+            PLAIN_AGGREGATES[aggregate](step_rewards) if step_rewards else -1.0
+            for step_rewards in rewards
         ]
         assert best_of_n(
             [aggregate_rewards(step_rewards, aggregate) for step_rewards in rewards]

@@ -22,7 +22,7 @@ def products_file():
 """
 TASK = """
 title = "{title}"
-suites = ["mine"]
+suites = ["packaged"]
 count = 1
 data = "{name}.jsonl"
 """
@@ -61,7 +61,7 @@ def run_bench(package: Path, *arguments: object) -> subprocess.CompletedProcess[
 
 
 def test_benchmarks_of_a_package_are_validated_by_name_and_by_suite(package: Path) -> None:
-    for selection in (["--suite", "mine"], ["--task", "Sums", "--task", "products"]):
+    for selection in (["--suite", "packaged"], ["--task", "Sums", "--task", "products"]):
         done = run_bench(package, "validate", *selection, "--json")
         assert done.returncode == 0, done.stderr
         reports = json.loads(done.stdout)

@@ -55,6 +55,7 @@ from fsdpo_data.problems.embedded.solutions import first_wrong_step, write_solut
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.sample import BuildJob, build
 from fsdpo_data.stages.score import ScoreStage
+from fsdpo_data.steps.rewards import AGGREGATES
 
 
 def test_the_first_step_below_the_threshold_is_the_error() -> None:
@@ -292,9 +293,10 @@ def test_rankings_and_curves_by_every_aggregate() -> None:
         solution("a", [0.9, 0.2], True, -1),
         solution("a", [0.4, 0.4], False, -1),
     ]
-    assert {aggregate: auc.value for aggregate, auc in ranking_aucs(solutions).items()} == {
-        "mean": 1, "min": 0, "prod": 1, "last": 0
-    }  # fmt: skip
+    aucs = ranking_aucs(solutions)
+    assert aucs.keys() == AGGREGATES.keys()
+    for aggregate, auc in {"mean": 1, "min": 0, "prod": 1, "last": 0}.items():
+        assert aucs[aggregate].value == auc
     curves = best_of_n_curves(solutions).curves
     assert curves["mean"] == {1: 0.5, 2: 1} and curves["min"] == {1: 0.5, 2: 0}
 

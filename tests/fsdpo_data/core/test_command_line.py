@@ -122,10 +122,11 @@ def test_addresses_and_files_never_enter_a_command_line() -> None:
 
 
 def test_only_stated_settings_of_a_recording_are_known() -> None:
-    values = {"engine": "replay", "replay": "FILE", "temperature": 0.8}
+    temperature = SamplingSpec().temperature
+    values = {"engine": "replay", "replay": "FILE", "temperature": temperature}
     options = make_options(BuildOptions, values)
     assert options.unknown_fields == ("seed", "top_p", "max_tokens")
-    assert make_options(BuildOptions, {"temperature": 0.8}) == BuildOptions()
+    assert make_options(BuildOptions, {"temperature": temperature}) == BuildOptions()
     in_python = BuildOptions(
         engine=SamplerOptions(engine="replay", replay="FILE"), stated_sampling=["temperature"]
     )

@@ -81,9 +81,9 @@ def test_samples_are_complete_and_in_order(script: Script, url: str) -> None:
         "model": "tiny",
         "prompt": "1 + 1?",
         "n": 4,
-        "temperature": 0.8,
-        "top_p": 1.0,
-        "max_tokens": 16,
+        "temperature": SPEC.temperature,
+        "top_p": SPEC.top_p,
+        "max_tokens": SPEC.max_tokens,
         "seed": seeds[0],
         "stop": ["\n\n"],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,12 +138,12 @@ def test_sentencepiece_completions_keep_their_space(tmp_path: Path) -> None:
 def test_a_stop_string_ends_the_text_and_is_not_part_of_it(
     random_sampler: TransformersSampler,
 ) -> None:
-    free = SamplingSpec(n=8, max_tokens=40, seed=1)
+    free = SamplingSpec(n=8, temperature=0.8, max_tokens=40, seed=1)
     stop = "a"
     assert any(
         stop in text for text in completion_texts(random_sampler.sample(PROMPTS[:1], free))[0]
     )
-    stopping = SamplingSpec(n=8, max_tokens=40, seed=1, stop=(stop,))
+    stopping = replace(free, stop=(stop,))
     free_completions, stopped_completions = (
         random_sampler.sample(PROMPTS[:1], free)[0],
         random_sampler.sample(PROMPTS[:1], stopping)[0],
