@@ -174,8 +174,9 @@ class NameParser:
 
         A product of letters is one word, and a unit may follow it.
         """
-        position = self._cursor.position
-        neighbors = self._cursor.tokens[max(position - 2, 0) : position - 1] + [self._cursor.peek()]
+        cursor = self._cursor
+        previous = cursor.tokens[max(cursor.position - 2, 0) : cursor.position - 1]
+        neighbors = [*previous, cursor.peek()]
         return token.text.islower() and any(
             neighbor.kind == "word"
             and neighbor.text.islower()

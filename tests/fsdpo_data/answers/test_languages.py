@@ -9,7 +9,9 @@ import pytest
 
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.extraction.extract import extract_answer
+from fsdpo_data.answers.grader import grade_response
 from fsdpo_data.answers.lexicon.languages import LANGUAGES, read_numeral
+from fsdpo_data.answers.parsing.read import read_answer
 
 ROOT = Path(__file__).parents[3]
 LEXICON = ROOT / "fsdpo_data/answers/lexicon"
@@ -38,6 +40,19 @@ def test_every_language_labels_its_answers(language):
 )
 def test_labels_in_sentences(response, answer):
     assert extract_answer(response).answer == answer
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "La respuesta es 7, por lo tanto terminamos.",
+        "Antwort: 7, da es nur so geht",
+        "Réponse : 7, ce qui est la valeur cherchée",
+    ],
+)
+def test_short_words_after_an_answer_are_not_products_of_letters(response):
+    assert grade_response(read_answer("7"), response).status == "correct"
+    assert grade_response(read_answer("5"), response).status != "correct"
 
 
 @pytest.mark.parametrize(
