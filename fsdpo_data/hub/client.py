@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 HUB_TIMEOUT_SECONDS = 8.0  #: Time limit for an answer of the Hub.
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
-#: Errors of the Hub client about an answer that is not from a Hub.
+#: What the Hub client raises at an answer that has other fields than the answers of a Hub.
 _ANSWER_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 #: A small file that nearly every repository has, by kind. Its download tests the access.
 _PROBE_FILES = {"model": "config.json", "dataset": "README.md"}
@@ -110,12 +110,8 @@ def _fetch_commit(repo: HubRepo) -> str:
     """Request the commit of a repository from the Hub, and test the access to its files."""
     api = hf.HfApi()
     fetch_info = api.model_info if repo.kind == "model" else api.dataset_info
-    try:
+    with answer_errors():
         commit = fetch_info(repo.name, revision=repo.revision, timeout=HUB_TIMEOUT_SECONDS).sha
-    except hf_errors.HFValidationError:  # a ValueError about the name, before any request
-        raise
-    except _ANSWER_ERRORS:
-        commit = None
     if not isinstance(commit, str):
         raise _foreign_server_error(repo)
     try:
@@ -141,6 +137,25 @@ def _fetch_commit(repo: HubRepo) -> str:
 def is_path(name: str) -> bool:
     """Return whether a name is a local path, and not the name of a repository."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).exists()
+
+
+class ForeignAnswerError(Exception):
+    """An answer that is not from a Hub; :func:`hub_errors` turns it into an UnavailableError."""
+
+
+@contextmanager
+def answer_errors() -> Iterator[None]:
+    """Turn errors of the Hub client about the content of an answer into a ForeignAnswerError.
+
+    The block is one call of the Hub client, inside a block of :func:`hub_errors`.
+    """
+    try:
+        yield
+    # These are ValueErrors too, and have a meaning of their own.
+    except (FsdpoError, hf_errors.HfHubHTTPError, hf_errors.HFValidationError):
+        raise
+    except _ANSWER_ERRORS as error:
+        raise ForeignAnswerError(str(error)) from error
 
 
 @contextmanager
@@ -169,7 +184,7 @@ def to_fsdpo_error(error: BaseException | None, repo: HubRepo) -> FsdpoError | N
             return InputError(f"{repo.name!r} is not a Hub repository name: expected org/name.")
         if isinstance(error, hf_errors.RemoteEntryNotFoundError):
             return None  # a single missing file is a matter of the caller
-        if isinstance(error, hf_errors.FileMetadataError):
+        if isinstance(error, ForeignAnswerError | hf_errors.FileMetadataError):
             return _foreign_server_error(repo)
         if isinstance(error, hf_errors.HfHubHTTPError):
             return _response_error(error, repo)

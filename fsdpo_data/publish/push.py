@@ -31,7 +31,7 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.hub.client import HUB_TIMEOUT_SECONDS, HubRepo, hub_errors
+from fsdpo_data.hub.client import HUB_TIMEOUT_SECONDS, HubRepo, answer_errors, hub_errors
 
 ResultT = TypeVar("ResultT")
 
@@ -332,9 +332,9 @@ def _create_tag(api: hf.HfApi, plan: PushPlan, commit: str) -> None:
     except hf_errors.HfHubHTTPError as error:
         if error.response.status_code != _HTTP_CONFLICT:
             raise
-        refs = api.list_repo_refs(name, repo_type="dataset")
+        refs = call_with_retries(api.list_repo_refs, name, repo_type="dataset")
         commits_by_tag = {ref.name: ref.target_commit for ref in refs.tags}
-        if commits_by_tag[plan.tag] != commit:
+        if commits_by_tag.get(plan.tag) != commit:
             raise UnavailableError(
                 f"{name}: another user has created the tag {plan.tag} meanwhile. Your "
                 f"files are on {plan.branch} at {commit}. Push again to get a new tag."
@@ -358,12 +358,17 @@ def call_with_retries(function: Callable[..., ResultT], *args: Any, **kwargs: An
     """Call a function of the Hub's client, and repeat the call while the Hub is too busy.
 
     The Hub's ``Retry-After`` header sets the delay.
+
+    Raises:
+        ForeignAnswerError: if the answer is not from a Hub.
     """
     for attempt in range(_MAX_RETRIES):
         try:
-            return function(*args, **kwargs)
+            with answer_errors():
+                return function(*args, **kwargs)
         except hf_errors.HfHubHTTPError as error:
             if error.response.status_code not in RETRYABLE_STATUSES:
                 raise
             time.sleep(retry_delay(error.response.headers.get("Retry-After", ""), attempt))
-    return function(*args, **kwargs)
+    with answer_errors():
+        return function(*args, **kwargs)

@@ -193,6 +193,16 @@ def test_a_hub_that_stays_busy(hub: HubServer, dataset: Path, tmp_path: Path) ->
     assert set(repo_of(hub).at()) == {".gitattributes"}
 
 
+def test_answers_that_are_not_from_a_hub(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    """The Hub client raises errors of decoders and missing keys."""
+    hub.add("dataset", "o/r", {".gitattributes": b""})
+    for request, body in (("/refs", b"\xff"), ("/tree", b"[[]]"), ("/commit/", b"{}")):
+        hub.changed_bodies.clear()
+        hub.changed_bodies[request] = lambda _, body=body: body  # type: ignore[misc]
+        (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
+        assert answer[0] == 1 and "answers, but not like a Hugging Face Hub" in answer[2]
+
+
 def test_a_missing_answer_is_not_another_push(
     hub: HubServer, dataset: Path, tmp_path: Path
 ) -> None:
