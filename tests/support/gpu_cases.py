@@ -59,7 +59,9 @@ PEAK_FLOPS = {
 }
 #: Tokens of a prompt, and of each of its solutions.
 ATTENTION_SIZES = ("64:512", "512:512", "2048:512")
-ROUNDS = 3
+ROUNDS = 5
+#: Lines of a failed case that go to stderr.
+ERROR_LINES = 40
 SAMPLER_SCRIPT = Path(__file__).parents[2] / "benchmarks" / "perf" / "sampler.py"
 NO_CHUNKED_HEAD = "no chunked head"
 NO_SHARING = "no prompt sharing"
@@ -322,6 +324,7 @@ def run_case(folder: Path, case: GpuCase, timeout_seconds: float) -> Metrics | s
         return "no time left"
     if completed.returncode:
         lines = completed.stderr.splitlines()
+        print(" ".join(case), *lines[-ERROR_LINES:], sep="\n", file=sys.stderr, flush=True)
         errors = [line for line in lines if re.match(r"[\w.]+: ", line)]
         return f"failed: {(errors or lines or ['?'])[-1][:200]}"
     metrics: Metrics = json.loads(completed.stdout.splitlines()[-1])
