@@ -15,7 +15,8 @@ The data are 32 solutions of 4 prompts. The cases are:
 Cases that do not fit in `--minutes` are skipped. `--only 0.5B` measures the cases with 0.5B in
 their name. The errors of failed cases go to stderr.
 
-Libraries to compare with are measured if they are installed; the second line names them. Model FLOPs utilization (MFU) counts
+Libraries to compare with are measured if they are installed; the second line names them. Model
+FLOPs utilization (MFU) counts
 the minimum work: every solution and every prompt once, without attention scores. Without a GPU the
 script only lists the cases; `--tiny` runs all of them at toy size on any machine.
 """

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from fsdpo_data.core.errors import InputError
@@ -22,6 +23,9 @@ from fsdpo_data.engines.prefix_sharing.tree import Segment
 
 #: Arguments of attention functions that tree attention does not implement.
 _UNSUPPORTED_ATTENTION_ARGUMENTS = ("softcap", "s_aux", "position_bias")
+
+#: Kernels of attention. The one of cuDNN fails with a part of a larger mask.
+_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def tree_attention(
@@ -140,12 +144,18 @@ def _attend(
     if is_cpu_bf16 and torch.is_grad_enabled() and query.shape[3] == value.shape[3]:
         scale = scale or query.shape[3] ** -0.5
         return Bfloat16CpuAttention.apply(query, key, value, mask, scale)
-    return scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=mask,
-        is_causal=mask is None,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
+    if query.is_cuda and enable_gqa and mask is not None:
+        # Only the slow kernel supports both a mask and grouped heads.
+        n_groups = query.shape[1] // key.shape[1]
+        key, value = (tensor.repeat_interleave(n_groups, dim=1) for tensor in (key, value))
+        enable_gqa = False
+    with sdpa_kernel(_KERNELS):
+        return scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=mask,
+            is_causal=mask is None,
+            scale=scale,
+            enable_gqa=enable_gqa,
+        )
