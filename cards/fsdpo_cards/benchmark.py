@@ -20,6 +20,9 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
     Raises:
         jinja2.UndefinedError: if the results lack a field of the card.
     """
+    optional_sections = {}
+    if "answer_judge" in results:
+        optional_sections["answer_judge"] = results["answer_judge"]
     body = render(
         "benchmark.md",
         run=results["run"],
@@ -30,6 +33,7 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
         plot=draw_bars(list(_accuracy_rows(results))),
         decoders=decoders or {},
         commands=rebuild_commands(results["run"].get("commands", [])),
+        **optional_sections,
     )
     metadata = hub_metadata(
         language="en",

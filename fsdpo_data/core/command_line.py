@@ -4,6 +4,7 @@ The members of groups become parameters of their own: ``sampling.n`` is ``--samp
 """
 
 import dataclasses
+import re
 import shlex
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.identity import RELEASE
 from fsdpo_data.core.options import (
     Group,
@@ -23,6 +25,8 @@ from fsdpo_data.core.options import (
 from fsdpo_data.core.plugins import plugin_arguments
 
 OptionsT = TypeVar("OptionsT")
+#: A field in a text, in backquotes, with or without a value.
+_QUOTED_NAME = re.compile(r"(?<!`)`(\w+)(?=(?:=[^`]+)?`(?!`))")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,11 @@ def _iterate_parameters(
         path: Fields that lead to the group.
     """
     help_texts = {**field_help(options_class), **group.help}
+    if group.prefix:
+        member_names = field_names(options_class)
+        help_texts = {
+            name: _add_prefix(text, group.prefix, member_names) for name, text in help_texts.items()
+        }
     declarations = declared_fields(options_class)
     for field in dataclasses.fields(options_class):
         declaration = declarations[field.name]
@@ -91,12 +100,14 @@ def _iterate_parameters(
         if field.name in group.without or not declaration.option.has_flag:
             continue
         if declaration.group is not None:
-            yield from _iterate_parameters(
-                declaration.type, declaration.group, default, member_path
-            )
+            inner_group = declaration.group
+            if group.prefix:
+                prefix = group.prefix + inner_group.prefix
+                inner_group = dataclasses.replace(inner_group, prefix=prefix, panel=group.panel)
+            yield from _iterate_parameters(declaration.type, inner_group, default, member_path)
             continue
         yield CommandParameter(
-            name=group.flags.get(field.name, field.name),
+            name=group.prefix + group.flags.get(field.name, field.name),
             path=member_path,
             type=declaration.type,
             option=_member_option(declaration.option, field.name, group, default),
@@ -111,11 +122,41 @@ def _member_option(option: Option, name: str, group: Group, default: Any) -> Opt
     default_text = option.default_text
     if default is None and not default_text:
         default_text = group.default_text
+    panel = group.panel if group.prefix else option.panel or group.panel
     return dataclasses.replace(
         option,
-        panel=group.panels.get(name, option.panel or group.panel),
+        panel=group.panels.get(name, panel),
         default_text=default_text,
     )
+
+
+def field_names(options_class: type) -> set[str]:
+    """Return the names of the fields of an option class, and of the fields of its groups."""
+    names = set()
+    for name, declaration in declared_fields(options_class).items():
+        names.add(name)
+        if declaration.group is not None:
+            names |= field_names(declaration.type)
+    return names
+
+
+def _add_prefix(text: str, prefix: str, names: Collection[str]) -> str:
+    """Return a text in which the names in backquotes have a prefix, if they are fields."""
+
+    def replace_name(match: re.Match[str]) -> str:
+        """Return the backquote and the name with its prefix."""
+        return f"`{prefix if match[1] in names else ''}{match[1]}"
+
+    return _QUOTED_NAME.sub(replace_name, text)
+
+
+def add_prefix_to_error(error: FsdpoError, prefix: str, options_class: type) -> FsdpoError:
+    """Return an error about a member of a group with a prefix, as its users name the member."""
+    names = field_names(options_class)
+    name = error.field.rpartition(".")[2]
+    field = prefix + name if name in names else error.field
+    message = _add_prefix(error.message, prefix, names)
+    return type(error)(message, field=field, value=error.value)
 
 
 def make_options(options_class: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
@@ -149,7 +190,13 @@ def _group_fields(
             continue
         group_fields = _group_fields(declaration.type, members, (*path, field.name))
         if group_fields:
-            fields[field.name] = dataclasses.replace(field.default, **group_fields)  # type: ignore[type-var]
+            try:
+                fields[field.name] = dataclasses.replace(field.default, **group_fields)  # type: ignore[type-var]
+            except FsdpoError as error:
+                prefix = declaration.group.prefix
+                if not prefix:
+                    raise
+                raise add_prefix_to_error(error, prefix, declaration.type) from None
     return fields
 
 

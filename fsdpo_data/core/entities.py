@@ -53,6 +53,8 @@ Outcome = Literal[
 
 UNDECIDED: Outcome = "undecided"
 UNGRADED: Outcome = "ungraded"
+#: Start of the rule of a verdict by a judge; the name and the revision of its model follow.
+JUDGE_RULE_PREFIX = "judge/"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 #: The outcomes that count as wrong answers. All other failures belong to the grader or the gold.
 MODEL_FAILURES: tuple[Outcome, ...] = ("incorrect", "no_answer")
@@ -85,6 +87,8 @@ class Solution:
         thinking_tokens: The number of thinking tokens among ``n_tokens``; None if unknown.
         step_labels: An imported label of each step, from 0 (wrong) to 1 (right); None without one.
         step_ratings: An imported rating of each step (-1, 0 or 1), if its format has ratings.
+        answer_judge: The judge that decided the outcome, as ``judge/MODEL@REVISION``; None if the
+            grader decided.
     """
 
     solution_id: str
@@ -103,6 +107,7 @@ class Solution:
     thinking_tokens: int | None = None
     step_labels: Sequence[float] | None = None
     step_ratings: Sequence[int] | None = None
+    answer_judge: str | None = None
 
     @property
     def text(self) -> str:

@@ -92,6 +92,9 @@ class Group:
     without: Collection[str] = ()  #: Members that the command line does not have.
     #: Field next to the group with the names of the members that the user set; empty for none.
     stated_field: str = ""
+    #: Text before the names of all members, also of groups inside, for a second group of a class.
+    #: All these members are in ``panel``.
+    prefix: str = ""
 
 
 class DeclaredField(NamedTuple):

@@ -51,6 +51,8 @@ class Manifest(manifest_sections.SparseSection):
     pairs: manifest_sections.PairStats | None = None  #: Set by the pair stage.
     contamination: manifest_sections.ContaminationStats | None = None  #: Set by decontamination.
     regraded: manifest_sections.RegradeStats | None = None  #: Set by the grade stage.
+    #: Set by the grade stage for a judge of undecided answers.
+    answer_judge: manifest_sections.AnswerJudgeStats | None = None
     #: Command lines that create the dataset, in order; None if one of them is unknown.
     commands: list[str] | None = None
     #: Plug-ins that were loaded; None without plug-ins.

@@ -14,6 +14,9 @@ from fsdpo_data.dataset.schema import CONFIGS
 
 MAX_FILE_NAME_BYTES = 255  #: Length limit of a file name on usual file systems, in bytes.
 
+#: Value of ``thinking`` in the spec if the grading reads thinking (``grade_thinking``).
+THINKING_GRADED = "graded"
+
 Number = int | float  #: An integer stays an integer, because 1 and 1.0 have different digests.
 #: Lower and upper bound of a 95 % interval; None if undefined.
 Interval = Annotated[list[Number], pydantic.Field(min_length=2, max_length=2)] | None
@@ -354,6 +357,21 @@ class JudgeStats(ContinuationStats):
     kept_solutions: int | None = pydantic.Field(default=None, alias="kept")
     #: Solutions that consensus filtering dropped; None without consensus filtering.
     dropped: int | None = None
+
+
+class AnswerJudgeStats(ManifestSection):
+    """The decisions of a judge about undecided answers, and its cost."""
+
+    asked: int  #: Answers that the judge was asked about.
+    correct: int  #: Answers that the judge decided as correct.
+    incorrect: int  #: Answers that the judge decided as incorrect.
+    undecided: int  #: Answers that stay undecided.
+    unreadable: int  #: Undecided answers whose reply has no verdict that can be read.
+    replies: int  #: Replies; equal prompts have one reply.
+    tokens: int | Unknown  #: Tokens of the replies.
+    seconds: Number  #: Time of the judge, in seconds.
+    #: Accuracy of the graded solutions without the decisions of the judge; datasets only.
+    accuracy_without_judge: AccuracyStats | None = None
 
 
 class StepLabelStats(ManifestSection):

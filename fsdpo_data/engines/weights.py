@@ -1,9 +1,11 @@
 """Resolves the weights that an engine loads: a model, or a reward model with its PRM format."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.registry import SAMPLERS, SCORERS
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat, PublishedPrm, get_prm_format
@@ -33,6 +35,19 @@ def resolve_model(name: str, options: SamplerOptions, template: str | None = Non
     if SAMPLERS[options.engine].is_remote:
         return resolve.resolve_served(name, template, chat=options.server.api == "chat")
     return resolve.resolve(name, template)
+
+
+def resolve_judge(name: str, options: SamplerOptions, template: str) -> ResolvedModel:
+    """Resolve a judge; for recorded chat replies, the digest of the file is the revision.
+
+    Raises:
+        InputError: if the model or the template does not exist.
+        UnavailableError: if the Hub cannot be reached, or denies access.
+    """
+    if options.replay is None or options.server.api != "chat":
+        return resolve_model(name, options, template)
+    recording = ModelRef(name, f"sha256:{file_sha256(Path(options.replay))}")
+    return replace(resolve.resolve_served(name, template, chat=True), ref=recording)
 
 
 def resolve_sampler_weights(name: str, engine: str) -> ResolvedWeights:

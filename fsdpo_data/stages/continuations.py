@@ -31,7 +31,7 @@ from fsdpo_data.core.sampling import (
     add_tokens,
 )
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import ContinuationStats
+from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, ContinuationStats
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import DatasetDraft
 from fsdpo_data.engines.load import load_selected_sampler
@@ -41,7 +41,7 @@ from fsdpo_data.engines.selection import select_sampler
 from fsdpo_data.engines.weights import resolve_sampler_weights
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.stages.grade import THINKING_GRADED, gold_answers
+from fsdpo_data.stages.grade import gold_answers
 from fsdpo_data.stages.sample import sample_missing
 
 log = logging.getLogger(__name__)

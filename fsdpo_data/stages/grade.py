@@ -2,21 +2,23 @@
 
 A dataset contains everything that grading needs, because the steps of a solution joined give its
 exact text. Step rewards stay unchanged. The outcome of a new verdict becomes the label of every
-step. Preference pairs depend on the old verdicts and are removed.
+step. Preference pairs depend on the old verdicts and are removed. A judge may decide the answers
+that the grader leaves undecided.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
-from fsdpo_data.answers import Grader, GradingRequest
+from fsdpo_data.answers import Grader, GradingRequest, Verdict
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.command_line import command_line
@@ -25,18 +27,47 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.manifest_sections import RegradeStats
-from fsdpo_data.dataset.schema import scan_rows, to_table
+from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, AccuracyStats, RegradeStats
+from fsdpo_data.dataset.schema import parse_metadata, scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.engines.answer_judge import (
+    AnswerJudge,
+    AnswerJudgeOptions,
+    pin_answer_judge,
+    resolve_answer_judge,
+)
 from fsdpo_data.engines.options import Workers
 from fsdpo_data.models.thinking import find_thinking
+from fsdpo_data.stages.answer_judge import JudgeSession, open_judge_session
 from fsdpo_data.steps.rewards import outcome_labels
 
-#: Value of ``thinking`` in the manifest's spec if the grading reads thinking (``grade_thinking``).
-THINKING_GRADED = "graded"
+
+class RegradedProblem(NamedTuple):
+    """The columns of a problem that grading and a judge read."""
+
+    question: str  #: The question.
+    gold: str  #: The gold answer.
+    metadata: str  #: Further fields of the source, as JSON.
+
+
+@dataclass(frozen=True)
+class RegradeCounts:
+    """Counts over the regraded solutions."""
+
+    tally: Tally = field(default_factory=Tally)  #: Counts of the new verdicts.
+    #: Counts of the verdicts of the grader, before a judge decides.
+    grader_tally: Tally = field(default_factory=Tally)
+    #: Solutions by old and new outcome.
+    outcome_changes: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def accuracy_of_grader(self) -> AccuracyStats:
+        """Return the accuracy without the decisions of a judge."""
+        accuracy: AccuracyStats = self.grader_tally.outcome_statistics()["accuracy"]
+        return accuracy
 
 
 @dataclass(frozen=True)
@@ -50,12 +81,15 @@ class GradeStage(Stage):
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False
     command: Sequence[str] = ()  #: Words of the command line that runs the stage.
+    answer_judge: AnswerJudge | None = None  #: Decides undecided answers; None without a judge.
 
     def spec(self) -> Mapping[str, Any]:
-        """Return the full name of the grader, and whether it reads thinking."""
-        spec = {"grader": self.grader}
+        """Return the full name of the grader, whether it reads thinking, and the judge."""
+        spec: dict[str, Any] = {"grader": self.grader}
         if self.grade_thinking:
             spec["thinking"] = THINKING_GRADED
+        if self.answer_judge is not None:
+            spec["answer_judge"] = self.answer_judge.spec()
         return spec
 
     def check(self, source: Path, manifest: Manifest) -> None:
@@ -80,31 +114,42 @@ class GradeStage(Stage):
         """Rewrite the solutions, and the statistics in the manifest that depend on verdicts."""
         manifest = draft.manifest
         old_grader = manifest.spec.grader
-        golds = gold_answers(draft.current_files("problems"))
+        problems = _problems_by_id(draft.current_files("problems"))
         # The tally counts the rules of verdicts, which the solutions do not store. A resumed run
         # therefore cannot keep the files of an interrupted run, and grades all solutions again.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
-        tally = Tally()
-        outcome_changes = Counter[tuple[str, str]]()
+        counts = RegradeCounts()
         make_grader = partial(get_grader, self.grader)
-        with open_grader(make_grader, manifest.rows.solutions, self.workers) as grader:
+        with contextlib.ExitStack() as stack:
+            judge_session = None
+            if self.answer_judge is not None:
+                judge_session = stack.enter_context(
+                    open_judge_session(self.answer_judge, draft.root, draft.progress)
+                )
+            grader = stack.enter_context(
+                open_grader(make_grader, manifest.rows.solutions, self.workers)
+            )
             regrade = partial(
                 regrade_table,
-                golds=golds,
+                problems=problems,
                 grader=grader,
+                judge_session=judge_session,
                 grade_thinking=self.grade_thinking,
-                tally=tally,
-                outcome_changes=outcome_changes,
+                counts=counts,
             )
-            draft.rewrite_config("solutions", "grade", regrade)
+            # A judge reports progress of its own while a file is graded.
+            draft.rewrite_config("solutions", "grade", regrade, advance=judge_session is None)
+            manifest.answer_judge = None
+            if judge_session is not None:
+                _record_judge(manifest, judge_session, counts.accuracy_of_grader())
         draft.drop_pairs()
         manifest.spec.grader = self.grader
         manifest.spec.thinking = THINKING_GRADED if self.grade_thinking else None
-        for name, value in tally.manifest_counts().items():
+        for name, value in counts.tally.manifest_counts().items():
             setattr(manifest, name, value)
-        for name, value in tally.outcome_statistics().items():
+        for name, value in counts.tally.outcome_statistics().items():
             setattr(manifest.statistics, name, value)
-        manifest.regraded = _regrade_stats(old_grader, self.grader, outcome_changes)
+        manifest.regraded = _regrade_stats(old_grader, self.grader, counts.outcome_changes)
 
 
 def _regrade_stats(
@@ -117,6 +162,27 @@ def _regrade_stats(
     return RegradeStats.model_validate(section)
 
 
+def _record_judge(manifest: Manifest, session: JudgeSession, accuracy: AccuracyStats) -> None:
+    """Record the decisions of a judge in the manifest, and add its cost.
+
+    ``accuracy`` is the accuracy without the judge.
+    """
+    stats = session.stats()
+    stats.accuracy_without_judge = accuracy
+    manifest.answer_judge = stats
+    cost = manifest.cost
+    if cost.tokens != UNKNOWN:
+        cost.tokens = UNKNOWN if stats.tokens == UNKNOWN else cost.tokens + stats.tokens
+    cost.seconds = round(cost.seconds + stats.seconds, 3)
+
+
+def _problems_by_id(files: list[Path]) -> dict[str, RegradedProblem]:
+    """Return the problems in files, by problem id."""
+    columns = ["problem_id", "question", "answer", "metadata"]
+    rows = collect_rows(scan_rows("problems", files).select(columns)).iter_rows()
+    return {problem_id: RegradedProblem(*values) for problem_id, *values in rows}
+
+
 def gold_answers(files: list[Path]) -> dict[str, str]:
     """Return the gold answers in files of problems, by problem id."""
     return dict(
@@ -127,53 +193,76 @@ def gold_answers(files: list[Path]) -> dict[str, str]:
 def regrade_table(
     table: pa.Table,
     *,
-    golds: Mapping[str, str],
+    problems: Mapping[str, RegradedProblem],
     grader: Grader,
+    judge_session: JudgeSession | None,
     grade_thinking: bool,
-    tally: Tally,
-    outcome_changes: Counter[tuple[str, str]],
+    counts: RegradeCounts,
 ) -> pa.Table:
     """Return the solutions of a file with new verdicts and labels.
 
-    The solutions of one problem must be neighbours. Adds the counts of the file to ``tally``, and
-    its (old outcome, new outcome) pairs to ``outcome_changes``.
+    The solutions of one problem must be neighbours. Adds the solutions of the file to ``counts``.
     """
     solutions = [Solution(**row) for row in table.to_pylist()]
     requests = [
-        _solution_request(solution, golds, grade_thinking=grade_thinking) for solution in solutions
+        _solution_request(solution, problems, grade_thinking=grade_thinking)
+        for solution in solutions
     ]
     verdicts = grader.grade(requests)
-    graded_solutions = list(zip(solutions, verdicts, strict=True))
-    outcome_changes.update(
-        (solution.outcome, verdict.status) for solution, verdict in graded_solutions
+    judge = ""
+    if judge_session is not None:
+        _add_verdicts(counts.grader_tally, solutions, verdicts)
+        problem_texts = [
+            _question_and_metadata(solution.problem_id, problems) for solution in solutions
+        ]
+        verdicts = judge_session.judge_verdicts(problem_texts, requests, verdicts)
+        judge = judge_session.judge.rule
+    _add_verdicts(counts.tally, solutions, verdicts)
+    counts.outcome_changes.update(
+        (solution.outcome, verdict.status)
+        for solution, verdict in zip(solutions, verdicts, strict=True)
     )
-    for _, group in groupby(graded_solutions, key=lambda graded: graded[0].problem_id):
-        problem_solutions = list(group)
-        tally.add_verdicts(
-            [verdict for _, verdict in problem_solutions],
-            [len(solution.completions) for solution, _ in problem_solutions],
-        )
     new_solutions = [
         replace(
             solution,
             answer=verdict.answer,
             outcome=verdict.status,
             labels=outcome_labels(verdict.status, len(solution.completions)),
+            answer_judge=judge if verdict.rule == judge else None,
         )
-        for solution, verdict in graded_solutions
+        for solution, verdict in zip(solutions, verdicts, strict=True)
     ]
     return to_table("solutions", new_solutions)
 
 
+def _question_and_metadata(
+    problem_id: str, problems: Mapping[str, RegradedProblem]
+) -> tuple[str, dict[str, Any]]:
+    """Return the question and the metadata of a problem."""
+    problem = problems[problem_id]
+    return problem.question, parse_metadata(problem_id, problem.metadata)
+
+
+def _add_verdicts(tally: Tally, solutions: Sequence[Solution], verdicts: Sequence[Verdict]) -> None:
+    """Add the verdicts on solutions to a tally, problem by problem."""
+    graded_solutions = zip(solutions, verdicts, strict=True)
+    for _, group in groupby(graded_solutions, key=lambda graded: graded[0].problem_id):
+        problem_solutions = list(group)
+        tally.add_verdicts(
+            [verdict for _, verdict in problem_solutions],
+            [len(solution.completions) for solution, _ in problem_solutions],
+        )
+
+
 def _solution_request(
-    solution: Solution, golds: Mapping[str, str], *, grade_thinking: bool
+    solution: Solution, problems: Mapping[str, RegradedProblem], *, grade_thinking: bool
 ) -> GradingRequest:
     """Return the request to grade a solution of a sealed dataset."""
     text = solution.text
     # Thinking without markers in the text was in a separate field of the server's response.
     has_thinking = solution.thinking_closed is not None
     return GradingRequest(
-        gold=golds[solution.problem_id],
+        gold=problems[solution.problem_id].gold,
         response=text,
         finish_reason=solution.finish_reason,
         thinking=find_thinking(solution.prompt, text, has_separate_reasoning=has_thinking),
@@ -182,10 +271,11 @@ def _solution_request(
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradeOptions(StageOptions):
-    """Grade the solutions of a dataset again, without sampling, and report the changes.
+class GradeOptions(StageOptions, AnswerJudgeOptions):
+    r"""Grade the solutions of a dataset again, without sampling, and report the changes.
 
-    Labels follow the new outcomes. Preference pairs depend on the old outcomes and are removed.
+    Labels follow the new outcomes. Preference pairs depend on the old outcomes and are removed. A
+    judge may decide the answers that the grader leaves undecided.
 
     Attributes:
         grader: Full name of a grader.
@@ -201,6 +291,13 @@ class GradeOptions(StageOptions):
         Accept numbers within a relative tolerance of 1 %:
 
             fsdpo-data grade runs/a --out runs/tolerant --grader math@3+tolerance=0.01
+
+        Ask a judge about undecided answers:
+
+            fsdpo-data grade runs/a --out runs/judged --judge Qwen/Qwen2.5-7B-Instruct
+
+            fsdpo-data grade runs/a --out runs/judged --judge NAME --judge-engine openai \
+              --judge-base-url http://HOST:8000/v1 --judge-api chat
     """
 
     grader: Annotated[str | None, Option(default_text="the grader of this release")] = None
@@ -211,16 +308,37 @@ class GradeOptions(StageOptions):
 def make_grade_stage(options: GradeOptions) -> GradeStage:
     """Return the stage; SchemaError if the release does not contain the grader."""
     grader = get_grader(options.grader).version
+    judge = resolve_answer_judge(options)
+    pinned_options = replace(options, grader=grader, **pin_answer_judge(options, judge))
     return GradeStage(
-        command=command_line(replace(options, grader=grader), "fsdpo-data", "grade"),
+        command=command_line(pinned_options, "fsdpo-data", "grade"),
         grader=grader,
         workers=options.workers,
         grade_thinking=options.grade_thinking,
+        answer_judge=judge,
     )
 
 
-def describe_changes(manifest: Manifest) -> str:
-    """Return a table with the number of solutions per old and new outcome, for the terminal."""
+def describe_result(manifest: Manifest) -> str:
+    """Return the changes of outcomes and the decisions of the judge, for the terminal."""
+    return "\n".join(filter(None, [_describe_changes(manifest), _describe_judge(manifest)]))
+
+
+def _describe_judge(manifest: Manifest) -> str:
+    """Return a sentence on the decisions of the judge; empty without a judge."""
+    stats = manifest.answer_judge
+    if stats is None:
+        return ""
+    tokens = "an unknown number of" if stats.tokens == UNKNOWN else f"{stats.tokens:,}"
+    return (
+        f"the judge was asked about {stats.asked:,} undecided answers: {stats.correct:,} correct, "
+        f"{stats.incorrect:,} incorrect, {stats.undecided:,} still undecided "
+        f"({stats.unreadable:,} unreadable replies); {tokens} tokens"
+    )
+
+
+def _describe_changes(manifest: Manifest) -> str:
+    """Return a table with the number of solutions per old and new outcome."""
     regraded = manifest.regraded
     if regraded is None:
         return ""
@@ -247,6 +365,6 @@ STAGES.register(
         name="grade",
         options_class=GradeOptions,
         make_stage=make_grade_stage,
-        describe_result=describe_changes,
+        describe_result=describe_result,
     )
 )

@@ -16,7 +16,6 @@ from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
-from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
@@ -26,10 +25,9 @@ from fsdpo_data.dataset.manifest_sections import RolloutStats
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import NEW_DATASET, STAGES, StageEntry
-from fsdpo_data.engines.options import SamplerOptions, Shard, resolved_engine
+from fsdpo_data.engines.options import Shard, resolved_engine
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
-from fsdpo_data.engines.weights import resolve_model
-from fsdpo_data.models.resolve import ResolvedModel, resolve_served
+from fsdpo_data.engines.weights import resolve_judge
 from fsdpo_data.stages.continuations import (
     ContinuationGrader,
     ContinuationOptions,
@@ -300,7 +298,7 @@ def _make_judge_stage(options: LabelOptions, judge: str) -> JudgeStage:
             "servers do not support. Use `api=completions`.",
         )
     try:
-        model = _resolve_judge(judge, options.engine, critique_format.template)
+        model = resolve_judge(judge, options.engine, critique_format.template)
     except FsdpoError as error:
         raise error.for_field("judge") from None
     sampling = replace(
@@ -320,14 +318,6 @@ def _make_judge_stage(options: LabelOptions, judge: str) -> JudgeStage:
             engine=sampler.engine,
         ),
     )
-
-
-def _resolve_judge(judge: str, engine: SamplerOptions, template: str) -> ResolvedModel:
-    """Resolve the judge; for recorded chat replies, the file's digest is the revision."""
-    if engine.replay is None or engine.server.api != "chat":
-        return resolve_model(judge, engine, template)
-    recording = ModelRef(judge, f"sha256:{file_sha256(Path(engine.replay))}")
-    return replace(resolve_served(judge, template, chat=True), ref=recording)
 
 
 def _consensus_spec(options: LabelOptions) -> Mapping[str, Any] | None:

@@ -18,7 +18,7 @@ from fsdpo_data.core.identity import ModelRef, SourceRef, digest, to_json_values
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec, sampling_id
 from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import FileEntry
+from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, FileEntry
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, RunDir, lock_run_directory
 from fsdpo_data.dataset.schema import problems_table, write_parquet
 from fsdpo_data.dataset.stage import Stage, run_stages, seal_dataset, stage_specs
@@ -27,7 +27,6 @@ from fsdpo_data.engines.samplers import Sampler, close_engine, stream
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
-from fsdpo_data.stages.grade import THINKING_GRADED
 from fsdpo_data.stages.score import reward_statistics
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 

@@ -6,7 +6,7 @@ Heavy libraries load inside the commands that need them.
 import json
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,6 +120,14 @@ def grade(options: cli_options.ResponseGradeOptions) -> None:
             "either `data` or `explain` is required. Give a run or a file of responses, or a gold "
             "answer with a response to explain."
         )
+    is_run = options.data is not None and options.data.is_dir()
+    if options.judge is not None and not is_run:
+        raise InputError(
+            "a judge decides the undecided answers of a run. Give the directory of a run, or "
+            "remove `judge`.",
+            field="judge",
+            value=options.judge,
+        )
     tolerance = options.tolerance
     if tolerance is None and options.task is not None:
         tolerance = get_task(options.task).tolerance
@@ -127,7 +135,7 @@ def grade(options: cli_options.ResponseGradeOptions) -> None:
         gold, response = options.explain
         [verdict] = grade_requests([GradingRequest(gold, response, tolerance=tolerance)])
         printing.print_verdict(gold, verdict)
-    elif options.data is not None and options.data.is_dir():
+    elif options.data is not None and is_run:
         _grade_run(options.data, options)
     elif options.data is not None:
         _grade_file(options.data, options, tolerance)
@@ -135,11 +143,14 @@ def grade(options: cli_options.ResponseGradeOptions) -> None:
 
 def _grade_run(run: Path, options: cli_options.ResponseGradeOptions) -> None:
     from fsdpo_bench.runs.regrade import regrade_run
+    from fsdpo_data.engines.answer_judge import pin_answer_judge, resolve_answer_judge
 
     if options.out is None:
         raise InputError(
             "missing. Grading a run writes a new run: name its directory.", field="out"
         )
+    judge = resolve_answer_judge(options)
+    pinned_options = replace(options, **pin_answer_judge(options, judge))
     with show_progress() as progress:
         regrade_run(
             run,
@@ -149,7 +160,8 @@ def _grade_run(run: Path, options: cli_options.ResponseGradeOptions) -> None:
             workers=options.workers,
             progress=progress,
             resume=options.resume,
-            command=command_line(options, "fsdpo-bench", "grade"),
+            command=command_line(pinned_options, "fsdpo-bench", "grade"),
+            answer_judge=judge,
         )
     _report(options.out, as_json=options.as_json)
 

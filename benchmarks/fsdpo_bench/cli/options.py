@@ -13,6 +13,7 @@ from fsdpo_bench.results.compare import ComparisonOptions
 from fsdpo_bench.runs.regrade import RUN_PLACEHOLDER
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.options import Option, Options
+from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _POSITIONAL = Option(positional=True)
@@ -70,11 +71,12 @@ class TaskValidateOptions(Options):
     as_json: Annotated[bool, _JSON] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseGradeOptions(Options):
+@dataclass(frozen=True, kw_only=True)
+class ResponseGradeOptions(AnswerJudgeOptions):
     r"""Grade existing responses: a run, a file, or one response with an explanation.
 
-    Grading a run needs no model and writes a new run.
+    Grading a run writes a new run, and needs no model. A judge may decide the undecided answers of
+    a run.
 
     Attributes:
         data: A run, or a file with responses and gold answers.
@@ -99,6 +101,9 @@ class ResponseGradeOptions(Options):
         fsdpo-bench grade runs/bench --out runs/again    # the current grader
 
         fsdpo-bench grade runs/bench --out runs/curve --k 1 --k 2 --k 4 --k 8
+
+        fsdpo-bench grade runs/bench --out runs/judged \
+          --judge Qwen/Qwen2.5-7B-Instruct    # decides undecided answers
     """
 
     data: Annotated[Path | None, Option(positional=True, placeholder=RUN_PLACEHOLDER)] = None

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from fsdpo_bench.decode.solution import DecodedSolution, DecodingCost, OwnSolution
-from fsdpo_data.core.entities import Outcome, Problem
+from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, Outcome, Problem
 from fsdpo_data.core.sampling import FinishReason
 
 JsonObject = dict[str, Any]  #: A JSON object of a record.
@@ -40,6 +40,11 @@ class AnswerRecord:
     def is_strictly_correct(self) -> bool | None:
         """Whether the answer is correct without any tolerance; None if the gold is unreadable."""
         return self.correct if self.strict == NO_TOLERANCE else self.strict
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether a judge decided the verdict, and not the grader."""
+        return self.rule.startswith(JUDGE_RULE_PREFIX)
 
     def answer_json(self) -> JsonObject:
         """Return the fields of the answer as plain JSON."""

@@ -15,6 +15,7 @@ from fsdpo_cards.render import format_token_count
 
 from fsdpo_bench.decode.records import ProblemRecord, SolutionRecord
 from fsdpo_bench.results.outcomes import problem_groups
+from fsdpo_data.core.entities import JUDGE_RULE_PREFIX
 from fsdpo_data.core.toml_tables import read_toml
 
 _PHRASES = read_toml(Path(__file__).with_name("explain"))
@@ -88,6 +89,9 @@ def _solution_entry(name: str, solution: SolutionRecord) -> dict[str, Any]:
 
 def explain_verdict(status: str, rule: str) -> str:
     """Explain a verdict by its status and rule, e.g. ``correct`` and ``boxed/number``."""
+    if rule.startswith(JUDGE_RULE_PREFIX):
+        judge = rule.removeprefix(JUDGE_RULE_PREFIX)
+        return f"A part was not read, so the judge {judge} decided. {_PHRASES['status'][status]}"
     extraction, _, comparison = rule.partition("/")
     if status == "gold_unparsed":
         return "The gold answer is empty or unreadable, so the problem does not count."

@@ -30,6 +30,7 @@ from fsdpo_bench.results.result_types import (
     RewardStatistics,
 )
 from fsdpo_bench.results.summary import summarise
+from fsdpo_bench.runs.answer_judge import read_judge_stats
 from fsdpo_bench.runs.records import RECORDS_FOLDER, read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
@@ -202,7 +203,7 @@ def write_report(
     Raises:
         InputError: if the run has no records.
     """
-    results = summarise(read_records(run), read_config(run))
+    results = summarise(read_records(run), read_config(run), read_judge_stats(run))
     total = sum(task.problems for task in results.tasks.values())
     if not total:
         raise InputError(f"{run} contains no records. Continue the run with `resume=True`.")

@@ -92,6 +92,12 @@ def print_results(results: Results) -> None:
         columns = columns[:-2]
         rows = [row[:-2] for row in rows]
     print_table(columns, rows)
+    if (stats := results.answer_judge) is not None:
+        print_text(
+            f"The judge was asked about {stats.asked:,} undecided answers: {stats.correct:,} "
+            f"correct, {stats.incorrect:,} incorrect, {stats.undecided:,} still undecided "
+            f"({stats.unreadable:,} unreadable replies)."
+        )
 
 
 def _result_rows(results: Results) -> Iterator[Sequence[str]]:
@@ -108,6 +114,20 @@ def _result_rows(results: Results) -> Iterator[Sequence[str]]:
             )
             if (bound := result.upper_bound) is not None:
                 title = f"{name}, undecided as correct"
+                yield task.title, title, format_points(bound), f"{bound.correct:g}", "", "", ""
+            if (accuracy := result.without_judge) is not None:
+                title = f"{name}, without the judge"
+                yield (
+                    task.title,
+                    title,
+                    format_points(accuracy),
+                    f"{accuracy.correct:g}",
+                    "",
+                    "",
+                    "",
+                )
+            if (bound := result.upper_bound_without_judge) is not None:
+                title = f"{name}, undecided as correct, without the judge"
                 yield task.title, title, format_points(bound), f"{bound.correct:g}", "", "", ""
         for row in number_rows(task, "terminal"):
             yield task.title, row.title, row.text, "", f"{row.result.n:,}", "", ""

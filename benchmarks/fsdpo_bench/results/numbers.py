@@ -78,11 +78,13 @@ def decoder_accuracy(
     *,
     strict: bool = False,
     undecided_is_correct: bool = False,
+    without_judge: bool = False,
 ) -> Proportion:
     """Return the accuracy of a decoder, clustered if problems share base problems.
 
     With ``strict``, the tolerance of the benchmark does not apply. Undecided answers count as
-    wrong, or as correct with ``undecided_is_correct``.
+    wrong, or as correct with ``undecided_is_correct``. With ``without_judge``, the answers that a
+    judge decided are undecided.
     """
     counted_results = []
     verdicts = []
@@ -90,9 +92,9 @@ def decoder_accuracy(
         answer = result.decoder_answers.get(decoder)
         if answer is not None and answer.correct is not None:
             counted_results.append(result)
+            is_undecided = answer.status == UNDECIDED or (without_judge and answer.is_judged)
             is_correct = bool(answer.strict if strict else answer.correct)
-            is_possible = undecided_is_correct and answer.status == UNDECIDED
-            verdicts.append(int(is_correct or is_possible))
+            verdicts.append(int(undecided_is_correct if is_undecided else is_correct))
     return proportion(verdicts, problem_clusters(counted_results))
 
 

@@ -15,6 +15,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import read_file
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import RankingAuc
+from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
 
 RESULTS_FILE = "results.json"  #: Name of the file in the directory of a run.
 #: Format version of ``results.json``. It increases when a field changes its meaning.
@@ -88,6 +89,10 @@ class DecoderResults(AccuracyResult):
     strict: AccuracyResult | None = None
     #: Accuracy if all undecided answers are correct; unset without undecided answers.
     upper_bound: AccuracyResult | None = None
+    #: Accuracy if the answers that a judge decided are wrong; unset without such answers.
+    without_judge: AccuracyResult | None = None
+    #: Accuracy if these and the undecided answers are correct; unset without such answers.
+    upper_bound_without_judge: AccuracyResult | None = None
 
 
 class AccuracySpread(ResultSection):
@@ -190,6 +195,8 @@ class Results(ResultSection):
     suites: dict[str, SuiteResults]  #: Mean results by suite.
     cost: dict[str, CostResult]  #: Cost over all benchmarks, by decoder.
     rewards: RewardStatistics | None  #: Statistics of the step rewards; None without rewards.
+    #: Decisions and cost of the judge of undecided answers; unset without a judge.
+    answer_judge: AnswerJudgeStats | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of the file, without values that were never set."""

@@ -37,16 +37,23 @@ from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.entities import UNDECIDED
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import ranking_auc
+from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
 
-def summarise(records: Iterable[ProblemRecord], config: RunConfig) -> Results:
+def summarise(
+    records: Iterable[ProblemRecord],
+    config: RunConfig,
+    judge_stats: AnswerJudgeStats | None = None,
+) -> Results:
     """Summarise the records of a complete run as the content of ``results.json``.
 
     Args:
         records: All records of the run.
         config: The config of the run; it becomes ``run`` in the results.
+        judge_stats: Counts and cost of the judge of undecided answers; None without a judge.
     """
+    optional_sections = {} if judge_stats is None else {"answer_judge": judge_stats}
     rewarded_samples: list[RewardedSample] = []
     results = read_problem_results(collect_rewarded_samples(records, rewarded_samples))
     tasks = {
@@ -60,6 +67,7 @@ def summarise(records: Iterable[ProblemRecord], config: RunConfig) -> Results:
         suites=_suite_results(results),
         cost=_total_costs(tasks),
         rewards=_reward_statistics(rewarded_samples),
+        **optional_sections,
     )
 
 
@@ -126,6 +134,13 @@ def _decoder_results(
     if outcomes[UNDECIDED]:
         upper_bound = decoder_accuracy(results, decoder, undecided_is_correct=True)
         optional_fields["upper_bound"] = accuracy_result(upper_bound)
+    if any(answer.is_judged for answer in answers):
+        optional_fields["without_judge"] = accuracy_result(
+            decoder_accuracy(results, decoder, without_judge=True)
+        )
+        optional_fields["upper_bound_without_judge"] = accuracy_result(
+            decoder_accuracy(results, decoder, without_judge=True, undecided_is_correct=True)
+        )
     return DecoderResults(
         correct=accuracy.correct,
         n=accuracy.n,

@@ -10,6 +10,7 @@ from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.run import RunSpec
 from fsdpo_bench.tasks.table import Task, pinned_task_name, suites
 from fsdpo_data.core.command_line import command_line
+from fsdpo_data.engines.answer_judge import pin_answer_judge
 from fsdpo_data.engines.options import resolved_engine
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, TEMPLATE_SUFFIX
 
@@ -36,6 +37,7 @@ def run_command(options: RunOptions, spec: RunSpec, tasks: Sequence[Task]) -> li
         engine=resolved_engine(options.engine, spec.engine),
         segmenter=spec.segmenter,
         **_decoder_options(options, spec),
+        **pin_answer_judge(options, spec.answer_judge),
         **_prompt_options(options, spec),
     )
     return command_line(pinned_options, "fsdpo-bench", "run")

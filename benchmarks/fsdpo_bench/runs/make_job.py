@@ -18,6 +18,7 @@ from fsdpo_bench.tasks.table import Task, select_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef, digest
 from fsdpo_data.core.progress import progress
+from fsdpo_data.engines.answer_judge import resolve_answer_judge
 from fsdpo_data.engines.load import load_selected_sampler, load_selected_scorer
 from fsdpo_data.engines.options import DEFAULT_MODEL
 from fsdpo_data.engines.recorded_author import author_entry, solution_author
@@ -287,6 +288,7 @@ def _make_spec(
         plan=plan,
         prm=prm,
         unknown_fields=options.unknown_fields,
+        answer_judge=resolve_answer_judge(options),
     )
 
 

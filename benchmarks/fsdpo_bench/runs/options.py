@@ -17,6 +17,7 @@ from fsdpo_bench.tasks.own_rows import RowOptions
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Group, Option, check_read_options
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
+from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.engines.options import PrmFormatName, ReplayOptions, check_engine_options
 from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE
 from fsdpo_data.steps.segment import SEGMENTER_NAMES
@@ -27,7 +28,7 @@ _COUNT = Option(min=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(ReplayOptions):
+class RunOptions(ReplayOptions, AnswerJudgeOptions):
     r"""Decode benchmarks with a model, grade the answers, and report accuracy, intervals and cost.
 
     Decoders that choose from samples share one set: for each K they use its first K samples. To
@@ -94,6 +95,9 @@ class RunOptions(ReplayOptions):
 
         fsdpo-bench run --engine replay --replay outputs.jsonl \
           --decoder sc,bon --k 8 --prm Qwen/Qwen2.5-Math-PRM-7B
+
+        fsdpo-bench run --task math --model ./policy \
+          --judge Qwen/Qwen2.5-7B-Instruct    # decides undecided answers
     """
 
     suite: Annotated[str | None, Option(default_text="all")] = None

@@ -19,6 +19,7 @@ from pydantic import (
 from fsdpo_bench.decode.records import Count, ProblemRecord, record_validator
 from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.core.files import open_atomic, store_errors
 from fsdpo_data.core.input_files import parse_json, read_json
 from fsdpo_data.core.jsonl_log import JsonlLog, LineSpan, encode_line, read_lines, scan_lines
 from fsdpo_data.dataset.manifest_sections import (
@@ -66,6 +67,17 @@ class BeamConfig(_Model):
     step_tokens: Count  #: Maximum number of tokens per generation.
 
 
+class AnswerJudgeConfig(_Model):
+    """The judge of undecided answers; see :class:`~fsdpo_data.engines.answer_judge.AnswerJudge`."""
+
+    model: ArtifactRef  #: The model.
+    #: ``name`` of the format, its ``digest``, and ``prompt_sha256`` of its prompt.
+    format: dict[str, str]
+    template: TemplateRef  #: The prompt template.
+    sampling: SamplingSection  #: The sampling settings.
+    engine: EngineRef  #: The engine.
+
+
 class RunConfig(_Model):
     """The config of a run: everything that decides its content.
 
@@ -81,6 +93,7 @@ class RunConfig(_Model):
     segmenter: str  #: Full name of the segmenter.
     grader: str  #: Version of the grader.
     prm: ArtifactRef | None  #: The process reward model.
+    answer_judge: AnswerJudgeConfig | None = None  #: The judge of undecided answers.
     decoders: Annotated[list[str], Field(min_length=1)]  #: Result names, such as ``sc@5``.
     beam: BeamConfig | None  #: Settings of beam searches.
     commands: list[
@@ -146,6 +159,20 @@ def append_records(log: JsonlLog, records: Iterable[ProblemRecord]) -> None:
     """
     lines = {record_key(record.problem_id, record.row): record for record in records}
     log.append({key: encode_line(record.to_json()) for key, record in lines.items()})
+
+
+def write_records(out: Path, task: str, records: Iterable[ProblemRecord]) -> None:
+    """Replace the records of a benchmark; the old records stay until all new ones are on disk.
+
+    ``records`` may come from the old file.
+
+    Raises:
+        StoreError: if the disk is full or missing.
+    """
+    file = record_file(out, task)
+    with store_errors(file.parent), open_atomic(file) as stream:
+        for record in records:
+            stream.write(encode_line(record.to_json()))
 
 
 def read_config(out: Path) -> RunConfig:

@@ -10,6 +10,7 @@ from fsdpo_bench.decode.decoder import DecoderSetup
 from fsdpo_bench.decode.decoders import DECODERS, parse_result_name
 from fsdpo_bench.decode.plan import DecodingPlan
 from fsdpo_bench.decode.records import DecodedProblem, ProblemRecord
+from fsdpo_bench.runs.answer_judge import judge_run
 from fsdpo_bench.runs.grade import grade_problems
 from fsdpo_bench.runs.records import (
     RunConfig,
@@ -26,6 +27,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.run import RUN_KEYS, lock_run_directory
+from fsdpo_data.engines.answer_judge import AnswerJudge
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE, check_aggregate
 
 CHUNK_PROBLEMS = 256  #: Number of problems to grade at a time.
@@ -42,6 +44,7 @@ def regrade_run(
     *,
     resume: bool = False,
     command: Sequence[str] = (),
+    answer_judge: AnswerJudge | None = None,
 ) -> None:
     """Write a new run with the solutions of a run, and with verdicts of the current grader.
 
@@ -54,6 +57,7 @@ def regrade_run(
         progress: Progress bar.
         resume: Whether to continue an interrupted run in ``out``.
         command: Words of the command line, with :data:`RUN_PLACEHOLDER` in place of the run.
+        answer_judge: Decides the answers that the grader leaves undecided; None without a judge.
 
     Raises:
         InputError: if ``source`` is not a run, or has fewer samples than a K.
@@ -62,7 +66,7 @@ def regrade_run(
     old_config = read_config(source)
     old_setups = _parse_setups(source, old_config.decoders)
     plan = _make_plan(source, old_setups, ks, aggregate)
-    config = _make_config(old_config, old_setups, plan)
+    config = _make_config(old_config, old_setups, plan, answer_judge)
     run_values = {
         "commands": _extend_commands(old_config, command),
         "prm_format_evidence": old_config.prm_format_evidence,
@@ -88,6 +92,8 @@ def regrade_run(
                     )
                     append_records(log, records)
                     progress.advance(len(chunk))
+        if answer_judge is not None:
+            judge_run(answer_judge, out, old_config.tasks, progress)
 
 
 def _extend_commands(old_config: RunConfig, command: Sequence[str]) -> list[str]:
@@ -170,16 +176,21 @@ def _make_plan(
 
 
 def _make_config(
-    old_config: RunConfig, old_setups: Sequence[DecoderSetup], plan: DecodingPlan
+    old_config: RunConfig,
+    old_setups: Sequence[DecoderSetup],
+    plan: DecodingPlan,
+    answer_judge: AnswerJudge | None,
 ) -> dict[str, Any]:
-    """Return the config of the new run, with the grader, the decoders and the old digest."""
+    """Return the config of the new run: the grader, the decoders, the judge, the old digest."""
     own_setups = [setup for setup in old_setups if setup.decoder.choose is None]
     ranks = {name: rank for rank, name in enumerate(DECODERS)}
     setups = sorted([*plan.setups, *own_setups], key=lambda setup: ranks[setup.decoder.name])
     # The round trip through JSON removes lone surrogates.
     config: dict[str, Any] = json.loads(encode_line(old_config.to_json()))
-    for key in RUN_KEYS:
+    for key in (*RUN_KEYS, "answer_judge"):
         config.pop(key, None)
+    if answer_judge is not None:
+        config["answer_judge"] = answer_judge.spec()
     return config | {
         "grader": MathGrader().version,
         "decoders": [setup.name for setup in setups],

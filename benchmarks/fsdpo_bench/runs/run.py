@@ -22,6 +22,7 @@ from fsdpo_bench.decode.solution import (
     add_rewards,
     sample_solutions,
 )
+from fsdpo_bench.runs.answer_judge import judge_run
 from fsdpo_bench.runs.grade import grade_problems
 from fsdpo_bench.runs.records import append_records, open_records, record_key
 from fsdpo_bench.tasks.load import LoadedTask
@@ -31,7 +32,8 @@ from fsdpo_data.core.identity import ModelRef, to_json_values
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
 from fsdpo_data.dataset.run import lock_run_directory
-from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.answer_judge import AnswerJudge
+from fsdpo_data.engines.samplers import Sampler, close_engine
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import draw_positions, problems_digest
@@ -57,6 +59,7 @@ class RunSpec:
     prm: Mapping[str, Any] | None = None
     #: For recorded responses of another program: the names of unknown sampling settings.
     unknown_fields: tuple[str, ...] = ()
+    answer_judge: AnswerJudge | None = None  #: Decides undecided answers; None without a judge.
 
     def config(self, tasks: Sequence[LoadedTask]) -> dict[str, Any]:
         """Return the spec and the benchmarks of the run as plain JSON."""
@@ -75,6 +78,8 @@ class RunSpec:
             "beam": self.plan.beam_config(),
             "tasks": {loaded.task.name: _task_config(loaded) for loaded in tasks},
         }
+        if self.answer_judge is not None:
+            config["answer_judge"] = self.answer_judge.spec()
         return to_json_values(config)
 
 
@@ -125,7 +130,7 @@ class BenchJob:
 
 
 def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Progress) -> None:
-    """Decode all problems without a record, and append their records.
+    """Decode all problems without a record, and append their records; then ask the judge.
 
     Args:
         job: The run.
@@ -137,7 +142,9 @@ def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Pr
         RunMismatchError: if ``out`` contains another run.
         StoreError: if the disk fails; records that were written stay valid.
     """
-    job = replace(job, make_sampler=cache(job.make_sampler), make_scorer=cache(job.make_scorer))
+    make_sampler = cache(job.make_sampler)
+    make_scorer = cache(job.make_scorer)
+    job = replace(job, make_sampler=make_sampler, make_scorer=make_scorer)
     run_values = {
         "commands": [stored_command(job.command)] if job.command else [],
         "prm_format_evidence": job.format_evidence,
@@ -157,6 +164,13 @@ def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Pr
                             if record_key(record.problem_id, record.row) in batch.missing_keys
                         )
                         append_records(log, missing_records)
+        if job.spec.answer_judge is not None:
+            for make_engine in (make_sampler, make_scorer):
+                if make_engine.cache_info().currsize:
+                    close_engine(make_engine())  # the judge may need the memory
+                    make_engine.cache_clear()
+            names = [loaded.task.name for loaded in job.tasks]
+            judge_run(job.spec.answer_judge, out, names, progress)
 
 
 @contextmanager

@@ -275,12 +275,12 @@ def test_a_new_column_needs_two_declarations_and_stages_continue_old_datasets(
         shutil.copytree(DATA.parents[1] / package, copy / package, ignore=ignored)
     changes = {
         "dataset/schema.toml": (
-            'step_ratings = { type = ["int8"], since = "1.2" }\n',
+            'answer_judge = { type = "string", since = "1.3" }\n',
             'note = { type = "string", since = "99.1", default = "none" }\n'
             'n_characters = { type = "int32", since = "99.2" }\n',
         ),
         "core/entities.py": (
-            "    step_ratings: Sequence[int] | None = None\n",
+            "    answer_judge: str | None = None\n",
             '    note: str | None = "none"\n    n_characters: int | None = None\n',
         ),
     }

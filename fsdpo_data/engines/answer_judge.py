@@ -1,0 +1,200 @@
+"""The judge of undecided answers: its options, its model and its format."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from fsdpo_cards.commands import pinned_name
+
+from fsdpo_data.core.command_line import add_prefix_to_error
+from fsdpo_data.core.entities import JUDGE_RULE_PREFIX
+from fsdpo_data.core.errors import FsdpoError
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.options import Group, Option, Options
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.answer_judge_formats import (
+    AnswerJudgeFormat,
+    JudgeQuestion,
+    add_prompt,
+    find_answer_judge_format,
+    get_answer_judge_format,
+)
+from fsdpo_data.engines.load import load_selected_sampler
+from fsdpo_data.engines.options import SamplerOptions, resolved_engine
+from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.selection import EngineSelection, select_sampler
+from fsdpo_data.engines.weights import resolve_judge
+from fsdpo_data.models.prompts import Template
+from fsdpo_data.models.resolve import ResolvedModel
+
+_PANEL = "Judge"
+_PREFIX = "judge_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerJudgeOptions(Options):
+    """Options of a judge that decides the answers which the grader leaves undecided.
+
+    Attributes:
+        judge: Model that decides the answers that the grader leaves undecided: a short name,
+            `org/name[@revision]` on the Hub, a directory, or the name on a server. Verdicts of the
+            grader stay.
+        judge_format: Prompt of the judge, and the way its replies are read: `chat`, `xverify`,
+            `compassverifier`, `compassverifier-cot`, or your own TOML file.
+        judge_prompt: Text file with the prompt of the authors, for formats without a prompt of
+            their own.
+        judge_max_tokens: Maximum number of tokens per reply.
+        judge_engine: Engine that runs the judge.
+    """
+
+    judge: Annotated[str | None, Option(panel=_PANEL, metavar="MODEL")] = None
+    judge_format: Annotated[
+        str | None, Option(panel=_PANEL, default_text="by the name of the model")
+    ] = None
+    judge_prompt: Annotated[
+        Path | None, Option(panel=_PANEL, metavar="FILE", placeholder="FILE")
+    ] = None
+    judge_max_tokens: Annotated[
+        int | None, Option(panel=_PANEL, min=1, default_text="by the format")
+    ] = None
+    judge_engine: Annotated[
+        SamplerOptions,
+        Group(
+            prefix=_PREFIX,
+            panel=_PANEL,
+            without=("actors", "gpus_per_actor", "batch_size"),
+            help={
+                "engine": "Backend that runs the judge. `auto` takes vLLM if it can run, else "
+                "transformers."
+            },
+        ),
+    ] = SamplerOptions()
+
+    def __post_init__(self) -> None:
+        Options.__post_init__(self)
+        if self.judge is not None:
+            self.judge_engine.check_model_options()
+            return
+        for name, default in _DEFAULTS.items():
+            if getattr(self, name) != default:
+                raise self.field_error(
+                    name, "the option needs a judge. Name its model with `judge`, or remove it."
+                )
+
+
+#: The options that only a judge reads, with their defaults.
+_DEFAULTS: Mapping[str, Any] = {
+    "judge_format": None,
+    "judge_prompt": None,
+    "judge_max_tokens": None,
+    "judge_engine": SamplerOptions(),
+}
+
+
+@dataclass(frozen=True)
+class AnswerJudge:
+    """A judge of undecided answers, whose model is resolved and not loaded."""
+
+    model: ModelRef  #: The model of the judge.
+    judge_format: AnswerJudgeFormat  #: Its prompt, and how its replies are read.
+    template: Template  #: The prompt template.
+    sampling: SamplingSpec  #: Sampling settings of a reply; ``n`` is 1.
+    engine: Mapping[str, str]  #: Name of the engine and precision of the weights, for the spec.
+    #: Loads the sampler. Called only if replies are missing, because loading a model is slow.
+    make_sampler: Callable[[], Sampler]
+    batch_size: int = 256  #: Prompts per call of the sampler.
+
+    def spec(self) -> dict[str, Any]:
+        """Return everything that decides the verdicts, as plain values."""
+        return {
+            "model": asdict(self.model),
+            "format": self.judge_format.manifest_entry(),
+            "template": self.template.manifest_entry(),
+            "sampling": self.sampling.to_json_values(),
+            "engine": dict(self.engine),
+        }
+
+    @property
+    def rule(self) -> str:
+        """The rule of a verdict by this judge, such as ``judge/xVerify-8B-I@0d2f…``."""
+        return f"{JUDGE_RULE_PREFIX}{self.model.name}@{self.model.revision}"
+
+    @property
+    def special_tokens(self) -> Collection[str]:
+        """The special tokens of the judge's tokenizer; empty if a server has the tokenizer."""
+        chat = self.template.chat
+        return () if chat is None else tuple(chat.tokenizer.all_special_tokens)
+
+    def prompts(self, items: Sequence[JudgeQuestion]) -> list[str]:
+        """Return the prompts for answers."""
+        special_tokens = self.special_tokens
+        return [
+            self.template.render(self.judge_format.render(item, special_tokens)) for item in items
+        ]
+
+    def pinned_options(self, options: AnswerJudgeOptions) -> dict[str, Any]:
+        """Return the values of options for a stored command line: pinned names, no machine."""
+        return {
+            "judge": pinned_name(asdict(self.model)),
+            "judge_format": self.judge_format.name,
+            "judge_engine": resolved_engine(options.judge_engine, self.engine),
+        }
+
+
+def resolve_answer_judge(options: AnswerJudgeOptions) -> AnswerJudge | None:
+    """Resolve the judge of options; None without a judge.
+
+    Raises:
+        InputError: if the model, the format or its prompt does not exist.
+        UnavailableError: if the engine is not installed, or the Hub cannot be reached.
+    """
+    if options.judge is None:
+        return None
+    name = options.judge
+    if options.judge_format is None:
+        judge_format = find_answer_judge_format(name.partition("@")[0].rstrip("/"))
+    else:
+        judge_format = get_answer_judge_format(options.judge_format)
+    judge_format = add_prompt(judge_format, options.judge_prompt)
+    try:
+        model = resolve_judge(name, options.judge_engine, judge_format.template)
+        selection = select_sampler(options.judge_engine)
+    except FsdpoError as error:
+        raise _judge_error(error) from None
+    sampling = SamplingSpec(
+        n=1,
+        temperature=judge_format.temperature,
+        top_p=judge_format.top_p,
+        max_tokens=options.judge_max_tokens or judge_format.max_tokens,
+        stop=model.template.stop,
+    )
+    return AnswerJudge(
+        model=model.ref,
+        judge_format=judge_format,
+        template=model.template,
+        sampling=sampling,
+        engine=selection.spec_entry,
+        make_sampler=lambda: _load_judge(selection, model),
+        batch_size=selection.batch_size,
+    )
+
+
+def pin_answer_judge(options: AnswerJudgeOptions, judge: AnswerJudge | None) -> dict[str, Any]:
+    """Return the changes of options that a stored command line needs; none without a judge."""
+    return {} if judge is None else judge.pinned_options(options)
+
+
+def _load_judge(selection: EngineSelection, model: ResolvedModel) -> Sampler:
+    """Load the sampler of a judge; errors name the options of the judge."""
+    try:
+        return load_selected_sampler(selection, model)
+    except FsdpoError as error:
+        raise _judge_error(error) from None
+
+
+def _judge_error(error: FsdpoError) -> FsdpoError:
+    """Return an error about the model or the engine of a judge with the options of the judge."""
+    if error.field.rpartition(".")[2] in ("model", "template", "prm"):
+        return error.for_field("judge")
+    return add_prefix_to_error(error, _PREFIX, SamplerOptions)

@@ -1,0 +1,331 @@
+"""Formats of answer judges: their prompts, and how their replies are read; the formats are data.
+
+An answer judge is a language model that compares a final answer with the gold answer. Verifier
+models such as xVerify and CompassVerifier have a prompt and replies of their own. General chat
+models get the format ``chat``.
+
+The response comes from a model and may be hostile. It may contain a verdict, the end of its own
+section, or the control tokens of a chat format. Only the reply of the judge is read. Sections are
+marked with a digest of their content, which the content cannot contain. Delimiters of a format and
+control tokens are broken up in all values.
+"""
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+
+from fsdpo_data.core.errors import FsdpoError, InputError, unknown_name_error
+from fsdpo_data.core.identity import digest
+from fsdpo_data.core.input_files import read_file, read_toml_file
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.toml_tables import TomlTable, check_types, read_toml
+from fsdpo_data.models.thinking import find_thinking
+
+DEFAULT_FORMAT = "chat"  #: Format of models that no other format lists.
+#: Maximum length of the end of a response, in bytes. A token has at least one byte, so this is also
+#: the maximum number of tokens.
+MAX_RESPONSE_BYTES = 8192
+_MARK_CHARS = 12  #: Hexadecimal digits of the mark between sections.
+#: Text before a response without its start.
+_OMISSION = "[…] "
+#: The values that a prompt can contain.
+_VALUE_NAMES = ("question", "gold", "answer", "response", "mark")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+#: Parts of the control tokens of usual chat formats. A server reads them in any message.
+_CONTROL_TOKEN = re.compile(
+    r"(?<=<)(?=[|｜])|(?<=[|｜])(?=>)|(?<=<)(?=/?(?:s|bos|eos|think|(?:start|end)_of_turn)>)"
+    r"|(?<=\[)(?=/?INST\])"
+)
+#: The fields that do not change a prompt or a verdict.
+_DESCRIPTION_FIELDS = ("name", "models", "prompt_source", "prompt_commit", "prompt_licence")
+
+#: The decision of a judge. ``undecided``: the judge read the answer, and did not decide.
+JudgeDecision = Literal["correct", "incorrect", "undecided"]
+_DECISIONS: tuple[JudgeDecision, ...] = get_args(JudgeDecision)
+
+
+class JudgeQuestion(NamedTuple):
+    """An undecided answer, with everything that a judge reads about it."""
+
+    question: str  #: The problem, with the options of a multiple-choice problem.
+    gold: str  #: The gold answer.
+    answer: str  #: The final answer that the grader extracted; empty if it found none.
+    response: str  #: The response without its thinking.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerJudgeFormat(Options):
+    """The prompt of an answer judge, and how its reply is read."""
+
+    name: str  #: Name of the row in ``answer_judge_formats.toml``, or of the TOML file of the user.
+    #: The prompt. A name in braces stands for a value. Empty if the user must give the prompt of
+    #: the authors.
+    prompt: str = ""
+    #: The value of each name in braces: ``question``, ``gold``, ``answer``, ``response`` or
+    #: ``mark``. Without an entry, the name is the value.
+    placeholders: Mapping[str, str] = field(default_factory=dict)
+    #: Whether ``{{`` and ``}}`` stand for braces, as in a format string of Python.
+    has_doubled_braces: bool = False
+    #: SHA-256 of the prompt of the authors. Another prompt is refused. Empty for any prompt.
+    prompt_sha256: str = ""
+    prompt_source: str = ""  #: Where the authors publish the prompt.
+    prompt_commit: str = ""  #: Commit of this source.
+    prompt_licence: str = ""  #: Licence of this source.
+    template: str = "chat"  #: Name of the prompt template.
+    #: Strings that separate the values in the prompt. They are broken up inside values.
+    delimiters: Sequence[str] = ()
+    #: Regular expression of a complete reply, without its thinking. Its group is the verdict.
+    pattern: str
+    #: The decision of each verdict, by the verdict in lower case: a :data:`JudgeDecision`.
+    verdicts: Mapping[str, str]
+    temperature: Annotated[float, Option(min=0)] = 0.0  #: Sampling temperature; 0 is greedy.
+    top_p: Annotated[float, Option(exclusive_min=0, max=1)] = 1.0  #: Mass of nucleus sampling.
+    max_tokens: Annotated[int, Option(min=1)] = 2048  #: Maximum number of tokens of a reply.
+    #: Maximum length of the end of the response, in bytes; also a limit of its tokens.
+    max_response_bytes: Annotated[int, Option(min=1)] = MAX_RESPONSE_BYTES
+    #: The repositories with this format, with ``*`` for any characters.
+    models: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        Options.__post_init__(self)  # a class with slots has no super() of its own
+        check_types(
+            AnswerJudgeFormat,
+            {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)},
+        )
+        try:
+            groups = re.compile(self.pattern).groups
+        except re.error as error:
+            raise ValueError(f"pattern: {error}") from None
+        if groups != 1:
+            raise ValueError(f"pattern: expected one group, the verdict, and found {groups}")
+        if unknown_decisions := sorted({*self.verdicts.values()} - {*_DECISIONS}):
+            raise ValueError(
+                f"verdicts: expected {', '.join(_DECISIONS)}, not {unknown_decisions[0]!r}"
+            )
+        names = {self.placeholders.get(name, name) for name in self._prompt_names}
+        if self.prompt and not {"gold", "response"} <= names and not {"gold", "answer"} <= names:
+            raise ValueError("prompt: expected {gold}, and {response} or {answer}")
+        unknown_names = sorted({*self.placeholders.values()} - {*_VALUE_NAMES})
+        if unknown_names:
+            expected_names = ", ".join(_VALUE_NAMES)
+            raise ValueError(f"placeholders: expected {expected_names}, not {unknown_names[0]!r}")
+
+    @property
+    def _prompt_names(self) -> list[str]:
+        """The names in braces of the prompt."""
+        return [name for name in _PLACEHOLDER.findall(self._split_braces(self.prompt)[0])]
+
+    @property
+    def digest(self) -> str:
+        """Digest of the fields that decide the verdicts."""
+        changed_fields = {
+            entry.name: getattr(self, entry.name)
+            for entry in dataclasses.fields(self)
+            if entry.name not in _DESCRIPTION_FIELDS
+        }
+        return digest("answer-judge", changed_fields)
+
+    @property
+    def prompt_digest(self) -> str:
+        """SHA-256 of the prompt, before values replace the names in braces."""
+        return hashlib.sha256(self.prompt.encode()).hexdigest()
+
+    def manifest_entry(self) -> dict[str, str]:
+        """Return the name and the digests of the format, for a manifest."""
+        return {"name": self.name, "digest": self.digest, "prompt_sha256": self.prompt_digest}
+
+    def _split_braces(self, text: str) -> tuple[str, str, str]:
+        """Return a prompt in which two unused characters replace doubled braces, and both."""
+        opening, closing = "\ue000", "\ue001"
+        if self.has_doubled_braces:
+            text = text.replace("{{", opening).replace("}}", closing)
+        return text, opening, closing
+
+    def render(self, item: JudgeQuestion, special_tokens: Collection[str] = ()) -> str:
+        """Return the prompt for an answer, without the chat format of the judge.
+
+        Args:
+            item: The answer.
+            special_tokens: The special tokens of the judge's tokenizer.
+        """
+        response = cut_start(item.response.strip(), self.max_response_bytes)
+        values = item._replace(response=response)._asdict()
+        values = {name: self._defuse(value, special_tokens) for name, value in values.items()}
+        values["mark"] = digest("answer-judge-mark", values)[:_MARK_CHARS]
+        template, opening, closing = self._split_braces(self.prompt)
+        pieces = []
+        position = 0
+        # The template is scanned once, so braces in the values stay as they are.
+        for match in _PLACEHOLDER.finditer(template):
+            value_name = self.placeholders.get(match[1], match[1])
+            if value_name in values:
+                pieces += [template[position : match.start()], values[value_name]]
+                position = match.end()
+        pieces.append(template[position:])
+        constant_pieces = pieces[::2]
+        pieces[::2] = [
+            piece.replace(opening, "{").replace(closing, "}") for piece in constant_pieces
+        ]
+        return "".join(pieces)
+
+    def _defuse(self, text: str, special_tokens: Collection[str]) -> str:
+        """Return a value in which control tokens and delimiters are broken up by a space."""
+        text = _CONTROL_TOKEN.sub(" ", text)
+        for token in (*self.delimiters, *special_tokens):
+            if len(token) > 1:
+                text = text.replace(token, f"{token[0]} {token[1:]}")
+        return text
+
+    def read_reply(self, prompt: str, reply: str, finish_reason: str) -> JudgeDecision | None:
+        """Return the decision in a reply; None if the reply cannot be read.
+
+        A truncated reply and a reply that ends in its thinking cannot be read.
+
+        Args:
+            prompt: The prompt that the judge received; it may open the thinking.
+            reply: The text that the judge wrote.
+            finish_reason: ``stop``, or ``length`` for a truncated reply.
+        """
+        thinking = find_thinking(prompt, reply)
+        if finish_reason == "length" or thinking.closed is False:
+            return None
+        match = re.fullmatch(self.pattern, reply[thinking.end :].strip())
+        verdict = match[1].lower() if match and match[1] else ""
+        decision = self.verdicts.get(verdict)
+        return next((known for known in _DECISIONS if known == decision), None)
+
+
+def cut_start(text: str, max_bytes: int) -> str:
+    """Return the end of a text, at most ``max_bytes`` long in UTF-8."""
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= max_bytes:
+        return text
+    return _OMISSION + encoded[-max_bytes:].decode(errors="ignore")
+
+
+def add_options(question: str, metadata: Mapping[str, Any]) -> str:
+    """Return a question with the options of a multiple-choice problem, if the question lacks them.
+
+    The metadata may have them as ``options`` or ``choices``: a list of texts, texts by letter, or
+    lists of ``label`` and ``text``, as in data sets on the Hub.
+    """
+    options = metadata.get("options") or metadata.get("choices")
+    if isinstance(options, dict) and isinstance(options.get("text"), list):
+        texts = options["text"]
+        labels = options.get("label")
+        options = texts
+        if isinstance(labels, list) and len(labels) == len(texts):
+            options = dict(zip(labels, texts, strict=True))
+    if isinstance(options, list):
+        options = {chr(ord("A") + index): text for index, text in enumerate(options[:26])}
+    if not isinstance(options, dict) or all(str(text) in question for text in options.values()):
+        return question
+    lines = [f"{label}. {text}" for label, text in options.items()]
+    return "\n".join([question, *lines])
+
+
+def _build_format(name: str, based_on: str = "", **fields: Any) -> AnswerJudgeFormat:
+    """Build a format from a TOML row; a row with ``based_on`` contains only its differences."""
+    fields = {**fields, "name": name}
+    while based_on:
+        formats = read_toml(__file__)
+        if based_on not in formats:
+            raise unknown_name_error(f"{name}.based_on", based_on, formats)
+        base = {key: value for key, value in formats[based_on].items() if key != "models"}
+        fields = base | fields
+        based_on = fields.pop("based_on", "")
+    field_names = {entry.name for entry in dataclasses.fields(AnswerJudgeFormat)}
+    if unknown_names := sorted(fields.keys() - field_names):
+        raise InputError(
+            f"the judge format {name} has unknown keys: {', '.join(unknown_names)}. "
+            f"Expected {', '.join(sorted(field_names))}, or `based_on` with the name of a format.",
+            field="judge_format",
+        )
+    return AnswerJudgeFormat(**fields)
+
+
+#: All formats by name.
+ANSWER_JUDGE_FORMATS: TomlTable[AnswerJudgeFormat] = TomlTable(__file__, _build_format)
+
+
+def get_answer_judge_format(name: str) -> AnswerJudgeFormat:
+    """Return a format by its name, or from a TOML file.
+
+    Raises:
+        InputError: if the format does not exist, or the file is invalid.
+    """
+    if name in ANSWER_JUDGE_FORMATS:
+        return ANSWER_JUDGE_FORMATS[name]
+    file = Path(name)
+    if file.suffix != ".toml":
+        raise InputError(
+            f"expected one of {', '.join(ANSWER_JUDGE_FORMATS)}, or a .toml file of your own.",
+            field="judge_format",
+            value=name,
+        )
+    try:
+        return _build_format(**{**read_toml_file(file), "name": file.name})
+    except FsdpoError as error:
+        raise InputError(str(error), field="judge_format", value=name) from None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"the file cannot be read: {error}.", field="judge_format", value=name
+        ) from error
+
+
+def find_answer_judge_format(model: str) -> AnswerJudgeFormat:
+    """Return the format that lists a model; the format for chat models if no format lists it.
+
+    A name without an owner, such as the name of a local folder, matches by itself.
+    """
+    owner, slash, name = model.lower().rpartition("/")
+    for judge_format in ANSWER_JUDGE_FORMATS.values():
+        for pattern in judge_format.models:
+            owner_pattern, _, name_pattern = pattern.lower().rpartition("/")
+            if fnmatch(name, name_pattern) and (not slash or fnmatch(owner, owner_pattern)):
+                return judge_format
+    return ANSWER_JUDGE_FORMATS[DEFAULT_FORMAT]
+
+
+def add_prompt(judge_format: AnswerJudgeFormat, file: Path | None) -> AnswerJudgeFormat:
+    """Return a format with the prompt in a file, and check the prompt.
+
+    Args:
+        judge_format: The format.
+        file: The file; None to use the prompt of the format.
+
+    Raises:
+        InputError: if the format has no prompt, or the prompt differs from the authors' prompt.
+    """
+    if file is not None:
+        try:
+            prompt = read_file(file).decode()
+            judge_format = dataclasses.replace(judge_format, prompt=prompt)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"the file cannot be used: {error}. Give a UTF-8 text file with the prompt.",
+                field="judge_prompt",
+                value=str(file),
+            ) from None
+    source = f"the text of {judge_format.prompt_source} at commit {judge_format.prompt_commit}"
+    if not judge_format.prompt:
+        raise InputError(
+            f"missing. The format {judge_format.name} needs the prompt of its authors "
+            f"({judge_format.prompt_licence}), which is not a part of fsdpo. Save {source} in a "
+            "file, and give the file as `judge_prompt`. Or use `judge_format=chat`.",
+            field="judge_prompt",
+        )
+    if judge_format.prompt_sha256 not in ("", judge_format.prompt_digest):
+        raise InputError(
+            f"the prompt has the SHA-256 {judge_format.prompt_digest}, and the format "
+            f"{judge_format.name} expects {judge_format.prompt_sha256}, {source}. Save exactly "
+            "this text, or define a format of your own with `judge_format=FILE.toml`.",
+            field="judge_prompt",
+            value=None if file is None else str(file),
+        )
+    return judge_format

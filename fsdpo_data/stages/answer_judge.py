@@ -1,0 +1,146 @@
+"""Ask a judge about the answers that the grader left undecided.
+
+A reply is one line of a :class:`~fsdpo_data.dataset.run.RunDir` in a folder of the new dataset or
+run, and survives an interruption. Equal prompts are asked once. A verdict of the grader that is not
+``undecided`` never changes. A reply that cannot be read leaves the answer undecided.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.answers import GradingRequest, Verdict
+from fsdpo_data.core.entities import UNDECIDED
+from fsdpo_data.core.identity import ID_VERSION, digest
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.sampling import UNKNOWN, add_tokens
+from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
+from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.engines.answer_judge import AnswerJudge
+from fsdpo_data.engines.answer_judge_formats import JudgeDecision, JudgeQuestion, add_options
+from fsdpo_data.engines.samplers import close_engine
+from fsdpo_data.stages.sample import sample_missing
+
+FOLDER = "answer_judge"  #: Folder of the replies inside the directory of the dataset or run.
+
+
+class JudgeSession:
+    """The work of a judge on one dataset or run; use :func:`open_judge_session`."""
+
+    def __init__(self, judge: AnswerJudge, run: RunDir, progress: Progress) -> None:
+        self.judge = judge
+        self.make_sampler = cache(judge.make_sampler)
+        self._run = run
+        self._progress = progress
+        self._counts = Counter[str]()
+
+    def judge_verdicts(
+        self,
+        problems: Sequence[tuple[str, Mapping[str, Any]]],
+        requests: Sequence[GradingRequest],
+        verdicts: Sequence[Verdict],
+    ) -> list[Verdict]:
+        """Return the verdicts, with the decisions of the judge for undecided ones.
+
+        Args:
+            problems: The question and the metadata of the problem of each response.
+            requests: The responses.
+            verdicts: The verdicts of the grader.
+        """
+        new_verdicts = list(verdicts)
+        indices = [index for index, verdict in enumerate(verdicts) if verdict.status == UNDECIDED]
+        items = [
+            JudgeQuestion(
+                question=add_options(*problems[index]),
+                gold=requests[index].gold,
+                answer=verdicts[index].answer or "",
+                response=graded_text(requests[index]),
+            )
+            for index in indices
+        ]
+        for index, decision in zip(indices, self.decide(items), strict=True):
+            if decision != UNDECIDED:
+                new_verdicts[index] = verdicts[index]._replace(
+                    status=decision, rule=self.judge.rule, unread=""
+                )
+        return new_verdicts
+
+    def decide(self, items: Sequence[JudgeQuestion]) -> list[JudgeDecision]:
+        """Return the decision on each answer; ``undecided`` also for replies without a verdict."""
+        prompts = self.judge.prompts(items)
+        prompts_by_id = {_prompt_id(prompt): prompt for prompt in prompts}
+        sample_missing(
+            self._run,
+            list(prompts_by_id),
+            iter([item for item in prompts_by_id.items() if item[0] not in self._run.line_spans]),
+            sampling=self.judge.sampling,
+            make_sampler=self.make_sampler,
+            batch_size=self.judge.batch_size,
+            phase="judge",
+            progress=self._progress,
+        )
+        decisions: list[JudgeDecision] = []
+        prompt_ids = [_prompt_id(prompt) for prompt in prompts]
+        for prompt, record in zip(prompts, self._run.read_records(prompt_ids), strict=True):
+            [reply] = record["completions"]
+            decision = self.judge.judge_format.read_reply(
+                prompt, reply["text"], reply["finish_reason"]
+            )
+            self._counts["unreadable"] += decision is None
+            decisions.append(decision or "undecided")
+        self._counts.update(decisions)
+        return decisions
+
+    def stats(self) -> AnswerJudgeStats:
+        """Return the number of decisions so far, and the cost of all replies on disk."""
+        tokens: int | None = 0
+        seconds = 0.0
+        for record in self._run.read_records(self._run.line_spans):
+            [reply] = record["completions"]
+            tokens = add_tokens(tokens, reply["n_tokens"])
+            seconds += reply["seconds"]
+        counts = self._counts
+        return AnswerJudgeStats(
+            asked=counts["correct"] + counts["incorrect"] + counts["undecided"],
+            correct=counts["correct"],
+            incorrect=counts["incorrect"],
+            undecided=counts["undecided"],
+            unreadable=counts["unreadable"],
+            replies=len(self._run.line_spans),
+            tokens=UNKNOWN if tokens is None else tokens,
+            seconds=round(seconds, 3),
+        )
+
+
+@contextlib.contextmanager
+def open_judge_session(
+    judge: AnswerJudge, root: Path, progress: Progress
+) -> Iterator[JudgeSession]:
+    """Open the replies of a judge in a directory that the caller has locked.
+
+    The model is loaded when a reply is missing, and closed at the end.
+    """
+    config = {"model": asdict(judge.model), "sampling": judge.sampling.to_json_values()}
+    # The config of the directory covers this folder, so its run has the same spec.
+    with RunDir.open(root / FOLDER, config, resume=True) as run:
+        session = JudgeSession(judge, run, progress)
+        try:
+            yield session
+        finally:
+            if session.make_sampler.cache_info().currsize:
+                close_engine(session.make_sampler())
+
+
+def graded_text(request: GradingRequest) -> str:
+    """Return the part of a response that the grader graded: the text after the thinking."""
+    text = request.response[request.thinking.end :]
+    return text if text.strip() else request.response
+
+
+def _prompt_id(prompt: str) -> str:
+    """Return the id of a prompt in the file of replies."""
+    return digest("answer-judge-prompt", ID_VERSION, prompt)
