@@ -41,6 +41,7 @@ from fsdpo_data.dataset.stage import StageOptions, derive_dataset
 from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
 from fsdpo_data.dataset.validate import check_files, explain_damage, validate
 from fsdpo_data.engines import load
+from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, ServerOptions
 from fsdpo_data.engines.samplers.base import Sampler
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
@@ -57,6 +58,7 @@ from fsdpo_data.stages.score import ScoreOptions
 from fsdpo_data.steps.segment import segmenter_name
 
 __all__ = [
+    "AnswerJudgeOptions",
     "Dataset",
     "DeclaredSampling",
     "FsdpoError",

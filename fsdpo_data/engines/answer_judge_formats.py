@@ -16,6 +16,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
@@ -176,10 +177,8 @@ class AnswerJudgeFormat(Options):
     def _defuse(self, text: str, special_tokens: Collection[str]) -> str:
         """Return a value in which control tokens and delimiters are broken up by a space."""
         text = _CONTROL_TOKEN.sub(" ", text)
-        for token in (*self.delimiters, *special_tokens):
-            if len(token) > 1:
-                text = text.replace(token, f"{token[0]} {token[1:]}")
-        return text
+        tokens = tuple(token for token in (*self.delimiters, *special_tokens) if len(token) > 1)
+        return _token_start_pattern(tokens).sub(r"\g<0> ", text) if tokens else text
 
     def read_reply(self, prompt: str, reply: str, finish_reason: str) -> JudgeDecision | None:
         """Return the decision in a reply; None if the reply cannot be read.
@@ -198,6 +197,13 @@ class AnswerJudgeFormat(Options):
         verdict = match[1].lower() if match and match[1] else ""
         decision = self.verdicts.get(verdict)
         return next((known for known in _DECISIONS if known == decision), None)
+
+
+@cache
+def _token_start_pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern of the first character of each token, also of tokens that overlap."""
+    starts = [f"{re.escape(token[0])}(?={re.escape(token[1:])})" for token in tokens]
+    return re.compile("|".join(starts))
 
 
 def cut_start(text: str, max_bytes: int) -> str:

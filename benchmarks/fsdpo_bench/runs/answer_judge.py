@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from fsdpo_bench.decode.records import (
     NO_TOLERANCE,
@@ -131,7 +131,9 @@ def _add_decision(answer: AnswerT, decision: JudgeDecision, rule: str) -> Answer
     if decision == UNDECIDED:
         return answer
     is_correct = decision == "correct"
-    strict = NO_TOLERANCE if answer.strict == NO_TOLERANCE else is_correct
+    strict: bool | Literal["no tolerance"] = is_correct
+    if answer.strict == NO_TOLERANCE:
+        strict = NO_TOLERANCE
     return replace(answer, correct=is_correct, status=decision, rule=rule, strict=strict)
 
 
