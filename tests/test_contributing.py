@@ -211,7 +211,7 @@ def test_a_column(run: Run, built: Path, tmp_path: Path) -> None:
     words = [["fsdpo_data", *map(str, line)] for line in lines]
     printed = run("-c", RUN_LINES, json.dumps(words))
     assert printed.count("is valid") == 2
-    assert re.search(r"n_characters +int32 +1\.3 +0 +The number", printed)
+    assert re.search(r"n_characters +int32 +1\.4 +0 +The number", printed)
     n_characters = len("It is clear.\nThe answer is 42.")
     assert f"n_characters {n_characters}" in printed
     assert f'"n_characters":"{n_characters}"' in (tmp_path / "page.html").read_text()

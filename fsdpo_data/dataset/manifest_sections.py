@@ -362,7 +362,7 @@ class JudgeStats(ContinuationStats):
 class AnswerJudgeStats(ManifestSection):
     """The decisions of a judge about undecided answers, and its cost."""
 
-    asked: int  #: Answers that the judge was asked about.
+    answers: int  #: Answers that the judge was asked about.
     correct: int  #: Answers that the judge decided as correct.
     incorrect: int  #: Answers that the judge decided as incorrect.
     undecided: int  #: Answers that stay undecided.

@@ -196,7 +196,7 @@ class AnswerJudgeFormat(Options):
         match = re.fullmatch(self.pattern, reply[thinking.end :].strip())
         verdict = match[1].lower() if match and match[1] else ""
         decision = self.verdicts.get(verdict)
-        return next((known for known in _DECISIONS if known == decision), None)
+        return next((name for name in _DECISIONS if name == decision), None)
 
 
 @cache

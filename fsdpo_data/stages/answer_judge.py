@@ -105,7 +105,7 @@ class JudgeSession:
             seconds += reply["seconds"]
         counts = self._counts
         return AnswerJudgeStats(
-            asked=counts["correct"] + counts["incorrect"] + counts["undecided"],
+            answers=counts["correct"] + counts["incorrect"] + counts["undecided"],
             correct=counts["correct"],
             incorrect=counts["incorrect"],
             undecided=counts["undecided"],

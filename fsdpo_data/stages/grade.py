@@ -331,8 +331,9 @@ def _describe_judge(manifest: Manifest) -> str:
         return ""
     tokens = "an unknown number of" if stats.tokens == UNKNOWN else f"{stats.tokens:,}"
     return (
-        f"the judge was asked about {stats.asked:,} undecided answers: {stats.correct:,} correct, "
-        f"{stats.incorrect:,} incorrect, {stats.undecided:,} still undecided "
+        f"the judge was asked about {stats.answers:,} undecided answers: "
+        f"{stats.correct:,} correct, {stats.incorrect:,} incorrect, {stats.undecided:,} still "
+        "undecided "
         f"({stats.unreadable:,} unreadable replies); {tokens} tokens"
     )
 

@@ -143,7 +143,7 @@ def run(
 
 def statuses(out: Path, decoder: str = "greedy") -> list[tuple[str, bool]]:
     return [
-        (record.decoded[decoder].status, record.decoded[decoder].is_judged)
+        (record.decoded[decoder].status, record.decoded[decoder].has_judge_rule)
         for record in read_records(out)
     ]
 
@@ -152,20 +152,20 @@ def test_a_judge_decides_undecided_answers_of_samples_and_decoders(
     tmp_path: Path, task: LoadedTask
 ) -> None:
     plain = run(tmp_path / "plain", task)
-    judged = run(tmp_path / "judged", task, FakeJudge())
+    judge_run = run(tmp_path / "judged", task, FakeJudge())
     assert statuses(plain) == [
         ("correct", False),
         ("incorrect", False),
         *[("undecided", False)] * 3,
     ]
-    assert statuses(judged) == [
+    assert statuses(judge_run) == [
         ("correct", False),
         ("incorrect", False),
         ("correct", True),
         ("incorrect", True),
         ("undecided", False),
     ]
-    for old, new in zip(read_records(plain), read_records(judged), strict=True):
+    for old, new in zip(read_records(plain), read_records(judge_run), strict=True):
         for old_sample, new_sample in zip(old.samples, new.samples, strict=True):
             assert new_sample.to_solution() == old_sample.to_solution()
             assert new_sample.answer == old_sample.answer
@@ -184,15 +184,18 @@ def test_results_show_the_accuracy_with_and_without_the_judge(
     assert plain.upper_bound is not None and plain.without_judge is None
     out = run(tmp_path / "judged", task, FakeJudge())
     results = write_report(out)
-    judged = results.tasks["mine"].decoders["greedy"]
-    assert (judged.correct, judged.outcomes["undecided"]) == (2, 1)
-    assert judged.upper_bound is not None and judged.upper_bound.correct == 3
-    assert judged.without_judge is not None and judged.without_judge.correct == plain.correct == 1
-    assert judged.upper_bound_without_judge == plain.upper_bound
+    judge_run = results.tasks["mine"].decoders["greedy"]
+    assert (judge_run.correct, judge_run.outcomes["undecided"]) == (2, 1)
+    assert judge_run.upper_bound is not None and judge_run.upper_bound.correct == 3
+    assert (
+        judge_run.without_judge is not None
+        and judge_run.without_judge.correct == plain.correct == 1
+    )
+    assert judge_run.upper_bound_without_judge == plain.upper_bound
     text = json.loads((out / "results.json").read_text())
     # 5 greedy answers and 15 samples: each response occurs 1 + 3 times.
     assert text["answer_judge"] == {
-        "asked": 12,
+        "answers": 12,
         "correct": 4,
         "incorrect": 4,
         "undecided": 4,
@@ -218,7 +221,7 @@ def count_replies(out: Path) -> int:
 def test_a_judge_that_dies_resumes_to_the_same_bytes(
     tmp_path: Path, task: LoadedTask, calls: int
 ) -> None:
-    whole = run(tmp_path / "whole", task, FakeJudge())
+    complete = run(tmp_path / "whole", task, FakeJudge())
     out = tmp_path / "out"
     with pytest.raises(UnavailableError):
         run(out, task, FakeJudge(dies_after=calls))
@@ -226,26 +229,26 @@ def test_a_judge_that_dies_resumes_to_the_same_bytes(
         run(out, task, FakeJudge())
     second = FakeJudge()
     run(out, task, second, resume=True)
-    assert hashes(out) == hashes(whole)
+    assert hashes(out) == hashes(complete)
     assert len(second.prompts) == count_replies(out) - 2 * calls
     third = FakeJudge(dies_after=0)
     run(out, task, third, resume=True)
-    assert hashes(out) == hashes(whole), "a complete run stays as it is"
+    assert hashes(out) == hashes(complete), "a complete run stays as it is"
 
 
 def test_a_run_that_stops_between_two_benchmarks_counts_all_decisions(
     tmp_path: Path, task: LoadedTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = run(tmp_path / "whole", task, FakeJudge())
+    complete = run(tmp_path / "whole", task, FakeJudge())
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(
             "fsdpo_bench.runs.answer_judge.write_text",
             lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
         )
         run(tmp_path / "out", task, FakeJudge())
-    assert statuses(tmp_path / "out") == statuses(whole)
+    assert statuses(tmp_path / "out") == statuses(complete)
     run(tmp_path / "out", task, FakeJudge(dies_after=0), resume=True)
-    assert hashes(tmp_path / "out") == hashes(whole)
+    assert hashes(tmp_path / "out") == hashes(complete)
 
 
 def regrade(source: Path, out: Path, judge: FakeJudge | None = None) -> Path:
@@ -258,10 +261,10 @@ def test_a_finished_run_is_graded_with_and_without_a_judge(
     tmp_path: Path, task: LoadedTask
 ) -> None:
     plain = run(tmp_path / "plain", task)
-    judged = run(tmp_path / "judged", task, FakeJudge())
+    judge_run = run(tmp_path / "judged", task, FakeJudge())
     again = regrade(plain, tmp_path / "again", FakeJudge())
-    assert hashes(again / "records") == hashes(judged / "records")
-    back = regrade(judged, tmp_path / "back")
+    assert hashes(again / "records") == hashes(judge_run / "records")
+    back = regrade(judge_run, tmp_path / "back")
     assert hashes(back / "records") == hashes(plain / "records")
     assert "answer_judge" not in json.loads((back / "config.json").read_text())
     assert not (back / "answer_judge").exists()
@@ -276,7 +279,7 @@ def test_strict_accuracy_follows_the_judge(tmp_path: Path, task: LoadedTask) -> 
 
 def test_damaged_counts_are_reported(tmp_path: Path, task: LoadedTask) -> None:
     out = run(tmp_path / "judged", task, FakeJudge())
-    (out / "answer_judge" / "stats.json").write_text('{"asked": "many"}')
+    (out / "answer_judge" / "stats.json").write_text('{"answers": "many"}')
     with pytest.raises(InputError, match="stats"):
         write_report(out)
 

@@ -42,7 +42,7 @@ class AnswerRecord:
         return self.correct if self.strict == NO_TOLERANCE else self.strict
 
     @property
-    def is_judged(self) -> bool:
+    def has_judge_rule(self) -> bool:
         """Whether a judge decided the verdict, and not the grader."""
         return self.rule.startswith(JUDGE_RULE_PREFIX)
 

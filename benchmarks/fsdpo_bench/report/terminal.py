@@ -94,7 +94,7 @@ def print_results(results: Results) -> None:
     print_table(columns, rows)
     if (stats := results.answer_judge) is not None:
         print_text(
-            f"The judge was asked about {stats.asked:,} undecided answers: {stats.correct:,} "
+            f"The judge was asked about {stats.answers:,} undecided answers: {stats.correct:,} "
             f"correct, {stats.incorrect:,} incorrect, {stats.undecided:,} still undecided "
             f"({stats.unreadable:,} unreadable replies)."
         )

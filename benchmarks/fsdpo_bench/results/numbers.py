@@ -92,7 +92,7 @@ def decoder_accuracy(
         answer = result.decoder_answers.get(decoder)
         if answer is not None and answer.correct is not None:
             counted_results.append(result)
-            is_undecided = answer.status == UNDECIDED or (without_judge and answer.is_judged)
+            is_undecided = answer.status == UNDECIDED or (without_judge and answer.has_judge_rule)
             is_correct = bool(answer.strict if strict else answer.correct)
             verdicts.append(int(undecided_is_correct if is_undecided else is_correct))
     return proportion(verdicts, problem_clusters(counted_results))

@@ -21,7 +21,7 @@ class DecoderAnswer:
     strict: bool | None  #: The same without the tolerance of the benchmark.
     answer: str | None  #: The extracted answer.
     cost: DecodingCost  #: Cost of the decoder.
-    is_judged: bool = False  #: Whether a judge decided the answer, and not the grader.
+    has_judge_rule: bool = False  #: Whether a judge decided the answer, and not the grader.
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _decoder_answer(entry: DecoderRecord, cost: DecodingCost) -> DecoderAnswer:
         strict=entry.is_strictly_correct,
         answer=entry.answer,
         cost=cost,
-        is_judged=entry.is_judged,
+        has_judge_rule=entry.has_judge_rule,
     )
 
 

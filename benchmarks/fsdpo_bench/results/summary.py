@@ -134,7 +134,7 @@ def _decoder_results(
     if outcomes[UNDECIDED]:
         upper_bound = decoder_accuracy(results, decoder, undecided_is_correct=True)
         optional_fields["upper_bound"] = accuracy_result(upper_bound)
-    if any(answer.is_judged for answer in answers):
+    if any(answer.has_judge_rule for answer in answers):
         optional_fields["without_judge"] = accuracy_result(
             decoder_accuracy(results, decoder, without_judge=True)
         )

@@ -58,7 +58,7 @@ def test_the_chat_prompt_has_every_value_once_in_its_section() -> None:
     assert prompt.endswith("<verdict>WORD</verdict>\n")
 
 
-def test_the_prompts_are_held() -> None:
+def test_the_prompts_have_fixed_digests() -> None:
     """A changed prompt gives other verdicts, so it needs another name or a new release."""
     digests = {name: row.prompt_digest[:16] for name, row in ANSWER_JUDGE_FORMATS.items()}
     absent = hashlib.sha256(b"").hexdigest()[:16]

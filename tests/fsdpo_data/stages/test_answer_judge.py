@@ -139,7 +139,7 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
     stats = manifest["answer_judge"]
     accuracy = stats.pop("accuracy_without_judge")
     assert stats == {
-        "asked": 12,
+        "answers": 12,
         "correct": 3,
         "incorrect": 6,
         "undecided": 3,
@@ -175,7 +175,7 @@ def test_grading_without_a_judge_takes_the_decisions_back(built: Path, tmp_path:
     assert solutions(tmp_path / "again").equals(solutions(built))
 
 
-def test_equal_prompts_are_asked_once(tmp_path: Path) -> None:
+def test_equal_prompts_have_one_reply(tmp_path: Path) -> None:
     source = problem_set(1)
     small_build(
         tmp_path / "built",
@@ -187,7 +187,7 @@ def test_equal_prompts_are_asked_once(tmp_path: Path) -> None:
     manifest = grade(tmp_path / "built", tmp_path / "out", judge)
     assert len(judge.prompts) == 2
     stats = manifest["answer_judge"]
-    assert (stats["asked"], stats["correct"], stats["replies"]) == (3, 2, 2)
+    assert (stats["answers"], stats["correct"], stats["replies"]) == (3, 2, 2)
 
 
 def test_no_undecided_answer_loads_no_judge(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_no_undecided_answer_loads_no_judge(tmp_path: Path) -> None:
             make_sampler=lambda: pytest.fail("the judge was loaded"),
         ),
     )
-    assert derive(tmp_path / "built", tmp_path / "out", stage)["answer_judge"]["asked"] == 0
+    assert derive(tmp_path / "built", tmp_path / "out", stage)["answer_judge"]["answers"] == 0
 
 
 @pytest.mark.parametrize("calls", [0, 1, 4])
@@ -308,7 +308,7 @@ def test_a_local_judge_answers(built: Path, tmp_path: Path) -> None:
     )
     stats = dataset.manifest.answer_judge
     assert stats is not None
-    assert (stats.asked, stats.undecided, stats.unreadable) == (12, 12, 12)
+    assert (stats.answers, stats.undecided, stats.unreadable) == (12, 12, 12)
     assert dataset.manifest.outcomes == {"correct": 3, "incorrect": 3, "undecided": 12}
 
 
