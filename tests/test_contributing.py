@@ -312,6 +312,12 @@ for case in cases:
 for gold, response in (("7", "Jibu ni 7."), ("yes", "Jibu: ndiyo")):
     assert grade_response(read_answer(gold), response).status == "correct", response
 
+from fsdpo_data.engines.answer_judge_formats import ANSWER_JUDGE_FORMATS, JudgeQuestion
+item = JudgeQuestion(question="2 + 2?", gold="4", answer="four", response="It is four.")
+one_word = ANSWER_JUDGE_FORMATS["one-word"]
+assert "Answer: four" in one_word.render(item)
+assert one_word.read_reply("", "Yes.", "stop") == "correct"
+
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 from fsdpo_data.problems.hub_datasets import DATASETS
 from fsdpo_data.recorded.formats import RESPONSE_FORMATS, find_response_format
@@ -337,7 +343,8 @@ assert config.prm_loss.function(*inputs, config=config, class_weights=None) == 0
 
 #: Rows of the table with a complete example, which the tests of this file apply and use.
 ROWS_WITH_EXAMPLES = """
-a sampler; a scorer; a published reward model; a benchmark; a stage; a command; an export format;
+a sampler; a scorer; a format of answer judges; a published reward model; a benchmark;
+a stage; a command; an export format;
 an import format; a form of answers; a language of answers;
 a unit, a phrase, a number word, a date, a clock time;
 a preference loss;

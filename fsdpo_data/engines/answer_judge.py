@@ -1,7 +1,7 @@
 """The judge of undecided answers: its options, its model and its format."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,20 +76,12 @@ class AnswerJudgeOptions(Options):
         if self.judge is not None:
             self.judge_engine.check_model_options()
             return
-        for name, default in _DEFAULTS.items():
-            if getattr(self, name) != default:
+        for judge_field in fields(AnswerJudgeOptions):
+            if getattr(self, judge_field.name) != judge_field.default:
                 raise self.field_error(
-                    name, "the option needs a judge. Name its model with `judge`, or remove it."
+                    judge_field.name,
+                    "the option needs a judge. Name its model with `judge`, or remove it.",
                 )
-
-
-#: The options that only a judge reads, with their defaults.
-_DEFAULTS: Mapping[str, Any] = {
-    "judge_format": None,
-    "judge_prompt": None,
-    "judge_max_tokens": None,
-    "judge_engine": SamplerOptions(),
-}
 
 
 @dataclass(frozen=True)
@@ -122,7 +114,10 @@ class AnswerJudge:
 
     @property
     def special_tokens(self) -> Collection[str]:
-        """The special tokens of the judge's tokenizer; empty if a server has the tokenizer."""
+        """The special tokens of the judge's tokenizer.
+
+        Empty if a server has the tokenizer, or the template is not a chat template.
+        """
         chat = self.template.chat
         return () if chat is None else tuple(chat.tokenizer.all_special_tokens)
 

@@ -13,7 +13,7 @@ control tokens are broken up in all values.
 import dataclasses
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cache
@@ -37,6 +37,8 @@ _OMISSION = "[…] "
 #: The values that a prompt can contain.
 _VALUE_NAMES = ("question", "gold", "answer", "response", "mark")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
+#: The same in a prompt in which doubled braces stand for braces.
+_PLACEHOLDER_OR_DOUBLED_BRACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 #: Parts of the control tokens of usual chat formats. A server reads them in any message.
 _CONTROL_TOKEN = re.compile(
     r"(?<=<)(?=[|｜])|(?<=[|｜])(?=>)|(?<=<)(?=/?(?:s|bos|eos|think|(?:start|end)_of_turn)>)"
@@ -119,7 +121,12 @@ class AnswerJudgeFormat(Options):
     @property
     def _prompt_names(self) -> list[str]:
         """The names in braces of the prompt."""
-        return [name for name in _PLACEHOLDER.findall(self._split_braces(self.prompt)[0])]
+        return [match[1] for match in self._placeholder_pattern.finditer(self.prompt) if match[1]]
+
+    @property
+    def _placeholder_pattern(self) -> re.Pattern[str]:
+        """The pattern of a name in braces, and of doubled braces if they stand for braces."""
+        return _PLACEHOLDER_OR_DOUBLED_BRACE if self.has_doubled_braces else _PLACEHOLDER
 
     @property
     def digest(self) -> str:
@@ -140,13 +147,6 @@ class AnswerJudgeFormat(Options):
         """Return the name and the digests of the format, for a manifest."""
         return {"name": self.name, "digest": self.digest, "prompt_sha256": self.prompt_digest}
 
-    def _split_braces(self, text: str) -> tuple[str, str, str]:
-        """Return a prompt in which two unused characters replace doubled braces, and both."""
-        opening, closing = "\ue000", "\ue001"
-        if self.has_doubled_braces:
-            text = text.replace("{{", opening).replace("}}", closing)
-        return text, opening, closing
-
     def render(self, item: JudgeQuestion, special_tokens: Collection[str] = ()) -> str:
         """Return the prompt for an answer, without the chat format of the judge.
 
@@ -155,27 +155,24 @@ class AnswerJudgeFormat(Options):
             special_tokens: The special tokens of the judge's tokenizer.
         """
         response = cut_start(item.response.strip(), self.max_response_bytes)
-        values = item._replace(response=response)._asdict()
-        values = {name: self._defuse(value, special_tokens) for name, value in values.items()}
+        values: dict[str, str] = item._replace(response=response)._asdict()
+        values = {
+            name: self._break_up_tokens(value, special_tokens) for name, value in values.items()
+        }
         values["mark"] = digest("answer-judge-mark", values)[:_MARK_CHARS]
-        template, opening, closing = self._split_braces(self.prompt)
-        pieces = []
-        position = 0
-        # The template is scanned once, so braces in the values stay as they are.
-        for match in _PLACEHOLDER.finditer(template):
-            value_name = self.placeholders.get(match[1], match[1])
-            if value_name in values:
-                pieces += [template[position : match.start()], values[value_name]]
-                position = match.end()
-        pieces.append(template[position:])
-        constant_pieces = pieces[::2]
-        pieces[::2] = [
-            piece.replace(opening, "{").replace(closing, "}") for piece in constant_pieces
-        ]
-        return "".join(pieces)
 
-    def _defuse(self, text: str, special_tokens: Collection[str]) -> str:
-        """Return a value in which control tokens and delimiters are broken up by a space."""
+        def replace_match(match: re.Match[str]) -> str:
+            """Return the value of a name in braces, or one brace for a doubled brace."""
+            text: str = match[0]
+            if match[1] is None:
+                return text[0]
+            return values.get(self.placeholders.get(match[1], match[1]), text)
+
+        # The prompt is scanned once, so braces in the values stay as they are.
+        return self._placeholder_pattern.sub(replace_match, self.prompt)
+
+    def _break_up_tokens(self, text: str, special_tokens: Collection[str]) -> str:
+        """Return a value in which a space breaks up control tokens and delimiters."""
         text = _CONTROL_TOKEN.sub(" ", text)
         tokens = tuple(token for token in (*self.delimiters, *special_tokens) if len(token) > 1)
         return _token_start_pattern(tokens).sub(r"\g<0> ", text) if tokens else text
@@ -214,7 +211,7 @@ def cut_start(text: str, max_bytes: int) -> str:
     return _OMISSION + encoded[-max_bytes:].decode(errors="ignore")
 
 
-def add_options(question: str, metadata: Mapping[str, Any]) -> str:
+def add_answer_options(question: str, metadata: Mapping[str, Any]) -> str:
     """Return a question with the options of a multiple-choice problem, if the question lacks them.
 
     The metadata may have them as ``options`` or ``choices``: a list of texts, texts by letter, or
@@ -229,10 +226,15 @@ def add_options(question: str, metadata: Mapping[str, Any]) -> str:
             options = dict(zip(labels, texts, strict=True))
     if isinstance(options, list):
         options = {chr(ord("A") + index): text for index, text in enumerate(options[:26])}
-    if not isinstance(options, dict) or all(str(text) in question for text in options.values()):
+    if not isinstance(options, dict) or _contains_words(question, options.values()):
         return question
     lines = [f"{label}. {text}" for label, text in options.items()]
     return "\n".join([question, *lines])
+
+
+def _contains_words(text: str, words: Iterable[Any]) -> bool:
+    """Return whether a text contains all words, none of them as a part of a longer word."""
+    return all(re.search(rf"(?<!\w){re.escape(str(word))}(?!\w)", text) for word in words)
 
 
 def _build_format(name: str, based_on: str = "", **fields: Any) -> AnswerJudgeFormat:

@@ -21,7 +21,7 @@ from fsdpo_data.core.sampling import UNKNOWN, add_tokens
 from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.answer_judge import AnswerJudge
-from fsdpo_data.engines.answer_judge_formats import JudgeDecision, JudgeQuestion, add_options
+from fsdpo_data.engines.answer_judge_formats import JudgeDecision, JudgeQuestion, add_answer_options
 from fsdpo_data.engines.samplers import close_engine
 from fsdpo_data.stages.sample import sample_missing
 
@@ -55,7 +55,7 @@ class JudgeSession:
         indices = [index for index, verdict in enumerate(verdicts) if verdict.status == UNDECIDED]
         items = [
             JudgeQuestion(
-                question=add_options(*problems[index]),
+                question=add_answer_options(*problems[index]),
                 gold=requests[index].gold,
                 answer=verdicts[index].answer or "",
                 response=graded_text(requests[index]),

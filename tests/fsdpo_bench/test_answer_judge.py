@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import get_task
 from hashes import hashes
 from openai_server import Script, serving
+from paused_commands import kill_when_written
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError
@@ -325,8 +327,40 @@ def test_a_served_judge_on_the_command_line(tmp_path: Path, task: LoadedTask) ->
     assert "--judge-base-url http://HOST:PORT/v1" in command and url not in command
 
 
+@pytest.mark.proof
+def test_a_judge_gets_no_question_twice_after_a_kill(tmp_path: Path, task: LoadedTask) -> None:
+    """Kill the command with SIGKILL between two saves of replies, and resume."""
+    plain = run(tmp_path / "plain", task)
+    prompts: list[str] = []
+
+    def reply(body: dict[str, Any], _: int) -> str:
+        """Answer slowly, so that the replies are saved in several parts."""
+        prompt = body["messages"][0]["content"]
+        prompts.append(prompt)
+        time.sleep(0.3)
+        return verdict(prompt)
+
+    out = tmp_path / "out"
+    replies = out / "answer_judge" / "completions.jsonl"
+    with serving(Script(reply=reply)) as url:
+        line = ["grade", str(plain), "--workers", "1", "--judge", "tiny", "--judge-api", "chat"]
+        line += ["--judge-engine", "openai", "--judge-base-url", url, "--judge-concurrency", "1"]
+        # The records of the five problems are written at once, so only the replies have a pause.
+        kill_when_written([*line, "--out", str(out)], replies, min_records=6, pause_at=6)
+        saved = {json.loads(text)["prompt"] for text in replies.read_text().splitlines()}
+        assert 6 <= len(saved) < 9
+        prompts.clear()
+        result = invoke(*line, "--resume", "--out", str(out))
+        assert result.exit_code == 0, result.output
+        assert len(prompts) == 9 - len(saved)
+        assert saved.isdisjoint(prompts)
+        result = invoke(*line, "--out", str(tmp_path / "whole"))
+    assert result.exit_code == 0, result.output
+    assert hashes(out / "records") == hashes(tmp_path / "whole" / "records")
+
+
 def test_a_judge_needs_a_run(tmp_path: Path) -> None:
     file = tmp_path / "responses.jsonl"
     file.write_text('{"answer": "42", "response": "42"}\n')
     result = invoke("grade", str(file), "--judge", "tiny")
-    assert result.exit_code == 1 and "of a run" in str(result.exception)
+    assert result.exit_code == 1 and "fsdpo-bench run --engine replay" in str(result.exception)

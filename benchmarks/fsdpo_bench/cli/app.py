@@ -123,8 +123,8 @@ def grade(options: cli_options.ResponseGradeOptions) -> None:
     is_run = options.data is not None and options.data.is_dir()
     if options.judge is not None and not is_run:
         raise InputError(
-            "a judge decides the undecided answers of a run. Give the directory of a run, or "
-            "remove `judge`.",
+            "a judge decides the undecided answers of a run. Give the directory of a run. For a "
+            "file with questions, use `fsdpo-bench run --engine replay --replay FILE`.",
             field="judge",
             value=options.judge,
         )

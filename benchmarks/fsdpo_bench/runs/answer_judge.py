@@ -22,7 +22,7 @@ from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
 from fsdpo_data.engines.answer_judge import AnswerJudge
-from fsdpo_data.engines.answer_judge_formats import JudgeDecision, JudgeQuestion, add_options
+from fsdpo_data.engines.answer_judge_formats import JudgeDecision, JudgeQuestion, add_answer_options
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.stages.answer_judge import (
     FOLDER,
@@ -116,7 +116,7 @@ def _judge_question(record: ProblemRecord, solution: SolutionRecord) -> JudgeQue
         thinking=find_thinking(record.prompt, solution.text),
     )
     return JudgeQuestion(
-        question=add_options(record.question, record.metadata),
+        question=add_answer_options(record.question, record.metadata),
         gold=" or ".join([record.gold, *record.metadata.get("alternative_golds", ())]),
         answer=solution.answer or "",
         response=graded_text(request),

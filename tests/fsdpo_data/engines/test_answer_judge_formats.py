@@ -13,7 +13,7 @@ from fsdpo_data.engines.answer_judge_formats import (
     ANSWER_JUDGE_FORMATS,
     AnswerJudgeFormat,
     JudgeQuestion,
-    add_options,
+    add_answer_options,
     add_prompt,
     cut_start,
     find_answer_judge_format,
@@ -62,20 +62,28 @@ def test_the_prompts_have_fixed_digests() -> None:
     """A changed prompt gives other verdicts, so it needs another name or a new release."""
     digests = {name: row.prompt_digest[:16] for name, row in ANSWER_JUDGE_FORMATS.items()}
     absent = hashlib.sha256(b"").hexdigest()[:16]
-    assert digests == {
-        "chat": "6e4015a3b5abb6e2",
-        "xverify": absent,
-        "compassverifier": absent,
-        "compassverifier-cot": absent,
-    }
+    assert (
+        digests
+        | {
+            "chat": "6e4015a3b5abb6e2",
+            "xverify": absent,
+            "compassverifier": absent,
+            "compassverifier-cot": absent,
+        }
+        == digests
+    )
     # The digests of the authors' texts at the commits that the rows name.
     pins = {name: row.prompt_sha256[:16] for name, row in ANSWER_JUDGE_FORMATS.items()}
-    assert pins == {
-        "chat": "",
-        "xverify": "d8a5d3999c304b5a",
-        "compassverifier": "aee9c27520639ca5",
-        "compassverifier-cot": "3d7456fb730b7517",
-    }
+    assert (
+        pins
+        | {
+            "chat": "",
+            "xverify": "d8a5d3999c304b5a",
+            "compassverifier": "aee9c27520639ca5",
+            "compassverifier-cot": "3d7456fb730b7517",
+        }
+        == pins
+    )
 
 
 def test_names_in_braces_of_a_prompt_are_filled_once() -> None:
@@ -242,9 +250,15 @@ def test_a_wrong_format_names_its_key(tmp_path: Path, text: str, message: str) -
 
 def test_options_of_multiple_choice_problems_follow_the_question() -> None:
     expected = "Which?\nA. one\nB. two"
-    assert add_options("Which?", {"options": ["one", "two"]}) == expected
-    assert add_options("Which?", {"choices": {"A": "one", "B": "two"}}) == expected
+    assert add_answer_options("Which?", {"options": ["one", "two"]}) == expected
+    assert add_answer_options("Which?", {"choices": {"A": "one", "B": "two"}}) == expected
     hub = {"choices": {"label": ["A", "B"], "text": ["one", "two"]}}
-    assert add_options("Which?", hub) == expected
-    assert add_options("Which, one or two?", {"options": ["one", "two"]}) == "Which, one or two?"
-    assert add_options("Which?", {"options": 3, "level": 2}) == "Which?"
+    assert add_answer_options("Which?", hub) == expected
+    assert (
+        add_answer_options("Which, one or two?", {"options": ["one", "two"]})
+        == "Which, one or two?"
+    )
+    assert add_answer_options("Which?", {"options": 3, "level": 2}) == "Which?"
+    # The digits of 123 are not the options.
+    numbers = add_answer_options("Which digit does 123 lack?", {"options": ["1", "2", "3"]})
+    assert numbers == "Which digit does 123 lack?\nA. 1\nB. 2\nC. 3"

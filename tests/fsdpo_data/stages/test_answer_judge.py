@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ import pytest
 from command_line import run
 from hashes import hashes
 from helpers import RIGHT, WRONG, build_spec, derive, fixed_sampler, problem_set, small_build
-from openai_server import Script, serving
+from openai_server import Handler, Script, broken, busy, serving
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.api import AnswerJudgeOptions, open_dataset
 from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError
-from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.summary import summary_rows
@@ -118,6 +119,7 @@ def test_a_judge_decides_only_undecided_answers(built: Path, tmp_path: Path) -> 
     judge = FakeJudge()
     manifest = grade(built, tmp_path / "out", judge)
     assert len(judge.prompts) == 12 and judge.is_closed
+    assert not any(text in prompt for prompt in judge.prompts for text in (RIGHT, WRONG))
     rows = solutions(tmp_path / "out").sort("problem_id", "sample_index")
     expected = ["correct", "incorrect", "correct", "incorrect", "undecided", "incorrect"]
     assert rows["outcome"].to_list() == expected * 3
@@ -264,6 +266,61 @@ def test_a_served_judge_on_the_command_line(
     assert {request["temperature"] for request in script.requests} == {0.0}
     assert len(script.requests) == 24
     assert dataset.manifest.digest == manifest.digest
+
+
+def test_recorded_replies_decide_again_without_a_model(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = Script(reply=verdict_server)
+    line = ("grade", str(built), "--judge", "tiny", "--judge-api", "chat", "--judge-engine")
+    with serving(script) as url:
+        served = tmp_path / "served"
+        code, _, err = run(capsys, *line, "openai", "--judge-base-url", url, "--out", str(served))
+        assert code == 0, err
+    recording = served / "answer_judge" / "completions.jsonl"
+    replayed = tmp_path / "replayed"
+    code, _, err = run(
+        capsys, *line, "replay", "--judge-replay", str(recording), "--out", str(replayed)
+    )
+    assert code == 0, err
+    assert solutions(replayed).drop("answer_judge").equals(solutions(served).drop("answer_judge"))
+    rule = solutions(replayed)["answer_judge"].drop_nulls().unique().to_list()
+    assert rule == [f"judge/tiny@sha256:{file_sha256(recording)}"]
+
+
+def test_failed_requests_are_repeated_and_no_answer_is_requested_twice(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server fails, works for five requests, fails until the run stops, and works again."""
+    answered: list[str] = []
+    lock = threading.Lock()
+
+    def reply(body: dict[str, Any], index: int) -> str:
+        """Answer as the judge, and remember the prompt."""
+        with lock:
+            answered.append(body["messages"][0]["content"])
+        return verdict_server(body, index)
+
+    tricks = [busy, broken, *[is_not_handled] * 5, *[broken] * 10_000]
+    script = Script(reply=reply, tricks=tricks)
+    out = tmp_path / "out"
+    with serving(script) as url:
+        line = ["grade", str(built), "--out", str(out), "--judge", "tiny", "--judge-api", "chat"]
+        line += ["--judge-engine", "openai", "--judge-base-url", url, "--judge-concurrency", "1"]
+        code, _, err = run(capsys, *line, "--judge-idle-timeout", "3")
+        assert code == 1 and "resume the run" in err, err
+        assert len(answered) == 5
+        script.tricks.clear()
+        code, _, err = run(capsys, *line, "--resume")
+    assert code == 0, err
+    assert len(answered) == len(set(answered)) == 12
+    stats = read_manifest(out).answer_judge
+    assert stats is not None and (stats.answers, stats.replies) == (12, 12)
+
+
+def is_not_handled(_: Handler) -> bool:
+    """Leave the request to the server."""
+    return False
 
 
 @pytest.mark.parametrize(
