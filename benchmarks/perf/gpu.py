@@ -6,7 +6,8 @@ The models have random weights, the shapes of 0.5B and 1.5B models, and a vocabu
 The data are 32 solutions of 4 prompts. The cases are:
 
 - DPO, SFT and PRM training, also with one optimization switched off, and TRL with Liger for
-  comparison. TRL uses FlashAttention if `flash_attn` is installed, else sdpa;
+  comparison; `ratio` is our rate divided by TRL's. TRL uses FlashAttention if `flash_attn` is
+  installed, else sdpa;
 - scoring with transformers and vLLM;
 - attention over a shared prompt with 8 solutions (FlexAttention and segment by segment), compared
   with flash and sdpa attention;
@@ -33,7 +34,7 @@ import typer
 from fsdpo_data.core.lazy import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
-from gpu_cases import list_cases, run_case
+from gpu_cases import GpuCase, list_cases, run_case
 
 #: The table's columns: the key in a case's metrics, the title and the number format.
 COLUMNS = (
@@ -59,12 +60,17 @@ def main(
     print(", ".join(f"{name} {number}" for name, number in packages.items()))
     print(" " * 34 + "".join(f"{title:>10}" for _, title, _ in COLUMNS))
     rows = []
+    rates: dict[GpuCase, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         for case in list_cases(tiny=tiny):
             if only not in " ".join(case):
                 continue
             seconds_left = deadline - time.monotonic()
             result = run_case(Path(folder), case, seconds_left) if measures else "-"
+            if not isinstance(result, str) and "rate" in result:
+                rates[case] = result["rate"]
+                if case.variant == "trl" and (ours := rates.get(case._replace(variant="ours"))):
+                    result["ratio"] = ours / result["rate"]
             metrics = {"error": result} if isinstance(result, str) else result
             rows.append({"what": case.workload, "how": case.variant, "size": case.size} | metrics)
             print(f"{' '.join(case):34}{format_result(result)}", flush=True)
