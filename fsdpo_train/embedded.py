@@ -25,9 +25,10 @@ from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
-from fsdpo_data.problems.embedded.solutions import first_wrong_step, write_solution
+from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.problems.embedded.story import EMBEDDED_VERSION
 from fsdpo_train.config import SftConfig
+from fsdpo_train.demonstrations import demonstration
 from fsdpo_train.sft.train import train_sft
 
 EOS = "<|endoftext|>"
@@ -95,8 +96,7 @@ def _write_demonstrations(work: Path, seed: int) -> None:
     for stage in STAGES:
         with _demonstrations_file(work, stage).open("w") as file:
             for problem in islice(problems, stage["rows"]):
-                completion = "".join(write_solution(problem, rng, stage["error_rate"]))
-                row = {"prompt": PROMPT.format(question=problem.question), "completion": completion}
+                row = demonstration(problem, rng, stage["error_rate"])
                 file.write(json.dumps(row) + "\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -63,14 +64,22 @@ def test_it_is_the_wheel_that_runs(installed: Path, tmp_path: Path) -> None:
 
 
 def test_the_demo_runs_from_an_empty_directory(installed: Path, tmp_path: Path) -> None:
+    """The vote is ahead of an average sample, the reward model of the vote, training of both."""
     output = ran(installed / "python", "-m", "fsdpo_data", "demo", cwd=tmp_path)
     demo_folder = tmp_path / "runs/fsdpo-demo"
     assert (demo_folder / "policy/config.json").exists() and (
         demo_folder / "after/report.html"
     ).exists()
-    assert "B - A" in output and output.rstrip().endswith("after/report.html")
+    assert "a perfect choice" in output and output.rstrip().endswith("after/report.html")
     again = ran(installed / "fsdpo-data", "demo", cwd=tmp_path)
-    assert again.count(": done (") == 7
+    assert again.count(": done (") == 9
+    baselines = (installed / "fsdpo-bench", "baselines", demo_folder / "before")
+    rows = json.loads(ran(*baselines, demo_folder / "after", "--json", cwd=tmp_path))
+    for run in (0, 1):
+        values = {row["choice"]["name"]: row["accuracies"][run]["value"] for row in rows}
+        assert values["avg@8"] < values["sc@8"] < values["bon@8:min"]
+    low_differences = {row["choice"]["name"]: row["ci95"][0] for row in rows}
+    assert low_differences["greedy"] > 0 and low_differences["avg@8"] > 0
 
 
 def test_it_says_which_extra_is_missing(installed: Path, tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
-from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step, write_solution
+from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step
+from fsdpo_train.demonstrations import demonstration
 
 MAX_TOKENS = 240  #: Tokens per solution. The longest correct solutions have about 210.
 TEMPERATURE = 0.8
@@ -108,10 +109,7 @@ def make_policy(directory: StudyDirectory) -> None:
     unused_problems = iter(problems)
     for name, error_options in STAGES.items():
         demonstrations = [
-            {
-                "prompt": format_prompt(problem),
-                "completion": "".join(write_solution(problem, rng, **error_options)),
-            }
+            demonstration(problem, rng, **error_options)
             for problem in islice(unused_problems, counts[name])
         ]
         pl.DataFrame(demonstrations).write_ndjson(directory.out / f"{name}.jsonl")

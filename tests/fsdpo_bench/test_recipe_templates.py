@@ -38,7 +38,8 @@ def one_recipe(folder: Path, text: str) -> Recipe:
 
 
 def test_a_plain_file_is_a_recipe_and_keeps_braces_of_json(tmp_path: Path) -> None:
-    recipe = load_recipe(str(write_recipe(tmp_path, PLAIN)))
+    file = write_recipe(tmp_path, PLAIN)
+    recipe = load_recipe(str(file))
     stage = RecipeStage(
         name="first",
         purpose="Say hello.",
@@ -47,7 +48,7 @@ def test_a_plain_file_is_a_recipe_and_keeps_braces_of_json(tmp_path: Path) -> No
         gpus=2,
         work=Workload("generate", sequences=3, tokens=5, parameters=7),
     )
-    assert recipe == Recipe("mine", "T", "A", "", "", (stage,))
+    assert recipe == Recipe("mine", "T", "A", "", "", (stage,), file)
 
 
 def test_a_stage_needs_only_name_purpose_and_command(tmp_path: Path) -> None:
@@ -202,3 +203,34 @@ def test_a_name_whose_value_is_a_number_is_refused(tmp_path: Path) -> None:
     file = write_recipe(tmp_path, PLAIN, head=head)
     with pytest.raises(InputError, match="is not a recipe: name, title and row: expected texts"):
         load_recipe(str(file))
+
+
+def test_settings_replace_values_of_one_recipe_everywhere(tmp_path: Path) -> None:
+    file = write_recipe(
+        tmp_path,
+        """
+        name = "{size}"
+        [values]
+        seed = 0
+        folder = "runs/{size}"
+        [[for.size]]
+        size = "small"
+        policy = "{folder}/policy"
+        [[stage]]
+        name = "train"
+        purpose = "P"
+        command = "train --seed {seed} --out {policy}"
+        done_file = "{policy}/README.md"
+        """,
+    )
+    command = load_recipe(str(file)).stages[0].command
+    assert command == "train --seed 0 --out runs/small/policy"
+    changed = load_recipe(f"{file}:small", ["seed=3", "folder=runs/a=b"]).stages[0]
+    assert changed.command == "train --seed 3 --out runs/a=b/policy"
+    assert changed.done_file == "runs/a=b/policy/README.md"
+    with pytest.raises(InputError, match=r"set = 'sede': expected one of .* seed"):
+        load_recipe(str(file), ["sede=3"])
+    with pytest.raises(InputError, match="expected NAME=VALUE"):
+        load_recipe(str(file), ["seed"])
+    assert "--seed 2" in load_recipe("demo", ["seed=2"]).stages[0].command
+    assert "--seed 0" in load_recipe("demo").stages[0].command

@@ -47,6 +47,9 @@ def parse_command(stage: RecipeStage) -> tuple[str, click.Context] | None:
         assert argv[1] == "--nproc-per-node" and int(argv[2]) == stage.gpus
         assert argv[3:5] == ["-m", "fsdpo_train"]
         argv = ["fsdpo-train", *argv[5:]]
+    if argv[:2] == ["python", "-m"]:
+        assert importlib.util.find_spec(argv[2])
+        return None
     if argv[0] == "python":
         assert (ROOT / argv[1]).is_file()
         return None

@@ -109,6 +109,18 @@ def diff(options: cli_options.RunDiffOptions) -> None:
         print_next_command(["open", options.html])
 
 
+@command(app, cli_options.BaselinesOptions)
+def baselines(options: cli_options.BaselinesOptions) -> None:
+    """Compare decoders with baselines."""
+    from fsdpo_bench.results.baselines import compare_choices
+
+    rows = compare_choices(options.runs, options.likelihood)
+    if options.as_json:
+        tables.print_json([asdict(row) for row in rows])
+    else:
+        printing.print_baselines(rows, [run.name for run in options.runs])
+
+
 @command(app, cli_options.ResponseGradeOptions)
 def grade(options: cli_options.ResponseGradeOptions) -> None:
     """Grade existing responses."""
@@ -319,7 +331,7 @@ def recipe(options: cli_options.RecipeOptions) -> None:
     if options.name is None:
         recipe_printing.print_recipes(list(shipped_recipes().values()))
         return
-    selected_recipe = load_recipe(options.name)
+    selected_recipe = load_recipe(options.name, options.set)
     stages = selected_recipe.select_stages(options.stage)
     if options.as_json:
         tables.print_json(selected_recipe.plan_dict(stages, GPUS[options.gpu]))
@@ -327,7 +339,8 @@ def recipe(options: cli_options.RecipeOptions) -> None:
         recipe_printing.print_plan(selected_recipe, stages, GPUS[options.gpu], options.price)
     else:
         run_stages(stages, typer.echo)
-        recipe_printing.print_costs(stages, GPUS[options.gpu], options.price)
+        if selected_recipe.gpu_hours:
+            recipe_printing.print_costs(stages, GPUS[options.gpu], options.price)
 
 
 def main() -> None:

@@ -255,6 +255,29 @@ class RunDiffOptions(Options, ComparisonOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BaselinesOptions(Options):
+    """Compare the decoders of one or two runs with baselines that need no reward model.
+
+    The baselines are an average sample, the vote, and the sample with the highest likelihood under
+    the model of the run. The last row is a perfect choice, which no decoder exceeds.
+
+    Attributes:
+        runs: One or two runs on the same problems. Differences are the second minus the first.
+        likelihood: The model of each run, for the choice by likelihood; may be repeated.
+        as_json: Print JSON instead of a table.
+
+    Examples:
+        fsdpo-bench baselines runs/before --likelihood runs/sft
+
+        fsdpo-bench baselines runs/before runs/after --likelihood runs/sft --likelihood runs/dpo
+    """
+
+    runs: Annotated[Sequence[Path], _POSITIONAL]
+    likelihood: Annotated[Sequence[str], Option(default_text="no choice by likelihood")] = ()
+    as_json: Annotated[bool, _JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions(Options):
     """Write results.json, report.md, report.html and the card of a complete run again.
 
@@ -355,6 +378,8 @@ class RecipeOptions(Options):
         name: Name of a recipe, a TOML file of your own, or FILE.toml:NAME for one of the recipes in
             a file. Without a name, all recipes are listed.
         stage: Run only this stage. Repeatable.
+        set: NAME=VALUE, in place of a value in the file of the recipe, such as seed=1; may be
+            repeated.
         dry_run: Print commands, estimated cost and measured cost without running the stages.
         gpu: GPU for the cost estimate.
         price: Price of one hour of this GPU, in any currency.
@@ -369,11 +394,14 @@ class RecipeOptions(Options):
 
         fsdpo-bench recipe embedded       # runs on a laptop
 
+        fsdpo-bench recipe embedded --set seed=1 --set folder=runs/embedded-1
+
         fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --stage samples
     """
 
     name: Annotated[str | None, _POSITIONAL] = None
     stage: Sequence[str] = ()
+    set: Sequence[str] = ()
     dry_run: bool = False
     gpu: Annotated[str, Option(choices=GPUS)] = "a100"
     price: Annotated[float | None, Option(min=0)] = None

@@ -8,6 +8,8 @@ from fsdpo_cards.render import format_percent
 from fsdpo_bench.prm.measure import PrmMeasurements
 from fsdpo_bench.prm.prmbench import ALTERATIONS, PrmBenchScores, StepErrorScores
 from fsdpo_bench.report.tables import plain_text, print_table, print_text
+from fsdpo_bench.results.baselines import ChoiceAccuracy
+from fsdpo_bench.results.numbers import format_points
 from fsdpo_bench.runs.validate import TaskReport
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import Verdict
@@ -119,6 +121,31 @@ def _upper_bound_row(scores: Mapping[str, Any]) -> Sequence[str]:
     name = f"{scores['series'] or 'all'}, undecided as correct"
     accuracy = format_percent(upper_bound / scores["n"], wilson_interval(upper_bound, scores["n"]))
     return (name, f"{upper_bound:,}", "", accuracy, "", "", "", "", "")
+
+
+def print_baselines(rows: Sequence[ChoiceAccuracy], run_names: Sequence[str]) -> None:
+    """Print the accuracies of choices by benchmark, with their 95 % intervals.
+
+    Args:
+        rows: The accuracies.
+        run_names: Names of the runs, for the columns.
+    """
+    columns = ["", "choice", *(f"{name}>" for name in run_names)]
+    if len(run_names) == 2:
+        columns.append("difference>")
+    for task in dict.fromkeys(row.task for row in rows):
+        task_rows = [row for row in rows if row.task == task]
+        n = max(accuracy.n for row in task_rows for accuracy in row.accuracies)
+        print_text(f"{task}: accuracy (%) on {n:,} problems, with 95 % intervals")
+        print_table(columns, [_baseline_row(row) for row in task_rows])
+
+
+def _baseline_row(row: ChoiceAccuracy) -> list[str]:
+    cells = [row.choice.name, row.choice.description, *map(format_points, row.accuracies)]
+    if row.difference is not None and row.ci95 is not None:
+        low, high = row.ci95
+        cells.append(f"{100 * row.difference:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]")
+    return cells
 
 
 def print_disputed(responses: Sequence[GradedResponse], count: int) -> None:

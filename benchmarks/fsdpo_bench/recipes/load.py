@@ -1,6 +1,6 @@
 """Load recipes by name, or from TOML files of users."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, ValidationError, validate_call
 from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, WorkKind, Workload
 from fsdpo_bench.recipes.templates import Table, TemplateError, expand_grid, expand_stages, fill
 from fsdpo_bench.results.published import shipped_path
-from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
+from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names, unknown_name_error
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.row_errors import describe_row_error
 
@@ -26,27 +26,45 @@ def shipped_recipes() -> dict[str, Recipe]:
     return {recipe.name: recipe for recipe in sorted(recipes, key=lambda recipe: recipe.name)}
 
 
-def load_recipe(name: str) -> Recipe:
+def load_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     """Load a recipe by its name, from ``FILE.toml``, or from ``FILE.toml:NAME``.
 
+    Args:
+        name: The recipe.
+        settings: Texts ``NAME=VALUE`` in place of values of the recipe.
+
     Raises:
-        InputError: if the recipe does not exist, or the file is not a recipe.
+        InputError: if the recipe or a value does not exist, or the file is not a recipe.
     """
+    new_values = _parse_settings(settings)
     if name.endswith(".toml"):
-        return _choose_recipe(Path(name), "")
+        return _choose_recipe(Path(name), "", new_values)
     if _NAME_SEPARATOR in name:
         stem, _, recipe_name = name.rpartition(_NAME_SEPARATOR)
-        return _choose_recipe(Path(f"{stem}.toml"), recipe_name)
+        return _choose_recipe(Path(f"{stem}.toml"), recipe_name, new_values)
     if name not in shipped_recipes():
         raise _missing_recipe_error(name)
-    return shipped_recipes()[name]
+    if not new_values:
+        return shipped_recipes()[name]
+    return _choose_recipe(shipped_recipes()[name].file, name, new_values)
 
 
-def _choose_recipe(file: Path, name: str) -> Recipe:
+def _parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """Return the values of texts ``NAME=VALUE`` by name."""
+    values = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not name or not equals:
+            raise InputError("expected NAME=VALUE, such as seed=1.", field="set", value=setting)
+        values[name] = value
+    return values
+
+
+def _choose_recipe(file: Path, name: str, new_values: Mapping[str, str]) -> Recipe:
     """Return the recipe with a name from a file; without a name, its only recipe."""
     if not file.is_file():
         raise _missing_recipe_error(str(file))
-    recipes = {recipe.name: recipe for recipe in read_recipes(file)}
+    recipes = {recipe.name: recipe for recipe in read_recipes(file, new_values)}
     if name in recipes:
         return recipes[name]
     if name or len(recipes) != 1:
@@ -63,15 +81,19 @@ def _missing_recipe_error(name: str) -> InputError:
     )
 
 
-def read_recipes(file: Path) -> list[Recipe]:
+def read_recipes(file: Path, new_values: Mapping[str, str] | None = None) -> list[Recipe]:
     """Read the recipes in a TOML file.
 
+    Args:
+        file: The file.
+        new_values: Values by name, in place of the values of the file.
+
     Raises:
-        InputError: if the file is not a recipe.
+        InputError: if the file is not a recipe, or has no such values.
     """
     try:
         table = read_toml_file(file)
-        return list(_parse_recipes(table, file.stem))
+        return list(_parse_recipes(table, file, new_values or {}))
     except TemplateError as error:
         raise InputError(f"{file}: {error}") from None
     except FsdpoError:
@@ -90,11 +112,15 @@ def read_recipes(file: Path) -> list[Recipe]:
         ) from None
 
 
-def _parse_recipes(table: Table, default_name: str) -> Iterator[Recipe]:
+def _parse_recipes(table: Table, file: Path, new_values: Mapping[str, str]) -> Iterator[Recipe]:
     names = set()
-    for values in expand_grid(table, table.get("values", {}), "the recipe"):
+    for file_values in expand_grid(table, table.get("values", {}), "the recipe"):
+        for name in new_values:
+            if name not in file_values:
+                raise unknown_name_error("set", name, sorted(file_values))
+        values = {**file_values, **new_values}
         row = {"backbone": "", "method": "", **table.get("row", {})}
-        fields = {"name": table.get("name", default_name), "title": table["title"], **row}
+        fields = {"name": table.get("name", file.stem), "title": table["title"], **row}
         if not all(isinstance(text, str) for text in (*fields.values(), table["about"])):
             raise ValueError("name, title, about and row: expected texts")
         texts = fill(fields, values, "the recipe")
@@ -104,6 +130,7 @@ def _parse_recipes(table: Table, default_name: str) -> Iterator[Recipe]:
         recipe = Recipe(
             **texts,
             about=_join_lines(fill(table["about"], values, "the recipe")),
+            file=file,
             stages=_parse_stages(table["stage"], values),
         )
         if recipe.name in names:

@@ -5,6 +5,7 @@ Recipes contain only command lines, so the benchmark package does not depend on 
 
 import os
 import shlex
+import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -123,6 +124,7 @@ class Recipe:
     backbone: str  #: Model of the row in the paper's tables; empty for other recipes.
     method: str  #: Training method of the row in the paper's tables; empty for other recipes.
     stages: tuple[RecipeStage, ...]  #: The stages in order.
+    file: Path  #: File of the recipe.
 
     @property
     def gpu_hours(self) -> float:
@@ -252,6 +254,12 @@ def pending_command(stage: RecipeStage) -> list[str] | None:
     return [*argv, "--resume"] if is_started else argv
 
 
+def _with_this_python(command: Sequence[str]) -> list[str]:
+    """Return a command whose `python` is the running one; some systems have only `python3`."""
+    program, *arguments = command
+    return [sys.executable if program == "python" else program, *arguments]
+
+
 def run_stages(stages: Sequence[RecipeStage], print_line: Callable[[str], None]) -> None:
     """Run the incomplete stages in order.
 
@@ -268,7 +276,7 @@ def run_stages(stages: Sequence[RecipeStage], print_line: Callable[[str], None])
             continue
         print_line(f"{stage.name}: {shlex.join(command)}")
         try:
-            code = run_child(command, env={**os.environ, "PATH": path})
+            code = run_child(_with_this_python(command), env={**os.environ, "PATH": path})
         except FileNotFoundError:
             raise InputError(
                 f"stage {stage.name}: the program {command[0]!r} is not installed. Install "

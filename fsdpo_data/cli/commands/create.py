@@ -19,6 +19,7 @@ from fsdpo_data.cli.stage_commands import (
 )
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.progress import progress
+from fsdpo_data.core.sampling import Seed
 from fsdpo_data.core.workers import run_child
 from fsdpo_data.dataset.stage_registry import STAGES
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
@@ -32,15 +33,21 @@ class DemoOptions(Options):
 
     The demo works offline and takes minutes on two CPU cores. All outputs are in
     `runs/fsdpo-demo`, and a second run skips finished stages. The commands are the recipe `demo`
-    of `fsdpo-bench recipe`.
+    of `fsdpo-bench recipe`. The last stage prints a table that compares the policy before and after
+    training.
 
     Attributes:
+        seed: Random seed of the problems, samples and models. With another seed than 0, the outputs
+            are in `runs/fsdpo-demo-SEED`.
         dry_run: Print the commands, and run nothing.
 
     Examples:
         fsdpo-data demo
+
+        fsdpo-data demo --seed 1
     """
 
+    seed: Seed = 0
     dry_run: bool = False
 
 
@@ -51,13 +58,17 @@ def demo(options: DemoOptions) -> None:
     The recipe is part of ``fsdpo_bench``, which this package must not import.
     """
     words = [sys.executable, "-m", "fsdpo_bench", "recipe", "demo"]
+    folder = "runs/fsdpo-demo"
+    if options.seed:
+        folder += f"-{options.seed}"
+        words += ["--set", f"seed={options.seed}", "--set", f"folder={folder}"]
     if options.dry_run:
         words.append("--dry-run")
     exit_code = run_child(words)
     if exit_code:
         raise typer.Exit(exit_code)
     if not options.dry_run:
-        print_next_command(["open", "runs/fsdpo-demo/after/report.html"])
+        print_next_command(["open", f"{folder}/after/report.html"])
 
 
 @command(app, BuildOptions, panel=CREATE_PANEL, launch=DATA_SCRIPTS)
