@@ -12,7 +12,7 @@ from pathlib import Path
 from fsdpo_bench.decode.decoder import DecoderSetup
 from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.decode.records import ProblemRecord, SolutionRecord
-from fsdpo_bench.results.intervals import (
+from fsdpo_bench.intervals import (
     Interval,
     Proportion,
     mean_difference,

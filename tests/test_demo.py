@@ -1,0 +1,54 @@
+"""The measured demo: the order of its rows with each seed, and the tables of its page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+_CELL = r"(\d\S+ \[[^]]+\])"
+ROW = re.compile(rf"^(\w+\S*) .*?  {_CELL} +{_CELL} +([+-]\S+ \[[^]]+\])$", re.M)
+COMMANDS = ("fsdpo-data demo", "fsdpo-data demo --seed 1", "fsdpo-data demo --seed 2")
+#: The rows of the page, in its order.
+NAMES = ("greedy", "avg@8", "sc@8", "likely@8", "bon@8:min", "weighted@8:min", "pass@8")
+
+
+def read_tables() -> dict[str, dict[str, tuple[str, str, str]]]:
+    """Return the cells (before, after, difference) by command and name of the choice."""
+    text = (ROOT / "benchmarks/measured/demo.txt").read_text(encoding="utf-8")
+    tables = {}
+    for block in re.split(r"^\$ ", text, flags=re.M)[1:]:
+        command, _, output = block.partition("\n")
+        tables[command] = {name: (a, b, change) for name, a, b, change in ROW.findall(output)}
+    return tables
+
+
+TABLES = read_tables()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_stage_has_a_visible_effect(command: str) -> None:
+    table = TABLES[command]
+    for run in (0, 1):
+        average, vote, best, weighted = (
+            float(table[name][run].split()[0])
+            for name in ("avg@8", "sc@8", "bon@8:min", "weighted@8:min")
+        )
+        assert average < vote < best < weighted
+    for name in ("greedy", "avg@8"):
+        low = float(re.findall(r"\[([+-][\d.]+)", table[name][2])[0])
+        assert low > 0
+
+
+def test_the_tables_of_the_pages_are_the_measured_ones() -> None:
+    page = (ROOT / "docs/demo.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    seed_0, seed_1, seed_2 = (TABLES[command] for command in COMMANDS)
+    page_rows = re.findall(r"^\|.*\(`(.+?)`\) \| (.+) \|$", page, flags=re.M)
+    assert page_rows == [(name, " | ".join(seed_0[name])) for name in NAMES]
+    for name in NAMES:
+        assert " | ".join([*seed_1[name], *seed_2[name]]) in page
+    for name in NAMES[:-1]:
+        assert f"| {seed_0[name][0]} | {seed_0[name][1]} |\n" in readme
