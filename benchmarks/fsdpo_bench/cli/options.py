@@ -256,7 +256,7 @@ class RunDiffOptions(Options, ComparisonOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselinesOptions(Options):
-    """Compare the decoders of one or two runs with baselines that need no reward model.
+    r"""Compare the decoders of one or two runs with baselines that need no reward model.
 
     The baselines are an average sample, the vote, and the sample with the highest likelihood under
     the model of the run. The last row is a perfect choice, which no decoder exceeds.
@@ -269,7 +269,8 @@ class BaselinesOptions(Options):
     Examples:
         fsdpo-bench baselines runs/before --likelihood runs/sft
 
-        fsdpo-bench baselines runs/before runs/after --likelihood runs/sft --likelihood runs/dpo
+        fsdpo-bench baselines runs/before runs/after \
+          --likelihood runs/sft --likelihood runs/dpo
     """
 
     runs: Annotated[Sequence[Path], _POSITIONAL]
