@@ -95,7 +95,10 @@ def test_a_small_pool_runs_through_all_commands_and_continues(
 
 @pytest.mark.proof
 def test_best_of_32_of_the_real_pools(shared: Path, tmp_path: Path) -> None:
-    """The values were computed with another program: accuracy in percent by aggregate."""
+    """Another program computed the values, in percent, with verdicts of an earlier grader.
+
+    The present grader reads more answers of samples and selections alike, so gains are compared.
+    """
     pools = shared / "data/pools"
     if not pools.is_dir():
         pytest.skip("the pools are not here")
@@ -107,10 +110,12 @@ def test_best_of_32_of_the_real_pools(shared: Path, tmp_path: Path) -> None:
         benchmark.models[:] = ["qwen_prm"]
         result = benchmark.measure().result
         sample, accuracies = expected[benchmark.title]
-        assert 100 * result["sample"]["value"] == pytest.approx(sample, abs=0.2)
+        measured_sample = 100 * result["sample"]["value"]
+        assert measured_sample == pytest.approx(sample, abs=1)
         best = result["models"]["qwen_prm"]["accuracy"]["best-of-n"]
         for aggregate, accuracy in accuracies.items():
-            assert 100 * best[aggregate]["32"]["value"] == pytest.approx(accuracy, abs=1)
+            gain = 100 * best[aggregate]["32"]["value"] - measured_sample
+            assert gain == pytest.approx(accuracy - sample, abs=1)
 
 
 def test_missing_pools_are_named(tmp_path: Path) -> None:
