@@ -20,11 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from fsdpo_data.core.errors import FsdpoError, InputError, unknown_name_error
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
-from fsdpo_data.core.input_files import read_file, read_toml_file
+from fsdpo_data.core.input_files import read_file
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.toml_tables import TomlTable, check_types, read_toml
+from fsdpo_data.core.toml_tables import FormatTable, check_types
 from fsdpo_data.models.thinking import find_thinking
 
 DEFAULT_FORMAT = "chat"  #: Format of models that no other format lists.
@@ -237,28 +237,14 @@ def _contains_words(text: str, words: Iterable[Any]) -> bool:
     return all(re.search(rf"(?<!\w){re.escape(str(word))}(?!\w)", text) for word in words)
 
 
-def _build_format(name: str, based_on: str = "", **fields: Any) -> AnswerJudgeFormat:
-    """Build a format from a TOML row; a row with ``based_on`` contains only its differences."""
-    fields = {**fields, "name": name}
-    while based_on:
-        formats = read_toml(__file__)
-        if based_on not in formats:
-            raise unknown_name_error(f"{name}.based_on", based_on, formats)
-        base = {key: value for key, value in formats[based_on].items() if key != "models"}
-        fields = base | fields
-        based_on = fields.pop("based_on", "")
-    field_names = {entry.name for entry in dataclasses.fields(AnswerJudgeFormat)}
-    if unknown_names := sorted(fields.keys() - field_names):
-        raise InputError(
-            f"the judge format {name} has unknown keys: {', '.join(unknown_names)}. "
-            f"Expected {', '.join(sorted(field_names))}, or `based_on` with the name of a format.",
-            field="judge_format",
-        )
-    return AnswerJudgeFormat(**fields)
-
-
 #: All formats by name.
-ANSWER_JUDGE_FORMATS: TomlTable[AnswerJudgeFormat] = TomlTable(__file__, _build_format)
+ANSWER_JUDGE_FORMATS = FormatTable(
+    __file__,
+    AnswerJudgeFormat,
+    title="judge format",
+    field="judge_format",
+    not_inherited=("models",),
+)
 
 
 def get_answer_judge_format(name: str) -> AnswerJudgeFormat:
@@ -267,23 +253,7 @@ def get_answer_judge_format(name: str) -> AnswerJudgeFormat:
     Raises:
         InputError: if the format does not exist, or the file is invalid.
     """
-    if name in ANSWER_JUDGE_FORMATS:
-        return ANSWER_JUDGE_FORMATS[name]
-    file = Path(name)
-    if file.suffix != ".toml":
-        raise InputError(
-            f"expected one of {', '.join(ANSWER_JUDGE_FORMATS)}, or a .toml file of your own.",
-            field="judge_format",
-            value=name,
-        )
-    try:
-        return _build_format(**{**read_toml_file(file), "name": file.name})
-    except FsdpoError as error:
-        raise InputError(str(error), field="judge_format", value=name) from None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(
-            f"the file cannot be read: {error}.", field="judge_format", value=name
-        ) from error
+    return ANSWER_JUDGE_FORMATS.get_row_or_file(name)
 
 
 def find_answer_judge_format(model: str) -> AnswerJudgeFormat:

@@ -9,14 +9,12 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fsdpo_data.core.errors import FsdpoError, InputError, unknown_name_error
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
-from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.toml_tables import TomlTable, read_toml
+from fsdpo_data.core.toml_tables import FormatTable
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.resolve import ResolvedWeights
@@ -212,28 +210,14 @@ def fill_fields(text: str, **values: str) -> str:
     return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
 
 
-def _build_format(name: str, based_on: str = "", **fields: Any) -> PrmFormat:
-    """Build a PRM format from a TOML row; a row with ``based_on`` contains only its differences."""
-    fields = {**fields, "name": name}
-    while based_on:
-        formats = read_toml(__file__)
-        if based_on not in formats:
-            raise unknown_name_error(f"{name}.based_on", based_on, formats)
-        base = formats[based_on]
-        inherited = {key: value for key, value in base.items() if key not in _DETECTION_FIELDS}
-        fields = inherited | fields
-        based_on = fields.pop("based_on", "")
-    field_names = {field.name for field in dataclasses.fields(PrmFormat)}
-    if unknown_names := sorted(fields.keys() - field_names):
-        raise InputError(
-            f"the PRM format {name} has unknown keys: {', '.join(unknown_names)}. "
-            f"Expected {', '.join(sorted(field_names))}, or `based_on` with the name of a format.",
-            field="prm_format",
-        )
-    return PrmFormat(**fields)
-
-
-PRM_FORMATS: TomlTable[PrmFormat] = TomlTable(__file__, _build_format)  #: All formats by name.
+#: All formats by name.
+PRM_FORMATS = FormatTable(
+    __file__,
+    PrmFormat,
+    title="PRM format",
+    field="prm_format",
+    not_inherited=_DETECTION_FIELDS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,26 +237,7 @@ def get_prm_format(name: str) -> PrmFormat:
     Raises:
         InputError: if the format does not exist, or the file is invalid.
     """
-    if name in PRM_FORMATS:
-        return PRM_FORMATS[name]
-    file = Path(name)
-    if file.suffix != ".toml":
-        raise InputError(
-            f"expected one of {', '.join(PRM_FORMATS)}, or a .toml file of your own.",
-            field="prm_format",
-            value=name,
-        )
-    try:
-        return _build_format(**{**read_toml_file(file), "name": file.name})
-    except FsdpoError as error:
-        if error.field in ("", "prm_format"):
-            raise error.for_field("prm_format") from None
-        # The field is a key of the file, so the message keeps it.
-        raise InputError(str(error), field="prm_format", value=name) from None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(
-            f"the file cannot be read: {error}.", field="prm_format", value=name
-        ) from error
+    return PRM_FORMATS.get_row_or_file(name)
 
 
 def format_entry(weights: ResolvedWeights) -> Mapping[str, Any]:
