@@ -314,6 +314,21 @@ def paired_mean_cases(rng: Generator) -> Iterator[Case]:
             yield Case(f"paired {name}, {n_problems} problems, {pair_name}", truth, draw)
 
 
+def _draw_variants(
+    pair: PolicyPair, rng: Generator, n_clusters: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the accuracies of two policies on clusters of eight variants of a base problem."""
+    first, second = pair.draw(rng, (n_clusters, 1))
+    shape = (n_clusters, 8)
+    return np.broadcast_to(first, shape), np.broadcast_to(second, shape)
+
+
+def _clusters(n_clusters: int) -> list[int]:
+    """Return the cluster of each of eight variants."""
+    clusters: list[int] = np.repeat(np.arange(n_clusters), 8).tolist()
+    return clusters
+
+
 def paired_cluster_cases(rng: Generator) -> Iterator[Case]:
     """Yield the interval of the paired avg@8 on clusters of eight variants of a base problem."""
     for pair_name in ("equal", "3 % of problems gained", "half gained", "difference near 1"):
@@ -323,12 +338,9 @@ def paired_cluster_cases(rng: Generator) -> Iterator[Case]:
             def draw(
                 rng: Generator, pair: PolicyPair = pair, n_clusters: int = n_clusters
             ) -> Interval:
-                first, second = pair.draw(rng, (n_clusters, 1))
-                shape = (n_clusters, 8)
-                differences = rng.binomial(8, np.broadcast_to(second, shape)) / 8
-                differences -= rng.binomial(8, np.broadcast_to(first, shape)) / 8
-                clusters = np.repeat(np.arange(n_clusters), 8).tolist()
-                return mean_difference(differences.ravel().tolist(), clusters).ci95
+                first, second = _draw_variants(pair, rng, n_clusters)
+                differences = (rng.binomial(8, second) - rng.binomial(8, first)) / 8
+                return mean_difference(differences.ravel().tolist(), _clusters(n_clusters)).ci95
 
             truth = pair.true_difference(rng, 1)
             yield Case(f"paired avg@8, {n_clusters} clusters of 8, {pair_name}", truth, draw)
@@ -402,12 +414,10 @@ def paired_accuracy_cluster_cases(rng: Generator) -> Iterator[Case]:
             def draw(
                 rng: Generator, pair: PolicyPair = pair, n_clusters: int = n_clusters
             ) -> Interval:
-                first, second = pair.draw(rng, (n_clusters, 1))
-                shape = (n_clusters, 8)
-                gains = (rng.random(shape) < second).astype(int)
-                gains -= rng.random(shape) < first
-                clusters = np.repeat(np.arange(n_clusters), 8).tolist()
-                return paired_interval(gains.ravel().tolist(), clusters)
+                first, second = _draw_variants(pair, rng, n_clusters)
+                gains = (rng.random(second.shape) < second).astype(int)
+                gains -= rng.random(first.shape) < first
+                return paired_interval(gains.ravel().tolist(), _clusters(n_clusters))
 
             truth = pair.true_difference(rng, 1)
             yield Case(f"paired accuracy, {n_clusters} clusters of 8, {pair_name}", truth, draw)
