@@ -53,8 +53,8 @@ class ChoiceAccuracy:
     task: str  #: Name of the benchmark.
     choice: Choice  #: The way to take one solution.
     accuracies: Sequence[Proportion]  #: The accuracy in each run.
-    difference: float | None  #: Second run minus first run; None for one run.
-    ci95: Interval | None  #: 95 % interval of the difference; None for one run.
+    difference: float | None = None  #: Second run minus first run; None for one run.
+    ci95: Interval | None = None  #: 95 % interval of the difference; None for one run.
 
 
 def compare_choices(
@@ -165,24 +165,27 @@ def _common_choices(
     ]
     setups = {name: setup for name in names if (setup := parse_result_name(name))}
     n_samples = min(len(record.samples) for record in first_records)
-    single_choices, vote_choices, reward_choices = [], [], []
+    choices_by_kind: dict[str, list[Choice]] = {"single": [], "vote": [], "rewards": []}
     for name, setup in setups.items():
-        choice = Choice(name, _description(setup))
+        kind = "vote"
         if setup.decoder.choose is None:
-            single_choices.append(choice)
+            kind = "single"
         elif setup.decoder.needs_rewards:
-            reward_choices.append(choice)
-        else:
-            vote_choices.append(choice)
-    choices = single_choices
-    if n_samples:
-        average = Choice(f"avg@{n_samples}", "an average sample", trials=n_samples)
-        choices = [*single_choices, average, *vote_choices]
-        if has_likelihood:
-            choices.append(Choice(f"likely@{n_samples}", "the most likely sample, without a PRM"))
-        perfect = Choice(f"pass@{n_samples}", "a perfect choice, the upper bound")
-        choices += [*reward_choices, perfect]
-    return choices
+            kind = "rewards"
+        choices_by_kind[kind].append(Choice(name, _description(setup)))
+    if not n_samples:
+        return choices_by_kind["single"]
+    average = Choice(f"avg@{n_samples}", "an average sample", trials=n_samples)
+    likely = Choice(f"likely@{n_samples}", "the most likely sample, without a PRM")
+    perfect = Choice(f"pass@{n_samples}", "a perfect choice, the upper bound")
+    return [
+        *choices_by_kind["single"],
+        average,
+        *choices_by_kind["vote"],
+        *([likely] if has_likelihood else []),
+        *choices_by_kind["rewards"],
+        perfect,
+    ]
 
 
 def _description(setup: DecoderSetup) -> str:
@@ -241,10 +244,11 @@ def _choice_accuracy(
     columns = [[values[index] for values, _ in value_rows] for index in range(len(values_by_run))]
     accuracies = [proportion(column, value_clusters, choice.trials) for column in columns]
     if len(columns) == 1 or not value_rows:
-        return ChoiceAccuracy(task, choice, accuracies, None, None)
+        return ChoiceAccuracy(task, choice, accuracies)
     gains = [second - first for first, second in zip(*columns, strict=True)]
     if all(gain in (-1, 0, 1) for gain in gains):
         interval = paired_interval([int(gain) for gain in gains], value_clusters)
     else:
         interval = mean_difference(gains, value_clusters).ci95
-    return ChoiceAccuracy(task, choice, accuracies, sum(gains) / len(gains), interval)
+    difference = sum(gains) / len(gains)
+    return ChoiceAccuracy(task, choice, accuracies, difference=difference, ci95=interval)
