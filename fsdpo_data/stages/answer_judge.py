@@ -7,11 +7,10 @@ run, and survives an interruption. Equal prompts are asked once. A verdict of th
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.core.entities import UNDECIDED
@@ -21,8 +20,8 @@ from fsdpo_data.core.sampling import UNKNOWN, add_tokens
 from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.answer_judge import AnswerJudge
-from fsdpo_data.engines.answer_judge_formats import JudgeDecision, JudgeQuestion, add_answer_options
-from fsdpo_data.engines.samplers import close_engine
+from fsdpo_data.engines.answer_judge_formats import JudgeDecision, JudgeQuestion
+from fsdpo_data.engines.samplers import close_loaded_engine
 from fsdpo_data.stages.sample import sample_missing
 
 FOLDER = "answer_judge"  #: Folder of the replies inside the directory of the dataset or run.
@@ -40,22 +39,22 @@ class JudgeSession:
 
     def judge_verdicts(
         self,
-        problems: Sequence[tuple[str, Mapping[str, Any]]],
         requests: Sequence[GradingRequest],
         verdicts: Sequence[Verdict],
+        get_question: Callable[[int], str],
     ) -> list[Verdict]:
         """Return the verdicts, with the decisions of the judge for undecided ones.
 
         Args:
-            problems: The question and the metadata of the problem of each response.
             requests: The responses.
             verdicts: The verdicts of the grader.
+            get_question: Returns the question of a response, by the index of the response.
         """
         new_verdicts = list(verdicts)
         indices = [index for index, verdict in enumerate(verdicts) if verdict.status == UNDECIDED]
         items = [
             JudgeQuestion(
-                question=add_answer_options(*problems[index]),
+                question=get_question(index),
                 gold=requests[index].gold,
                 answer=verdicts[index].answer or "",
                 response=graded_text(requests[index]),
@@ -72,7 +71,8 @@ class JudgeSession:
     def decide(self, items: Sequence[JudgeQuestion]) -> list[JudgeDecision]:
         """Return the decision on each answer; ``undecided`` also for replies without a verdict."""
         prompts = self.judge.prompts(items)
-        prompts_by_id = {_prompt_id(prompt): prompt for prompt in prompts}
+        prompt_ids = [_prompt_id(prompt) for prompt in prompts]
+        prompts_by_id = dict(zip(prompt_ids, prompts, strict=True))
         sample_missing(
             self._run,
             list(prompts_by_id),
@@ -84,7 +84,6 @@ class JudgeSession:
             progress=self._progress,
         )
         decisions: list[JudgeDecision] = []
-        prompt_ids = [_prompt_id(prompt) for prompt in prompts]
         for prompt, record in zip(prompts, self._run.read_records(prompt_ids), strict=True):
             [reply] = record["completions"]
             decision = self.judge.judge_format.read_reply(
@@ -131,8 +130,7 @@ def open_judge_session(
         try:
             yield session
         finally:
-            if session.make_sampler.cache_info().currsize:
-                close_engine(session.make_sampler())
+            close_loaded_engine(session.make_sampler)
 
 
 def graded_text(request: GradingRequest) -> str:

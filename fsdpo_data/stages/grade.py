@@ -40,6 +40,7 @@ from fsdpo_data.engines.answer_judge import (
     pin_answer_judge,
     resolve_answer_judge,
 )
+from fsdpo_data.engines.answer_judge_formats import add_answer_options
 from fsdpo_data.engines.options import Workers
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.stages.answer_judge import JudgeSession, open_judge_session
@@ -209,14 +210,15 @@ def regrade_table(
         for solution in solutions
     ]
     verdicts = grader.grade(requests)
-    judge = ""
+    judge_rule = ""
     if judge_session is not None:
         _add_verdicts(counts.grader_tally, solutions, verdicts)
-        problem_texts = [
-            _question_and_metadata(solution.problem_id, problems) for solution in solutions
-        ]
-        verdicts = judge_session.judge_verdicts(problem_texts, requests, verdicts)
-        judge = judge_session.judge.rule
+        verdicts = judge_session.judge_verdicts(
+            requests,
+            verdicts,
+            lambda index: _question_with_options(solutions[index].problem_id, problems),
+        )
+        judge_rule = judge_session.judge.rule
     _add_verdicts(counts.tally, solutions, verdicts)
     counts.outcome_changes.update(
         (solution.outcome, verdict.status)
@@ -228,19 +230,17 @@ def regrade_table(
             answer=verdict.answer,
             outcome=verdict.status,
             labels=outcome_labels(verdict.status, len(solution.completions)),
-            answer_judge=judge if verdict.rule == judge else None,
+            answer_judge=judge_rule if verdict.rule == judge_rule else None,
         )
         for solution, verdict in zip(solutions, verdicts, strict=True)
     ]
     return to_table("solutions", new_solutions)
 
 
-def _question_and_metadata(
-    problem_id: str, problems: Mapping[str, RegradedProblem]
-) -> tuple[str, dict[str, Any]]:
-    """Return the question and the metadata of a problem."""
+def _question_with_options(problem_id: str, problems: Mapping[str, RegradedProblem]) -> str:
+    """Return the question of a problem, with the options of a multiple-choice problem."""
     problem = problems[problem_id]
-    return problem.question, parse_metadata(problem_id, problem.metadata)
+    return add_answer_options(problem.question, parse_metadata(problem_id, problem.metadata))
 
 
 def _add_verdicts(tally: Tally, solutions: Sequence[Solution], verdicts: Sequence[Verdict]) -> None:
@@ -308,14 +308,14 @@ class GradeOptions(StageOptions, AnswerJudgeOptions):
 def make_grade_stage(options: GradeOptions) -> GradeStage:
     """Return the stage; SchemaError if the release does not contain the grader."""
     grader = get_grader(options.grader).version
-    judge = resolve_answer_judge(options)
-    pinned_options = replace(options, grader=grader, **pin_answer_judge(options, judge))
+    answer_judge = resolve_answer_judge(options)
+    pinned_options = replace(options, grader=grader, **pin_answer_judge(options, answer_judge))
     return GradeStage(
         command=command_line(pinned_options, "fsdpo-data", "grade"),
         grader=grader,
         workers=options.workers,
         grade_thinking=options.grade_thinking,
-        answer_judge=judge,
+        answer_judge=answer_judge,
     )
 
 

@@ -29,6 +29,8 @@ from fsdpo_train.trainer.run_directory import read_identity
 
 #: Name of the file with the fingerprint of the reference model.
 HEADER_FILE = "reference.json"
+#: The next step for a file that cannot be used.
+_REMOVE_ADVICE = "Remove the file; its log-probabilities are computed again."
 _NAME_DIGITS = 32  #: Hex digits of the SHA-256 in a file's name.
 
 
@@ -114,9 +116,9 @@ class ReferenceStore:
             if file_sha256(file)[:_NAME_DIGITS] != file.stem:
                 raise StoreError(
                     f"{file} was changed since it was written (its SHA-256 is not its name). "
-                    "Remove the file; its log-probabilities are computed again."
+                    f"{_REMOVE_ADVICE}"
                 )
-            with parquet_errors(str(file), StoreError, "Remove the file, and resume."):
+            with parquet_errors(str(file), StoreError, _REMOVE_ADVICE):
                 rows = _read_shard(file)
                 stored_prompts.update(rows["prompt"])
                 stored_texts.update(rows["text"])
@@ -179,6 +181,4 @@ def _read_shard(file: Path) -> "pl.DataFrame":
     try:
         return collect_rows(scan_parquet([file]))
     except (InputError, SchemaError):
-        raise StoreError(
-            f"{file} is damaged. Remove the file; its log-probabilities are computed again."
-        ) from None
+        raise StoreError(f"{file} is damaged. {_REMOVE_ADVICE}") from None

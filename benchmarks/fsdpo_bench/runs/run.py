@@ -33,7 +33,7 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
 from fsdpo_data.dataset.run import lock_run_directory
 from fsdpo_data.engines.answer_judge import AnswerJudge
-from fsdpo_data.engines.samplers import Sampler, close_engine
+from fsdpo_data.engines.samplers import Sampler, close_loaded_engine
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import draw_positions, problems_digest
@@ -166,9 +166,7 @@ def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Pr
                         append_records(log, missing_records)
         if job.spec.answer_judge is not None:
             for make_engine in (make_sampler, make_scorer):
-                if make_engine.cache_info().currsize:
-                    close_engine(make_engine())  # the judge may need the memory
-                    make_engine.cache_clear()
+                close_loaded_engine(make_engine)  # the judge may need the memory
             names = [loaded.task.name for loaded in job.tasks]
             judge_run(job.spec.answer_judge, out, names, progress)
 

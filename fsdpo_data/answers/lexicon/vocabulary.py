@@ -44,6 +44,7 @@ ORDINAL_MARKS = word_set("st nd rd th")
 PART_WORDS = word_set("half third quarter fourth fifth sixth eighth tenth")
 #: Words before the letters of a figure: "triangle ABC".
 FIGURE_WORDS = word_set("segment line point angle triangle ray")
+MAX_PRODUCT_LETTERS = 3  #: Length of the longest word that is read as a product of letters.
 _SHORT_WORDS = word_set("yes no odd all not the are sq cu")
 #: Short words that may follow a number and are not products of letters.
 SHORT_NOUNS = _SHORT_WORDS | word_set(_TABLE["nouns"])
@@ -70,7 +71,9 @@ def is_language_word(word: str) -> bool:
         return False
     if lower in _SHORT_WORDS:
         return True
-    return len(word) > 3 or (len(word) == 3 and word[0].isupper() and word[1:].islower())
+    return len(word) > MAX_PRODUCT_LETTERS or (
+        len(word) == 3 and word[0].isupper() and word[1:].islower()
+    )
 
 
 def has_foreign_script(text: str) -> bool:

@@ -13,6 +13,7 @@ from fsdpo_data.answers.lexicon.vocabulary import (
     FUNCTIONS,
     GREEK_LETTERS,
     KEYWORDS,
+    MAX_PRODUCT_LETTERS,
     PART_WORDS,
     is_language_word,
 )
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 #: Signs in the argument of P that make it an event: P is then a probability.
 _EVENT_SIGNS = frozenset(("|", "=", "<", ">", "le", "ge", "cap", "cup", "overline", "bar"))
-
-
-_MAX_PRODUCT_LETTERS = 3  #: Longest word of letters that is read as a product.
 
 
 class NameParser:
@@ -170,7 +168,7 @@ class NameParser:
             raise UnparsableAnswerError(f"the unit {word} has no number")
 
     def _is_among_words(self, token: Token) -> bool:
-        """Whether a short word stands next to another one: "por lo tanto", "we go on".
+        """Whether the word before or after a short word is short, too: "por lo tanto".
 
         A product of letters is one word, and a unit may follow it.
         """
@@ -181,7 +179,7 @@ class NameParser:
             neighbor.kind == "word"
             and neighbor.text.islower()
             and not neighbor.upright
-            and len(neighbor.text) <= _MAX_PRODUCT_LETTERS
+            and len(neighbor.text) <= MAX_PRODUCT_LETTERS
             and find_unit(neighbor.text) is None
             and neighbor.text not in KEYWORDS
             and neighbor.text not in FUNCTIONS

@@ -5,6 +5,7 @@ from fsdpo_data.engines.samplers.base import (
     Sampler,
     StreamingSampler,
     close_engine,
+    close_loaded_engine,
     stream,
 )
 from fsdpo_data.engines.samplers.thinking_passes import LoadedSampler
@@ -15,5 +16,6 @@ __all__ = [
     "Sampler",
     "StreamingSampler",
     "close_engine",
+    "close_loaded_engine",
     "stream",
 ]

@@ -1,6 +1,9 @@
 """The interface of samplers: ``Sampler``, and ``StreamingSampler`` for results prompt by prompt."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
+from functools import _lru_cache_wrapper
 from typing import Any, NamedTuple, Protocol
 
 from fsdpo_data.core.identity import ModelRef
@@ -72,3 +75,13 @@ def close_engine(engine: Any) -> None:
     close = getattr(engine, "close", None)
     if close is not None:
         close()
+
+
+def close_loaded_engine(make_engine: _lru_cache_wrapper[Any]) -> None:
+    """Free the engine of a cached function, if the function has loaded one.
+
+    The next call of the function loads the engine again.
+    """
+    if make_engine.cache_info().currsize:
+        close_engine(make_engine())
+        make_engine.cache_clear()
