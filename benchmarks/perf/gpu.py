@@ -17,9 +17,9 @@ Cases that do not fit in `--minutes` are skipped. `--only 0.5B` measures the cas
 their name. The errors of failed cases go to stderr.
 
 Libraries to compare with are measured if they are installed; the second line names them. Model
-FLOPs utilization (MFU) counts
-the minimum work: every solution and every prompt once, without attention scores. Without a GPU the
-script only lists the cases; `--tiny` runs all of them at toy size on any machine.
+FLOPs utilization (MFU) counts the minimum work: every solution and every prompt once, without
+attention scores. Without a GPU the script only lists the cases; `--tiny` runs all of them at toy
+size on any machine.
 """
 
 import json

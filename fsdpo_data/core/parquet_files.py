@@ -132,7 +132,7 @@ def _decode(
         **selection: The ``columns`` and the ``row_groups`` to read; all by default.
 
     Raises:
-        ValueError: if the file has other rows than its footer says.
+        ValueError: if the file and its footer have different numbers of rows.
     """
     rows = 0
     footer_rows = parquet_file.metadata.num_rows
@@ -246,7 +246,7 @@ class _ParquetScan:
         """Return the selected rows of a part."""
         if predicate is None:
             return list(self._decode_part(part, columns))
-        # Most parts have none of the solutions of a few problems.
+        # If the query selects a few problems, most parts contain no row of theirs.
         key_columns = list(dict.fromkeys(predicate.meta.root_names()))
         key_frames = self._decode_part(part, key_columns)
         if not any(frame.filter(predicate).height for frame in key_frames):

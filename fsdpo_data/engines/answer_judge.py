@@ -37,7 +37,7 @@ class AnswerJudgeOptions(Options):
     """Options of a judge that decides the answers which the grader leaves undecided.
 
     Attributes:
-        judge: Model that decides the answers that the grader leaves undecided: a short name,
+        judge: Model that decides the answers that the grader leaves undecided. It is a short name,
             `org/name[@revision]` on the Hub, a directory, or the name on a server. Verdicts of the
             grader stay.
         judge_format: Prompt of the judge, and the way its replies are read: `chat`, `xverify`,

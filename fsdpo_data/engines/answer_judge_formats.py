@@ -37,7 +37,7 @@ _OMISSION = "[…] "
 #: The values that a prompt can contain.
 _VALUE_NAMES = ("question", "gold", "answer", "response", "mark")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-#: The same in a prompt in which doubled braces stand for braces.
+#: The same in a prompt in which doubled braces mean braces.
 _PLACEHOLDER_OR_DOUBLED_BRACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 #: Parts of the control tokens of usual chat formats. A server reads them in any message.
 _CONTROL_TOKEN = re.compile(
@@ -66,13 +66,13 @@ class AnswerJudgeFormat(Options):
     """The prompt of an answer judge, and how its reply is read."""
 
     name: str  #: Name of the row in ``answer_judge_formats.toml``, or of the TOML file of the user.
-    #: The prompt. A name in braces stands for a value. Empty if the user must give the prompt of
+    #: The prompt. A value replaces each name in braces. Empty if the user must give the prompt of
     #: the authors.
     prompt: str = ""
     #: The value of each name in braces: ``question``, ``gold``, ``answer``, ``response`` or
     #: ``mark``. Without an entry, the name is the value.
     placeholders: Mapping[str, str] = field(default_factory=dict)
-    #: Whether ``{{`` and ``}}`` stand for braces, as in a format string of Python.
+    #: Whether ``{{`` and ``}}`` mean braces, as in a format string of Python.
     has_doubled_braces: bool = False
     #: SHA-256 of the prompt of the authors. Another prompt is refused. Empty for any prompt.
     prompt_sha256: str = ""
@@ -125,7 +125,7 @@ class AnswerJudgeFormat(Options):
 
     @property
     def _placeholder_pattern(self) -> re.Pattern[str]:
-        """The pattern of a name in braces, and of doubled braces if they stand for braces."""
+        """The pattern of a name in braces, and of doubled braces if they mean braces."""
         return _PLACEHOLDER_OR_DOUBLED_BRACE if self.has_doubled_braces else _PLACEHOLDER
 
     @property
@@ -214,8 +214,8 @@ def cut_start(text: str, max_bytes: int) -> str:
 def add_answer_options(question: str, metadata: Mapping[str, Any]) -> str:
     """Return a question with the options of a multiple-choice problem, if the question lacks them.
 
-    The metadata may have them as ``options`` or ``choices``: a list of texts, texts by letter, or
-    lists of ``label`` and ``text``, as in data sets on the Hub.
+    The metadata may have them as ``options`` or ``choices``. They are a list of texts, texts by
+    letter, or lists of ``label`` and ``text``, as in datasets on the Hub.
     """
     options = metadata.get("options") or metadata.get("choices")
     if isinstance(options, dict) and isinstance(options.get("text"), list):

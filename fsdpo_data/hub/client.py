@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 HUB_TIMEOUT_SECONDS = 8.0  #: Time limit for an answer of the Hub.
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
-#: What the Hub client raises at an answer that has other fields than the answers of a Hub.
+#: Errors of the Hub client at an answer that has other fields than the answers of a Hub.
 _ANSWER_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 #: A small file that nearly every repository has, by kind. Its download tests the access.
 _PROBE_FILES = {"model": "config.json", "dataset": "README.md"}
