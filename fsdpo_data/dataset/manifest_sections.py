@@ -373,6 +373,14 @@ class AnswerJudgeStats(ManifestSection):
     #: Accuracy of the graded solutions without the decisions of the judge; datasets only.
     accuracy_without_judge: AccuracyStats | None = None
 
+    def describe_decisions(self) -> str:
+        """Return the decisions as the part of a sentence, for the terminal."""
+        return (
+            f"judge was asked about {self.answers:,} undecided answers: {self.correct:,} correct, "
+            f"{self.incorrect:,} incorrect, {self.undecided:,} still undecided "
+            f"({self.unreadable:,} unreadable replies)"
+        )
+
 
 class StepLabelStats(ManifestSection):
     """Counts of imported step labels."""

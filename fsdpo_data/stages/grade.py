@@ -330,12 +330,7 @@ def _describe_judge(manifest: Manifest) -> str:
     if stats is None:
         return ""
     tokens = "an unknown number of" if stats.tokens == UNKNOWN else f"{stats.tokens:,}"
-    return (
-        f"the judge was asked about {stats.answers:,} undecided answers: "
-        f"{stats.correct:,} correct, {stats.incorrect:,} incorrect, {stats.undecided:,} still "
-        "undecided "
-        f"({stats.unreadable:,} unreadable replies); {tokens} tokens"
-    )
+    return f"the {stats.describe_decisions()}; {tokens} tokens"
 
 
 def _describe_changes(manifest: Manifest) -> str:

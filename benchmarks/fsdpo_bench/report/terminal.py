@@ -93,11 +93,7 @@ def print_results(results: Results) -> None:
         rows = [row[:-2] for row in rows]
     print_table(columns, rows)
     if (stats := results.answer_judge) is not None:
-        print_text(
-            f"The judge was asked about {stats.answers:,} undecided answers: {stats.correct:,} "
-            f"correct, {stats.incorrect:,} incorrect, {stats.undecided:,} still undecided "
-            f"({stats.unreadable:,} unreadable replies)."
-        )
+        print_text(f"The {stats.describe_decisions()}.")
 
 
 def _result_rows(results: Results) -> Iterator[Sequence[str]]:
@@ -112,23 +108,15 @@ def _result_rows(results: Results) -> Iterator[Sequence[str]]:
                 format_amount(result.cost.tokens),
                 f"{result.cost.prm_calls:,.0f}",
             )
-            if (bound := result.upper_bound) is not None:
-                title = f"{name}, undecided as correct"
-                yield task.title, title, format_points(bound), f"{bound.correct:g}", "", "", ""
-            if (accuracy := result.without_judge) is not None:
-                title = f"{name}, without the judge"
-                yield (
-                    task.title,
-                    title,
-                    format_points(accuracy),
-                    f"{accuracy.correct:g}",
-                    "",
-                    "",
-                    "",
-                )
-            if (bound := result.upper_bound_without_judge) is not None:
-                title = f"{name}, undecided as correct, without the judge"
-                yield task.title, title, format_points(bound), f"{bound.correct:g}", "", "", ""
+            other_accuracies = {
+                "undecided as correct": result.upper_bound,
+                "without the judge": result.without_judge,
+                "undecided as correct, without the judge": result.upper_bound_without_judge,
+            }
+            for condition, accuracy in other_accuracies.items():
+                if accuracy is not None:
+                    cells = (format_points(accuracy), f"{accuracy.correct:g}", "", "", "")
+                    yield task.title, f"{name}, {condition}", *cells
         for row in number_rows(task, "terminal"):
             yield task.title, row.title, row.text, "", f"{row.result.n:,}", "", ""
     for suite, suite_results in results.suites.items():
