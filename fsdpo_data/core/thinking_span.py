@@ -42,9 +42,10 @@ class ThinkingMarkers:
         """
         text_has_start = text_start.startswith(self.start)
         has_start = text_has_start or prompt_end.endswith(self.start)
+        if self.requires_both and not has_start:
+            return None
         has_end = self.end in text
-        is_thinking = (has_start and has_end) if self.requires_both else (has_start or has_end)
-        if not is_thinking:
+        if not has_end and (self.requires_both or not has_start):
             return None
         answer = self._find_answer(text) if has_end else None
         return ThinkingSpan(

@@ -23,7 +23,7 @@ def find_thinking(prompt: str, text: str, *, has_separate_reasoning: bool = Fals
     """
     prompt_end = prompt.rstrip()[-_MAX_MARKER_CHARS:]
     text_start = text.lstrip()[:_MAX_MARKER_CHARS]
-    for markers in THINKING_MARKERS.values():
+    for markers in THINKING_MARKERS.data.values():  # a plain dict, which iterates faster
         if span := markers.find(prompt_end, text_start, text):
             return span
     return ThinkingSpan(0, bool(text.strip())) if has_separate_reasoning else NO_THINKING

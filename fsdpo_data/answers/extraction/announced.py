@@ -8,8 +8,8 @@ from fsdpo_data.answers.extraction.boxes import MAX_ANSWER_CHARS
 from fsdpo_data.answers.extraction.phrases import load_phrases
 from fsdpo_data.answers.extraction.retractions import is_hypothetical
 from fsdpo_data.answers.lexicon.languages import (
-    ASCII_LABEL_CORES,
-    LABEL_CORES,
+    ASCII_LABEL_ENDINGS,
+    LABEL_ENDINGS,
     answer_label_pattern,
 )
 
@@ -60,22 +60,33 @@ def last_announced(text: str) -> AnnouncedAnswer | None:
         if choice:
             return AnnouncedAnswer(choice.group(1), "choice", choice.start())
     announced = _find_announced(text, _ENGLISH_TRIGGERS)
-    labelled = _find_foreign_label(text)
-    if announced is None or labelled is None:
-        return announced or labelled
-    return max(announced, labelled, key=lambda answer: answer.end)
+    # A later label of another language replaces the answer after an English marker.
+    start = announced.end if announced else 0
+    return _find_foreign_label(text, start) or announced
 
 
-def _find_foreign_label(text: str) -> AnnouncedAnswer | None:
-    """Return the last answer that follows a label of another language than English."""
-    cores = ASCII_LABEL_CORES if text.isascii() else LABEL_CORES
-    if not any([core in text for core in cores]):
-        return None
-    labels = list(_FOREIGN_LABEL.finditer(text))
-    answers = (
-        _read_answer(text, "label", label.end()) for label in labels[: -_MAX_MARKERS - 1 : -1]
-    )
+def _find_foreign_label(text: str, start: int) -> AnnouncedAnswer | None:
+    """Return the last answer that follows a label of another language than English.
+
+    ``start`` is the offset from which labels are searched.
+    """
+    label_ends = sorted(set(_iterate_label_ends(text, start)), reverse=True)
+    answers = (_read_answer(text, "label", end) for end in label_ends[:_MAX_MARKERS])
     return next((answer for answer in answers if answer is not None), None)
+
+
+def _iterate_label_ends(text: str, start: int) -> Iterator[int]:
+    """Yield the end of each foreign label.
+
+    A search for the words of all labels is faster than a search for their pattern.
+    """
+    for ending, first_letters in ASCII_LABEL_ENDINGS if text.isascii() else LABEL_ENDINGS:
+        position = text.find(ending, start)
+        while position >= 0:
+            label = _FOREIGN_LABEL.match(text, max(position - first_letters, 0))
+            if label:
+                yield label.end()
+            position = text.find(ending, position + 1)
 
 
 def _find_announced(text: str, triggers: tuple[str, ...]) -> AnnouncedAnswer | None:

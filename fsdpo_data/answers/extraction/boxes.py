@@ -15,6 +15,7 @@ MAX_ANSWER_CHARS = 10_000  #: Maximum length of an answer. A longer box is ignor
 _TOKEN = _PATTERNS["token"]
 #: A fast search for the earliest possible start of a box. Braces before it do not matter.
 _FIRST_BOX = re.compile(r"[\\\x08\x0c](?:f?box|oxed|framebox)")
+_MAX_CHARS_BEFORE_OX = len("\\frameb")  #: All commands of boxes contain "ox".
 _HAS_WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
 _COMMAND = re.compile(r"\\?\\(?:f?box|boxed)(?![A-Za-z])")
 _IN_BRACES = re.compile(r"\{[^{}]*\}")
@@ -91,7 +92,7 @@ class _BoxScan:
         self._depth = 0
         self._open: list[_OpenBox] = []
         self._pending: int | None = None  # start of a box whose opening brace comes next
-        first_box = _FIRST_BOX.search(text)
+        first_box = _FIRST_BOX.search(text, max(text.find("ox") - _MAX_CHARS_BEFORE_OX, 0))
         if first_box is None:
             return
         start = first_box.start()

@@ -50,9 +50,9 @@ _END_TOKENS = (
 _TAG_START = re.compile("<[/|｜]")  #: The start of an end-of-turn token or of ``</think>``.
 #: Zero-width characters and direction marks.
 _INVISIBLE_CHARS = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
-_EMOJI = "[\u2600-\u26ff\u2705\u2714\u2728\u2b50\ufe0e\ufe0f\U0001f300-\U0001faff]"
+_EMOJI = re.compile("[\u2600-\u26ff\u2705\u2714\u2728\u2b50\ufe0e\ufe0f\U0001f300-\U0001faff]")
 #: Emoji at the start or the end of a line. A cross may mark a wrong answer, and stays.
-_DECORATION = re.compile(rf"(?m)^[ \t]*{_EMOJI}+[ \t]*|[ \t]*{_EMOJI}+(?=\s*$)")
+_DECORATION = re.compile(rf"(?m)^[ \t]*{_EMOJI.pattern}+[ \t]*|[ \t]*{_EMOJI.pattern}+(?=\s*$)")
 _OTHER_CASE = _PATTERNS["other_case"]
 _END_OF_PROOF = re.compile(r"\s*(?:\$?\\(?:blacksquare|square|qed)\$?|[∎■□])\Z")
 #: Possible ends of an end-of-proof sign.
@@ -169,7 +169,9 @@ def strip_next_problem(response: str) -> str:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.isascii():
-        text = _DECORATION.sub("", _INVISIBLE_CHARS.sub("", text))
+        text = _INVISIBLE_CHARS.sub("", text)
+        if _EMOJI.search(text):
+            text = _DECORATION.sub("", text)
     text = text.rstrip()
     if text[-3:] in _HORIZONTAL_RULES:
         text_above = text.rstrip(text[-1])

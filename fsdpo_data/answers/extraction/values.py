@@ -24,13 +24,17 @@ def find_values(statement: str) -> list[re.Match[str]]:
     if formulas:
         prose = _FORMULA.sub(lambda formula: "\0" * len(formula[0]), statement)
     values = sorted([*formulas, *_NUMBER.finditer(prose)], key=re.Match.start)
-    # "3 possible values of $n$" does not end with the answer n; "therefore it is $n$" does.
-    return [
-        value
-        for value in values
-        if not _PATTERNS["letter"].fullmatch(_value_text(value))
-        or _PATTERNS["before_value"].search(statement, 0, value.start())
-    ]
+    return [value for value in values if not _is_mention_of_letter(value, statement)]
+
+
+def _is_mention_of_letter(value: re.Match[str], statement: str) -> bool:
+    """Whether a value only names a letter.
+
+    "3 possible values of $n$" does not end with the answer n; "therefore it is $n$" does.
+    """
+    if value.re is _NUMBER or not _PATTERNS["letter"].fullmatch(_value_text(value)):
+        return False
+    return not _PATTERNS["before_value"].search(statement, 0, value.start())
 
 
 def _value_text(value: re.Match[str]) -> str:

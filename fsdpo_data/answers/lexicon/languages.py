@@ -41,9 +41,12 @@ def answer_label_pattern() -> str:
     return f"(?i)(?:{'|'.join(labels)})"
 
 
-#: Parts of all answer labels. Their first letter may be a capital.
-LABEL_CORES = tuple(word[1:] or word for word in words_with_meaning("answer"))
-ASCII_LABEL_CORES = tuple(core for core in LABEL_CORES if core.isascii())
+#: The words of answer labels without their first letter, which may be a capital, and the number
+#: of letters left out. A word of one letter is kept.
+LABEL_ENDINGS = tuple(
+    {(word[1:] or word, min(len(word) - 1, 1)): None for word in words_with_meaning("answer")}
+)
+ASCII_LABEL_ENDINGS = tuple(entry for entry in LABEL_ENDINGS if entry[0].isascii())
 
 
 def read_number_word(text: str) -> int | None:
