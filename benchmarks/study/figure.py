@@ -1,7 +1,8 @@
 """The figures of the study, one per question.
 
 They have a shape or a number next to each colour, so they read the same in print. A dark colour
-scheme inverts their lightness and keeps their hues.
+scheme inverts their lightness and keeps their hues. A marker is filled if the difference is
+significant after the correction. The grey band is the margin of equivalence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,8 @@ from fsdpo_bench.report.figure_files import save_figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from measure import Rows
+from plan import EQUIVALENCE_MARGIN
 
-RATES_TITLE = "Does it tolerate larger steps?"
-SIZES_TITLE = "Is it another answer with more problems, or a larger policy?"
 #: Colours that also differ in lightness (Okabe & Ito), each with a marker of its own.
 COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777")
 MARKERS = "osD^vPX*"
@@ -24,9 +24,18 @@ STYLE = {"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 9, "axes.
 
 
 def write_contrasts(
-    file: Path, title: str, arms: Sequence[str], final: Rows, contrasts: Rows
+    file: Path, title: str, arms: Sequence[str], final: Rows, contrasts: Rows, metric: str
 ) -> None:
-    """Draw the avg@k of each arm, and its difference from the first arm."""
+    """Draw the accuracy of each arm, and its difference from the first arm.
+
+    Args:
+        file: The SVG file.
+        title: The answer to the question, as a sentence.
+        arms: Names of the arms; the first is the baseline.
+        final: Rows of ``final.csv``.
+        contrasts: Rows of ``contrasts.csv`` for the question.
+        metric: Name of the accuracy, such as "avg@2".
+    """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 1.3 + 0.36 * len(arms)), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
@@ -38,18 +47,31 @@ def write_contrasts(
                     _draw_interval(axes, row, column, y=index, style=index)
         left.set_yticks(range(len(arms)), arms)
         left.axvline(float(str(levels[0]["value"])), color="#555555", linewidth=1, linestyle=":")
-        left.set(xlabel="avg@k, test problems (%); dotted: SFT", xlim=(0, None))
+        left.set(xlabel=f"{metric}, test problems (%); dotted: SFT", xlim=(0, None))
         left.set_ylim(len(arms) - 0.5, -0.5)
-        right.axvline(0, color="#555555", linewidth=1, linestyle="--")
-        right.set(xlabel=f"ahead of {arms[0]} (points)")
+        _draw_margin(right)
+        right.set(xlabel=f"ahead of {arms[0]} (points); filled: significant")
         figure.suptitle(title, fontweight="bold")
         for axes in (left, right):
             axes.grid(axis="x", color="#dddddd")
         save_figure(figure, file)
 
 
-def write_sizes(file: Path, by_size: Mapping[str, Rows]) -> None:
-    """Draw the differences between arms for the comparisons that every size has."""
+def _draw_margin(axes: Axes) -> None:
+    """Draw a line at no difference, and the margin of equivalence around the line."""
+    axes.axvspan(-EQUIVALENCE_MARGIN, EQUIVALENCE_MARGIN, color="#eeeeee", zorder=0)
+    axes.axvline(0, color="#555555", linewidth=1, linestyle="--")
+
+
+def write_sizes(file: Path, title: str, by_size: Mapping[str, Rows], metric: str) -> None:
+    """Draw the differences between arms for the comparisons that every size has.
+
+    Args:
+        file: The SVG file.
+        title: The answer, as a sentence.
+        by_size: Rows of ``contrasts.csv`` by the title of their size.
+        metric: Name of the accuracy, such as "avg@2".
+    """
     compared = [[(row["arm"], row["against"]) for row in rows] for rows in by_size.values()]
     pairs = [pair for pair in dict.fromkeys(compared[0]) if all(pair in arms for arms in compared)]
     with matplotlib.rc_context(STYLE):
@@ -65,11 +87,11 @@ def write_sizes(file: Path, by_size: Mapping[str, Rows]) -> None:
                     _draw_interval(axes, row, "ahead", y=y, style=size_index, label=label)
         axes.set_yticks(range(len(pairs)), [f"{arm}\nagainst {base}" for arm, base in pairs])
         axes.set_ylim(len(pairs) - 0.5, -0.5)
-        axes.axvline(0, color="#555555", linewidth=1, linestyle="--")
-        axes.set_xlabel("ahead in avg@k, test problems (points)")
+        _draw_margin(axes)
+        axes.set_xlabel(f"ahead in {metric}, test problems (points); filled: significant")
         axes.grid(axis="x", color="#dddddd")
         figure.legend(loc="outside lower center", ncols=len(by_size))
-        figure.suptitle(SIZES_TITLE, fontweight="bold")
+        figure.suptitle(title, fontweight="bold")
         save_figure(figure, file)
 
 
@@ -84,20 +106,32 @@ def _draw_interval(
 ) -> None:
     """Draw one value with its interval; ``style`` selects colour and marker."""
     value, low, high = (float(str(row[f"{column}{end}"])) for end in ("", " low", " high"))
+    is_filled = row.get("verdict", "ahead") in ("ahead", "behind")
     axes.errorbar(
         value,
         y,
         xerr=[[value - low], [high - value]],
         fmt=MARKERS[style % len(MARKERS)],
         color=COLOURS[style % len(COLOURS)],
+        markerfacecolor=None if is_filled else "white",
         capsize=3,
         label=label,
     )
     axes.annotate(f"{value:.1f}", (value, y), (0, 5), textcoords="offset points", ha="center")
 
 
-def write_rates(file: Path, arms: Sequence[str], swept: Rows) -> None:
-    """Draw the result of every setting of every arm; a cross marks those that collapsed."""
+def write_rates(
+    file: Path, title: str, arms: Sequence[str], swept: Rows, metric: str
+) -> None:
+    """Draw the result of every setting of every arm; a cross marks those that collapsed.
+
+    Args:
+        file: The SVG file.
+        title: The answer, as a sentence.
+        arms: Names of the arms, in the order of the rows.
+        swept: Rows of ``sweep.csv``; the first row is the SFT policy.
+        metric: Name of the accuracy, such as "avg@1".
+    """
     rows = swept[1:]  # The first row is the SFT policy.
     settings = list(dict.fromkeys(f"{row['lr']}\nβ {row['beta']}" for row in rows))
     value_AS = np.array([float(str(row["value"])) for row in rows]).reshape(len(arms), -1)
@@ -113,6 +147,6 @@ def write_rates(file: Path, arms: Sequence[str], swept: Rows) -> None:
         axes.set_xticks(range(len(settings)), settings)
         axes.set_yticks(range(len(arms)), arms)
         axes.set_xlabel("peak learning rate and β (×: below the SFT policy)")
-        figure.colorbar(image, label="avg@k, validation problems (%)")
-        figure.suptitle(RATES_TITLE, fontweight="bold")
+        figure.colorbar(image, label=f"{metric}, validation problems (%)")
+        figure.suptitle(title, fontweight="bold")
         save_figure(figure, file)

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from fsdpo_bench.rerank.intervals import holm
 from plan import Policy, StudyQuestion
 from policies import Measurements
 
@@ -86,10 +85,9 @@ def final_rows(results: Results, chosen: Mapping[str, Policy]) -> Rows:
 def contrast_rows(results: Results, questions: Sequence[StudyQuestion]) -> Rows:
     """Return how many points of avg@k each arm is ahead of the first arm of its question.
 
-    The p-values are corrected for all comparisons of all questions.
+    ``report.py`` corrects the p-values, because the correction needs the comparisons of all sizes.
     """
     rows: Rows = []
-    ps: list[float] = []
     for question in questions:
         baseline, *compared_arms = question.arms
         if baseline not in results:
@@ -109,9 +107,6 @@ def contrast_rows(results: Results, questions: Sequence[StudyQuestion]) -> Rows:
                     "p": f"{difference.p:.4f}",
                 }
             )
-            ps.append(difference.p)
-    for row, p in zip(rows, holm(ps), strict=True):
-        row["p (Holm)"] = f"{p:.4f}"
     return rows
 
 

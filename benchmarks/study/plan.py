@@ -52,6 +52,7 @@ class StudyQuestion:
 class Size:
     """The size of a study: problems, samples, training steps and seeds."""
 
+    title: str  #: Name of the size in figures and on pages.
     demonstrations: Mapping[str, int]  #: Number of solutions for SFT, by name in ``STAGES``.
     problems: int  #: Number of problems with preference pairs.
     samples: int  #: Number of solutions sampled per problem.
@@ -92,5 +93,7 @@ STAGES: Mapping[str, Any] = _TABLE["stages"]
 COMMANDS: Mapping[str, str] = _TABLE["commands"]
 #: Options of preference training that all arms share.
 TRAINING: Mapping[str, Any] = _TABLE["training"]
+#: Points of avg@k within which two arms are equivalent.
+EQUIVALENCE_MARGIN: float = _TABLE["equivalence_margin"]
 QUESTIONS = [StudyQuestion(**row) for row in _TABLE["questions"]]
 SIZES = {name: _read_size(row) for name, row in _TABLE["sizes"].items()}

@@ -13,10 +13,10 @@ Each size has a folder in `--out` with figures and tables, which `--publish DIR`
 
 - `sweep.csv`: every setting;
 - `final.csv`: every metric;
-- `contrasts.csv`: the comparisons of arms;
+- `contrasts.csv`: the comparisons of arms, with p-values corrected over all sizes;
 - `sources.csv`: the accuracy of each source of rewards.
 
-`sizes.svg` shows the comparisons at every size.
+`sizes.svg` shows the comparisons at every size. `report.py` draws the figures from the tables.
 """
 
 import argparse
@@ -30,10 +30,10 @@ from pathlib import Path
 
 import polars as pl
 from data import StudyDirectory, arm_pairs, make_data, reward_auc
-from figure import write_contrasts, write_rates, write_sizes
 from measure import Rows, contrast_rows, final_rows, sweep_rows
 from plan import ARMS, QUESTIONS, SFT, SIZES, Arm, Policy
 from policies import Measurements, measure_policy
+from report import write_report
 
 
 class Study:
@@ -54,27 +54,20 @@ class Study:
         first_seed = size.seeds[0]
         self._measure_arm([Policy(arm, **setting, seed=first_seed) for setting in size.settings])
 
-    def write_results(self) -> list[Path]:
-        """Write the tables and figures of the finished arms; return their files."""
-        out = self.directory.out
-        arms = list(self.results)
-        final = final_rows(self.results, self.chosen)
-        contrasts = contrast_rows(self.results, QUESTIONS)
-        tables = {"final": final, "contrasts": contrasts, "sources": self._source_rows()}
+    def write_tables(self) -> list[Path]:
+        """Write the tables of the finished arms; return their files."""
+        tables = {
+            "final": final_rows(self.results, self.chosen),
+            "contrasts": contrast_rows(self.results, QUESTIONS),
+            "sources": self._source_rows(),
+        }
         if self.swept:
             tables["sweep"] = sweep_rows(self.swept, self.chosen)
-            write_rates(out / "rates.svg", arms[1:], tables["sweep"])
+        files = []
         for name, rows in tables.items():
-            pl.DataFrame(rows).write_csv(out / f"{name}.csv")
-        for question in QUESTIONS:
-            visible_arms = [arm for arm in question.arms if arm in arms]
-            rows = [row for row in contrasts if row["question"] == question.name]
-            if rows:
-                file = out / f"{question.name}.svg"
-                write_contrasts(
-                    file, question.title, arms=visible_arms, final=final, contrasts=rows
-                )
-        return sorted([*out.glob("*.csv"), *out.glob("*.svg")])
+            files.append(self.directory.out / f"{name}.csv")
+            pl.DataFrame(rows).write_csv(files[-1])
+        return files
 
     def _source_rows(self) -> Rows:
         """Return the AUC of the step rewards of each source against the true step labels."""
@@ -110,9 +103,7 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     for size in options.sizes:
         run_size(StudyDirectory(options.out / size, SIZES[size]), options.jobs)
-    files = {size: options.out / size / "contrasts.csv" for size in SIZES}
-    rows = {size: pl.read_csv(file).to_dicts() for size, file in files.items() if file.exists()}
-    write_sizes(options.out / "sizes.svg", rows)
+    write_report(options.out)
     if options.publish:
         publish(options.out, options.publish, full_sizes[0])
 
@@ -133,7 +124,7 @@ def run_size(directory: StudyDirectory, jobs: int) -> None:
     for arm in ARMS:
         if not directory.size.arms or arm.name in directory.size.arms:
             study.add(arm)
-            files = study.write_results()
+            files = study.write_tables()
             print(f"{arm.name}: {study.chosen[arm.name].name}", flush=True)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_hide_column_data_types=True):
         print(pl.read_csv(directory.out / "final.csv").filter(problems="solve").drop("problems"))
