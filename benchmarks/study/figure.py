@@ -7,6 +7,7 @@ significant after the correction. The grey band is the margin of equivalence.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 
 import matplotlib
 import numpy as np
@@ -19,6 +20,7 @@ from plan import EQUIVALENCE_MARGIN
 #: Colours that also differ in lightness (Okabe & Ito), each with a marker of its own.
 COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777")
 MARKERS = "osD^vPX*"
+MAX_TITLE_CHARS = 80  #: Longer titles have several lines.
 #: Text stays text, and equal numbers give equal files.
 STYLE = {"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 9, "axes.axisbelow": True}
 
@@ -51,7 +53,7 @@ def write_contrasts(
         left.set_ylim(len(arms) - 0.5, -0.5)
         _draw_margin(right)
         right.set(xlabel=f"ahead of {arms[0]} (points); filled: significant")
-        figure.suptitle(title, fontweight="bold")
+        figure.suptitle(fill(title, MAX_TITLE_CHARS), fontweight="bold")
         for axes in (left, right):
             axes.grid(axis="x", color="#dddddd")
         save_figure(figure, file)
@@ -91,7 +93,7 @@ def write_sizes(file: Path, title: str, by_size: Mapping[str, Rows], metric: str
         axes.set_xlabel(f"ahead in {metric}, test problems (points); filled: significant")
         axes.grid(axis="x", color="#dddddd")
         figure.legend(loc="outside lower center", ncols=len(by_size))
-        figure.suptitle(title, fontweight="bold")
+        figure.suptitle(fill(title, MAX_TITLE_CHARS), fontweight="bold")
         save_figure(figure, file)
 
 
@@ -120,9 +122,7 @@ def _draw_interval(
     axes.annotate(f"{value:.1f}", (value, y), (0, 5), textcoords="offset points", ha="center")
 
 
-def write_rates(
-    file: Path, title: str, arms: Sequence[str], swept: Rows, metric: str
-) -> None:
+def write_rates(file: Path, title: str, arms: Sequence[str], swept: Rows, metric: str) -> None:
     """Draw the result of every setting of every arm; a cross marks those that collapsed.
 
     Args:
@@ -148,5 +148,5 @@ def write_rates(
         axes.set_yticks(range(len(arms)), arms)
         axes.set_xlabel("peak learning rate and β (×: below the SFT policy)")
         figure.colorbar(image, label=f"{metric}, validation problems (%)")
-        figure.suptitle(title, fontweight="bold")
+        figure.suptitle(fill(title, MAX_TITLE_CHARS), fontweight="bold")
         save_figure(figure, file)

@@ -125,14 +125,14 @@ def describe_verdicts(contrasts: Rows) -> str:
 
 
 def describe_sizes(by_title: Mapping[str, Rows]) -> str:
-    """Return the number of significant comparisons of each size in one sentence."""
+    """Return the number of significant comparisons, and their sizes, in one sentence."""
     counts = {
         title: sum(row["verdict"] in SIGNIFICANT_VERDICTS for row in rows)
         for title, rows in by_title.items()
     }
-    return "Significant comparisons: " + "; ".join(
-        f"{count} of {len(by_title[title])} at {title}" for title, count in counts.items()
-    )
+    n_comparisons = sum(len(rows) for rows in by_title.values())
+    locations = ", ".join(f"{count} at {title}" for title, count in counts.items() if count)
+    return f"{sum(counts.values())} of {n_comparisons} comparisons are significant: {locations}"
 
 
 def describe_collapses(swept: Rows) -> str:

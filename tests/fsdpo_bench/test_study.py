@@ -6,7 +6,9 @@ import csv
 import json
 import random
 import re
+import shutil
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,6 +33,7 @@ from measure import contrast_rows, estimate, final_rows, sweep_rows  # noqa: E40
 from plan import (  # noqa: E402
     ARMS,
     COMMANDS,
+    EQUIVALENCE_MARGIN,
     KINDS,
     QUESTIONS,
     SFT,
@@ -40,6 +43,7 @@ from plan import (  # noqa: E402
     Policy,
     StudyQuestion,
 )
+from report import add_verdicts, decide_verdict, write_report  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
 
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT  # noqa: E402
@@ -217,7 +221,6 @@ def test_result_tables_contain_the_measurements() -> None:
     questions = [StudyQuestion("q", "?", ["DPO", "Full-Step-DPO", "DPO/K"])]
     (row,) = contrast_rows(results, questions)
     assert (row["arm"], row["against"], row["ahead"]) == ("Full-Step-DPO", "DPO", "0.00")
-    assert row["p (Holm)"] == "1.0000"
     assert contrast_rows({"SFT": results["SFT"]}, questions) == []
     swept = {sft: make_result(0.3), good: make_result(0.6), bad: make_result(0.1)}
     sweep = sweep_rows(swept, {"DPO": good})
@@ -231,19 +234,76 @@ def test_the_figures_are_svg_files_with_labels(tmp_path: Path) -> None:
     }
     final = final_rows(results, {name: Policy(SFT, 0, 0, 0) for name in results})
     contrasts = contrast_rows(results, [StudyQuestion("q", "?", ["DPO", "b <c>"])])
-    write_contrasts(tmp_path / "a.svg", "Why?", ["DPO", "b <c>"], final, contrasts)
+    add_verdicts(contrasts)
+    write_contrasts(tmp_path / "a.svg", "Why?", ["DPO", "b <c>"], final, contrasts, "avg@2")
     settings = [Policy(DPO, lr, beta, 0) for beta in (0.1, 1) for lr in (1e-3, 3e-3)]
     swept = {policy: make_result(0.6) for policy in (Policy(SFT, 0, 0, 0), *settings)}
-    write_rates(tmp_path / "b.svg", ["DPO"], sweep_rows(swept, {}))
-    write_sizes(tmp_path / "c.svg", {"96 problems": contrasts, "300 problems": contrasts})
-    seen = []
-    for name in ("a", "b", "c"):
-        root = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
-        seen += [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    write_rates(tmp_path / "b.svg", "How?", ["DPO"], sweep_rows(swept, {}), "avg@1")
+    sizes = {"96 problems": contrasts, "300 problems": contrasts}
+    write_sizes(tmp_path / "c.svg", "When?", sizes, "avg@2")
+    seen = [text for name in ("a", "b", "c") for text in read_texts(tmp_path / f"{name}.svg")]
     assert {"Why?", "DPO", "b <c>", "0.001", "β 0.1", "β 1", "60", "300 problems"} <= set(seen)
+    assert {"avg@2, test problems (%); dotted: SFT", "avg@1, validation problems (%)"} <= set(seen)
     for name in ("a", "b", "c"):
         assert (tmp_path / f"{name}.svg").read_text().count(DARK_STYLE) == 1
     assert Policy(SFT, 0, 0, 1).name != Policy(SFT, 0, 0, 2).name
+
+
+def read_texts(file: Path) -> list[str]:
+    """Return the texts of an SVG file, in their order."""
+    texts = ElementTree.parse(file).getroot().iter("{http://www.w3.org/2000/svg}text")
+    return [element.text or "" for element in texts]
+
+
+@pytest.mark.parametrize(
+    ("p", "value", "low", "high", "verdict"),
+    [
+        (0.04, 3, 1, 5, "ahead"),
+        (0.04, -3, -5, -1, "behind"),
+        (0.06, 0.5, -1.9, 1.9, "equivalent"),
+        (0.06, -3, -5, 1.9, "no gain"),
+        (0.06, 3, -1.9, 5, "no loss"),
+        (0.06, 0, -2, 2, "open"),
+    ],
+)
+def test_a_verdict_follows_from_the_corrected_p_and_the_margin(
+    p: float, value: float, low: float, high: float, verdict: str
+) -> None:
+    assert EQUIVALENCE_MARGIN == 2
+    assert decide_verdict(p, value, low, high) == verdict
+
+
+def test_one_correction_covers_the_comparisons_of_all_sizes(tmp_path: Path) -> None:
+    rows = [row for size in FULL_SIZES for row in read_table("contrasts", size)]
+    assert [row["p (Holm)"] for row in rows] == [
+        f"{p:.4f}" for p in holm([float(row["p"]) for row in rows])
+    ]
+    shutil.copytree(STUDY, tmp_path / "study")
+    for file in (tmp_path / "study").rglob("contrasts.csv"):
+        lines = [line.rsplit(",", 2)[0] for line in file.read_text(encoding="utf-8").splitlines()]
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_report(tmp_path / "study")
+    for size in FULL_SIZES:
+        path = Path(size) / "contrasts.csv"
+        assert (tmp_path / "study" / path).read_bytes() == (STUDY / path).read_bytes()
+
+
+def test_the_stored_figures_are_those_of_the_stored_tables(tmp_path: Path) -> None:
+    shutil.copytree(STUDY, tmp_path / "study")
+    figures = {path.relative_to(STUDY) for path in STUDY.rglob("*.svg")}
+    for figure in figures:
+        (tmp_path / "study" / figure).unlink()
+    written = write_report(tmp_path / "study")
+    assert figures == {
+        path.relative_to(tmp_path / "study") for path in written if path.suffix == ".svg"
+    }
+    for figure in figures:
+        assert read_texts(tmp_path / "study" / figure) == read_texts(STUDY / figure)
+
+
+def test_figures_name_sizes_and_metrics_in_words() -> None:
+    texts = {text for file in STUDY.rglob("*.svg") for text in read_texts(file)}
+    assert not [text for text in texts if text in SIZES or "avg@k" in text]
 
 
 def test_the_stored_figures_follow_a_dark_colour_scheme() -> None:
@@ -253,6 +313,7 @@ def test_the_stored_figures_follow_a_dark_colour_scheme() -> None:
         assert file.read_text(encoding="utf-8").count(DARK_STYLE) == 1
 
 
+FULL_SIZES = [size for size in SIZES if size != "demo"]
 INTERVAL_COLUMNS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")
 #: Heading of the section on other sizes; the other sections describe the first size.
 SECTION = "## With more problems, or a larger policy\n"
@@ -281,6 +342,24 @@ def test_intervals_on_pages_equal_the_result_files(page: str) -> None:
     assert len(rows) > 4
 
 
+def test_comparison_tables_on_the_page_equal_the_result_files() -> None:
+    """Each row of a comparison has the p-values and the verdict of the file."""
+    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    for row in read_table("contrasts"):
+        ps = " | ".join(format_p(row[column]) for column in ("p", "p (Holm)"))
+        cells = (row["arm"], row["against"], format_interval(row, "ahead"), ps, row["verdict"])
+        assert f"| {' | '.join(cells)} |" in text
+
+
+def test_the_page_counts_the_comparisons_and_the_significant_ones() -> None:
+    text = " ".join((ROOT / "docs/study.md").read_text(encoding="utf-8").split())
+    rows = [(size, row) for size in FULL_SIZES for row in read_table("contrasts", size)]
+    significant_sizes = [size for size, row in rows if row["verdict"] in ("ahead", "behind")]
+    assert f"Of the {len(rows)} comparisons on this page, six are significant" in text
+    assert Counter(significant_sizes) == {"problems-96": 1, "problems-300": 4, "layers-8": 1}
+    assert "Step-DPO behind DPO at 96 problems, four at 300 problems, and one with" in text
+
+
 def test_sweep_and_reward_tables_on_the_page_equal_the_result_files() -> None:
     text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
     swept: dict[str, list[dict[str, str]]] = {}
@@ -305,12 +384,12 @@ def test_size_tables_on_the_page_equal_the_result_files() -> None:
     assert len(tables) == 2
     for name, column, keys in (("final", "value", 1), ("contrasts", "ahead", 2)):
         head, _, *body = lines[tables[keys - 1] :][: tables[1] if keys == 1 else None]
-        assert head[keys:] == [size for size in SIZES if size != "demo"]
-        for column_index, size in enumerate(head[keys:], start=keys):
+        assert head[keys:] == [SIZES[size].title for size in FULL_SIZES]
+        for column_index, size in enumerate(FULL_SIZES, start=keys):
             expected_cells = {}
             for row in read_table(name, size):
                 if name == "contrasts" or (row["problems"], row["measure"]) == ("solve", "sampled"):
-                    bold = "**" if float(row.get("p (Holm)", 1)) < 0.05 else ""
+                    bold = "**" if row.get("verdict") in ("ahead", "behind") else ""
                     key = (row["arm"], row.get("against"))[:keys]
                     expected_cells[key] = f"{bold}{format_interval(row, column)}{bold}"
             page_cells = {
@@ -336,6 +415,10 @@ def test_the_page_names_the_arms_without_results() -> None:
 def read_table(name: str, size: str = "problems-96") -> list[dict[str, str]]:
     with (STUDY / size / f"{name}.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def format_p(p: str) -> str:
+    return "< 0.001" if float(p) < 0.001 else f"{float(p):.3f}"
 
 
 def format_interval(row: dict[str, str], name: str) -> str:
