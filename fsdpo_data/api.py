@@ -52,9 +52,11 @@ from fsdpo_data.publish.push import plan_push, push_dataset
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, OverlapReport, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
+from fsdpo_data.stages.mix import MixOptions, mix_datasets
 from fsdpo_data.stages.pair import PairOptions, StepPairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
+from fsdpo_data.stages.select import SelectOptions
 from fsdpo_data.steps.segment import segmenter_name
 
 __all__ = [
@@ -78,6 +80,7 @@ __all__ = [
     "load_plugin",
     "load_sampler",
     "load_scorer",
+    "mix",
     "open_dataset",
     "pull",
     "push",
@@ -263,6 +266,7 @@ class Dataset:
     score = _stage(ScoreOptions, "score", 'out="runs/scored", prm="runs/prm"')
     grade = _stage(GradeOptions, "grade", 'out="runs/graded"')
     pair = _stage(PairOptions, "pair", 'out="runs/pairs", top=4')
+    select = _stage(SelectOptions, "select", 'out="runs/chosen", pass_rate="0.2..0.8"')
 
     if not TYPE_CHECKING:  # type checkers refuse unknown names
 
@@ -328,14 +332,25 @@ def build(options: BuildOptions) -> Dataset:
 
 @checks_arguments
 def run_stage(options: StageOptions, progress: Progress = NO_PROGRESS) -> Dataset:
-    """Run one stage on a dataset and return the new dataset."""
+    """Run one stage on a dataset and return the new dataset, of several the dataset ``out``."""
     _refuse_shard(options)
-    out = Path(options.out)
-    stages = [stage_entry(options).make_stage(options)]
-    manifest = derive_dataset(
-        Path(options.data), out, stages, resume=options.resume, progress=progress
-    )
+    _refuse_dry_run(options)
+    for out, stage in stage_entry(options).stages(options, progress).items():
+        manifest = derive_dataset(
+            Path(options.data), out, [stage], resume=options.resume, progress=progress
+        )
     return Dataset(out, manifest)
+
+
+def _refuse_dry_run(options: StageOptions) -> None:
+    """Refuse options for a dry run, which does not give a dataset."""
+    if getattr(options, "dry_run", False):
+        raise InputError(
+            "a dry run gives no dataset. Use `describe_plan` of the stage's entry in "
+            "`fsdpo_data.dataset.stage_registry.STAGES`.",
+            field="dry_run",
+            value=True,
+        )
 
 
 def _refuse_shard(options: BuildOptions | StageOptions) -> None:
@@ -347,6 +362,19 @@ def _refuse_shard(options: BuildOptions | StageOptions) -> None:
             field="shard",
             value=shard,
         )
+
+
+@accepts_options(MixOptions)
+def mix(options: MixOptions) -> Dataset:
+    """Mix several datasets into one new dataset, without the duplicates across them.
+
+    Example:
+        from fsdpo_data import mix
+
+        dataset = mix(["runs/gsm8k", "runs/math:0.3"], out="runs/mixture")
+    """
+    path, manifest = mix_datasets(options, NO_PROGRESS)
+    return Dataset(path, manifest)
 
 
 @accepts_options(DecontaminateOptions)

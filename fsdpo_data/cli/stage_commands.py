@@ -39,6 +39,11 @@ def _run_stage(entry: StageEntry[Any], options: StageOptions) -> None:
     if getattr(options, "shard", None):
         run_shard_command(options)
         return
+    if getattr(options, "dry_run", False) and entry.describe_plan is not None:
+        with progress() as progress_bar:
+            plan = entry.describe_plan(options, progress_bar)
+        typer.echo(plan)
+        return
     with progress() as progress_bar:
         data = api.run_stage(options, progress_bar)
     print_summary(data.manifest, f"sealed {data.path}")

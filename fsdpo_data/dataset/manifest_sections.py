@@ -186,6 +186,8 @@ class SpecSection(SparseSection):
     pair: PairSection | None = None  #: Set by the pair stage.
     grade: ManifestSection | None = None  #: Set by the grade stage.
     decontaminate: ManifestSection | None = None  #: Set by the decontaminate stage.
+    select: ManifestSection | None = None  #: Set by the select stage.
+    mix: ManifestSection | None = None  #: Set by a mixture of datasets.
 
     @property
     def rewards_are_probabilities(self) -> bool:
@@ -426,6 +428,56 @@ class ContaminationStats(ManifestSection):
     contaminated: int  #: Problems that overlap with a benchmark.
     #: The benchmarks. Further fields, such as ``matched_questions``, count the matches.
     benchmarks: list[ArtifactRef]
+
+
+class SelectedRows(ManifestSection):
+    """Statistics of the rows before or after a selection."""
+
+    problems: int  #: Number of problems.
+    solutions: int  #: Number of solutions.
+    outcomes: dict[str, int]  #: Solutions by outcome.
+    accuracy: AccuracyStats  #: Accuracy of the graded solutions.
+    mixed_problems: int  #: Problems with correct and incorrect solutions.
+    unique_solutions: int  #: Distinct texts, counted per problem.
+    mean_steps: Number | None  #: Mean number of steps of a solution; None without solutions.
+    mean_tokens: Number | None  #: Mean number of tokens, if known.
+
+
+class FilterStats(ManifestSection):
+    """The rows that a filter of a selection dropped."""
+
+    name: str  #: Name of the filter, which is the option.
+    problems: int  #: Dropped problems, also those without a solution that is left.
+    solutions: int  #: Dropped solutions.
+
+
+class SplitStats(ManifestSection):
+    """The size of a split."""
+
+    problems: int  #: Number of problems.
+    solutions: int  #: Number of solutions.
+
+
+class SelectionStats(SparseSection):
+    """The rows of a selection from a dataset."""
+
+    before: SelectedRows  #: The rows of the parent dataset.
+    after: SelectedRows  #: The selected rows; with splits, of all splits together.
+    filters: list[FilterStats]  #: The dropped rows of each filter, in order.
+    #: Problems without a graded solution, which have no pass rate; None without that filter.
+    without_pass_rate: int | None = None
+    splits: dict[str, SplitStats] | None = None  #: Size of each split; None without splits.
+
+
+class MixedPartStats(ManifestSection):
+    """A dataset of a mixture."""
+
+    dataset: str  #: Digest of the dataset.
+    model: ArtifactRef  #: The policy that wrote its solutions.
+    weight: Number  #: Fraction of its problems in the sample.
+    before: SelectedRows  #: Its rows.
+    after: SelectedRows  #: Its rows in the mixture.
+    filters: list[FilterStats]  #: The rows that were not taken: by the sample, or as duplicates.
 
 
 class RegradeStats(ManifestSection):

@@ -43,9 +43,12 @@ class DatasetDraft:
     manifest: Manifest
     progress: Progress  #: Receives the progress of the stages.
     paths: list[str] = field(init=False)  #: Paths of the files, relative to either directory.
+    #: Digest of the texts before segmentation, by path of the files of solutions.
+    text_digests: dict[str, str | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.paths = [entry.path for entry in self.manifest.files]
+        self.text_digests = {entry.path: entry.text_sha256 for entry in self.manifest.files}
 
     def current_files(self, config: str) -> list[Path]:
         """Return the files of a config (problems, solutions or pairs).
@@ -288,13 +291,12 @@ def _extend_commands(parent: Manifest, stages: Sequence[Stage]) -> list[str] | N
 def _seal_draft(draft: DatasetDraft, parent: Manifest, specs: Mapping[str, Any]) -> None:
     """Copy the files that no stage has written, complete the manifest and seal the dataset."""
     root = draft.root
-    text_digests = {entry.path: entry.text_sha256 for entry in parent.files}
     entries = []
     for path in draft.paths:
         if not (root / path).exists():
             copy_file(draft.parent_root / path, root / path)
         rows = count_rows(root / path)
-        entries.append(FileEntry.from_file(root, path, rows, text_digests.get(path)))
+        entries.append(FileEntry.from_file(root, path, rows, draft.text_digests.get(path)))
     if (draft.parent_root / QUARANTINE_FILE).exists():
         copy_file(draft.parent_root / QUARANTINE_FILE, root / QUARANTINE_FILE)
     manifest = draft.manifest

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fsdpo_cards.render import code_span, render_text
@@ -19,6 +20,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.registry import Registry
 
 if TYPE_CHECKING:
+    from fsdpo_data.core.progress import Progress
     from fsdpo_data.dataset.manifest import Manifest
     from fsdpo_data.dataset.stage import Stage, StageOptions
 
@@ -44,8 +46,20 @@ class StageEntry(Generic[StageOptionsT]):
     card_row: str = ""
     #: Function that returns a text for the terminal from the new manifest; None for no text.
     describe_result: Callable[[Manifest], str] | None = None
+    #: Function that returns the stage of each new dataset, by directory; the directory ``out`` is
+    #: the last one. None for stages that create one dataset.
+    make_stages: Callable[[StageOptionsT, Progress], Mapping[Path, Stage]] | None = None
+    #: Function that describes the new dataset without writing it, for a field ``dry_run`` of the
+    #: options; None for stages without this field.
+    describe_plan: Callable[[StageOptionsT, Progress], str] | None = None
     #: Words of the command that usually comes next; ``name=value`` stands for an option.
     next_command: Sequence[str] = ("fsdpo-data", "inspect", NEW_DATASET)
+
+    def stages(self, options: StageOptionsT, progress: Progress) -> Mapping[Path, Stage]:
+        """Return the stage of each new dataset, by directory; the directory ``out`` is the last."""
+        if self.make_stages is not None:
+            return self.make_stages(options, progress)
+        return {Path(options.out): self.make_stage(options)}
 
     @property
     def has_shards(self) -> bool:

@@ -82,6 +82,11 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
         entries |= _ranking_entries(manifest.rewards)
     if pairs:
         entries |= _pair_entries(pairs)
+    if manifest.mixture:
+        entries["mixture_text"] = ", ".join(
+            f"{part.after.solutions / n_solutions:.0%} of {part.model.name}"
+            for part in manifest.mixture
+        )
     if manifest.contamination:
         names = [benchmark.name for benchmark in manifest.contamination.benchmarks]
         entries["benchmarks"] = ", ".join(names)

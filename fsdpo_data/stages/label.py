@@ -91,14 +91,14 @@ class LabelStage(Stage):
                 draft.rewrite_config("solutions", phase="count", transform=add_counts)
             sampling_tokens = manifest.cost.tokens
             continuation_stats = sampler.record_cost(run, manifest).to_dict()
-            label_stats = _label_stats(draft.current_files("solutions"))
+            rounded_stats = label_stats(draft.current_files("solutions"))
             manifest.judge = None  # these labels replace those of a judge
             manifest.rollouts = RolloutStats.model_validate(
-                continuation_stats | label_stats | {"sampling_tokens": sampling_tokens}
+                continuation_stats | rounded_stats | {"sampling_tokens": sampling_tokens}
             )
 
 
-def _label_stats(files: list[Path]) -> dict[str, Any]:
+def label_stats(files: list[Path]) -> dict[str, Any]:
     """Count the labelled steps, and those whose rounded label differs from the outcome label."""
     solutions = scan_rows("solutions", files).filter(pl.col("rollouts").is_not_null())
     steps = solutions.select("labels", "rollouts").explode("labels", "rollouts").drop_nulls()

@@ -1,0 +1,131 @@
+"""Filters that keep problems and solutions one after the other, and count the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fsdpo_data.core.entities import MODEL_FAILURES
+from fsdpo_data.core.lazy import pl
+from fsdpo_data.dataset.manifest_sections import FilterStats, SelectedRows
+from fsdpo_data.selection.random_order import mix_keys
+from fsdpo_data.selection.tally import tally_index
+
+
+@dataclass
+class Funnel:
+    """The problems and solutions that are left. A problem without solutions is dropped.
+
+    Attributes:
+        problems: Rows of :attr:`~fsdpo_data.selection.row_index.RowIndex.problems`.
+        solutions: Rows of :attr:`~fsdpo_data.selection.row_index.RowIndex.solutions`.
+        counts: The dropped rows of each filter, in order.
+    """
+
+    problems: pl.DataFrame
+    solutions: pl.DataFrame
+    counts: list[FilterStats] = field(default_factory=list)
+
+    def keep_problems(self, name: str, condition: pl.Expr | pl.Series) -> None:
+        """Keep the problems that a condition holds for, and their solutions.
+
+        Args:
+            name: Name of the filter for the counts.
+            condition: A condition on the rows of ``problems``; null counts as false.
+        """
+        problems = self.problems.filter(condition)
+        solutions = self.solutions.join(
+            problems.select("problem"), on="problem", how="semi", maintain_order="left"
+        )
+        self._replace(name, problems, solutions)
+
+    def keep_solutions(self, name: str, condition: pl.Expr | pl.Series) -> None:
+        """Keep the solutions that a condition holds for, and the problems with a solution."""
+        solutions = self.solutions.filter(condition)
+        self._replace(name, self.problems, solutions)
+
+    def _replace(self, name: str, problems: pl.DataFrame, solutions: pl.DataFrame) -> None:
+        problems = problems.join(
+            solutions.select("problem").unique(), on="problem", how="semi", maintain_order="left"
+        )
+        self.counts.append(
+            FilterStats(
+                name=name,
+                problems=self.problems.height - problems.height,
+                solutions=self.solutions.height - solutions.height,
+            )
+        )
+        self.problems = problems
+        self.solutions = solutions
+
+    def keep_sample(self, size: float, seed: int) -> None:
+        """Keep a random sample of the problems, with all of their solutions.
+
+        Args:
+            size: Number of problems; a number below 1 is a fraction of the problems.
+            seed: Seed of the sample.
+        """
+        n_problems = round(size * self.problems.height) if size < 1 else int(size)
+        numbers = mix_keys(self.problems["question_key"], seed, "sample")
+        # Problems with the same question have the same number, so their order decides.
+        order = (
+            self.problems.select("problem").with_columns(number=numbers).sort("number", "problem")
+        )
+        sample = order.head(n_problems)["problem"]
+        self.keep_problems("sample", pl.col("problem").is_in(sample.implode()))
+
+    def keep_per_problem(self, limit: int, stratum: str, seed: int) -> None:
+        """Keep at most ``limit`` solutions of each problem.
+
+        The solutions are a random choice. With a stratum, each value of the stratum gets the same
+        number of solutions, as far as the problem has them.
+
+        Args:
+            limit: Maximum number of solutions of a problem.
+            stratum: ``outcome``, ``answer`` or ``none``.
+            seed: Seed of the choice.
+        """
+        is_failure = pl.col("outcome").is_in(list(MODEL_FAILURES))
+        strata = {
+            # A graded solution is correct or not. All others are one stratum.
+            "outcome": pl.when(pl.col("outcome") == "correct")
+            .then(0)
+            .when(is_failure)
+            .then(1)
+            .otherwise(2),
+            "answer": pl.col("answer") if stratum == "answer" else pl.lit(0),
+            "none": pl.lit(0),
+        }
+        rows = self.solutions.select("problem", stratum=strata[stratum])
+        rows = rows.with_columns(
+            number=mix_keys(self.solutions["order"], seed, "per-problem")
+        ).with_row_index("position")
+        rank_in_stratum = pl.col("number").rank("ordinal").over("problem", "stratum")
+        rows = rows.with_columns(rank=rank_in_stratum).sort("problem", "rank", "number", "position")
+        rows = rows.with_columns(place=pl.int_range(pl.len()).over("problem"))
+        places = rows.sort("position")["place"]
+        self.keep_solutions("per_problem", places < limit)
+
+    def rows(self) -> SelectedRows:
+        """Return the statistics of the rows that are left."""
+        return selected_rows(self.problems, self.solutions)
+
+
+def selected_rows(problems: pl.DataFrame, solutions: pl.DataFrame) -> SelectedRows:
+    """Return the statistics of indexed problems and solutions."""
+    tally = tally_index(solutions)
+    statistics = tally.outcome_statistics()
+    return SelectedRows(
+        problems=problems.height,
+        solutions=solutions.height,
+        outcomes=dict(sorted(tally.outcomes.items())),
+        accuracy=statistics["accuracy"],
+        mixed_problems=statistics["mixed_problems"],
+        unique_solutions=tally.unique_texts,
+        mean_steps=_rounded_mean(solutions["steps"]),
+        mean_tokens=_rounded_mean(solutions["n_tokens"]),
+    )
+
+
+def _rounded_mean(values: pl.Series) -> float | None:
+    mean = values.mean()
+    return None if mean is None else round(float(mean), 2)  # type: ignore[arg-type]

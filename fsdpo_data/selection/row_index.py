@@ -1,0 +1,247 @@
+"""An index of the problems and solutions of sealed datasets: one narrow row for each.
+
+Memory holds about 50 bytes per solution and 100 bytes per problem, and the texts of one file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import pa, pl
+from fsdpo_data.core.parquet_files import collect_rows, read_table_batches
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.schema import parse_metadata, scan_rows
+from fsdpo_data.selection.expressions import RowCondition, metadata_column
+from fsdpo_data.steps.rewards import aggregate_expr
+
+#: Columns of the problems in conditions, next to the fields of their metadata.
+PROBLEM_COLUMNS = ("problem_id", "source", "split", "question", "answer")
+#: Counts of the solutions of a problem, which conditions on problems may use.
+COUNT_COLUMNS = ("solutions", "graded", "correct", "incorrect", "pass_rate")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDataset:
+    """A sealed dataset whose rows are indexed."""
+
+    root: Path  #: Directory of the dataset.
+    manifest: Manifest  #: Its manifest.
+
+    def files(self, config: str) -> list[Path]:
+        """Return the files of a config."""
+        return self.manifest.config_paths(self.root, config)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRequest:
+    """The optional columns of an index, which take time or memory."""
+
+    aggregate: str = ""  #: Aggregate of the step rewards in the column ``reward``; empty for none.
+    condition: RowCondition | None = None  #: Condition on solutions, in the column ``fits``.
+    problem_condition: RowCondition | None = None  #: Condition on problems; see ``fits``.
+    metadata_names: Sequence[str] = ()  #: Fields of the metadata in the index of problems.
+    has_order: bool = False  #: Whether solutions have the column ``order``, for samples.
+    has_answer: bool = False  #: Whether solutions have the column ``answer``.
+
+
+@dataclass(frozen=True)
+class RowIndex:
+    """Narrow rows of all problems and solutions.
+
+    Attributes:
+        sources: The indexed datasets.
+        files: The files of solutions of all datasets, in order.
+        problems: One row per problem, in the order of the files. ``problem`` is its number,
+            ``part`` the number of its dataset, ``row`` its row among the problems of the dataset,
+            ``question_key`` a hash of its question. The counts of :data:`COUNT_COLUMNS` follow.
+        solutions: One row per solution, in the order of the files. ``problem`` is the number of
+            its problem, ``file`` and ``row`` its location, and ``text`` a hash of its text.
+    """
+
+    sources: Sequence[SourceDataset]
+    files: Sequence[Path]
+    problems: pl.DataFrame = field(repr=False)
+    solutions: pl.DataFrame = field(repr=False)
+
+
+def build_index(
+    sources: Sequence[SourceDataset], request: IndexRequest, progress: Progress
+) -> RowIndex:
+    """Read all files once, and return their index.
+
+    Raises:
+        InputError: if a condition does not fit the columns.
+        SchemaError: if a file is damaged.
+    """
+    files = [file for source in sources for file in source.files("solutions")]
+    n_rows = sum(source.manifest.rows.solutions for source in sources)
+    progress.phase("index", n_rows)
+    problem_frames = []
+    solution_frames = []
+    n_problems = 0
+    n_files = 0
+    for part, source in enumerate(sources):
+        problems = _index_problems(source, part, n_problems, request)
+        n_problems += problems.height
+        problem_frames.append(problems)
+        numbers = problems.select("problem_id", "problem")
+        for file in source.files("solutions"):
+            solutions = _index_solutions(file, n_files, numbers, request)
+            n_files += 1
+            solution_frames.append(solutions)
+            progress.advance(solutions.height)
+    solutions = pl.concat(solution_frames)
+    problems = add_counts(pl.concat(problem_frames, how="diagonal"), solutions)
+    problems = _evaluate_problem_condition(problems, request)
+    return RowIndex(sources, files, problems, solutions)
+
+
+def question_keys(questions: pl.Series) -> pl.Series:
+    """Return a 64-bit hash of each question.
+
+    Questions that differ only in white space, case and Unicode compatibility forms have one key.
+    """
+    bare = questions.str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
+    return _stable_hashes(bare.to_list())
+
+
+def _stable_hashes(texts: Iterable[str]) -> pl.Series:
+    """Return 64-bit hashes that are the same in all releases of polars."""
+    values = [
+        int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+        for text in texts
+    ]
+    return pl.Series(values, dtype=pl.UInt64)
+
+
+def _index_problems(
+    source: SourceDataset, part: int, first_number: int, request: IndexRequest
+) -> pl.DataFrame:
+    """Return the index of the problems of one dataset."""
+    condition = request.problem_condition
+    names = set(request.metadata_names) | set(condition.names if condition else ())
+    metadata_names = sorted(names - {*PROBLEM_COLUMNS, *COUNT_COLUMNS})
+    texts = [name for name in ("question", "answer") if condition and name in condition.names]
+    frames = []
+    for file in source.files("problems"):
+        for batch in read_table_batches(file):
+            frames.append(_index_problem_batch(batch, metadata_names, texts))
+    problems = pl.concat(frames, how="diagonal_relaxed").with_row_index("row")
+    for name in metadata_names:
+        if name not in problems.columns:
+            problems = problems.with_columns(pl.lit(None, dtype=pl.String).alias(name))
+    return problems.with_columns(
+        problem=pl.col("row") + first_number, part=pl.lit(part, dtype=pl.UInt16)
+    )
+
+
+def _index_problem_batch(
+    batch: pa.RecordBatch, metadata_names: Sequence[str], texts: Sequence[str]
+) -> pl.DataFrame:
+    """Return the index of a batch of problems."""
+    rows = pl.DataFrame(pa.Table.from_batches([batch]).replace_schema_metadata())
+    index = rows.select(
+        "problem_id",
+        "source",
+        "split",
+        *texts,
+        question_key=question_keys(rows["question"]),
+        question_chars=pl.col("question").str.len_chars(),
+    )
+    if not metadata_names:
+        return index
+    values = [
+        parse_metadata(problem_id, metadata)
+        for problem_id, metadata in rows.select("problem_id", "metadata").iter_rows()
+    ]
+    # A batch without the field gives no column, so that it does not decide the type.
+    columns = [
+        metadata_column(values, name)
+        for name in metadata_names
+        if any(row.get(name) is not None for row in values)
+    ]
+    return index.with_columns(columns)
+
+
+def _index_solutions(
+    file: Path, file_number: int, numbers: pl.DataFrame, request: IndexRequest
+) -> pl.DataFrame:
+    """Return the index of the solutions in a file."""
+    text = pl.col("completions").list.join("")
+    columns: dict[str, pl.Expr] = {
+        "outcome": pl.col("outcome").cast(pl.Enum(OUTCOMES)),
+        "steps": pl.col("completions").list.len(),
+        "n_tokens": pl.col("n_tokens"),
+        "truncated": pl.col("finish_reason") == "length",
+        "thinking_closed": pl.col("thinking_closed"),
+        "thinking_tokens": pl.col("thinking_tokens"),
+        "text": text.hash(seed=0),
+        "id": pl.col("solution_id").hash(seed=0),
+        "is_judged": pl.col("answer_judge").is_not_null(),
+    }
+    if request.aggregate:
+        columns["reward"] = aggregate_expr("step_rewards", request.aggregate)
+    if request.has_answer:
+        columns["answer"] = pl.col("answer").hash(seed=0)
+    rows = scan_rows("solutions", [file])
+    frame = collect_rows(rows.select("problem_id", **columns))
+    if request.has_order:
+        ids = collect_rows(rows.select("solution_id"))["solution_id"]
+        frame = frame.with_columns(order=_stable_hashes(ids.to_list()))
+    condition = request.condition
+    if condition is not None:
+        condition.check_names(list(rows.collect_schema().names()))
+        if condition.names:
+            condition_rows = collect_rows(rows.select(condition.names))
+        else:
+            condition_rows = frame.select("problem_id")
+        frame = frame.with_columns(fits=condition.evaluate(condition_rows))
+    frame = frame.with_row_index("row")
+    joined = frame.join(numbers, on="problem_id", how="left", maintain_order="left")
+    return joined.drop("problem_id").with_columns(file=pl.lit(file_number, dtype=pl.UInt32))
+
+
+def is_graded() -> pl.Expr:
+    """Return whether the outcome of a solution counts towards accuracy."""
+    return pl.col("outcome").is_in(list(GRADED_OUTCOMES))
+
+
+def add_counts(problems: pl.DataFrame, solutions: pl.DataFrame) -> pl.DataFrame:
+    """Return problems with the counts of their solutions; see :data:`COUNT_COLUMNS`."""
+    is_correct = pl.col("outcome") == "correct"
+    counts = solutions.group_by("problem").agg(
+        solutions=pl.len(), graded=is_graded().sum(), correct=is_correct.sum()
+    )
+    problems = problems.drop(COUNT_COLUMNS, strict=False)
+    problems = problems.join(counts, on="problem", how="left", maintain_order="left")
+    problems = problems.with_columns(pl.col("solutions", "graded", "correct").fill_null(0))
+    rate = pl.when(pl.col("graded") > 0).then(pl.col("correct") / pl.col("graded"))
+    return problems.with_columns(
+        incorrect=pl.col("graded") - pl.col("correct"), pass_rate=rate.cast(pl.Float64)
+    )
+
+
+def _evaluate_problem_condition(problems: pl.DataFrame, request: IndexRequest) -> pl.DataFrame:
+    """Return problems with the column ``fits``, if there is a condition on problems."""
+    condition = request.problem_condition
+    if condition is None:
+        return problems
+    for name in condition.names:
+        if name not in (*PROBLEM_COLUMNS, *COUNT_COLUMNS) and problems[name].null_count() == len(
+            problems
+        ):
+            known_names = ", ".join((*PROBLEM_COLUMNS, *COUNT_COLUMNS))
+            raise InputError(
+                f"there is no column {name!r}, and no problem has it in its metadata. The columns "
+                f"are {known_names}, and the fields of the metadata. Texts have single quotes.",
+                field=condition.field,
+                value=condition.text,
+            )
+    fits = condition.evaluate(problems)
+    return problems.drop(["question", "answer"], strict=False).with_columns(fits=fits)

@@ -1,0 +1,145 @@
+"""Write chosen rows of sealed datasets as the files of a new dataset."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from fsdpo_data.core.lazy import pa, pl
+from fsdpo_data.core.parquet_files import read_table_batches
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.dataset.manifest_sections import FileEntry
+from fsdpo_data.dataset.schema import (
+    add_missing_columns,
+    arrow_schema,
+    digest_bytes,
+    read_table,
+    write_parquet,
+)
+from fsdpo_data.selection.row_index import SourceDataset
+
+FILE_SOLUTIONS = 100_000  #: Number of solutions after which a file of solutions ends.
+PROBLEMS_PATH = "problems/train-00000-of-00001.parquet"
+_CACHED_TABLES = 3  #: Number of source files whose rows stay in memory.
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A finished file of a new dataset."""
+
+    path: str  #: Path in the dataset.
+    rows: int  #: Number of its rows.
+    text_sha256: str | None  #: Digest of the texts of solutions; None for problems.
+
+    def entry(self, root: Path) -> FileEntry:
+        """Return the entry of the manifest."""
+        return FileEntry.from_file(root, self.path, self.rows, self.text_sha256)
+
+
+def write_problems(
+    sources: Sequence[SourceDataset], problems: pl.DataFrame, root: Path
+) -> WrittenFile:
+    """Write problems in the order of the index, unless an interrupted run has written them.
+
+    Args:
+        sources: The datasets of the problems.
+        problems: Rows of the index, with ``part`` and ``row``.
+        root: Directory of the new dataset.
+    """
+    file = root / PROBLEMS_PATH
+    if not file.exists():
+        batches: list[pa.RecordBatch] = []
+        for part, source in enumerate(sources):
+            rows = set(problems.filter(pl.col("part") == part)["row"].to_list())
+            batches += _chosen_batches(source.files("problems"), rows)
+        write_parquet(pa.Table.from_batches(batches).cast(arrow_schema("problems")), file)
+    return WrittenFile(PROBLEMS_PATH, problems.height, None)
+
+
+def _chosen_batches(files: Sequence[Path], rows: set[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the chosen rows of files; ``rows`` counts over all files."""
+    start = 0
+    for file in files:
+        for batch in read_table_batches(file):
+            chosen = [row - start for row in range(start, start + batch.num_rows) if row in rows]
+            start += batch.num_rows
+            yield batch.replace_schema_metadata().take(pa.array(chosen, type=pa.int64()))
+
+
+def write_solutions(
+    files: Sequence[Path],
+    solutions: pl.DataFrame,
+    root: Path,
+    progress: Progress,
+    transform: Callable[[pa.Table], pa.Table] | None = None,
+) -> list[WrittenFile]:
+    """Write solutions, problem by problem, except files that an interrupted run has written.
+
+    The problems have the order of their first solutions. A file has all solutions of its problems.
+    Memory holds the rows of one new file and of a few source files. Problems whose solutions are
+    in many files, in different orders, need more reading.
+
+    Args:
+        files: The files of the index.
+        solutions: Rows of the index, with ``problem``, ``file`` and ``row``.
+        root: Directory of the new dataset.
+        progress: Receives the progress.
+        transform: Changes the columns of the rows of a file; None for no change.
+    """
+    first_position = pl.col("position").min().over("problem")
+    ordered = solutions.select("problem", "file", "row").with_row_index("position")
+    ordered = ordered.with_columns(first=first_position).sort("first", "position")
+    bounds = list(_file_bounds(ordered["problem"]))
+    progress.phase("write", solutions.height)
+    read_file = lru_cache(maxsize=_CACHED_TABLES)(
+        lambda number: read_table("solutions", files[number])
+    )
+    written = []
+    for index, (start, end) in enumerate(bounds):
+        path = f"solutions/train-{index:05d}-of-{len(bounds):05d}.parquet"
+        if (root / path).exists():
+            add_missing_columns("solutions", root / path)
+            texts = (
+                batch.column(0)
+                for batch in read_table_batches(root / path, columns=["completions"])
+            )
+            text_sha256 = _text_sha256(texts)
+        else:
+            rows = ordered.slice(start, end - start).with_row_index("place")
+            tables = []
+            places = []
+            for (number,), file_rows in rows.group_by("file", maintain_order=True):
+                tables.append(read_file(number).take(file_rows["row"].to_arrow()))
+                places.append(file_rows["place"])
+            table = pa.concat_tables(tables)
+            if len(tables) > 1:
+                table = table.take(pl.concat(places).arg_sort().to_arrow())
+            text_sha256 = _text_sha256(table["completions"].chunks)
+            if transform is not None:
+                table = transform(table)
+            write_parquet(table.cast(arrow_schema("solutions")), root / path)
+        progress.advance(end - start)
+        written.append(WrittenFile(path, end - start, text_sha256))
+    return written
+
+
+def _text_sha256(columns: Iterable[pa.Array]) -> str:
+    """Return the digest of the texts of solutions; see :func:`digest_bytes`."""
+    text_hash = hashlib.sha256()
+    for column in columns:
+        for steps in column.to_pylist():
+            text_hash.update(digest_bytes("".join(steps)))
+    return text_hash.hexdigest()
+
+
+def _file_bounds(problems: pl.Series) -> Iterator[tuple[int, int]]:
+    """Yield the first and last row of each file; a file ends with a problem."""
+    is_end = (problems != problems.shift(-1)).fill_null(value=True)
+    start = 0
+    for end in (is_end.arg_true() + 1).to_list():
+        if end - start >= FILE_SOLUTIONS or end == len(problems):
+            yield start, end
+            start = end

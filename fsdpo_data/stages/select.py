@@ -1,0 +1,571 @@
+"""Select problems and solutions of a dataset: filters, duplicates, samples and splits.
+
+The filters run in the order of the options. All choices are seeded and depend on content, so the
+same options give the same bytes. :mod:`fsdpo_data.selection` holds the index of the rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fsdpo_data.core.command_line import command_line, given_values
+from fsdpo_data.core.entities import Outcome
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import digest
+from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.options import Option
+from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.core.progress import NO_PROGRESS, Progress
+from fsdpo_data.core.sampling import Seed
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.manifest_sections import SelectedRows, SelectionStats, SplitStats
+from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
+from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
+from fsdpo_data.dataset.validate import explain_damage
+from fsdpo_data.selection.expressions import parse_condition
+from fsdpo_data.selection.funnel import Funnel
+from fsdpo_data.selection.near_duplicates import near_duplicates
+from fsdpo_data.selection.number_range import NumberRange, parse_range
+from fsdpo_data.selection.random_order import REST, assign_splits
+from fsdpo_data.selection.row_index import (
+    IndexRequest,
+    RowIndex,
+    SourceDataset,
+    build_index,
+)
+from fsdpo_data.selection.tally import tally_index
+from fsdpo_data.selection.write_rows import write_problems, write_solutions
+from fsdpo_data.stages.decontaminate import find_overlaps, read_sealed_problems
+from fsdpo_data.stages.label import label_stats
+from fsdpo_data.stages.score import reward_statistics
+from fsdpo_data.steps.rewards import AGGREGATES
+
+_PROBLEMS_PANEL = "Problems"
+_SOLUTIONS_PANEL = "Solutions"
+_SAMPLE_PANEL = "Samples and splits"
+_SPLIT_NAME = re.compile(r"[a-z][a-z0-9_]*")
+#: Options with a range of numbers.
+_RANGES = ("pass_rate", "question_length", "reward", "tokens", "steps")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectOptions(StageOptions):
+    r"""Select problems and solutions, sample them, and split them by problem.
+
+    The filters run in the order of this list. A problem without a selected solution is dropped. A
+    range LOW..HIGH includes its bounds, and one bound may be missing. Pairs are not copied, because
+    they depend on the solutions; run `pair` again.
+
+    Attributes:
+        out: Directory of the new dataset.
+        dry_run: Print the statistics before and after, and write nothing.
+        pass_rate: Range of the fraction of correct solutions among the graded solutions of a
+            problem. A problem without a graded solution has no pass rate, and is dropped.
+        mixed: Only problems with correct and incorrect solutions.
+        source: Only problems of this source; may be given several times.
+        level: Only problems whose metadata has this `level`; may be given several times.
+        question_length: Range of the length of the question, in characters.
+        where_problem: Condition on problems in SQL. Its columns are those of `problems`, the fields
+            of the metadata, and solutions, graded, correct, incorrect and pass_rate.
+        unique_questions: Only the first of several problems with the same question.
+        against: File or directory of a benchmark, as for `decontaminate`. Problems that overlap
+            with its questions are dropped. May be given several times.
+        outcome: Only solutions with this outcome; may be given several times.
+        reward: Range of the aggregated step rewards.
+        aggregate: Aggregate of the step rewards.
+        tokens: Range of the number of tokens. Solutions with an unknown number are dropped.
+        steps: Range of the number of steps.
+        where: Condition on solutions in SQL, such as `finish_reason = 'stop'`.
+        unique: Only the first of several solutions of a problem with the same text.
+        near_duplicates: Drop a solution whose steps are at least this similar to an earlier one of
+            the problem: the Jaccard similarity of sequences of three tokens, from 0 to 1.
+        per_problem: Most solutions of a problem, a random choice.
+        stratify: Balance this choice. `outcome`: as many correct as incorrect solutions, if the
+            problem has them; `answer`: as many solutions of each answer; `none`: no balance.
+        sample: Number of problems in a random sample; a number below 1 is a fraction.
+        split: NAME=FRACTION of a split by problem, such as `validation=0.1`; may be given several
+            times. Each split becomes the dataset OUT-NAME, and `out` gets all other problems.
+        seed: Seed of the random choices.
+
+    Examples:
+        Problems that are neither too easy nor too hard, with at most four correct and
+        four incorrect solutions:
+
+            fsdpo-data select runs/a --pass-rate 0.2..0.8 --per-problem 8 --unique \
+              --out runs/chosen
+
+        Only the statistics:
+
+            fsdpo-data select runs/a --mixed --near-duplicates 0.8 --dry-run
+
+        A sample with a validation set, without problems of a benchmark:
+
+            fsdpo-data select runs/a --sample 1000 --split validation=0.1 \
+              --against bench/math500.jsonl --out runs/small
+
+        Conditions on columns and on the metadata:
+
+            fsdpo-data select runs/a --where "n_tokens < 800 AND finish_reason = 'stop'" \
+              --where-problem "subject <> 'Geometry' AND correct >= 2" --out runs/b
+    """
+
+    out: Annotated[str | Path, Option(in_digest=False, default_text="")] = ""
+    dry_run: Annotated[bool, Option(in_digest=False)] = False
+    pass_rate: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_PROBLEMS_PANEL)] = None
+    mixed: Annotated[bool, Option(panel=_PROBLEMS_PANEL)] = False
+    source: Annotated[Sequence[str], Option(panel=_PROBLEMS_PANEL)] = ()
+    level: Annotated[Sequence[str], Option(panel=_PROBLEMS_PANEL)] = ()
+    question_length: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_PROBLEMS_PANEL)] = (
+        None
+    )
+    where_problem: Annotated[str | None, Option(metavar="SQL", panel=_PROBLEMS_PANEL)] = None
+    unique_questions: Annotated[bool, Option(panel=_PROBLEMS_PANEL)] = False
+    against: Annotated[Sequence[str], Option(metavar="[NAME=]FILE", panel=_PROBLEMS_PANEL)] = ()
+    outcome: Annotated[Sequence[Outcome], Option(panel=_SOLUTIONS_PANEL)] = ()
+    reward: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
+    aggregate: Annotated[str, Option(choices=AGGREGATES, panel=_SOLUTIONS_PANEL)] = "mean"
+    tokens: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
+    steps: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
+    where: Annotated[str | None, Option(metavar="SQL", panel=_SOLUTIONS_PANEL)] = None
+    unique: Annotated[bool, Option(panel=_SOLUTIONS_PANEL)] = False
+    near_duplicates: Annotated[
+        float | None, Option(exclusive_min=0, max=1, panel=_SOLUTIONS_PANEL)
+    ] = None
+    per_problem: Annotated[int | None, Option(min=1, panel=_SAMPLE_PANEL)] = None
+    stratify: Annotated[Literal["outcome", "answer", "none"], Option(panel=_SAMPLE_PANEL)] = (
+        "outcome"
+    )
+    sample: Annotated[float | None, Option(exclusive_min=0, panel=_SAMPLE_PANEL)] = None
+    split: Annotated[Sequence[str], Option(metavar="NAME=FRACTION", panel=_SAMPLE_PANEL)] = ()
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not str(self.out) and not self.dry_run:
+            raise self.field_error(
+                "out", "expected the directory of the new dataset. Give one, or use `dry_run`."
+            )
+        for name in _RANGES:
+            self.range_of(name)
+        for name in ("where", "where_problem"):
+            if getattr(self, name) is not None:
+                parse_condition(getattr(self, name), f"{type(self).__name__}.{name}")
+        if self.aggregate != "mean" and self.reward is None:
+            raise self.field_error("aggregate", "only `reward` uses the aggregate. Give a range.")
+        if self.stratify != "outcome" and self.per_problem is None:
+            raise self.field_error("stratify", "only `per_problem` uses it. Give a number.")
+        if self.sample is not None and self.sample >= 1 and self.sample != int(self.sample):
+            raise self.field_error("sample", "expected a whole number, or a fraction below 1.")
+        self.split_fractions()
+
+    def range_of(self, name: str) -> NumberRange | None:
+        """Return the range of an option; None if it is not given."""
+        text = getattr(self, name)
+        return None if text is None else parse_range(text, f"{type(self).__name__}.{name}")
+
+    def split_fractions(self) -> dict[str, float]:
+        """Return the fraction of the problems of each split.
+
+        Raises:
+            InputError: if a name or a fraction is not valid, or the fractions add up to 1 or more.
+        """
+        fractions: dict[str, float] = {}
+        for text in self.split:
+            name, _, number = text.partition("=")
+            try:
+                fraction = float(number)
+            except ValueError:
+                fraction = 0.0
+            if not _SPLIT_NAME.fullmatch(name) or not 0 < fraction < 1:
+                raise self.field_error(
+                    "split", "expected NAME=FRACTION, such as `validation=0.1`, between 0 and 1."
+                )
+            if name == REST or name in fractions:
+                raise self.field_error(
+                    "split", f"{name!r} is given twice, or is the name of all other problems."
+                )
+            fractions[name] = fraction
+        if sum(fractions.values()) >= 1:
+            raise self.field_error("split", "expected fractions that add up to less than 1.")
+        return fractions
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The chosen rows of a dataset, and the statistics of the choice."""
+
+    index: RowIndex  #: The index of the dataset.
+    problems: pl.DataFrame  #: The chosen problems, with the column ``split``.
+    solutions: pl.DataFrame  #: The chosen solutions, with the column ``split``.
+    stats: SelectionStats  #: The section of the manifest.
+    spec: Mapping[str, Any]  #: The options that determine the rows.
+    command: Sequence[str]  #: Words of the command line.
+
+
+def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Selection:
+    """Return the rows that the options select, without writing them.
+
+    Raises:
+        InputError: if the dataset lacks what an option needs, or no row is left.
+        SchemaError: if the dataset is damaged.
+    """
+    root = Path(options.data)
+    manifest = read_manifest(root)
+    _check_content(options, manifest)
+    with explain_damage(root):
+        request = IndexRequest(
+            aggregate=options.aggregate if options.reward is not None else "",
+            condition=_condition(options, "where"),
+            problem_condition=_condition(options, "where_problem"),
+            metadata_names=("level",) if options.level else (),
+            has_order=options.per_problem is not None,
+            has_answer=options.stratify == "answer",
+        )
+        index = build_index([SourceDataset(root, manifest)], request, progress)
+        funnel = Funnel(index.problems, index.solutions)
+        before = funnel.rows()
+        without_pass_rate = None
+        if options.pass_rate is not None:
+            without_pass_rate = int((index.problems["graded"] == 0).sum())
+        against = _filter_problems(options, funnel)
+        _filter_solutions(options, funnel, index, progress)
+    if options.per_problem is not None:
+        funnel.keep_per_problem(options.per_problem, options.stratify, options.seed)
+    if options.sample is not None:
+        funnel.keep_sample(options.sample, options.seed)
+    _check_not_empty(funnel)
+    keys = funnel.problems["question_key"]
+    splits = assign_splits(keys, options.split_fractions(), options.seed)
+    problems = funnel.problems.with_columns(split=splits)
+    solutions = funnel.solutions.join(
+        problems.select("problem", "split"), on="problem", how="left", maintain_order="left"
+    )
+    stats = SelectionStats(
+        before=before,
+        after=funnel.rows(),
+        filters=funnel.counts,
+        without_pass_rate=without_pass_rate,
+        splits=_split_stats(options, problems, solutions),
+    )
+    pinned_options = replace(options, against=tuple(f"{item['name']}=FILE" for item in against))
+    command = command_line(pinned_options, "fsdpo-data", "select")
+    return Selection(index, problems, solutions, stats, _spec(options, against), command)
+
+
+def _condition(options: SelectOptions, name: str) -> Any:
+    text = getattr(options, name)
+    return None if text is None else parse_condition(text, f"SelectOptions.{name}")
+
+
+def _check_content(options: SelectOptions, manifest: Manifest) -> None:
+    """Refuse options whose values no row of the dataset has."""
+    if options.reward is not None and manifest.rewards is None:
+        raise options.field_error(
+            "reward", f"{options.data} has no step rewards. Run `fsdpo-data score` first."
+        )
+    needs_outcome = [name for name in ("pass_rate", "mixed") if getattr(options, name)]
+    if needs_outcome and not manifest.statistics.accuracy.n:
+        raise options.field_error(
+            needs_outcome[0],
+            f"{options.data} has no graded solution, so no problem has a pass rate.",
+        )
+
+
+def _filter_problems(options: SelectOptions, funnel: Funnel) -> list[dict[str, str]]:
+    """Apply the filters of problems; return the names and revisions of the benchmarks."""
+    pass_rate = options.range_of("pass_rate")
+    if pass_rate is not None:
+        funnel.keep_problems("pass_rate", pass_rate.contains("pass_rate"))
+    if options.mixed:
+        funnel.keep_problems("mixed", (pl.col("correct") > 0) & (pl.col("incorrect") > 0))
+    if options.source:
+        _check_names(options, "source", funnel.problems["source"])
+        funnel.keep_problems("source", pl.col("source").is_in(list(options.source)))
+    if options.level:
+        levels = funnel.problems["level"]
+        if levels.dtype.is_numeric():
+            levels = levels.cast(pl.Int64)
+        levels = levels.cast(pl.String)
+        _check_names(options, "level", levels)
+        funnel.keep_problems("level", levels.is_in(list(options.level)))
+    question_length = options.range_of("question_length")
+    if question_length is not None:
+        funnel.keep_problems("question_length", question_length.contains("question_chars"))
+    if options.where_problem is not None:
+        funnel.keep_problems("where_problem", pl.col("fits"))
+    if options.unique_questions:
+        funnel.keep_problems("unique_questions", pl.col("question_key").is_first_distinct())
+    if not options.against:
+        return []
+    report = find_overlaps(read_sealed_problems(Path(options.data)), options.against)
+    clean_ids = pl.Series([problem.id for problem in report.clean_problems], dtype=pl.String)
+    funnel.keep_problems("against", pl.col("problem_id").is_in(clean_ids.implode()))
+    return [{"name": item.name, "revision": item.revision} for item in report.benchmarks]
+
+
+def _check_names(options: SelectOptions, name: str, values: pl.Series) -> None:
+    """Refuse a value that no problem has."""
+    known_values = sorted(values.drop_nulls().unique().to_list())
+    for value in getattr(options, name):
+        if value not in known_values:
+            known = ", ".join(known_values[:10]) or "none"
+            raise InputError(
+                f"no problem has this {name}; expected one of {known}.",
+                field=f"SelectOptions.{name}",
+                value=value,
+            )
+
+
+def _filter_solutions(
+    options: SelectOptions, funnel: Funnel, index: RowIndex, progress: Progress
+) -> None:
+    """Apply the filters of solutions."""
+    if options.outcome:
+        funnel.keep_solutions("outcome", pl.col("outcome").is_in(list(options.outcome)))
+    for name, column in (("reward", "reward"), ("tokens", "n_tokens"), ("steps", "steps")):
+        number_range = options.range_of(name)
+        if number_range is not None:
+            funnel.keep_solutions(name, number_range.contains(column))
+    if options.where is not None:
+        funnel.keep_solutions("where", pl.col("fits"))
+    if options.unique:
+        funnel.keep_solutions("unique", pl.struct("problem", "text").is_first_distinct())
+    if options.near_duplicates is not None:
+        is_duplicate = near_duplicates(
+            index.files, funnel.solutions, options.near_duplicates, progress
+        )
+        funnel.keep_solutions("near_duplicates", ~is_duplicate)
+
+
+def _check_not_empty(funnel: Funnel) -> None:
+    """Raise an InputError with the counts of all filters if no solution is left."""
+    if funnel.solutions.is_empty():
+        lines = [
+            f"  {count.name} dropped {count.problems:,} problems and {count.solutions:,} solutions"
+            for count in funnel.counts
+        ]
+        raise InputError("no solution is left. Loosen one of the filters:\n" + "\n".join(lines))
+
+
+def _split_stats(
+    options: SelectOptions, problems: pl.DataFrame, solutions: pl.DataFrame
+) -> dict[str, SplitStats] | None:
+    """Return the size of each split; None without splits.
+
+    Raises:
+        InputError: if a split is empty.
+    """
+    names = [*options.split_fractions()]
+    if not names:
+        return None
+    stats = {}
+    for name in (REST, *names):
+        n_problems = problems.filter(pl.col("split") == name).height
+        if not n_problems:
+            raise options.field_error(
+                "split",
+                f"no problem is in the split {name!r}, because only {problems.height:,} problems "
+                "are left. Choose another fraction or another `seed`.",
+            )
+        n_solutions = solutions.filter(pl.col("split") == name).height
+        stats[name] = SplitStats(problems=n_problems, solutions=n_solutions)
+    return stats
+
+
+def _spec(options: SelectOptions, against: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Return the options that determine the rows."""
+    values = given_values(options)
+    for name in ("data", "out", "dry_run", "resume"):
+        values.pop(name, None)
+    if against:
+        values["against"] = list(against)
+    if options.per_problem is not None:
+        values["stratify"] = options.stratify
+    values.pop("seed", None)
+    return {"options": values, "seed": options.seed}
+
+
+@dataclass(frozen=True)
+class SelectStage(Stage):
+    """Writes the selected problems and solutions, or those of one split."""
+
+    spec_key = "select"
+
+    selection: Selection  #: The chosen rows.
+    split: str = ""  #: The split that is written; empty without splits.
+
+    @property
+    def command(self) -> Sequence[str]:  # type: ignore[override]
+        """Words of the command line."""
+        return self.selection.command
+
+    def spec(self) -> Mapping[str, Any]:
+        """Return the options of the selection."""
+        return {**self.selection.spec, **({"part": self.split} if self.split else {})}
+
+    def run(self, draft: DatasetDraft) -> None:
+        """Write the rows, and describe them in the manifest."""
+        selection = self.selection
+        problems = selection.problems
+        solutions = selection.solutions
+        if self.split:
+            problems = problems.filter(pl.col("split") == self.split)
+            solutions = solutions.filter(pl.col("split") == self.split)
+        files = [
+            write_problems(selection.index.sources, problems, draft.root),
+            *write_solutions(selection.index.files, solutions, draft.root, draft.progress),
+        ]
+        draft.drop_pairs()
+        draft.paths = [file.path for file in files]
+        draft.text_digests = {file.path: file.text_sha256 for file in files}
+        update_manifest(draft.manifest, draft.current_files("solutions"), problems, solutions)
+        draft.manifest.selection = selection.stats
+
+
+def update_manifest(
+    manifest: Manifest, files: Sequence[Path], problems: pl.DataFrame, solutions: pl.DataFrame
+) -> None:
+    """Describe the rows of a new dataset in a copy of its parent's manifest.
+
+    The sections of costs, judges and changed grades stay, because they describe earlier stages.
+
+    Args:
+        manifest: The copy.
+        files: The new files of solutions.
+        problems: The index of the new problems.
+        solutions: The index of the new solutions.
+    """
+    tally = tally_index(solutions)
+    speed = manifest.statistics.tokens_per_second
+    manifest.rows.problems = problems.height
+    manifest.rows.solutions = solutions.height
+    counts = tally.manifest_counts()
+    manifest.outcomes = counts["outcomes"]
+    manifest.labels = counts["labels"]
+    manifest.grader_rules = {}  # the rows do not have the rule that decided their outcome
+    manifest.statistics = tally.statistics()
+    manifest.statistics.tokens_per_second = speed
+    manifest.thinking = tally.thinking_stats()
+    ids = problems["problem_id"].to_list()
+    manifest.spec.problems = {"count": len(ids), "digest": digest(ids)}
+    manifest.spec.sampling.n = int(solutions.group_by("problem").len()["len"].max())  # type: ignore[arg-type]
+    if manifest.rewards is not None:
+        evidence = manifest.rewards.format_evidence
+        manifest.rewards = reward_statistics(list(files))
+        if evidence is not None:
+            manifest.rewards.format_evidence = evidence
+    if manifest.rollouts is not None:
+        for name, value in label_stats(list(files)).items():
+            setattr(manifest.rollouts, name, value)
+    if manifest.answer_judge is not None:
+        grader_tally = tally_index(solutions.filter(~pl.col("is_judged")))
+        accuracy = grader_tally.outcome_statistics()["accuracy"]
+        manifest.answer_judge.accuracy_without_judge = accuracy
+    if manifest.step_labels is not None:
+        right, wrong = count_step_labels(list(files))
+        manifest.step_labels.steps = right + wrong
+        manifest.step_labels.right = right
+        manifest.step_labels.wrong = wrong
+    if manifest.contamination is not None:
+        if manifest.contamination.contaminated:
+            # The overlaps of single problems are unknown here.
+            manifest.contamination = None
+            manifest.spec.decontaminate = None
+        else:
+            manifest.contamination.problems = problems.height
+
+
+def count_step_labels(files: list[Path]) -> tuple[int, int]:
+    """Return the numbers of right and of wrong steps in files of solutions."""
+    rows = scan_rows("solutions", files).select(pl.col("step_labels").explode().drop_nulls())
+    is_right = pl.col("step_labels") >= 0.5
+    counts = collect_rows(rows.select(right=is_right.sum(), wrong=(~is_right).sum()))
+    right, wrong = counts.row(0)
+    return right, wrong
+
+
+def make_select_stages(options: SelectOptions, progress: Progress) -> dict[Path, Stage]:
+    """Choose the rows, and return the stage of each split, by directory."""
+    selection = choose_rows(options, progress)
+    out = Path(options.out)
+    names = [*options.split_fractions()]
+    stages: dict[Path, Stage] = {
+        out.with_name(f"{out.name}-{name}"): SelectStage(selection, name) for name in names
+    }
+    stages[out] = SelectStage(selection, REST if names else "")
+    return stages
+
+
+def make_select_stage(options: SelectOptions) -> SelectStage:
+    """Return the stage of a selection without splits, for pipelines."""
+    return SelectStage(choose_rows(options))
+
+
+def describe_plan(options: SelectOptions, progress: Progress) -> str:
+    """Return the statistics of a selection, without writing the rows."""
+    return format_selection(choose_rows(options, progress).stats)
+
+
+def describe_selection(manifest: Manifest) -> str:
+    """Return the statistics of a selection from its manifest."""
+    return format_selection(manifest.selection) if manifest.selection else ""
+
+
+def format_selection(stats: SelectionStats) -> str:
+    """Return the dropped rows of each filter, and the statistics before and after, as lines."""
+    lines = [
+        f"{count.name.replace('_', ' ')}: dropped {count.problems:,} problems, "
+        f"{count.solutions:,} solutions"
+        for count in stats.filters
+    ]
+    if stats.without_pass_rate:
+        lines.append(
+            f"{stats.without_pass_rate:,} problems have no graded solution, and no pass rate"
+        )
+    lines += ["", f"{'':<16}{'before':>12}{'after':>12}"]
+    before, after = (_row_values(rows) for rows in (stats.before, stats.after))
+    for name in dict.fromkeys([*before, *after]):
+        lines.append(f"{name:<16}{before.get(name, '0'):>12}{after.get(name, '0'):>12}")
+    for name, size in (stats.splits or {}).items():
+        lines.append(f"split {name}: {size.problems:,} problems, {size.solutions:,} solutions")
+    return "\n".join(lines).strip()
+
+
+def _row_values(rows: SelectedRows) -> dict[str, str]:
+    """Return the statistics of rows as texts, by name."""
+    accuracy = rows.accuracy.value
+    return {
+        "problems": f"{rows.problems:,}",
+        "mixed problems": f"{rows.mixed_problems:,}",
+        "solutions": f"{rows.solutions:,}",
+        "unique": f"{rows.unique_solutions:,}",
+        **{outcome: f"{count:,}" for outcome, count in rows.outcomes.items()},
+        "accuracy": "none" if accuracy is None else f"{accuracy:.1%}",
+        "mean steps": _format_mean(rows.mean_steps),
+        "mean tokens": _format_mean(rows.mean_tokens),
+    }
+
+
+def _format_mean(mean: float | None) -> str:
+    return "unknown" if mean is None else f"{mean:,.1f}"
+
+
+STAGES.register(
+    StageEntry(
+        name="select",
+        options_class=SelectOptions,
+        make_stage=make_select_stage,
+        make_stages=make_select_stages,
+        describe_plan=describe_plan,
+        writes=("rows",),
+        card_row="| selection | {% for name, value in options.items() %}"
+        "{{ name | replace('_', ' ') }} {{ value | string | code }}, {% endfor %}seed {{ seed }}"
+        "{% if part is defined %}; split {{ part | code }}{% endif %} |",
+        describe_result=describe_selection,
+    )
+)
