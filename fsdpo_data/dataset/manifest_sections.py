@@ -430,7 +430,7 @@ class ContaminationStats(ManifestSection):
     benchmarks: list[ArtifactRef]
 
 
-class SelectedRows(ManifestSection):
+class RowStats(ManifestSection):
     """Statistics of the rows before or after a selection."""
 
     problems: int  #: Number of problems.
@@ -461,8 +461,8 @@ class SplitStats(ManifestSection):
 class SelectionStats(SparseSection):
     """The rows of a selection from a dataset."""
 
-    before: SelectedRows  #: The rows of the parent dataset.
-    after: SelectedRows  #: The selected rows; with splits, of all splits together.
+    available: RowStats  #: The rows of the parent dataset.
+    selected: RowStats  #: The selected rows; with splits, of all splits together.
     filters: list[FilterStats]  #: The dropped rows of each filter, in order.
     #: Problems without a graded solution, which have no pass rate; None without that filter.
     without_pass_rate: int | None = None
@@ -475,8 +475,8 @@ class MixedPartStats(ManifestSection):
     dataset: str  #: Digest of the dataset.
     model: ArtifactRef  #: The policy that wrote its solutions.
     weight: Number  #: Fraction of its problems in the sample.
-    before: SelectedRows  #: Its rows.
-    after: SelectedRows  #: Its rows in the mixture.
+    available: RowStats  #: Its rows.
+    selected: RowStats  #: Its rows in the mixture.
     filters: list[FilterStats]  #: The rows that were not taken: by the sample, or as duplicates.
 
 

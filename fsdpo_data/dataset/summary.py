@@ -83,8 +83,9 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
     if pairs:
         entries |= _pair_entries(pairs)
     if manifest.mixture:
+        n_mixed = sum(part.selected.solutions for part in manifest.mixture)
         entries["mixture_text"] = ", ".join(
-            f"{part.after.solutions / n_solutions:.0%} of {part.model.name}"
+            f"{part.selected.solutions / n_mixed:.0%} from {part.model.name}"
             for part in manifest.mixture
         )
     if manifest.contamination:

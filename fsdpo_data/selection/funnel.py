@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.dataset.manifest_sections import FilterStats, SelectedRows
+from fsdpo_data.dataset.manifest_sections import FilterStats, RowStats
 from fsdpo_data.selection.random_order import mix_keys
 from fsdpo_data.selection.tally import tally_index
 
@@ -102,19 +102,19 @@ class Funnel:
         rank_in_stratum = pl.col("number").rank("ordinal").over("problem", "stratum")
         rows = rows.with_columns(rank=rank_in_stratum).sort("problem", "rank", "number", "position")
         rows = rows.with_columns(place=pl.int_range(pl.len()).over("problem"))
-        places = rows.sort("position")["place"]
-        self.keep_solutions("per_problem", places < limit)
+        row_numbers = rows.sort("position")["place"]
+        self.keep_solutions("per_problem", row_numbers < limit)
 
-    def rows(self) -> SelectedRows:
+    def rows(self) -> RowStats:
         """Return the statistics of the rows that are left."""
-        return selected_rows(self.problems, self.solutions)
+        return row_stats(self.problems, self.solutions)
 
 
-def selected_rows(problems: pl.DataFrame, solutions: pl.DataFrame) -> SelectedRows:
+def row_stats(problems: pl.DataFrame, solutions: pl.DataFrame) -> RowStats:
     """Return the statistics of indexed problems and solutions."""
     tally = tally_index(solutions)
     statistics = tally.outcome_statistics()
-    return SelectedRows(
+    return RowStats(
         problems=problems.height,
         solutions=solutions.height,
         outcomes=dict(sorted(tally.outcomes.items())),

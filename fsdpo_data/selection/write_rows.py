@@ -110,13 +110,13 @@ def write_solutions(
         else:
             rows = ordered.slice(start, end - start).with_row_index("place")
             tables = []
-            places = []
+            row_numbers = []
             for (number,), file_rows in rows.group_by("file", maintain_order=True):
                 tables.append(read_file(number).take(file_rows["row"].to_arrow()))
-                places.append(file_rows["place"])
+                row_numbers.append(file_rows["place"])
             table = pa.concat_tables(tables)
             if len(tables) > 1:
-                table = table.take(pl.concat(places).arg_sort().to_arrow())
+                table = table.take(pl.concat(row_numbers).arg_sort().to_arrow())
             text_sha256 = _text_sha256(table["completions"].chunks)
             if transform is not None:
                 table = transform(table)

@@ -35,7 +35,7 @@ from fsdpo_data.dataset.stage import seal_dataset
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.engines.options import Resume
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE
-from fsdpo_data.selection.funnel import Funnel, selected_rows
+from fsdpo_data.selection.funnel import Funnel, row_stats
 from fsdpo_data.selection.row_index import (
     IndexRequest,
     RowIndex,
@@ -253,13 +253,13 @@ def _choose_rows(
         part_of_problem, on="problem", how="left", maintain_order="left"
     )
     funnels = []
-    before = []
+    available_rows = []
     for number, part in enumerate(options.parts()):
         funnel = Funnel(
             index.problems.filter(pl.col("part") == number),
             all_solutions.filter(pl.col("part") == number),
         )
-        before.append(funnel.rows())
+        available_rows.append(funnel.rows())
         if part.weight < 1:
             funnel.keep_sample(part.weight, options.seed)
         funnels.append(funnel)
@@ -270,7 +270,7 @@ def _choose_rows(
         raise options.field_error("datasets", "no solution is left. Choose larger weights.")
     parts = []
     for number, (part, funnel, rows) in enumerate(
-        zip(options.parts(), funnels, before, strict=True)
+        zip(options.parts(), funnels, available_rows, strict=True)
     ):
         part_solutions = solutions.filter(pl.col("part") == number)
         part_problems = part_solutions.select("problem").unique()
@@ -286,8 +286,8 @@ def _choose_rows(
                 dataset=manifest.digest,
                 model=manifest.spec.model,
                 weight=part.weight,
-                before=rows,
-                after=selected_rows(part_problems, part_solutions),
+                available=rows,
+                selected=row_stats(part_problems, part_solutions),
                 filters=[*funnel.counts, duplicates],
             )
         )
@@ -463,17 +463,17 @@ def _sum_values(sections: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def describe_parts(names: Sequence[str], manifest: Manifest) -> str:
-    """Return one line per dataset of a mixture, for the terminal."""
+    """Return the rows of each dataset of a mixture as lines, for the terminal."""
     lines = []
     for name, part in zip(names, manifest.mixture or (), strict=True):
-        counts = ", ".join(
-            f"{item.name} {item.problems:,} problems and {item.solutions:,} solutions"
-            for item in part.filters
-        )
-        share = part.after.solutions / manifest.rows.solutions
+        share = part.selected.solutions / manifest.rows.solutions
         lines.append(
-            f"{name}: {part.after.problems:,} of {part.before.problems:,} problems, "
-            f"{part.after.solutions:,} of {part.before.solutions:,} solutions, {share:.1%} of the "
-            f"mixture; not taken: {counts}"
+            f"{name}: {part.selected.problems:,} of {part.available.problems:,} problems, "
+            f"{part.selected.solutions:,} of {part.available.solutions:,} solutions "
+            f"({share:.1%} of the mixture)"
         )
+        lines += [
+            f"  {item.name}: dropped {item.problems:,} problems, {item.solutions:,} solutions"
+            for item in part.filters
+        ]
     return "\n".join(lines)

@@ -22,7 +22,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.sampling import Seed
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import SelectedRows, SelectionStats, SplitStats
+from fsdpo_data.dataset.manifest_sections import RowStats, SelectionStats, SplitStats
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
@@ -70,8 +70,8 @@ class SelectOptions(StageOptions):
         source: Only problems of this source; may be given several times.
         level: Only problems whose metadata has this `level`; may be given several times.
         question_length: Range of the length of the question, in characters.
-        where_problem: Condition on problems in SQL. Its columns are those of `problems`, the fields
-            of the metadata, and solutions, graded, correct, incorrect and pass_rate.
+        problem_filter: Condition on problems in SQL. Its columns are those of `problems`, the
+            fields of the metadata, and solutions, graded, correct, incorrect and pass_rate.
         unique_questions: Only the first of several problems with the same question.
         against: File or directory of a benchmark, as for `decontaminate`. Problems that overlap
             with its questions are dropped. May be given several times.
@@ -80,7 +80,7 @@ class SelectOptions(StageOptions):
         aggregate: Aggregate of the step rewards.
         tokens: Range of the number of tokens. Solutions with an unknown number are dropped.
         steps: Range of the number of steps.
-        where: Condition on solutions in SQL, such as `finish_reason = 'stop'`.
+        filter: Condition on solutions in SQL, such as `finish_reason = 'stop'`.
         unique: Only the first of several solutions of a problem with the same text.
         near_duplicates: Drop a solution whose steps are at least this similar to an earlier one of
             the problem: the Jaccard similarity of sequences of three tokens, from 0 to 1.
@@ -110,8 +110,8 @@ class SelectOptions(StageOptions):
 
         Conditions on columns and on the metadata:
 
-            fsdpo-data select runs/a --where "n_tokens < 800 AND finish_reason = 'stop'" \
-              --where-problem "subject <> 'Geometry' AND correct >= 2" --out runs/b
+            fsdpo-data select runs/a --filter "n_tokens < 800 AND finish_reason = 'stop'" \
+              --problem-filter "subject <> 'Geometry' AND correct >= 2" --out runs/b
     """
 
     out: Annotated[str | Path, Option(in_digest=False, default_text="")] = ""
@@ -123,7 +123,7 @@ class SelectOptions(StageOptions):
     question_length: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_PROBLEMS_PANEL)] = (
         None
     )
-    where_problem: Annotated[str | None, Option(metavar="SQL", panel=_PROBLEMS_PANEL)] = None
+    problem_filter: Annotated[str | None, Option(metavar="SQL", panel=_PROBLEMS_PANEL)] = None
     unique_questions: Annotated[bool, Option(panel=_PROBLEMS_PANEL)] = False
     against: Annotated[Sequence[str], Option(metavar="[NAME=]FILE", panel=_PROBLEMS_PANEL)] = ()
     outcome: Annotated[Sequence[Outcome], Option(panel=_SOLUTIONS_PANEL)] = ()
@@ -131,7 +131,7 @@ class SelectOptions(StageOptions):
     aggregate: Annotated[str, Option(choices=AGGREGATES, panel=_SOLUTIONS_PANEL)] = "mean"
     tokens: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
     steps: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
-    where: Annotated[str | None, Option(metavar="SQL", panel=_SOLUTIONS_PANEL)] = None
+    filter: Annotated[str | None, Option(metavar="SQL", panel=_SOLUTIONS_PANEL)] = None
     unique: Annotated[bool, Option(panel=_SOLUTIONS_PANEL)] = False
     near_duplicates: Annotated[
         float | None, Option(exclusive_min=0, max=1, panel=_SOLUTIONS_PANEL)
@@ -146,13 +146,13 @@ class SelectOptions(StageOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not str(self.out) and not self.dry_run:
+        if Path(self.out) == Path() and not self.dry_run:
             raise self.field_error(
                 "out", "expected the directory of the new dataset. Give one, or use `dry_run`."
             )
         for name in _RANGES:
             self.range_of(name)
-        for name in ("where", "where_problem"):
+        for name in ("filter", "problem_filter"):
             if getattr(self, name) is not None:
                 parse_condition(getattr(self, name), f"{type(self).__name__}.{name}")
         if self.aggregate != "mean" and self.reward is None:
@@ -220,15 +220,15 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
     with explain_damage(root):
         request = IndexRequest(
             aggregate=options.aggregate if options.reward is not None else "",
-            condition=_condition(options, "where"),
-            problem_condition=_condition(options, "where_problem"),
+            condition=_condition(options, "filter"),
+            problem_condition=_condition(options, "problem_filter"),
             metadata_names=("level",) if options.level else (),
             has_order=options.per_problem is not None,
             has_answer=options.stratify == "answer",
         )
         index = build_index([SourceDataset(root, manifest)], request, progress)
         funnel = Funnel(index.problems, index.solutions)
-        before = funnel.rows()
+        available = funnel.rows()
         without_pass_rate = None
         if options.pass_rate is not None:
             without_pass_rate = int((index.problems["graded"] == 0).sum())
@@ -246,8 +246,8 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
         problems.select("problem", "split"), on="problem", how="left", maintain_order="left"
     )
     stats = SelectionStats(
-        before=before,
-        after=funnel.rows(),
+        available=available,
+        selected=funnel.rows(),
         filters=funnel.counts,
         without_pass_rate=without_pass_rate,
         splits=_split_stats(options, problems, solutions),
@@ -296,8 +296,8 @@ def _filter_problems(options: SelectOptions, funnel: Funnel) -> list[dict[str, s
     question_length = options.range_of("question_length")
     if question_length is not None:
         funnel.keep_problems("question_length", question_length.contains("question_chars"))
-    if options.where_problem is not None:
-        funnel.keep_problems("where_problem", pl.col("fits"))
+    if options.problem_filter is not None:
+        funnel.keep_problems("problem_filter", pl.col("fits"))
     if options.unique_questions:
         funnel.keep_problems("unique_questions", pl.col("question_key").is_first_distinct())
     if not options.against:
@@ -313,9 +313,9 @@ def _check_names(options: SelectOptions, name: str, values: pl.Series) -> None:
     known_values = sorted(values.drop_nulls().unique().to_list())
     for value in getattr(options, name):
         if value not in known_values:
-            known = ", ".join(known_values[:10]) or "none"
+            names = ", ".join(known_values[:10]) or "none"
             raise InputError(
-                f"no problem has this {name}; expected one of {known}.",
+                f"no problem has this {name}; expected one of {names}.",
                 field=f"SelectOptions.{name}",
                 value=value,
             )
@@ -331,8 +331,8 @@ def _filter_solutions(
         number_range = options.range_of(name)
         if number_range is not None:
             funnel.keep_solutions(name, number_range.contains(column))
-    if options.where is not None:
-        funnel.keep_solutions("where", pl.col("fits"))
+    if options.filter is not None:
+        funnel.keep_solutions("filter", pl.col("fits"))
     if options.unique:
         funnel.keep_solutions("unique", pl.struct("problem", "text").is_first_distinct())
     if options.near_duplicates is not None:
@@ -528,15 +528,15 @@ def format_selection(stats: SelectionStats) -> str:
             f"{stats.without_pass_rate:,} problems have no graded solution, and no pass rate"
         )
     lines += ["", f"{'':<16}{'before':>12}{'after':>12}"]
-    before, after = (_row_values(rows) for rows in (stats.before, stats.after))
-    for name in dict.fromkeys([*before, *after]):
-        lines.append(f"{name:<16}{before.get(name, '0'):>12}{after.get(name, '0'):>12}")
+    available, selected = (_row_values(rows) for rows in (stats.available, stats.selected))
+    for name in dict.fromkeys([*available, *selected]):
+        lines.append(f"{name:<16}{available.get(name, '0'):>12}{selected.get(name, '0'):>12}")
     for name, size in (stats.splits or {}).items():
         lines.append(f"split {name}: {size.problems:,} problems, {size.solutions:,} solutions")
     return "\n".join(lines).strip()
 
 
-def _row_values(rows: SelectedRows) -> dict[str, str]:
+def _row_values(rows: RowStats) -> dict[str, str]:
     """Return the statistics of rows as texts, by name."""
     accuracy = rows.accuracy.value
     return {

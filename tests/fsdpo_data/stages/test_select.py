@@ -1,0 +1,311 @@
+"""Selections: filters, duplicates, samples and splits of a sealed dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from command_line import run
+from fakes import FixedSampler
+from hashes import hashes
+from helpers import RIGHT, WRONG, build_spec, small_build
+from paired_data import paired_dataset
+
+import fsdpo_data as fd
+from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import SourceRef
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.problems.load import ProblemSet
+from fsdpo_data.selection import write_rows
+
+RIGHT_COUNTS = [0, 1, 2, 3, 4, 4]  #: Right solutions among the four of each problem.
+
+
+def build(
+    out: Path,
+    rights: Sequence[int] = RIGHT_COUNTS,
+    samples: int = 4,
+    wrong: Sequence[str] = ("43",) * 60,
+) -> fd.Dataset:
+    """Build a dataset whose problem ``i`` has ``rights[i]`` right solutions.
+
+    The other solutions of problem ``i`` answer ``wrong[i]``.
+    """
+    problems = [
+        Problem(
+            f"What is 20 + 22, asked for the {index}th time?",
+            "42",
+            f"source-{index % 2}",
+            "train",
+            {"level": index, "subject": "Algebra" if index % 2 else "Geometry"},
+        )
+        for index in range(len(rights))
+    ]
+    template = get_template("problem")
+    texts = {
+        template.render(problem.question): tuple(
+            f"Step 0: Try {sample}.\n{RIGHT if sample < right else WRONG.replace('43', other)}"
+            for sample in range(samples)
+        )
+        for problem, right, other in zip(problems, rights, wrong, strict=False)
+    }
+    source = ProblemSet(problems, [SourceRef("test", "1", "train")])
+    small_build(out, source, spec=build_spec(n=samples), make_sampler=lambda: FixedSampler(texts))
+    return fd.open_dataset(out)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> fd.Dataset:
+    return build(tmp_path_factory.mktemp("select") / "built")
+
+
+def rights(dataset: fd.Dataset) -> list[int]:
+    """Return the number of right solutions of each problem."""
+    dataset.validate()
+    solutions = dataset.solutions().collect()
+    counts = solutions.group_by("problem_id", maintain_order=True).agg(
+        (pl.col("outcome") == "correct").sum()
+    )
+    return counts["outcome"].to_list()
+
+
+def test_everything_selected_has_the_same_files_and_statistics(
+    dataset: fd.Dataset, tmp_path: Path
+) -> None:
+    selected = dataset.select(out=tmp_path / "all").validate()
+    assert selected.manifest.digest == dataset.manifest.digest
+    differing = {"spec", "parent", "grader_rules", "selection", "manifest_digest"}
+    expected = dataset.manifest.to_dict()
+    values = selected.manifest.to_dict()
+    assert {key for key in values if values[key] != expected.get(key)} == differing
+    assert selected.manifest.parent == dataset.manifest.digest
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"pass_rate": "0.25..0.75"}, [1, 2, 3]),
+        ({"pass_rate": "..0.5"}, [0, 1, 2]),
+        ({"mixed": True}, [1, 2, 3]),
+        ({"source": ["source-1"]}, [1, 3, 4]),
+        ({"level": ["2", "5"]}, [2, 4]),
+        ({"problem_filter": "level < 2 OR subject = 'Geometry' AND correct = 4"}, [0, 1, 4]),
+        ({"problem_filter": "question LIKE '%2th%'"}, [2]),
+        ({"outcome": ["correct"]}, [1, 2, 3, 4, 4]),
+        ({"filter": "sample_index = 0"}, [0, 1, 1, 1, 1, 1]),
+        ({"filter": "array_length(completions) = 3 AND outcome = 'incorrect'"}, [0, 0, 0, 0]),
+        ({"steps": "..2"}, None),
+        ({"per_problem": 2}, [0, 1, 1, 1, 2, 2]),
+        ({"sample": 1}, 1),
+        ({"sample": 0.5}, 3),
+    ],
+)
+def test_filters(
+    dataset: fd.Dataset, tmp_path: Path, options: dict[str, Any], expected: Any
+) -> None:
+    if expected is None:
+        with pytest.raises(InputError, match=r"no solution is left(.|\n)*steps dropped 6 problems"):
+            dataset.select(out=tmp_path / "new", **options)
+        assert not (tmp_path / "new").exists()
+        return
+    selected = dataset.select(out=tmp_path / "new", **options)
+    if isinstance(expected, int):
+        assert len(rights(selected)) == expected
+    else:
+        assert rights(selected) == expected
+
+
+def test_the_manifest_has_the_filters_in_order_and_the_statistics(
+    dataset: fd.Dataset, tmp_path: Path
+) -> None:
+    selected = dataset.select(
+        out=tmp_path / "new", pass_rate="0.25..", outcome=["correct"], per_problem=2, seed=3
+    )
+    selection = selected.manifest.selection
+    assert selection is not None
+    counts = [(item.name, item.problems, item.solutions) for item in selection.filters]
+    assert counts == [("pass_rate", 1, 4), ("outcome", 0, 6), ("per_problem", 0, 5)]
+    assert (selection.available.problems, selection.available.solutions) == (6, 24)
+    assert (selection.selected.problems, selection.selected.solutions) == (5, 9)
+    assert selection.available.accuracy.correct == 14 and selection.selected.accuracy.n == 9
+    assert selected.manifest.spec.select is not None
+    assert selected.manifest.spec.select.to_dict() == {
+        "options": {
+            "pass_rate": "0.25..",
+            "outcome": ["correct"],
+            "per_problem": 2,
+            "stratify": "outcome",
+        },
+        "seed": 3,
+    }
+    assert selected.manifest.spec.sampling.n == 2
+    assert selected.manifest.commands is None  # small_build states no command line
+    card = (selected.path / "README.md").read_text()
+    assert "| selection | " in card and "pass rate `0.25..`" in card
+
+
+def test_undecided_answers_give_no_pass_rate(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "built", [0, 1, 0], wrong=["43", "43", r"\unknownmacro{42}"])
+    assert dataset.manifest.outcomes == {"correct": 1, "incorrect": 7, "undecided": 4}
+    selected = dataset.select(out=tmp_path / "new", pass_rate="0..")
+    assert rights(selected) == [0, 1]
+    assert selected.manifest.selection is not None
+    assert selected.manifest.selection.without_pass_rate == 1
+
+
+def test_a_split_has_no_problem_on_both_sides(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "built", [1] * 60, samples=2)
+    new = dataset.select(out=tmp_path / "new", split=["validation=0.2", "test=0.1"])
+    parts = [new, *(fd.open_dataset(tmp_path / f"new-{name}") for name in ("validation", "test"))]
+    ids = [set(part.validate().problems().collect()["problem_id"]) for part in parts]
+    assert sum(map(len, ids)) == len(set.union(*ids)) == 60
+    assert all(ids) and len(ids[0]) > 30
+    for part, problem_ids in zip(parts, ids, strict=True):
+        assert set(part.solutions().collect()["problem_id"]) == problem_ids
+        assert part.manifest.selection is not None and part.manifest.selection.splits is not None
+        sizes = part.manifest.selection.splits
+        assert {name: size.problems for name, size in sizes.items()} == {
+            "train": len(ids[0]),
+            "validation": len(ids[1]),
+            "test": len(ids[2]),
+        }
+    # Another selection leaves each problem on its side.
+    dataset.select(out=tmp_path / "other", split=["validation=0.2", "test=0.1"], sample=0.6)
+    other = set(fd.open_dataset(tmp_path / "other-validation").problems().collect()["problem_id"])
+    assert other and other < ids[1]
+
+
+def test_a_choice_per_problem_is_balanced_and_seeded(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "built", [7, 1, 4], samples=8)
+    balanced = dataset.select(out=tmp_path / "balanced", per_problem=4)
+    assert rights(balanced) == [3, 1, 2]
+    again = dataset.select(out=tmp_path / "again", per_problem=4)
+    assert again.manifest.digest == balanced.manifest.digest
+    other = dataset.select(out=tmp_path / "other", per_problem=4, seed=1)
+    assert other.manifest.digest != balanced.manifest.digest
+    by_answer = dataset.select(out=tmp_path / "by-answer", per_problem=2, stratify="answer")
+    assert rights(by_answer) == [1, 1, 1]
+
+
+def test_duplicates_and_rewards(tmp_path: Path) -> None:
+    scored = fd.open_dataset(paired_dataset(tmp_path))
+    low = float(scored.solutions().collect()["step_rewards"].list.min().median())  # type: ignore[arg-type]
+    options: dict[str, Any] = {"reward": f"{low}..", "aggregate": "min"}
+    rewarded = scored.select(out=tmp_path / "rewarded", **options).validate()
+    rewards = rewarded.solutions().collect()["step_rewards"]
+    assert rewards.list.min().min() >= low and len(rewards) < scored.manifest.rows.solutions
+    assert rewarded.manifest.rewards is not None
+    assert rewarded.manifest.rewards.scored == len(rewards)
+    assert rewarded.manifest.pairs is None and rewarded.manifest.rows.pairs == 0
+    assert rewarded.manifest.spec.pair is None
+    similar = scored.select(out=tmp_path / "similar", near_duplicates=0.5).validate()
+    assert similar.manifest.rows.solutions < scored.manifest.rows.solutions
+    assert scored.select(out=tmp_path / "unique", unique=True).manifest.rows.solutions == (
+        scored.manifest.statistics.unique_solutions
+    )
+    # A later stage keeps the selection in the spec.
+    paired = similar.pair(out=tmp_path / "paired", top=1, require_outcome=False)
+    assert paired.manifest.spec.select is not None and paired.manifest.spec.pair is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pass_rate": "0.2"}, "expected a range LOW..HIGH"),
+        ({"pass_rate": "0.8..0.2"}, "lower bound that is at most"),
+        ({"tokens": ".."}, "expected a range"),
+        ({"source": ["nowhere"]}, "no problem has this source; expected one of source-0"),
+        ({"level": ["9"]}, "no problem has this level; expected one of 0, 1, 2"),
+        ({"filter": "nothing > 1"}, "there is no column 'nothing'"),
+        ({"problem_filter": "lvl > 1"}, "no problem has it in its metadata"),
+        ({"reward": "0.5.."}, "has no step rewards"),
+        ({"aggregate": "min"}, "only `reward` uses the aggregate"),
+        ({"stratify": "answer"}, "only `per_problem` uses it"),
+        ({"sample": 1.5}, "a whole number, or a fraction below 1"),
+        ({"split": ["validation"]}, "expected NAME=FRACTION"),
+        ({"split": ["train=0.1"]}, "the name of all other problems"),
+        ({"split": ["a=0.5", "b=0.5"]}, "add up to less than 1"),
+        ({"split": ["validation=0.00001"]}, "no problem is in the split 'validation'"),
+        ({"near_duplicates": 1.5}, "expected at most 1 and more than 0"),
+    ],
+)
+def test_errors_name_the_option(
+    dataset: fd.Dataset, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        dataset.select(out=tmp_path / "new", **options)
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_bytes_are_the_same_after_a_kill(
+    dataset: fd.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_rows, "FILE_SOLUTIONS", 5)
+    options: dict[str, Any] = {"per_problem": 3, "split": ["validation=0.4"], "seed": 2}
+    dataset.select(out=tmp_path / "good", **options)
+    written: list[Path] = []
+
+    def write_and_stop(table: Any, target: Path) -> None:
+        if len(written) == stop_after:
+            raise KeyboardInterrupt
+        written.append(target)
+        original(table, target)
+
+    original = write_rows.write_parquet
+    n_files = 0
+    for name in ("good", "good-validation"):
+        n_files += len(list((tmp_path / name).rglob("*.parquet")))
+    assert n_files > 4
+    for stop_after in range(n_files):
+        written.clear()
+        out = tmp_path / f"stopped-{stop_after}"
+        with monkeypatch.context() as patch:
+            patch.setattr(write_rows, "write_parquet", write_and_stop)
+            with pytest.raises(KeyboardInterrupt):
+                dataset.select(out=out, **options)
+        dataset.select(out=out, resume=True, **options)
+        for suffix in ("", "-validation"):
+            good = hashes(tmp_path / f"good{suffix}")
+            assert hashes(Path(f"{out}{suffix}")) == good, (stop_after, suffix)
+    validate(tmp_path / "good")
+
+
+def test_a_problem_of_a_benchmark_is_dropped(dataset: fd.Dataset, tmp_path: Path) -> None:
+    question = dataset.problems().collect()["question"][3]
+    benchmark = tmp_path / "bench.jsonl"
+    benchmark.write_text(json.dumps({"question": question, "answer": "42"}) + "\n")
+    selected = dataset.select(out=tmp_path / "new", against=[f"bench={benchmark}"])
+    # The questions differ in one word, so they all overlap with the benchmark by n-grams.
+    assert question not in selected.problems().collect()["question"].to_list()
+    assert selected.manifest.spec.select is not None
+    section = selected.manifest.spec.select.to_dict()["options"]["against"]
+    assert section[0]["name"] == "bench" and section[0]["revision"].startswith("sha256:")
+
+
+def test_the_command_plans_and_selects(
+    dataset: fd.Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("select", str(dataset.path), "--mixed", "--filter", "n_tokens < 800")
+    code, plan, _ = run(capsys, *words, "--dry-run")
+    assert code == 0
+    assert "mixed: dropped 3 problems, 12 solutions" in plan
+    assert [line.split() for line in plan.splitlines() if line.startswith("problems")] == [
+        ["problems", "6", "3"]
+    ]
+    new = str(tmp_path / "new")
+    code, result, _ = run(capsys, *words, "--split", "validation=0.4", "--seed", "1", "--out", new)
+    assert code == 0
+    assert "split validation: " in result and (tmp_path / "new-validation").is_dir()
+    code, _, message = run(capsys, *words)
+    assert code and "expected the directory of the new dataset" in message
+
+
+def test_a_dry_run_is_refused_in_python(dataset: fd.Dataset) -> None:
+    with pytest.raises(InputError, match="a dry run gives no dataset"):
+        dataset.select(dry_run=True)
