@@ -73,7 +73,7 @@ class RowCondition:
             reason = str(error).splitlines()[0]
             raise self._error(
                 f"the condition does not fit the columns: {reason}. "
-                "`fsdpo-data inspect DATA --columns` lists the types."
+                "`fsdpo-data inspect` with `columns=True` lists the types."
             ) from None
         if values.dtype == pl.Null:
             values = values.cast(pl.Boolean)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from fsdpo_data.core.command_line import stored_command
+from fsdpo_data.core.command_line import command_line, stored_command
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.lazy import pa, pl
@@ -167,6 +167,8 @@ def mix_datasets(options: MixOptions, progress: Progress) -> tuple[Path, Manifes
         "seed": options.seed,
     }
     manifests = [source.manifest for source in sources]
+    if len({manifest.digest for manifest in manifests}) < len(manifests):
+        raise options.field_error("datasets", "two datasets have the same content. Remove one.")
     _check_compatible(options, manifests)
     is_sealed = (out / MANIFEST_FILE).exists()
     with ExitStack() as stack:
@@ -396,20 +398,15 @@ def _join_step_labels(sections: Sequence[Mapping[str, str]]) -> dict[str, str]:
 def _commands(options: MixOptions, manifests: Sequence[Manifest]) -> list[str] | None:
     """Return the command lines of all datasets and of the mixture; None if one is unknown."""
     commands: list[str] = []
-    words = ["fsdpo-data", "mix"]
+    names = []
     for part, manifest in zip(options.parts(), manifests, strict=True):
         if manifest.commands is None:
             return None
         commands += [line for line in manifest.commands if line not in commands]
         weight = "" if part.weight == 1 else f":{part.weight:g}"
-        words.append(f"dataset@{manifest.digest}{weight}")
-    if not options.deduplicate:
-        words.append("--no-deduplicate")
-    for name in options.drop:
-        words += ["--drop", name]
-    if options.seed:
-        words += ["--seed", str(options.seed)]
-    return [*commands, stored_command(words)]
+        names.append(f"dataset@{manifest.digest}{weight}")
+    pinned_options = replace(options, datasets=tuple(names))
+    return [*commands, stored_command(command_line(pinned_options, "fsdpo-data", "mix"))]
 
 
 def _complete_manifest(

@@ -68,10 +68,10 @@ class SelectOptions(StageOptions):
             problem. A problem without a graded solution has no pass rate, and is dropped.
         mixed: Only problems with correct and incorrect solutions.
         source: Only problems of this source; may be given several times.
-        level: Only problems whose metadata has this `level`; may be given several times.
+        level: Only problems whose metadata has this level; may be given several times.
         question_length: Range of the length of the question, in characters.
-        problem_filter: Condition on problems in SQL. Its columns are those of `problems`, the
-            fields of the metadata, and solutions, graded, correct, incorrect and pass_rate.
+        problem_filter: Condition on problems in SQL. Its columns are those of problems, the fields
+            of the metadata, and counts such as correct and graded.
         unique_questions: Only the first of several problems with the same question.
         against: File or directory of a benchmark, as for `decontaminate`. Problems that overlap
             with its questions are dropped. May be given several times.
@@ -85,11 +85,11 @@ class SelectOptions(StageOptions):
         near_duplicates: Drop a solution whose steps are at least this similar to an earlier one of
             the problem: the Jaccard similarity of sequences of three tokens, from 0 to 1.
         per_problem: Most solutions of a problem, a random choice.
-        stratify: Balance this choice. `outcome`: as many correct as incorrect solutions, if the
-            problem has them; `answer`: as many solutions of each answer; `none`: no balance.
+        stratify: Balance of this choice: as many correct as incorrect solutions, if the problem
+            has them; or as many solutions of each answer; or no balance.
         sample: Number of problems in a random sample; a number below 1 is a fraction.
-        split: NAME=FRACTION of a split by problem, such as `validation=0.1`; may be given several
-            times. Each split becomes the dataset OUT-NAME, and `out` gets all other problems.
+        split: Name and fraction of a split by problem; may be given several times. Each split
+            becomes the dataset OUT-NAME, and `out` gets all other problems.
         seed: Seed of the random choices.
 
     Examples:
@@ -110,7 +110,7 @@ class SelectOptions(StageOptions):
 
         Conditions on columns and on the metadata:
 
-            fsdpo-data select runs/a --filter "n_tokens < 800 AND finish_reason = 'stop'" \
+            fsdpo-data select runs/a --filter "n_tokens < 800 AND answer <> '0'" \
               --problem-filter "subject <> 'Geometry' AND correct >= 2" --out runs/b
     """
 

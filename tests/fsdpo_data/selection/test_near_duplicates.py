@@ -18,26 +18,26 @@ from fsdpo_data.selection.row_index import IndexRequest, RowIndex, SourceDataset
 
 
 def sequences(steps: list[str]) -> set[tuple[str, ...]]:
-    found = set()
+    token_sequences = set()
     for step in steps:
         tokens = re.findall(r"[^\W\d_]+|\d+|[^\w\s]|_", step.lower())
-        found |= {tuple(tokens[index : index + 3]) for index in range(len(tokens))}
-    return found
+        token_sequences |= {tuple(tokens[index : index + 3]) for index in range(len(tokens))}
+    return token_sequences
 
 
 def naive(solutions: list[list[str]], threshold: float) -> list[bool]:
     originals: list[set[tuple[str, ...]]] = []
     flags = []
     for steps in solutions:
-        own = sequences(steps)
+        solution = sequences(steps)
         flags.append(
             any(
-                own == other or len(own & other) >= threshold * len(own | other)
+                solution == other or len(solution & other) >= threshold * len(solution | other)
                 for other in originals
             )
         )
         if not flags[-1]:
-            originals.append(own)
+            originals.append(solution)
     return flags
 
 

@@ -92,8 +92,10 @@ def test_the_first_dataset_wins_if_golds_differ(tmp_path: Path) -> None:
     assert rows["answer"].to_list() == ["42", "42", "43"]
     assert mixture.manifest.mixture is not None
     assert mixture.manifest.mixture[1].filters[-1].problems == 2
-    both = fd.mix(paths([first, second]), out=tmp_path / "both", deduplicate=False).validate()
-    assert both.manifest.rows.problems == 5
+    complete = fd.mix(
+        paths([first, second]), out=tmp_path / "complete", deduplicate=False
+    ).validate()
+    assert complete.manifest.rows.problems == 5
 
 
 def test_weights_are_fractions_of_the_problems(parts: list[fd.Dataset], tmp_path: Path) -> None:
@@ -114,8 +116,10 @@ def test_other_rewards_are_refused_or_left_out(parts: list[fd.Dataset], tmp_path
         out = tmp_path / f"scored-{index}"
         derive_dataset(part.path, out, [MadeUpRewards()], progress=LineProgress())
         scored.append(fd.open_dataset(out))
-    same = fd.mix(paths(scored), out=tmp_path / "same").validate()
-    assert same.manifest.rewards is not None and same.manifest.rewards.scored == 42
+    scored_mixture = fd.mix(paths(scored), out=tmp_path / "same").validate()
+    assert (
+        scored_mixture.manifest.rewards is not None and scored_mixture.manifest.rewards.scored == 42
+    )
     mixed = [scored[0], parts[1]]
     with pytest.raises(InputError, match=r"step_rewards from different models.*drop=step_rewards"):
         fd.mix(paths(mixed), out=tmp_path / "m")
