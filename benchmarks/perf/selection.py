@@ -1,6 +1,6 @@
 """Measure the time and memory of `fsdpo-data select` and `fsdpo-data mix`.
 
-    python benchmarks/perf/select.py --solutions 100000 1000000 --folder DIR
+    python benchmarks/perf/selection.py --solutions 100000 1000000 --folder DIR
 
 The script builds 100,000 solutions with 32 samples per problem, and repeats them with new ids for
 larger datasets. Each command runs as a process of its own. The script prints solutions per second
