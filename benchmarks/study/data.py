@@ -3,7 +3,8 @@
 The sources of rewards, by the name in ``plan.toml``:
 
 - ``prm``: the rewards of the process reward model that selected the pairs.
-- ``truth``: 1 for each step before the first wrong step, and 0 from that step on.
+- ``truth``: 1 for each step before the first wrong step, and 0 from that step on. In the positive
+  control, where ``control.py`` writes the pairs, only the wrong steps have 0.
 - ``shuffled``, ``truth-shuffled``: the same rewards in random order within each solution.
 - ``rollouts``: the fraction of continuations of a step that end correct.
 - ``likelihood``: the probability of a step under the SFT policy.
@@ -18,8 +19,9 @@ from pathlib import Path
 from statistics import fmean
 
 import polars as pl
+from control import CONTROL_PAIRS_FILE, write_control_pairs
 from fsdpo_bench.recipes.recipe import RecipeStage, Workload, pending_command, run_stages
-from plan import COMMANDS, KINDS, SIZES, STAGES, Arm, Size
+from plan import COMMANDS, DRAW_SEED_STEP, KINDS, PAIR_SEED, SIZES, STAGES, Arm, Size
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.lazy import torch, transformers
@@ -40,7 +42,6 @@ TEMPERATURE = 0.8
 #: Seeds of the generated problems, different for each stage, so that no problem is used twice.
 #: The test problems of training seed `s` have the seed ``TEST_SEED + s``.
 DEMONSTRATION_SEED = 1
-PAIR_SEED = 2
 VALIDATION_SEED = 3
 TEST_SEED = 4
 CONTINUATIONS_PER_STEP = 2
@@ -56,20 +57,38 @@ class StudyDirectory:
 
     out: Path  #: Path of the directory.
     size: Size  #: Number of problems, samples, training steps and seeds.
+    draw: int = (
+        0  #: Number of the draw of the data; it changes all random numbers but the first stage.
+    )
 
     def problems(self) -> list[Problem]:
         """Return the problems of the preference pairs."""
-        return make_problems("train", self.size.problems, PAIR_SEED, KINDS["solve"])
+        seed = PAIR_SEED + DRAW_SEED_STEP * self.draw
+        return make_problems("train", self.size.problems, seed, KINDS["solve"])
+
+    def right(self) -> Path:
+        """Return the directory of the first stage of SFT, which all draws share."""
+        if self.size.draws:
+            return self.out.parent.parent / self.size.based_on / "right"
+        return self.out / "right"
 
     def sft(self) -> Path:
         """Return the directory of the SFT policy, which another size may have trained."""
+        if self.size.policy and self.size.draws:
+            return self.out.parent.parent / self.size.policy / self.out.name / "sft"
         if self.size.policy:
             return self.out.parent / self.size.policy / "sft"
         return self.out / "sft"
 
     def run_command(self, name: str) -> Path:
         """Run a command of the plan, unless it is finished, and return its output directory."""
-        fields = {"out": self.out, "sft": self.sft(), **asdict(self.size)}
+        fields = {
+            **asdict(self.size),
+            "out": self.out,
+            "right": self.right(),
+            "sft": self.sft(),
+            "draw": self.draw,
+        }
         out = self.out / name
         command = COMMANDS[name].format_map(fields)
         last_file = "README.md" if command.split()[0] == "fsdpo-train" else "manifest.json"
@@ -91,7 +110,12 @@ def make_data(directory: StudyDirectory) -> None:
     directory.out.mkdir(parents=True, exist_ok=True)
     if not (directory.sft() / "README.md").exists():
         policy_size = SIZES.get(directory.size.policy, directory.size)
-        make_policy(StudyDirectory(directory.sft().parent, policy_size))
+        make_policy(StudyDirectory(directory.sft().parent, policy_size, directory.draw))
+    if directory.size.lucky_chosen is not None:
+        pl.DataFrame(write_control_pairs(directory.size, directory.draw)).write_ndjson(
+            directory.out / CONTROL_PAIRS_FILE
+        )
+        return
     rows = [
         {"question": problem.question, "answer": problem.answer} for problem in directory.problems()
     ]
@@ -102,18 +126,42 @@ def make_data(directory: StudyDirectory) -> None:
 
 def make_policy(directory: StudyDirectory) -> None:
     """Train the SFT policy on generated solutions, starting from the embedded model."""
-    rng = random.Random(0)
+    size = directory.size
+    if size.draws:
+        base = StudyDirectory(directory.right().parent, SIZES[size.based_on])
+        train_stage(base, "right", list(STAGES))
+        train_stage(directory, "sft", ["sft"])
+        return
+    for name in STAGES:
+        train_stage(directory, name, list(STAGES))
+
+
+def train_stage(directory: StudyDirectory, name: str, stages: Sequence[str]) -> None:
+    """Train one stage of SFT, unless it is finished.
+
+    Args:
+        directory: The directory of the stage.
+        name: Name of the stage.
+        stages: The stages that share the problems, in their order. Each problem is used once.
+    """
+    if (directory.out / name / "README.md").exists():
+        return
+    if name == "right":
+        write_deeper_model(directory.out / "start", directory.size.layer_copies)
+    directory.out.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(directory.draw)
     counts = directory.size.demonstrations
-    write_deeper_model(directory.out / "start", directory.size.layer_copies)
-    problems = make_problems("train", sum(counts.values()), DEMONSTRATION_SEED, KINDS["solve"])
-    unused_problems = iter(problems)
-    for name, error_options in STAGES.items():
+    seed = DEMONSTRATION_SEED + DRAW_SEED_STEP * directory.draw
+    n_problems = sum(counts[stage] for stage in stages)
+    unused_problems = iter(make_problems("train", n_problems, seed, KINDS["solve"]))
+    for stage in stages:
         demonstrations = [
-            demonstration(problem, rng, **error_options)
-            for problem in islice(unused_problems, counts[name])
+            demonstration(problem, rng, **STAGES[stage])
+            for problem in islice(unused_problems, counts[stage])
         ]
-        pl.DataFrame(demonstrations).write_ndjson(directory.out / f"{name}.jsonl")
-        directory.run_command(name)
+        if stage == name:
+            pl.DataFrame(demonstrations).write_ndjson(directory.out / f"{name}.jsonl")
+    directory.run_command(name)
 
 
 def write_deeper_model(out: Path, layer_copies: int) -> None:
@@ -167,8 +215,21 @@ def reward_auc(directory: StudyDirectory, arm: Arm) -> float:
     return auc(step_rewards, step_labels) or 0.5
 
 
-def _pairs(directory: StudyDirectory) -> list[dict[str, object]]:
-    sealed = directory.out / "pairs"
+def count_pairs(directory: StudyDirectory) -> list[dict[str, object]]:
+    """Return the number of pairs and of their problems, for each set of pairs that exists."""
+    rows: list[dict[str, object]] = []
+    for name in ("pairs", "steps"):
+        if name == "pairs" or (directory.out / name / "manifest.json").exists():
+            prompts = [pair["prompt"] for pair in _pairs(directory, name)]
+            counts = {"problems": len({*prompts}), "pairs": len(prompts)}
+            rows.append({"data": name, "draw": directory.draw, **counts})
+    return rows
+
+
+def _pairs(directory: StudyDirectory, name: str = "pairs") -> list[dict[str, object]]:
+    if directory.size.lucky_chosen is not None:
+        return pl.read_ndjson(directory.out / CONTROL_PAIRS_FILE).to_dicts()
+    sealed = directory.out / name
     files = read_manifest(sealed).config_paths(sealed, "pairs")
     return collect_rows(scan_parquet(files)).to_dicts()
 
@@ -181,8 +242,8 @@ def _rewards_by_solution(pairs: Sequence[dict[str, object]]) -> Rewards:
     }
 
 
-def _shuffle_rewards(_: StudyDirectory, rewards: Rewards) -> Rewards:
-    rng = random.Random(0)
+def _shuffle_rewards(directory: StudyDirectory, rewards: Rewards) -> Rewards:
+    rng = random.Random(directory.draw)
     return {
         solution: rng.sample(step_rewards, len(step_rewards))
         for solution, step_rewards in rewards.items()
@@ -190,6 +251,8 @@ def _shuffle_rewards(_: StudyDirectory, rewards: Rewards) -> Rewards:
 
 
 def _true_labels(directory: StudyDirectory, rewards: Rewards) -> Rewards:
+    if directory.size.lucky_chosen is not None:
+        return rewards  # The pairs of the control are written with their labels.
     problems = {format_prompt(problem): problem for problem in directory.problems()}
     labels: Rewards = {}
     for prompt, steps in rewards:

@@ -97,6 +97,51 @@ def write_sizes(file: Path, title: str, by_size: Mapping[str, Rows], metric: str
         save_figure(figure, file)
 
 
+def write_control(
+    file: Path, title: str, final_by_share: Mapping[float, Rows], metric: str
+) -> None:
+    """Draw the accuracy of each arm over the share of lucky chosen solutions.
+
+    Args:
+        file: The SVG file.
+        title: The answer, as a sentence.
+        final_by_share: Rows of ``final.csv`` by the share in percent.
+        metric: Name of the accuracy, such as "avg@2".
+    """
+    shares = sorted(final_by_share)
+    points: dict[str, dict[float, dict[str, object]]] = {}
+    for share in shares:
+        for row in final_by_share[share]:
+            if (row["problems"], row["measure"]) == ("solve", "sampled"):
+                points.setdefault(str(row["arm"]), {})[share] = row
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        axes = figure.subplots()
+        for index, (arm, rows) in enumerate(points.items()):
+            offset = 1.5 * (index - len(points) / 2)  # Intervals do not cover each other.
+            values, lows, highs = (
+                np.array([float(str(row[f"value{end}"])) for row in rows.values()])
+                for end in ("", " low", " high")
+            )
+            axes.errorbar(
+                np.array(list(rows)) + offset,
+                values,
+                yerr=[values - lows, highs - values],
+                fmt=f"{MARKERS[index]}-",
+                color=COLOURS[index],
+                capsize=3,
+                label=arm,
+            )
+        axes.set_xticks(shares)
+        axes.set_xlabel("chosen solutions that contain the mistake and are correct by luck (%)")
+        axes.set_ylabel(f"{metric}, test problems (%)")
+        axes.set_ylim(0, None)
+        axes.grid(axis="y", color="#dddddd")
+        figure.legend(loc="outside lower center", ncols=3)
+        figure.suptitle(fill(title, MAX_TITLE_CHARS), fontweight="bold")
+        save_figure(figure, file)
+
+
 def _draw_interval(
     axes: Axes,
     row: dict[str, object],

@@ -68,11 +68,23 @@ class Size:
     arms: Sequence[str] = ()  #: Names of the arms; empty for all.
     #: Copies of each layer of the embedded model; the output projections of added copies are zero.
     layer_copies: int = 1
+    #: Whether each seed has its own SFT policy, problems, samples, reward model and pairs. All seeds
+    #: share the first stage of SFT, from the size in ``based_on``.
+    draws: bool = False
+    #: The fraction of chosen solutions that reach the answer by luck, in the positive control; None
+    #: for pairs of sampled solutions.
+    lucky_chosen: float | None = None
+    #: Names of the questions that the results answer.
+    questions: Sequence[str] = ("normalisation", "density", "rewards")
     policy: str = ""  #: The size whose SFT policy this size uses; empty to train its own.
     based_on: str = ""  #: The size that provides the fields that this size leaves out.
 
 
 _TABLE = read_toml(__file__)
+
+#: Seed of the problems with preference pairs. The other seeds are in ``data.py``.
+PAIR_SEED = 2
+DRAW_SEED_STEP = 100  #: Difference of the seeds of the problems between two draws of the data.
 
 
 def _read_kind(row: Mapping[str, Any]) -> ProblemKind:
@@ -81,8 +93,10 @@ def _read_kind(row: Mapping[str, Any]) -> ProblemKind:
 
 
 def _read_size(row: Mapping[str, Any]) -> Size:
-    base = _TABLE["sizes"].get(row.get("based_on"), {})
-    return Size(**{**base, **row})
+    fields = row
+    while base := _TABLE["sizes"].get(fields.get("based_on")):
+        fields = {**base, **{key: value for key, value in fields.items() if key != "based_on"}}
+    return Size(**{**fields, "based_on": row.get("based_on", "")})
 
 
 KINDS = {name: _read_kind(row) for name, row in _TABLE["kinds"].items()}

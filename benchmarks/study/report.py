@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
-from figure import write_contrasts, write_rates, write_sizes
+from figure import write_contrasts, write_control, write_rates, write_sizes
 from fsdpo_bench.rerank.intervals import holm
 from measure import Rows
 from plan import EQUIVALENCE_MARGIN, QUESTIONS, SIZES
@@ -37,15 +37,30 @@ def write_report(folder: Path) -> list[Path]:
     for size, rows in tables.items():
         pl.DataFrame(rows).write_csv(files[size])
     written = [files[size] for size in tables]
-    own_sizes = [size for size in tables if not SIZES[size].based_on]
-    for size in own_sizes:
-        written += draw_size(folder / size, size)
-    first, *_ = own_sizes
-    compared_sizes = [first, *(size for size in tables if SIZES[size].based_on)]
-    by_title = {SIZES[size].title: tables[size] for size in compared_sizes}
+    first, *other_sizes = tables
+    written += draw_size(folder / first, first)
+    same_arms = [first, *(size for size in other_sizes if SIZES[size].lucky_chosen is None)]
+    by_title = {SIZES[size].title: tables[size] for size in same_arms}
+    metric = name_metric(SIZES[first].test)
     written.append(folder / "sizes.svg")
-    write_sizes(written[-1], describe_sizes(by_title), by_title, name_metric(SIZES[first].test))
+    write_sizes(written[-1], describe_sizes(by_title), by_title, metric)
+    controls = [size for size in other_sizes if SIZES[size].lucky_chosen is not None]
+    if controls:
+        written.append(folder / "control.svg")
+        draw_control(written[-1], controls, metric)
     return written
+
+
+def draw_control(file: Path, sizes: Sequence[str], metric: str) -> None:
+    """Draw the arms of the positive control over the share of lucky chosen solutions."""
+    final = {
+        100 * (SIZES[size].lucky_chosen or 0): _read_rows(file.parent / size / "final.csv")
+        for size in sizes
+    }
+    first, *_ = sizes
+    contrasts = _read_rows(file.parent / first / "contrasts.csv")
+    title = f"Where only step labels tell what is wrong: {describe_verdicts(contrasts)}"
+    write_control(file, title.replace(": S", ": s"), final, metric)
 
 
 def add_verdicts(contrasts: Rows) -> None:

@@ -2,6 +2,7 @@
 
     python benchmarks/study/study.py --out runs/study              # the command of `make study`
     python benchmarks/study/study.py --out runs/small --sizes demo  # a small version
+    python benchmarks/study/study.py --out runs/study --sizes draws --seeds 5 6 7  # three draws
 
 All arms share one policy, one set of samples and pairs, and the number of optimizer steps. Each arm
 is trained with the same learning rates and βs, and the validation problems select the best setting.
@@ -14,7 +15,8 @@ Each size has a folder in `--out` with figures and tables, which `--publish DIR`
 - `sweep.csv`: every setting;
 - `final.csv`: every metric;
 - `contrasts.csv`: the comparisons of arms, with p-values corrected over all sizes;
-- `sources.csv`: the accuracy of each source of rewards.
+- `sources.csv`: the accuracy of each source of rewards;
+- `data.csv`: the number of pairs.
 
 `sizes.svg` shows the comparisons at every size. `report.py` draws the figures from the tables.
 """
@@ -27,11 +29,12 @@ from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import fmean
 
 import polars as pl
-from data import StudyDirectory, arm_pairs, make_data, reward_auc
+from data import StudyDirectory, arm_pairs, count_pairs, make_data, reward_auc
 from measure import Rows, contrast_rows, final_rows, sweep_rows
-from plan import ARMS, QUESTIONS, SFT, SIZES, Arm, Policy
+from plan import ARMS, QUESTIONS, SFT, SIZES, Arm, Policy, StudyQuestion
 from policies import Measurements, measure_policy
 from report import write_report
 
@@ -50,7 +53,8 @@ class Study:
     def add(self, arm: Arm) -> None:
         """Choose the learning rate and β of an arm, then train and measure it with every seed."""
         size = self.directory.size
-        arm_pairs(self.directory, arm)  # Create the file before parallel runs need it.
+        for directory in data_directories(self.directory):
+            arm_pairs(directory, arm)  # Create the file before parallel runs need it.
         first_seed = size.seeds[0]
         self._measure_arm([Policy(arm, **setting, seed=first_seed) for setting in size.settings])
 
@@ -58,8 +62,13 @@ class Study:
         """Write the tables of the finished arms; return their files."""
         tables = {
             "final": final_rows(self.results, self.chosen),
-            "contrasts": contrast_rows(self.results, QUESTIONS),
+            "contrasts": contrast_rows(self.results, self._questions()),
             "sources": self._source_rows(),
+            "data": [
+                row
+                for directory in data_directories(self.directory)
+                for row in count_pairs(directory)
+            ],
         }
         if self.swept:
             tables["sweep"] = sweep_rows(self.swept, self.chosen)
@@ -69,12 +78,19 @@ class Study:
             pl.DataFrame(rows).write_csv(files[-1])
         return files
 
+    def _questions(self) -> list[StudyQuestion]:
+        return [q for q in QUESTIONS if q.name in self.directory.size.questions]
+
     def _source_rows(self) -> Rows:
         """Return the AUC of the step rewards of each source against the true step labels."""
         arms = {
             policy.arm.rewards: policy.arm for policy in self.chosen.values() if policy.arm.gamma
         }
-        aucs = {source: reward_auc(self.directory, arm) for source, arm in arms.items()}
+        directories = data_directories(self.directory)
+        aucs = {
+            source: fmean(reward_auc(directory, arm) for directory in directories)
+            for source, arm in arms.items()
+        }
         return [{"rewards": source, "AUC": f"{auc:.3f}"} for source, auc in aucs.items()]
 
     def _measure_arm(self, policies: list[Policy]) -> None:
@@ -86,8 +102,9 @@ class Study:
         best = policies[0]
         runs = [replace(best, seed=seed) for seed in self.directory.size.seeds]
         self.chosen[best.arm.name] = best
-        test = partial(measure_policy, self.directory, "test")
-        self.results[best.arm.name] = list(self._pool.map(test, runs))
+        directories = [seed_directory(self.directory, run.seed) for run in runs]
+        results = self._pool.map(measure_policy, directories, ["test"] * len(runs), runs)
+        self.results[best.arm.name] = list(results)
 
 
 def main() -> None:
@@ -96,16 +113,34 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     full_sizes = [size for size in SIZES if size != "demo"]
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=full_sizes)
+    parser.add_argument("--seeds", nargs="+", type=int, help="training seeds of these sizes")
     parser.add_argument("--publish", type=Path, help="folder that receives tables and figures")
     parser.add_argument("--jobs", type=int, default=2, help="number of parallel policies")
     options = parser.parse_args()
     # Each command and policy uses one thread; `--jobs` determines the number of busy cores.
     os.environ["OMP_NUM_THREADS"] = "1"
     for size in options.sizes:
-        run_size(StudyDirectory(options.out / size, SIZES[size]), options.jobs)
+        seeds = options.seeds or SIZES[size].seeds
+        run_size(
+            StudyDirectory(options.out / size, replace(SIZES[size], seeds=seeds)), options.jobs
+        )
     write_report(options.out)
     if options.publish:
         publish(options.out, options.publish, full_sizes[0])
+
+
+def seed_directory(directory: StudyDirectory, seed: int) -> StudyDirectory:
+    """Return the directory of the data that a seed uses; seeds share it unless they are draws."""
+    if not directory.size.draws:
+        return directory
+    return replace(directory, out=directory.out / f"draw-{seed}", draw=seed)
+
+
+def data_directories(directory: StudyDirectory) -> list[StudyDirectory]:
+    """Return the directories of the data of a size: one per draw, or one for all seeds."""
+    if not directory.size.draws:
+        return [directory]
+    return [seed_directory(directory, seed) for seed in directory.size.seeds]
 
 
 def publish(out: Path, folder: Path, first_size: str) -> None:
@@ -119,7 +154,8 @@ def publish(out: Path, folder: Path, first_size: str) -> None:
 
 def run_size(directory: StudyDirectory, jobs: int) -> None:
     """Run the study at one size, and write the results each time an arm is complete."""
-    make_data(directory)
+    for data_directory in data_directories(directory):
+        make_data(data_directory)
     study = Study(directory, jobs)
     for arm in ARMS:
         if not directory.size.arms or arm.name in directory.size.arms:

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,7 @@ sys.path.insert(0, str(STUDY))
 
 import data  # noqa: E402
 import policies  # noqa: E402
+from control import write_control_pairs  # noqa: E402
 from figure import write_contrasts, write_rates, write_sizes  # noqa: E402
 from fsdpo_bench.report.figure_files import DARK_STYLE  # noqa: E402
 from fsdpo_bench.rerank.intervals import holm  # noqa: E402
@@ -33,8 +34,10 @@ from measure import contrast_rows, estimate, final_rows, sweep_rows  # noqa: E40
 from plan import (  # noqa: E402
     ARMS,
     COMMANDS,
+    DRAW_SEED_STEP,
     EQUIVALENCE_MARGIN,
     KINDS,
+    PAIR_SEED,
     QUESTIONS,
     SFT,
     SIZES,
@@ -44,11 +47,13 @@ from plan import (  # noqa: E402
     StudyQuestion,
 )
 from report import add_verdicts, decide_verdict, write_report  # noqa: E402
+from study import data_directories  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
 
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT  # noqa: E402
 from fsdpo_data.problems.embedded.generator import make_problems  # noqa: E402
 from fsdpo_data.problems.embedded.solutions import write_solution  # noqa: E402
+from fsdpo_data.problems.embedded.story import apply  # noqa: E402
 
 DPO, PAPER = (next(arm for arm in ARMS if arm.name == name) for name in ("DPO", "Full-Step-DPO"))
 
@@ -111,7 +116,7 @@ def test_the_plan_refers_to_existing_arms_and_sources() -> None:
     policies = {Policy(arm, **setting, seed=0).name for arm in ARMS for setting in settings}
     assert len(policies) == len(settings) * len(ARMS)
     assert all(size.demonstrations.keys() == STAGES.keys() for size in SIZES.values())
-    placeholders = {"out": "OUT", "sft": "SFT", **asdict(SIZES["demo"])}
+    placeholders = {**asdict(SIZES["demo"]), "out": "OUT", "right": "R", "sft": "S", "draw": 1}
     assert all(
         command.format(**placeholders).strip().startswith("fsdpo-") for command in COMMANDS.values()
     )
@@ -134,7 +139,8 @@ def make_pairs(run: Any) -> list[dict[str, Any]]:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     problems = make_problems("train", 1, 7, KINDS["solve"])
-    run = SimpleNamespace(out=tmp_path, problems=lambda: problems)
+    size = SIZES["demo"]
+    run = SimpleNamespace(out=tmp_path, size=size, draw=0, problems=lambda: problems)
     monkeypatch.setattr(data, "_pairs", make_pairs)
     return run
 
@@ -187,6 +193,66 @@ def test_sizes_share_the_sft_policy_if_configured() -> None:
         data.StudyDirectory(Path(name), SIZES[name]).sft() for name in ("problems-300", "layers-8")
     ]
     assert sft == [Path("problems-96/sft"), Path("layers-8/sft")]
+
+
+def test_draws_share_the_first_stage_of_sft_and_nothing_else() -> None:
+    size = SIZES["draws"]
+    draws = [data.StudyDirectory(Path("draws") / f"draw-{seed}", size, seed) for seed in (5, 6)]
+    assert [draw.right() for draw in draws] == [Path("problems-96/right")] * 2
+    assert [draw.sft() for draw in draws] == [Path(f"draws/draw-{seed}/sft") for seed in (5, 6)]
+    questions = [{problem.question for problem in draw.problems()} for draw in draws]
+    assert len(questions[0]) == size.problems and not questions[0] & questions[1]
+    control = data.StudyDirectory(Path("control-100/draw-5"), SIZES["control-100"], 5)
+    assert control.sft() == draws[0].sft()
+    assert data_directories(data.StudyDirectory(Path("draws"), size)) == [
+        data.StudyDirectory(Path("draws") / f"draw-{seed}", size, seed) for seed in size.seeds
+    ]
+    assert not {*size.seeds} & {*SIZES["problems-96"].seeds}, "draws have their own test problems"
+
+
+@pytest.mark.parametrize("lucky", [0.0, 1.0])
+def test_the_control_has_one_mistake_whose_neighbours_are_right(lucky: float) -> None:
+    size = replace(SIZES["control-100"], problems=20, lucky_chosen=lucky)
+    pairs: list[Any] = write_control_pairs(size, draw=5)
+    problems = make_problems("train", 80, PAIR_SEED + 5 * DRAW_SEED_STEP, KINDS["solve"])
+    by_prompt = {data.format_prompt(problem): problem for problem in problems}
+    assert len({pair["prompt"] for pair in pairs}) == 20
+    for pair in pairs:
+        problem = by_prompt[pair["prompt"]]
+        mistake = pair["rejected_rewards"].index(0)
+        assert problem.metadata["nodes"][mistake][0] in STAGES["sft"]["relation_error_rates"]
+        assert data.first_wrong_step(problem, pair["rejected_steps"]) == mistake
+        assert (
+            data.final_answer(pair["rejected"])
+            != problem.answer
+            == data.final_answer(pair["chosen"])
+        )
+        last = len(pair["chosen_steps"]) - 1
+        wrong_chosen = [i for i, reward in enumerate(pair["chosen_rewards"]) if not reward]
+        assert wrong_chosen == ([mistake, last] if lucky else [])
+        first_wrong = data.first_wrong_step(problem, pair["chosen_steps"])
+        assert first_wrong == (mistake if lucky else None)
+        assert pair["rejected_rewards"].count(0) == 1
+        for side in ("chosen", "rejected"):
+            assert pair[side] == "".join(pair[f"{side}_steps"])
+            for index, step in enumerate(pair[f"{side}_steps"]):
+                if pair[f"{side}_rewards"][index]:
+                    left, op, right, result = re.findall(r"(\d+) (.) (\d+) = (-?\d+)", step)[0]
+                    assert int(result) == apply(op, int(left), int(right))
+
+
+def test_the_rewards_of_the_control_are_its_labels(tmp_path: Path) -> None:
+    size = replace(SIZES["control-100"], problems=3)
+    run = data.StudyDirectory(tmp_path, size, 5)
+    pairs: list[Any] = write_control_pairs(size, 5)
+    rows = "".join(json.dumps(pair) + "\n" for pair in pairs)
+    (tmp_path / "pairs.jsonl").write_text(rows, encoding="utf-8")
+    assert read(data.arm_pairs(run, source("truth"))) == pairs
+    shuffled = read(data.arm_pairs(run, source("truth-shuffled")))
+    assert [sorted(row["chosen_rewards"]) for row in shuffled] == [
+        sorted(pair["chosen_rewards"]) for pair in pairs
+    ]
+    assert data.count_pairs(run) == [{"data": "pairs", "draw": 5, "problems": 3, "pairs": 3}]
 
 
 def test_rewards_are_computed_once(run: Any) -> None:
@@ -313,7 +379,9 @@ def test_the_stored_figures_follow_a_dark_colour_scheme() -> None:
         assert file.read_text(encoding="utf-8").count(DARK_STYLE) == 1
 
 
-FULL_SIZES = [size for size in SIZES if size != "demo"]
+FULL_SIZES = [size for size in SIZES if (STUDY / size / "contrasts.csv").exists()]
+#: The sizes with one draw of the data, which have columns in the tables of sizes.
+COLUMN_SIZES = [size for size in FULL_SIZES if not SIZES[size].draws]
 INTERVAL_COLUMNS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")
 #: Heading of the section on other sizes; the other sections describe the first size.
 SECTION = "## With more problems, or a larger policy\n"
@@ -384,8 +452,8 @@ def test_size_tables_on_the_page_equal_the_result_files() -> None:
     assert len(tables) == 2
     for name, column, keys in (("final", "value", 1), ("contrasts", "ahead", 2)):
         head, _, *body = lines[tables[keys - 1] :][: tables[1] if keys == 1 else None]
-        assert head[keys:] == [SIZES[size].title for size in FULL_SIZES]
-        for column_index, size in enumerate(FULL_SIZES, start=keys):
+        assert head[keys:] == [SIZES[size].title for size in COLUMN_SIZES]
+        for column_index, size in enumerate(COLUMN_SIZES, start=keys):
             expected_cells = {}
             for row in read_table(name, size):
                 if name == "contrasts" or (row["problems"], row["measure"]) == ("solve", "sampled"):

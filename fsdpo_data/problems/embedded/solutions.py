@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.problems.embedded.story import Node, apply, value_of, words
@@ -28,6 +28,7 @@ def write_solution(
     rng: random.Random,
     error_rate: float = 0.0,
     relation_error_rates: Mapping[str, float] | None = None,
+    wrong_steps: Collection[int] = (),
 ) -> list[str]:
     """Write a solution in which each step is wrong with probability ``error_rate``.
 
@@ -39,6 +40,7 @@ def write_solution(
         error_rate: Probability of an error in a step.
         relation_error_rates: Probability of an error by relation (``node[0]``, such as "half"), in
             place of ``error_rate``.
+        wrong_steps: 0-based indices of steps that are wrong in any case.
 
     Returns:
         The steps; joined, they give the text.
@@ -49,7 +51,8 @@ def write_solution(
     values: list[int] = []
     for i, node in enumerate(nodes):
         equation = _right_equation(node, values)
-        if rng.random() < (relation_error_rates or {}).get(str(node[0]), error_rate):
+        step_error_rate = (relation_error_rates or {}).get(str(node[0]), error_rate)
+        if rng.random() < step_error_rate or i in wrong_steps:
             equation = _wrong_equation(problem, node, equation, rng)
         values.append(equation[3])
         answer = f" The answer is: {values[-1]}" if i == len(nodes) - 1 else "\n"
