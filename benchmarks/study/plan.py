@@ -68,7 +68,7 @@ class Size:
     arms: Sequence[str] = ()  #: Names of the arms; empty for all.
     #: Copies of each layer of the embedded model; the output projections of added copies are zero.
     layer_copies: int = 1
-    #: Whether each seed has its own SFT policy, problems, samples, reward model and pairs. All seeds
+    #: Whether each seed has its own SFT policy, problems, samples, PRM and pairs. All seeds
     #: share the first stage of SFT, from the size in ``based_on``.
     draws: bool = False
     #: The fraction of chosen solutions that reach the answer by luck, in the positive control; None
