@@ -29,6 +29,7 @@ from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step
 from fsdpo_data.steps.segment import split_at_step_markers
 from fsdpo_train import DpoConfig, train_dpo
+from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES
 
 #: Values by kind of problem and metric, one value per problem. The metric ``kl`` is
 #: log π − log π_SFT of a sampled solution, in nats; the other metrics are fractions.
@@ -47,24 +48,31 @@ def train_policy(directory: StudyDirectory, policy: Policy) -> Path:
     out = directory.out / "policies" / policy.name
     if (out / "README.md").exists():
         return out
-    data = arm_pairs(directory, arm)
-    train_dpo(
-        DpoConfig(
-            data=data,
-            out=out,
-            model=str(directory.sft()),
-            loss=arm.loss,
-            gamma=arm.gamma,
-            lr=policy.lr,
-            beta=policy.beta,
-            seed=policy.seed,
-            max_steps=directory.size.steps,
-            reference_cache=directory.out / f"reference-{data.stem}",
-            resume=out.exists(),
-            **TRAINING,
-        )
-    )
+    train_dpo(training_config(directory, policy, arm_pairs(directory, arm), out))
     return out
+
+
+def training_config(directory: StudyDirectory, policy: Policy, pairs: Path, out: Path) -> DpoConfig:
+    """Return the options of the training of a policy on a file of pairs.
+
+    Only losses with step rewards read γ.
+    """
+    arm = policy.arm
+    loss_options = {"gamma": arm.gamma} if PREFERENCE_LOSSES[arm.loss].uses_rewards else {}
+    return DpoConfig(
+        data=pairs,
+        out=out,
+        model=str(directory.sft()),
+        loss=arm.loss,
+        lr=policy.lr,
+        beta=policy.beta,
+        seed=policy.seed,
+        max_steps=directory.size.steps,
+        reference_cache=directory.out / f"reference-{pairs.stem}",
+        resume=out.exists(),
+        **loss_options,
+        **TRAINING,
+    )
 
 
 def measure_policy(directory: StudyDirectory, split: str, policy: Policy) -> Measurements:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import random
 import re
 import shutil
+import statistics
 import sys
 from collections import Counter
 from dataclasses import asdict, replace
@@ -186,6 +188,20 @@ def test_a_deeper_policy_starts_with_the_logits_of_the_embedded_model(tmp_path: 
     loss = deep(ids, labels=ids).loss
     loss.backward()
     assert all(layer.mlp.down_proj.weight.grad.abs().max() > 0 for layer in deep.model.layers)
+
+
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: arm.name)
+def test_every_arm_has_a_training_configuration(arm: Arm, tmp_path: Path) -> None:
+    """Options that a loss does not read are errors, and the study may not end in one."""
+    directory = data.StudyDirectory(tmp_path, SIZES["demo"])
+    config = policies.training_config(
+        directory,
+        Policy(arm, lr=1e-4, beta=0.1, seed=0),
+        tmp_path / "pairs.jsonl",
+        tmp_path / "out",
+    )
+    assert (config.loss, config.beta) == (arm.loss, 0.1)
+    assert not config.preference_loss.uses_rewards or config.gamma == arm.gamma
 
 
 def test_sizes_share_the_sft_policy_if_configured() -> None:
@@ -379,9 +395,23 @@ def test_the_stored_figures_follow_a_dark_colour_scheme() -> None:
         assert file.read_text(encoding="utf-8").count(DARK_STYLE) == 1
 
 
+def read_table(name: str, size: str = "problems-96") -> list[dict[str, str]]:
+    with (STUDY / size / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 FULL_SIZES = [size for size in SIZES if (STUDY / size / "contrasts.csv").exists()]
 #: The sizes with one draw of the data, which have columns in the tables of sizes.
 COLUMN_SIZES = [size for size in FULL_SIZES if not SIZES[size].draws]
+#: Numbers of the page that follow from the plan or the literature: the confidence of intervals, the
+#: comparisons, samples (96 × 16), e^γ at γ 0.5, and the paper's median gain in its table 1.
+DERIVED_NUMBERS = {
+    95,
+    sum(len(read_table("contrasts", size)) for size in FULL_SIZES),
+    96 * 16,
+    round(math.exp(0.5), 2),
+    statistics.median([2.3, 3.7, 2.4, 3.5, 1.5, 1.5, 1.5, 1.0]),
+}
 INTERVAL_COLUMNS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")
 #: Heading of the section on other sizes; the other sections describe the first size.
 SECTION = "## With more problems, or a larger policy\n"
@@ -473,16 +503,42 @@ def test_size_tables_on_the_page_equal_the_result_files() -> None:
     }
 
 
+def test_every_number_of_the_text_is_in_a_file() -> None:
+    """Numbers with decimals are values of a table; whole numbers are from the plan or counts."""
+    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    text = text.partition("\n## A pretrained model")[0]  # this section has other result files
+    text = re.sub(r"<!-- measured: .*?-->\n(.+\n)+", "", text)  # held by test_numbers.py
+    text = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)|[γβ] [\d.]+", "", INTERVAL.sub("", text))
+    plan = re.sub(r"^#.*$", "", (STUDY / "plan.toml").read_text(encoding="utf-8"), flags=re.M)
+    plan_numbers = {float(number) for number in re.findall(r"\b\d[\d_]*(?:\.\d+)?", plan)}
+    exact = plan_numbers | {100 * number for number in plan_numbers} | DERIVED_NUMBERS
+    values = set()
+    for file in STUDY.rglob("*.csv"):
+        for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines()):
+            numbers = [float(cell) for cell in row.values() if re.fullmatch(r"-?[\d.]+", cell)]
+            values |= {abs(number) for number in numbers}
+            if file.name == "data.csv":
+                exact |= {*numbers}
+            if file.name == "sources.csv":
+                exact |= {round(100 * number) for number in numbers}
+            if file.name == "sweep.csv":
+                exact.add(round(float(row["value"])))
+    unknown = []
+    for number in re.findall(r"(?<![\w.,^])\d(?:[\d,]*\d)?(?:\.\d+)?(?![\w^])", text):
+        value = float(number.replace(",", ""))
+        digits = len(number.partition(".")[2])
+        is_rounded = any(abs(other - value) <= 0.5001 * 10.0**-digits for other in values)
+        if value not in exact and not (digits and is_rounded):
+            unknown.append(number)
+    assert not unknown
+
+
 def test_the_page_names_the_arms_without_results() -> None:
     text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
     missing = text.partition("## Limits")[2]
     measured_arms = {row["arm"] for row in read_table("final")}
     assert all(arm.name in measured_arms or arm.name in missing for arm in ARMS)
-
-
-def read_table(name: str, size: str = "problems-96") -> list[dict[str, str]]:
-    with (STUDY / size / f"{name}.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def format_p(p: str) -> str:

@@ -136,6 +136,13 @@ def test_relations_go_wrong_at_their_error_rate():
         assert first_wrong_step(p, right) is None
 
 
+def test_the_listed_steps_go_wrong_in_any_case():
+    rng = random.Random(0)
+    for p in PROBLEMS[:50]:
+        for index in range(len(p.metadata["nodes"])):
+            assert first_wrong_step(p, write_solution(p, rng, wrong_steps=[index])) == index
+
+
 def test_the_next_step_continues_from_the_wrong_value():
     for seed in range(50):
         solution = write_solution(EXAMPLE, random.Random(seed), error_rate=0.3)
