@@ -14,7 +14,7 @@ import typer
 import yaml
 from pages import Block, blocks, run_blocks
 
-from fsdpo_data.cli.commands.exchange import OUTPUTS
+from fsdpo_data.cli.commands.exchange import FIELDS, OUTPUTS
 from fsdpo_data.exchange.formats import FORMATS
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 
@@ -62,7 +62,7 @@ def test_every_command_parses(page: Path) -> None:
                 group: Any = typer.main.get_command(app)
                 parameters = group.commands[words[1]].make_context(words[1], words[2:]).params
                 if words[1] == "import":
-                    assert parameters["source"] in (OUTPUTS, *STEP_LABEL_READERS), line
+                    assert parameters["source"] in (FIELDS, OUTPUTS, *STEP_LABEL_READERS), line
                 if words[0] == "fsdpo-data":
                     assert parameters.get("to") in (None, *FORMATS), line
 

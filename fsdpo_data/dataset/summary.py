@@ -6,6 +6,7 @@ from typing import Any
 
 from fsdpo_cards.render import format_amount, format_percent
 
+from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import (
@@ -85,7 +86,8 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
     if manifest.mixture:
         n_mixed = sum(part.selected.solutions for part in manifest.mixture)
         entries["mixture_text"] = ", ".join(
-            f"{part.selected.solutions / n_mixed:.0%} from {part.model.name}"
+            f"{part.selected.solutions / n_mixed:.0%} from "
+            f"{part.dataset if part.model.name == UNKNOWN else part.model.name}"
             for part in manifest.mixture
         )
     if manifest.contamination:

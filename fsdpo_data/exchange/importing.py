@@ -37,7 +37,13 @@ class ImportResult:
     quarantined: list[dict[str, Any]] = field(default_factory=list)
 
 
-def import_rows(source: Path, name: str, out: Path, template: str = "problem") -> ImportResult:
+def import_rows(
+    source: Path,
+    name: str,
+    out: Path,
+    template: str = "problem",
+    reader: StepLabelReader | None = None,
+) -> ImportResult:
     """Convert the step labels in ``source`` to the new file ``out``.
 
     Also writes a manifest and the quarantined rows, next to ``out``.
@@ -47,13 +53,14 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
         name: Name of the format, from :data:`STEP_LABEL_READERS`.
         out: New ``.jsonl`` file.
         template: Template that turns problems into prompts. Formats with prompts keep theirs.
+        reader: The reader of a format that has no name in that table; None for a format of it.
 
     Raises:
         InputError: If the format, the file or the template does not exist, if ``out`` exists, or if
             no row is readable.
         StoreError: If the disk fails.
     """
-    step_label_reader(name)
+    reader = reader or step_label_reader(name)
     if out.suffix != ".jsonl" or out.exists():
         raise InputError("expected a new file ending in .jsonl.", field="out", value=out)
     prompt_template = get_template(template)
@@ -61,7 +68,7 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
     with store_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(out) as file:
-            for solution in read_solutions(source, name, result):
+            for solution in read_solutions(source, name, reader, result):
                 row = json.dumps(make_row(solution, prompt_template), ensure_ascii=False)
                 file.write(row.encode() + b"\n")
             if not result.rows:
@@ -69,7 +76,7 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
             # open_atomic renames the rows last, so an interrupted import starts again.
             write_atomic(
                 out.with_suffix(".manifest.json"),
-                _provenance_json(source, name, prompt_template, result),
+                _provenance_json(source, name, reader, prompt_template, result),
             )
             if result.quarantined:
                 lines = (json.dumps(row, ensure_ascii=True) + "\n" for row in result.quarantined)
@@ -84,15 +91,23 @@ def step_label_reader(name: str) -> StepLabelReader:
     return STEP_LABEL_READERS[name]
 
 
-def read_solutions(source: Path, name: str, result: ImportResult) -> Iterator[LabelledSolution]:
+def read_solutions(
+    source: Path, name: str, reader: StepLabelReader, result: ImportResult
+) -> Iterator[LabelledSolution]:
     """Yield the solutions of a file, and count them in ``result``.
+
+    Args:
+        source: The file.
+        name: Name of the format, for the reasons of quarantined rows.
+        reader: The reader of the format.
+        result: Receives the counts.
 
     Raises:
         InputError: if the file cannot be read.
     """
     for record in read_records(source):
         result.read += 1
-        for solution in _read_row(record, name, result):
+        for solution in _read_row(record, name, reader, result):
             result.rows += 1
             result.steps.update(label >= 0.5 for label in solution.labels)
             yield solution
@@ -111,9 +126,10 @@ def no_rows_error(source: Path, name: str, result: ImportResult) -> InputError:
     return InputError(message)
 
 
-def _provenance_json(source: Path, name: str, template: Template, result: ImportResult) -> bytes:
+def _provenance_json(
+    source: Path, name: str, reader: StepLabelReader, template: Template, result: ImportResult
+) -> bytes:
     """Return the manifest: the source of the rows, and the meaning of their labels."""
-    reader = STEP_LABEL_READERS[name]
     manifest = {
         "made_by": RELEASE,
         "source": {"name": source.name, "revision": f"sha256:{file_sha256(source)}"},
@@ -131,13 +147,15 @@ def _provenance_json(source: Path, name: str, template: Template, result: Import
     return json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def _read_row(record: SourceRow, name: str, result: ImportResult) -> list[LabelledSolution]:
+def _read_row(
+    record: SourceRow, name: str, reader: StepLabelReader, result: ImportResult
+) -> list[LabelledSolution]:
     """Read the solutions of one row; quarantine a row without the format in ``result``."""
     reason = record.error
     if not reason:
         try:
             solutions = []
-            for solution in STEP_LABEL_READERS[name].read(record.fields):
+            for solution in reader.read(record.fields):
                 _check_texts(solution)
                 solutions.append(solution)
             if solutions:

@@ -34,7 +34,7 @@ from fsdpo_data.exchange.importing import (
     read_solutions,
     step_label_reader,
 )
-from fsdpo_data.exchange.step_label_readers import LabelledSolution
+from fsdpo_data.exchange.step_label_readers import LabelledSolution, StepLabelReader
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
@@ -74,6 +74,7 @@ def import_dataset(
     out: Path,
     template: str = "problem",
     *,
+    reader: StepLabelReader | None = None,
     command: str = "",
     resume: bool = False,
 ) -> tuple[Manifest, ImportResult]:
@@ -87,6 +88,7 @@ def import_dataset(
         name: Name of the format, from :data:`STEP_LABEL_READERS`.
         out: Directory of the new dataset.
         template: Template that turns problems into prompts. Formats with prompts keep theirs.
+        reader: The reader of a format that has no name in that table; None for a format of it.
         command: The command line for the manifest; empty if it is unknown.
         resume: Whether ``out`` may contain the unfinished import.
 
@@ -99,7 +101,7 @@ def import_dataset(
         RunMismatchError: if ``out`` contains another run.
         StoreError: if the disk fails.
     """
-    reader = step_label_reader(name)
+    reader = reader or step_label_reader(name)
     prompt_template = get_template(template)
     revision = f"sha256:{file_sha256(source)}"
     result = ImportResult()
@@ -107,7 +109,7 @@ def import_dataset(
         out.parent.mkdir(parents=True, exist_ok=True)
     with store_errors(out.parent), tempfile.TemporaryFile(dir=out.parent) as spool_file:
         spool = _Spool(spool_file)
-        for solution in read_solutions(source, name, result):
+        for solution in read_solutions(source, name, reader, result):
             problem = Problem(solution.problem, solution.answer, source.name, "train")
             spool.add(problem, solution, make_row(solution, prompt_template))
         if not result.rows:

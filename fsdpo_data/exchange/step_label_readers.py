@@ -318,10 +318,19 @@ class StepLabelReader:
     drops: str  #: Data of the row that are not imported.
     #: Yields the solutions of a row; None if the fields below describe the format completely.
     read_row: Callable[[Mapping[str, Any]], Iterator[LabelledSolution]] | None = None
-    problem: str = ""  #: Field of the problem; empty if the steps start with the problem.
+    #: Field of the problem; empty if the steps start with the problem. Dots lead into objects, and
+    #: into the objects of lists: ``steps.text`` is the text of each step.
+    problem: str = ""
     steps: str = ""  #: Field of the steps: a list, or one text.
     label: Sequence[str] = ()  #: Possible fields of the labels; the first one in the row is used.
+    right_labels: Sequence[str] = ()  #: Labels that mean right, as texts; empty for the usual ones.
+    wrong_labels: Sequence[str] = ()  #: Labels that mean wrong, as texts; all others are invalid.
     wrong_steps: str = ""  #: Field with the numbers of the wrong steps, from 1.
+    #: Field with the number of the first wrong step; null, -1 or a word such as "none" without one.
+    first_error: str = ""
+    first_step: int = 0  #: Number of the first step in ``first_error``.
+    answer: str = ""  #: Field of the gold answer; empty if the format has none.
+    answer_on_last_line: bool = False  #: Whether the gold is the last line of this field.
     #: Possible step tags after each step of a text; the first one in the text is used.
     step_tags: Sequence[str] = ()
     #: Prefix and suffix around the problem in that text; both are removed.
@@ -339,19 +348,27 @@ class StepLabelReader:
         if self.read_row is not None:
             yield from self.read_row(fields)
             return
-        steps = fields[self.steps]
+        steps = _read_field(fields, self.steps)
         if isinstance(steps, str):
             steps = self._split_steps(steps)
         if self.problem:
-            problem = fields[self.problem]
+            problem = _read_field(fields, self.problem)
         else:
             problem, steps = _split_problem(steps)
         prefix, suffix = self.problem_affixes
         problem = problem.strip().removeprefix(prefix).removesuffix(suffix).strip()
         labels: Sequence[float] = self._read_labels(fields, len(steps))
-        if self.ends_at_first_error:
+        if self.ends_at_first_error or self.first_error:
             steps, labels = _cut_after_first_error(steps, labels)
-        yield _labelled_solution(problem, steps, labels)
+        yield _labelled_solution(problem, steps, labels, self._read_answer(fields))
+
+    def _read_answer(self, fields: Mapping[str, Any]) -> str:
+        """Return the gold answer of a row; empty without one."""
+        if not self.answer:
+            return ""
+        value = _read_field(fields, self.answer)
+        answer = "" if value is None else str(value).strip()
+        return answer.split("\n")[-1].strip() if self.answer_on_last_line else answer
 
     def _split_steps(self, text: str) -> list[str]:
         """Split a text into steps, at its lines or step tags."""
@@ -367,13 +384,71 @@ class StepLabelReader:
 
     def _read_labels(self, fields: Mapping[str, Any], count: int) -> list[float]:
         """Return the labels of a row with ``count`` steps."""
+        if self.first_error:
+            index = self._first_error_index(_read_field(fields, self.first_error), count)
+            return [number != index for number in range(count)]
         if not self.wrong_steps:
             name = next((name for name in self.label if name in fields), self.label[0])
-            return [_parse_label(label) for label in fields[name]]
+            labels = _read_field(fields, name)
+            if isinstance(labels, str):
+                raise InvalidStepRowError("the labels are one text, expected a list")
+            return [self._parse_label(label) for label in labels]
         wrong_steps = fields[self.wrong_steps]
         if set(wrong_steps) - set(range(1, count + 1)):
             raise InvalidStepRowError(f"{self.wrong_steps} {wrong_steps} of {count} steps")
         return [number not in wrong_steps for number in range(1, count + 1)]
+
+    def _parse_label(self, value: Any) -> float:
+        """Return the label of a step, from 0 (wrong) to 1 (right)."""
+        if not self.right_labels and not self.wrong_labels:
+            return _parse_label(value)
+        text = _label_text(value)
+        is_right = text in self.right_labels
+        if is_right == (text in self.wrong_labels):
+            expected = ", ".join((*self.right_labels, *self.wrong_labels))
+            raise InvalidStepRowError(f"label {value!r}, expected one of {expected}")
+        return is_right
+
+    def _first_error_index(self, value: Any, count: int) -> int:
+        """Return the position of the first wrong step, from 0; -1 without one."""
+        text = _label_text(value).lower()
+        if text in _NO_ERROR or value == -1:
+            return -1
+        try:
+            index = int(text) - self.first_step
+        except ValueError:
+            index = -1
+        if isinstance(value, bool) or index not in range(count):
+            raise InvalidStepRowError(
+                f"{self.first_error} {value!r} of {count} steps, which start at {self.first_step}"
+            )
+        return index
+
+
+#: Words for the absence of a wrong step, in lower case.
+_NO_ERROR = ("null", "none", "n/a", "")
+
+
+def _label_text(value: Any) -> str:
+    """Return a label as the text that users write for it: JSON's words, and 1 for 1.0."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float) and value == int(value):
+        return str(int(value))
+    return str(value).strip()
+
+
+def _read_field(fields: Mapping[str, Any], path: str) -> Any:
+    """Return a field of a row; dots lead into objects, and into the objects of lists."""
+    if path in fields:
+        return fields[path]
+    name, _, inner_path = path.partition(".")
+    value = fields[name]
+    if not inner_path:
+        return value
+    if isinstance(value, list):
+        return [_read_field(item, inner_path) for item in value]
+    return _read_field(value, inner_path)
 
 
 def _make_reader(name: str, read_row: str = "", **fields: Any) -> StepLabelReader:

@@ -121,4 +121,24 @@ MADE_UP: list[tuple[str, dict[str, Any], list[tuple[str, list[str], list[Any]]]]
         {"problem": "2+2?", "prefix": "a\nb", "traj_gt_labels": [1, 1]},
         [("2+2?", ["a", "b"], [True, True])],
     ),
+    (
+        "verify-then-generate",
+        {
+            "problem": "2+2?",
+            "reference_solution": "2+2=4\n 4",
+            "student_incorrect_solution": ["a", "b", " 5"],
+            "incorrect_index": 1,
+        },
+        [("2+2?", ["a", "b"], [True, False])],
+    ),
+    (
+        "bigbench-mistake",
+        {"input": "2+2?", "steps": ["a", "b"], "target": "4", "answer": "5", "mistake_index": 0},
+        [("2+2?", ["a"], [False])],
+    ),
+    (
+        "bigbench-mistake",
+        {"input": "2+2?", "steps": ["a", "b"], "target": "4", "mistake_index": None},
+        [("2+2?", ["a", "b"], [True, True])],
+    ),
 ]

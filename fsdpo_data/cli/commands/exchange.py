@@ -1,7 +1,7 @@
 """The commands of ``fsdpo-data`` that push, pull, export and import datasets."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,12 @@ from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.options import DatasetOptions, command
 from fsdpo_data.cli.printing import print_summary
 from fsdpo_data.cli.stage_commands import create_dataset, print_inspect_command
-from fsdpo_data.core.command_line import command_line, given_values, stored_command
+from fsdpo_data.core.command_line import (
+    command_line,
+    command_parameters,
+    given_values,
+    stored_command,
+)
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
@@ -23,7 +28,7 @@ from fsdpo_data.dataset.run import QUARANTINE_FILE
 from fsdpo_data.exchange.formats import FORMATS
 from fsdpo_data.exchange.importing import import_rows, quarantine_path
 from fsdpo_data.exchange.step_label_dataset import import_dataset
-from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
+from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS, StepLabelReader
 from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push, push_dataset
 from fsdpo_data.recorded.formats import RESPONSE_FORMATS
 from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import
@@ -208,6 +213,13 @@ def export(options: ExportOptions) -> None:
 ROWS_SUFFIX = ".jsonl"  #: Suffix of an output that gets rows in place of a dataset.
 #: Value of ``--from`` for recorded responses; the rows determine their format.
 OUTPUTS = "outputs"
+#: Value of ``--from`` for step labels whose fields the options name.
+FIELDS = "fields"
+_FIELDS_PANEL = "Step labels in other fields"
+_FIELD_OPTIONS = (
+    *("problem_field", "steps_field", "label_field", "first_error_field", "first_step"),
+    *("answer_field", "right_label", "wrong_label"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,10 +231,23 @@ class ImportOptions(ImportOutputsOptions):
     the reasons.
 
     Attributes:
-        source: `outputs`, or a format of step labels from the list below.
+        source: `outputs`, a format of step labels from the list below, or `fields` for step labels
+            in fields that the options name.
         out: New directory of the dataset. For step labels also a new file ending in .jsonl, which
             gets rows in place of a dataset.
         template: Prompt template of the problems; replaces the recorded prompts of outputs.
+        steps_field: Field with the steps of a response, or of step labels.
+        problem_field: Field of the problem. A dot leads into an object, and into the objects of a
+            list: steps.text is the text of each step.
+        label_field: Field with one label per step.
+        first_error_field: Field with the number of the first wrong step. Null, -1 and "none" mean
+            that no step is wrong. The steps after the first wrong step have no label, and are
+            dropped.
+        first_step: Number of the first step in that field.
+        answer_field: Field of the gold answer.
+        right_label: Label that means right; may be given several times. By default labels are true,
+            false, +, - or numbers from 0 to 1.
+        wrong_label: Label that means wrong; may be given several times.
 
     Examples:
         Import recorded responses as a sealed dataset:
@@ -244,40 +269,120 @@ class ImportOptions(ImportOutputsOptions):
         Import step labels for `fsdpo-train prm`:
 
             fsdpo-data import prm800k.jsonl --from prm800k --out runs/prm800k
+
+        Import step labels of another format, by naming its fields:
+
+            fsdpo-data import mine.jsonl --from fields --problem-field question \
+              --steps-field steps --first-error-field first_error --out runs/mine
+
+            fsdpo-data import mine.jsonl --from fields --problem-field task \
+              --steps-field lines.text --label-field lines.mark --right-label ok \
+              --wrong-label bad --out runs/mine
     """
 
     source: Annotated[
         str,
         Option(
-            flag="--from", choices=(OUTPUTS, *STEP_LABEL_READERS), metavar="FORMAT", default_text=""
+            flag="--from",
+            choices=(OUTPUTS, FIELDS, *STEP_LABEL_READERS),
+            metavar="FORMAT",
+            default_text="",
         ),
     ]
     template: Annotated[
         str | None,
         Option(default_text="recorded prompt, else the question; for step labels: problem"),
     ] = None
+    problem_field: Annotated[str | None, Option(panel=_FIELDS_PANEL, metavar="FIELD")] = None
+    label_field: Annotated[str | None, Option(panel=_FIELDS_PANEL, metavar="FIELD")] = None
+    first_error_field: Annotated[str | None, Option(panel=_FIELDS_PANEL, metavar="FIELD")] = None
+    first_step: Annotated[int, Option(panel=_FIELDS_PANEL, min=0, max=1)] = 0
+    answer_field: Annotated[str | None, Option(panel=_FIELDS_PANEL, metavar="FIELD")] = None
+    right_label: Annotated[Sequence[str], Option(panel=_FIELDS_PANEL)] = ()
+    wrong_label: Annotated[Sequence[str], Option(panel=_FIELDS_PANEL)] = ()
 
     def __post_init__(self) -> None:
         if not self.source:
-            formats = ", ".join((OUTPUTS, *STEP_LABEL_READERS))
+            formats = ", ".join((OUTPUTS, FIELDS, *STEP_LABEL_READERS))
             raise InputError(
                 f"missing. Give the format of the file: {formats}.",
                 field=f"{type(self).__name__}.source",
             )
         super().__post_init__()
-        if self.source == OUTPUTS:
-            return
+        if self.source == FIELDS:
+            self._check_fields()
+        self._check_source_options()
+
+    def _check_fields(self) -> None:
+        """Refuse missing and contradictory names of fields."""
+        for name in ("problem_field", "steps_field"):
+            if not getattr(self, name):
+                raise self.field_error(name, f"missing. `source={FIELDS}` needs the field.")
+        if (self.label_field is None) == (self.first_error_field is None):
+            raise self.field_error(
+                "label_field",
+                "expected either the field with one label per step, or `first_error_field`.",
+            )
+        if self.first_error_field is None and self.first_step:
+            raise self.field_error("first_step", "only `first_error_field` uses it. Remove it.")
+        if bool(self.right_label) != bool(self.wrong_label):
+            raise self.field_error("right_label", "give `right_label` and `wrong_label`, or none.")
+        if self.right_label and self.label_field is None:
+            raise self.field_error("right_label", "only `label_field` uses it. Remove it.")
+
+    def _check_source_options(self) -> None:
+        """Refuse options that the source does not use."""
+        other_options = ("source", "file", "out", "template", "resume")
+        allowed_options = {
+            FIELDS: (*other_options, *_FIELD_OPTIONS),
+            OUTPUTS: tuple(
+                name
+                for name in command_parameters(type(self))
+                if name == "steps_field" or name not in _FIELD_OPTIONS
+            ),
+        }.get(self.source, other_options)
         for name, value in given_values(self).items():
-            if name == "resume" and Path(self.out).suffix == ROWS_SUFFIX:
+            if name == "resume" and self.source != OUTPUTS and Path(self.out).suffix == ROWS_SUFFIX:
                 raise self.field_error(
                     "resume", "rows in one file are imported at once. Remove the option."
                 )
-            if name not in ("source", "file", "out", "template", "resume"):
+            if name not in allowed_options:
+                source = FIELDS if name in _FIELD_OPTIONS else OUTPUTS
                 raise InputError(
-                    f"this option needs `source={OUTPUTS}`. Remove the option.",
+                    f"this option needs `source={source}`. Remove the option.",
                     field=f"{type(self).__name__}.{name}",
                     value=value,
                 )
+
+    def step_label_reader(self) -> StepLabelReader:
+        """Return the reader of the step labels."""
+        if self.source != FIELDS:
+            return STEP_LABEL_READERS[self.source]
+        assert self.problem_field and self.steps_field
+        dropped = "all other fields"
+        if self.first_error_field is not None:
+            first_step = f", counted from {self.first_step}"
+            meaning = f"{self.first_error_field} is the first wrong step{first_step}"
+            dropped = f"the steps after the first wrong step, and {dropped}"
+        elif self.right_label:
+            meaning = (
+                f"{self.label_field}: {', '.join(self.right_label)} is right; "
+                f"{', '.join(self.wrong_label)} is wrong"
+            )
+        else:
+            meaning = f"{self.label_field}: unchanged, or + is right"
+        return StepLabelReader(
+            label_meaning=meaning,
+            drops=dropped,
+            problem=self.problem_field,
+            steps=self.steps_field,
+            label=(self.label_field,) if self.label_field else (),
+            right_labels=tuple(self.right_label),
+            wrong_labels=tuple(self.wrong_label),
+            first_error=self.first_error_field or "",
+            first_step=self.first_step,
+            answer=self.answer_field or "",
+        )
 
 
 @command(app, ImportOptions, name="import", panel="Exchange", notes=_import_notes())
@@ -289,17 +394,23 @@ def import_(options: ImportOptions) -> None:
     out = Path(options.out)
     source = Path(options.file)
     template = options.template or "problem"
+    reader = options.step_label_reader()
     if out.suffix == ROWS_SUFFIX:
-        result = import_rows(source, options.source, out, template)
+        result = import_rows(source, options.source, out, template, reader)
         quarantine_file = quarantine_path(out)
     else:
         command = stored_command(command_line(options, "fsdpo-data", "import"))
         manifest, result = import_dataset(
-            source, options.source, out, template, command=command, resume=options.resume
+            source,
+            options.source,
+            out,
+            template,
+            reader=reader,
+            command=command,
+            resume=options.resume,
         )
         quarantine_file = out / QUARANTINE_FILE
         print_summary(manifest, f"sealed {out}")
-    reader = STEP_LABEL_READERS[options.source]
     typer.echo(
         f"wrote {result.rows:,} solutions of {result.read:,} rows to {out}: "
         f"{result.steps[True]:,} right steps, {result.steps[False]:,} wrong"
