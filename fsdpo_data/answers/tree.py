@@ -368,6 +368,35 @@ def plus_minus_values(value: Value) -> tuple[Value, ...]:
     return tuple(_choose_sign(value, sign) for sign in (1, -1)) if is_node(value) else (value,)
 
 
+def independent_sign_values(value: Value) -> tuple[Value, ...]:
+    r"""Return the values of ``\pm a \pm b`` if each ``\pm`` takes its own sign.
+
+    Other values, and values with one or many ``\pm``, give an empty tuple.
+    """
+    if not is_node(value) or not 2 <= [*map(type, walk(value))].count(PlusMinus) <= 3:
+        return ()
+    nodes: list[Node] = [value]
+    while has_plus_minus(nodes[0]):
+        nodes = [_choose_first_sign(node, sign) for node in nodes for sign in (1, -1)]
+    return tuple(nodes)
+
+
+def _choose_first_sign(node: Node, sign: int) -> Node:
+    r"""Replace the first ``\pm`` by ``sign``; the others stay."""
+    is_done = False
+
+    def choose(part: Node) -> Node:
+        nonlocal is_done
+        if is_done:
+            return part
+        if isinstance(part, PlusMinus):
+            is_done = True
+            return part.node if part.sign == sign else negate(part.node)
+        return map_children(part, choose)
+
+    return choose(node)
+
+
 def _choose_sign(node: Node, sign: int) -> Node:
     r"""Replace every ``\pm`` by ``sign``, and every ``\mp`` by the opposite sign."""
     if isinstance(node, PlusMinus):

@@ -86,10 +86,26 @@ def decide_by_readings(
         guarded = guarded or reading
     if guarded is not None:
         return Decision("undecided", "guarded", f"“{guarded.dropped.strip()}”")
+    if _is_bound(gold, answer, comparer) or _is_bound(answer, gold, comparer):
+        return Decision("undecided", "guarded", f"“{answer.plain}”")
     if _states_no_part(gold, answer, comparer):
         return Decision("incorrect", rule)
     unread = _unread_side(gold, answer)
     return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
+
+
+def _is_bound(side: ParsedAnswer, other: ParsedAnswer, comparer: AnswerComparer) -> bool:
+    """Whether a side is a bound, "at least 5", and the other side is its number."""
+    value = side.value
+    if not isinstance(value, tree.ValueList) or "infty" in side.cleaned:
+        return False
+    numbers = [item for item in value.items if not _is_infinite(item)]
+    has_one_bound = len(value.items) == 2 and len(numbers) == 1
+    return has_one_bound and comparer.is_equal(numbers[0], other.value)
+
+
+def _is_infinite(value: Value) -> bool:
+    return tree.is_node(value) and tree.Const("inf") in tree.walk(value)
 
 
 def _compare_labelled_parts(

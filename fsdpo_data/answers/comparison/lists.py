@@ -76,3 +76,19 @@ def expand_plus_minus(value: Value) -> Value:
     r"""Return the list of both values of ``1 \pm x``; other values are unchanged."""
     values = tree.plus_minus_values(value)
     return value if len(values) == 1 else tree.ValueList("", values)
+
+
+def independent_signs(gold: Value, answer: Value) -> tuple[Value, Value] | None:
+    r"""Return a list and the values of ``\pm a \pm b``, if the list has as many items.
+
+    The sides keep their order. The result is None for other values.
+    """
+    sides = []
+    is_expanded = False
+    for side, other in ((gold, answer), (answer, gold)):
+        values = tree.independent_sign_values(side)
+        if values and isinstance(other, tree.ValueList) and len(other.items) == len(values):
+            side = tree.ValueList("", values)
+            is_expanded = True
+        sides.append(side)
+    return (sides[0], sides[1]) if is_expanded else None

@@ -189,6 +189,43 @@ def assignments_by_name(value: ValueList) -> dict[str, Value]:
     return values if len(values) == len(value.items) > 1 else {}
 
 
+def assigned_points(value: Value) -> Value:
+    """Return ``x = 1, y = 2, x = 3, y = 4`` as the list of the points (1, 2) and (3, 4).
+
+    The coordinates of a point are in the order of their names. Other values are unchanged.
+    """
+    if not isinstance(value, ValueList) or len(value.items) < 4:
+        return value
+    names = [
+        item.parts[0].name
+        for item in value.items
+        if isinstance(item, Relation) and item.ops == ("=",) and isinstance(item.parts[0], Sym)
+    ]
+    size = names[1:].index(names[0]) + 1 if names[:1] and names[0] in names[1:] else 0
+    is_periodic = names == names[:size] * (len(value.items) // size) if size > 1 else False
+    if not is_periodic or len(set(names)) != size:
+        return value
+    points = []
+    for start in range(0, len(names), size):
+        items = sorted(zip(names[:size], value.items[start : start + size], strict=True), key=_name)
+        coordinates = tuple(item.parts[-1] for _, item in items if isinstance(item, Relation))
+        points.append(ValueList("()", coordinates))
+    return ValueList("", tuple(points))
+
+
+def _name(entry: tuple[str, Value]) -> str:
+    return entry[0]
+
+
+def equation_of_points(value: Value) -> Value:
+    """Return the relation of ``{(x, y) | x + y = 1}``; other values are unchanged."""
+    if not isinstance(value, SetBuilder) or len(value.conditions) != 1:
+        return value
+    [condition] = value.conditions
+    is_point = isinstance(value.head, ValueList) and _is_composite_name(value.head)
+    return condition if is_point and isinstance(condition, Relation) else value
+
+
 def _letters(value: Value) -> frozenset[str]:
     """Return the symbols of an expression or a quantity; other values have the symbol ``?``."""
     is_expression = is_node(value) or isinstance(value, Quantity)
@@ -213,7 +250,11 @@ def _is_composite_name(value: Value) -> bool:
         return all(_is_composite_name(part) or isinstance(part, Sym) for part in value.parts)
     if isinstance(value, Ratio):
         return all(isinstance(part, Sym) or _is_geometric_name(part) for part in value.parts)
-    return isinstance(value, ValueList) and all(isinstance(item, Sym) for item in value.items)
+    if not isinstance(value, ValueList):
+        return False
+    if len(value.items) == 1 and value.brackets == "{}":
+        return isinstance(value.items[0], Sym) or _is_composite_name(value.items[0])
+    return all(isinstance(item, Sym) for item in value.items)
 
 
 def expand_equalities(value: Value, other: Value) -> Value:

@@ -18,9 +18,11 @@ from fsdpo_data.answers.comparison.lists import (
     brackets_agree,
     column_as_row,
     expand_plus_minus,
+    independent_signs,
     matrix_rows,
 )
 from fsdpo_data.answers.comparison.notations import are_equal_times
+from fsdpo_data.answers.comparison.parametric_points import are_equal_point_sets
 from fsdpo_data.answers.comparison.periodic_sets import are_equal_periodic_sets
 from fsdpo_data.answers.comparison.piecewise import are_equal_by_cases
 from fsdpo_data.answers.comparison.real_set_parser import parse_real_set
@@ -84,18 +86,27 @@ class AnswerComparer:
         """
         if isinstance(gold, tree.Words) or isinstance(answer, tree.Words):
             return False  # equivalence.py compares words
-        if gold == answer:
+        if gold == answer or self._is_equal_by_type(gold, answer):
             return True
+        return self._container is Container.NONE and are_equal_point_sets(gold, answer)
+
+    def _is_equal_by_type(self, gold: Value, answer: Value) -> bool:
+        """Compare two values that are not words, by their types."""
         if isinstance(gold, tree.DateOrTime) or isinstance(answer, tree.DateOrTime):
             return are_equal_times(gold, answer)
         gold = relations.without_domain_condition(gold)
         answer = relations.without_domain_condition(answer)
         answer = relations.rename_argument(relations.expand_equalities(answer, gold), gold)
+        gold, answer = map(relations.assigned_points, (gold, answer))
+        if isinstance(gold, tree.Relation) or isinstance(answer, tree.Relation):
+            gold, answer = map(relations.equation_of_points, (gold, answer))
         if is_statement(gold) or is_statement(answer):
             are_equal = self._compare_statements(gold, answer)
             return are_equal or are_equal_periodic_sets(gold, answer, self.budget)
         if isinstance(gold, tree.Piecewise) or isinstance(answer, tree.Piecewise):
             return self._compare_piecewise(gold, answer)
+        if signs := independent_signs(gold, answer):
+            return self._compare_collections(*signs)
         gold = expand_plus_minus(gold)
         answer = expand_plus_minus(answer)
         collection = tree.ValueList | tree.Matrix

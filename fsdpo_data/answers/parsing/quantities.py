@@ -52,6 +52,9 @@ class QuantityParser:
         if not tree.is_node(value):
             return value
         node = as_node(value)
+        if self._accept_percent_of():
+            share = as_node(self._expressions.parse_sum())
+            return tree.multiply([node, tree.Num(Fraction(1, 100)), share])
         # The minus of "-10^\circ C" applies to the complete quantity. The parser of exponents has
         # read "10^\circ" as a call of ``deg``, before the letter C.
         is_negative = isinstance(node, tree.Mul) and node.factors[0] == tree.MINUS_ONE
@@ -75,6 +78,18 @@ class QuantityParser:
         if quantity.unit is DEGREE and cursor.peek().kind == "num":
             return self._parse_arc(quantity)
         return self._parse_compound(quantity)
+
+    def _accept_percent_of(self) -> bool:
+        """Step over "% of" before a number or a variable: "200% of s", but not "25% of people"."""
+        cursor = self._cursor
+        if cursor.peek().text not in ("%", "percent") or cursor.peek_word(1) != "of":
+            return False
+        following = cursor.peek(2)
+        is_variable = following.kind == "let" and following.text not in ("a", "A")
+        if following.kind != "num" and not is_variable:
+            return False
+        cursor.skip(2)
+        return True
 
     def _parse_arc(self, degrees: tree.Quantity) -> tree.Quantity:
         r"""Parse minutes and seconds after degrees: ``25^\circ 30' 36''``."""

@@ -49,6 +49,9 @@ from fsdpo_data.answers.tree import (
     Value,
     ValueList,
     Words,
+    add,
+    is_node,
+    multiply,
 )
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
@@ -61,6 +64,15 @@ _MAX_UNREAD = 100  #: Characters of a part of a longer answer that was not read.
 _PATTERNS = compile_patterns(read_toml(__file__)["patterns"])
 _LABEL = _PATTERNS["label"]
 
+_VECTOR_TERM = rf"{_PATTERNS['vector_factor'].pattern}{_PATTERNS['vector'].pattern}"
+_VECTOR_SUM = re.compile(
+    rf"(?s)(?:(?P<name>[^=+]{{1,40}})=)?"
+    rf"(?P<sum>\s*[-+]?\s*{_VECTOR_TERM}(?:\s*[-+]\s*{_VECTOR_TERM}){{1,4}})"
+)
+_VECTOR_TERMS = re.compile(
+    rf"(?s)(?P<sign>[-+])?\s*(?P<factor>{_PATTERNS['vector_factor'].pattern})"
+    rf"(?P<vector>{_PATTERNS['vector'].pattern})"
+)
 _NUMERALS = re.compile(r"[\d.]+").fullmatch
 #: Maximum number of characters of a date, a time, a number in a base or a set phrase.
 MAX_SPECIAL = 120
@@ -243,6 +255,10 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
     if excluded is not None:
         cleaned = f"\\mathbb{{R}} \\setminus \\{{ {excluded} \\}}"
     value = _parse(cleaned, letter_units)
+    if value is None:
+        value = _read_vector_sum(cleaned)
+    if value is None and (span := _find_span(cleaned)):
+        value = _parse(_format_interval(span), letter_units)
     if value is None and len(cleaned) < _MAX_LABELLED:
         label = _LABEL.fullmatch(unwrap_text(cleaned))
         value = _parse(label[1].strip(), letter_units) if label else None
@@ -282,6 +298,50 @@ def _read_special(text: str) -> Value | None:
 def _drop_text_commands(text: str) -> str:
     """Return ``text`` without the commands around words."""
     return re.sub(r"\\(?:text|mbox|mathrm|textbf|boxed|fbox)\s*\{|[{}]|\\[,;:! ]|~", " ", text)
+
+
+def _read_vector_sum(text: str) -> Value | None:
+    """Read a sum of multiples of tuples or columns: ``(1, 2) + t(3, 4)``; None for other texts."""
+    match = _VECTOR_SUM.fullmatch(text) if len(text) < _MAX_LABELLED else None
+    if match is None:
+        return None
+    rows = []
+    for term in _VECTOR_TERMS.finditer(match["sum"]):
+        factor = term["factor"].strip().removesuffix("\\cdot").strip()
+        scale = read_cleaned(f"{term['sign'] or ''}{factor or '1'}")
+        vector = read_cleaned(term["vector"])
+        if isinstance(vector, Matrix):
+            vector = ValueList("()", tuple(entry for row in vector.rows for entry in row))
+        if not (is_node(scale) and isinstance(vector, ValueList)):
+            return None
+        entries = [entry for entry in vector.items if is_node(entry)]
+        if len(entries) < len(vector.items):
+            return None
+        rows.append([multiply([scale, entry]) for entry in entries])
+    if len({len(row) for row in rows}) != 1:
+        return None
+    total = ValueList("()", tuple(add(list(column)) for column in zip(*rows, strict=True)))
+    name = read_cleaned(match["name"]) if match["name"] else None
+    return total if name is None else Relation((name, total), ("=",))
+
+
+def _find_span(text: str) -> re.Match[str] | None:
+    """Match a set of numbers in words, or with a sign but without a variable: "> 5"."""
+    if len(text) > MAX_SPECIAL:
+        return None
+    return _PATTERNS["span"].fullmatch(" ".join(replace_relation_words(plain_text(text)).split()))
+
+
+def _format_interval(span: re.Match[str]) -> str:
+    """Return "at least 5", "5 or more" or "from 0 to 1 inclusive" as an interval."""
+    if span["kind"]:
+        opener, closer = "[]" if span["kind"] == "inclusive" else "()"
+        return f"{opener}{span['start']}, {span['end']}{closer}"
+    sign = span["sign"] or ("\\ge" if span["more"] else "\\le")
+    bound = span["bound"] or span["limit"]
+    if sign == ">" or sign.startswith("\\g"):
+        return f"{'(' if sign == '>' else '['}{bound}, \\infty)"
+    return f"(-\\infty, {bound}{')' if sign == '<' else ']'}"
 
 
 def _parse_based_number(match: re.Match[str]) -> Value | None:
@@ -351,6 +411,11 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         return (value, matrix)
     if number_set := _PATTERNS["bold_number_set"].fullmatch(cleaned):
         return (value, read_cleaned(f"\\mathbb{{{number_set[1]}}}"))
+    if share := _PATTERNS["share"].fullmatch(plain_text(cleaned)):
+        return (value, read_cleaned(f"{share[1]}/{share[2]}"))
+    if _PATTERNS["plain_vector"].fullmatch(cleaned) and "i" in cleaned and "j" in cleaned:
+        vector = read_cleaned(_PATTERNS["axis"].sub(r"\\basis\1 ", cleaned))
+        return (value,) if isinstance(vector, Words) else (value, vector)
     if point := _PATTERNS["labelled_point"].fullmatch(cleaned):
         return _labelled_point(cleaned, point, value)
     return (value, *_read_without_context(cleaned))
@@ -398,7 +463,7 @@ def _read_without_context(text: str) -> tuple[Value, ...]:
     """Read "(B) 5" without the letter of the choice, and "3/4 (or 0.75)" as both values."""
     if len(text) > _MAX_LABELLED:
         return ()
-    aside = _PATTERNS["aside"].fullmatch(text)
+    aside = _PATTERNS["aside"].fullmatch(unwrap_text(text))
     if aside is not None:
         sides = (read(aside[1]), read(aside[2] or aside[3]))
         if any(isinstance(side, Words) for side in sides):

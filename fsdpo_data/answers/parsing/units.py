@@ -78,11 +78,25 @@ class UnitParser:
         if unit is not None:
             return qualify_unit(unit, self._take_trailing_words())
         is_plural = cursor.peek_word().endswith("s")
+        if is_plural and cursor.peek(1).text == "/" and (rate := self._parse_rate()) is not None:
+            return rate
         denominator = find_denominator(cursor.peek_word()) if is_plural else None
         if denominator is None or not cursor.peek().space or cursor.peek(1).kind != "eof":
             return self._parse_counted_noun()
         word = cursor.take().text.lower()
         return tree.Unit(word, PART_DIMS, Fraction(1, denominator))  # "5 thirds"
+
+    def _parse_rate(self) -> tree.Unit | None:
+        """Parse counted things per unit: "electrons/cm^3"."""
+        cursor = self._cursor
+        start = cursor.position
+        noun = cursor.take().text.lower()
+        cursor.skip()
+        divisor = self._parse_unit_product()
+        if divisor is None:
+            cursor.position = start
+            return None
+        return qualify_unit(unit_power(divisor, -1), (noun,))
 
     def _parse_unit_product(self) -> tree.Unit | None:
         """Parse products and quotients of units: ``km/h``, ``N m``, "square feet per hour"."""
