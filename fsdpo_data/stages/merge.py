@@ -180,8 +180,7 @@ def _read_shard(path: Path) -> _ShardInfo:
         raise _shard_error(
             path,
             "this directory is a complete dataset, and `merge` joins only the shards of one "
-            "command, which `shard=i/N` writes. To use several datasets, build one dataset from "
-            "all their sources, with `problems=SOURCE` several times.",
+            "command, which `shard=i/N` writes. `fsdpo-data mix` joins datasets.",
         )
     if not path.is_dir():
         raise _shard_error(path, "there is no such directory; expected the directory of a shard.")
