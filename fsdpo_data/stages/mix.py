@@ -79,9 +79,9 @@ class MixOptions(Options):
         fsdpo-data mix runs/scored runs/unscored --drop step_rewards --out runs/both
     """
 
-    datasets: Annotated[Sequence[str], Option(positional=True, metavar="DATA[:WEIGHT]...")] = field(
-        kw_only=False
-    )
+    datasets: Annotated[
+        Sequence[str | Path], Option(positional=True, metavar="DATA[:WEIGHT]...")
+    ] = field(kw_only=False)
     out: Annotated[str | Path, Option(in_digest=False)]
     resume: Resume = False
     deduplicate: bool = True
@@ -102,7 +102,7 @@ class MixOptions(Options):
         Raises:
             InputError: if a weight is not a fraction, or a dataset is given twice.
         """
-        parts = [self._parse_part(text) for text in self.datasets]
+        parts = [self._parse_part(str(text)) for text in self.datasets]
         paths = [part.path.resolve() for part in parts]
         if len(set(paths)) < len(paths):
             raise self.field_error("datasets", "a dataset is given twice. Remove one of them.")
@@ -459,7 +459,7 @@ def _sum_values(sections: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return total
 
 
-def describe_parts(names: Sequence[str], manifest: Manifest) -> str:
+def describe_parts(names: Sequence[str | Path], manifest: Manifest) -> str:
     """Return the rows of each dataset of a mixture as lines, for the terminal."""
     lines = []
     for name, part in zip(names, manifest.mixture or (), strict=True):

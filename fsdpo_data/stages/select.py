@@ -288,7 +288,7 @@ def _filter_problems(options: SelectOptions, funnel: Funnel) -> list[dict[str, s
         funnel.keep_problems("source", pl.col("source").is_in(list(options.source)))
     if options.level:
         levels = funnel.problems["level"]
-        if levels.dtype.is_numeric():
+        if levels.dtype.is_numeric() and (levels == levels.floor()).all():
             levels = levels.cast(pl.Int64)
         levels = levels.cast(pl.String)
         _check_names(options, "level", levels)
@@ -329,6 +329,14 @@ def _filter_solutions(
         funnel.keep_solutions("outcome", pl.col("outcome").is_in(list(options.outcome)))
     for name, column in (("reward", "reward"), ("tokens", "n_tokens"), ("steps", "steps")):
         number_range = options.range_of(name)
+        if number_range is not None and funnel.solutions[column].null_count() == len(
+            funnel.solutions
+        ):
+            raise options.field_error(
+                name,
+                f"the {name} of all solutions are unknown. Use a condition, such as "
+                "`filter=length(array_to_string(completions, '')) < 2000`.",
+            )
         if number_range is not None:
             funnel.keep_solutions(name, number_range.contains(column))
     if options.filter is not None:

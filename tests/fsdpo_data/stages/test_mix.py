@@ -54,6 +54,11 @@ def paths(parts: list[fd.Dataset]) -> list[str]:
     return [str(part.path) for part in parts]
 
 
+def test_paths_may_be_path_objects(parts: list[fd.Dataset], tmp_path: Path) -> None:
+    mixture = fd.mix([part.path for part in parts], out=tmp_path / "m")
+    assert mixture.manifest.rows.solutions == 42
+
+
 def test_shared_problems_have_the_solutions_of_both(
     parts: list[fd.Dataset], tmp_path: Path
 ) -> None:

@@ -19,9 +19,11 @@ import fsdpo_data as fd
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import SourceRef
+from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
+from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import
 from fsdpo_data.selection import write_rows
 
 RIGHT_COUNTS = [0, 1, 2, 3, 4, 4]  #: Right solutions among the four of each problem.
@@ -157,6 +159,20 @@ def test_undecided_answers_give_no_pass_rate(tmp_path: Path) -> None:
     assert rights(selected) == [0, 1]
     assert selected.manifest.selection is not None
     assert selected.manifest.selection.without_pass_rate == 1
+
+
+def test_unknown_token_counts_are_named(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(
+        json.dumps({"question": "2+2?", "answer": "4", "responses": ["4", "5"]}) + "\n"
+    )
+    options = ImportOutputsOptions(file=tmp_path / "rows.jsonl", out=tmp_path / "imported")
+    dataset = fd.Dataset(*run_import(options, NO_PROGRESS))
+    with pytest.raises(InputError, match="the tokens of all solutions are unknown"):
+        dataset.select(out=tmp_path / "new", tokens="..800")
+    short = dataset.select(
+        out=tmp_path / "short", filter="length(array_to_string(completions, '')) < 800"
+    )
+    assert short.manifest.rows.solutions == 2
 
 
 def test_a_split_has_no_problem_on_both_sides(tmp_path: Path) -> None:
