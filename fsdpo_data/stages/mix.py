@@ -38,7 +38,6 @@ from fsdpo_data.models.prompts import RECORDED_TEMPLATE
 from fsdpo_data.selection.funnel import Funnel, row_stats
 from fsdpo_data.selection.row_index import (
     IndexRequest,
-    RowIndex,
     SourceDataset,
     add_counts,
     build_index,
@@ -139,7 +138,7 @@ class _Part(NamedTuple):
 class Mixture:
     """The rows of a mixture."""
 
-    index: RowIndex  #: The index of all datasets.
+    files: Sequence[Path]  #: The files of solutions of all datasets, in order.
     problems: pl.DataFrame  #: The problems of the mixture.
     solutions: pl.DataFrame  #: The solutions of the mixture, with the numbers of ``problems``.
     parts: Sequence[MixedPartStats]  #: The statistics of each dataset.
@@ -196,7 +195,7 @@ def _write_mixture(
     remove_columns = _column_remover(options.drop)
     files = [write_problems(sources, mixture.problems, out)]
     files += write_solutions(
-        mixture.index.files, mixture.solutions, out, progress, transform=remove_columns
+        mixture.files, mixture.solutions, out, progress, transform=remove_columns
     )
     quarantined: Counter[str] = Counter()
     for manifest in manifests:
@@ -293,7 +292,7 @@ def _choose_rows(
                 filters=[*funnel.counts, duplicates],
             )
         )
-    return Mixture(index, add_counts(problems, solutions), solutions, parts)
+    return Mixture(index.files, add_counts(problems, solutions), solutions, parts)
 
 
 def _merge_problems(

@@ -199,7 +199,7 @@ class SelectOptions(StageOptions):
 class Selection:
     """The chosen rows of a dataset, and the statistics of the choice."""
 
-    index: RowIndex  #: The index of the dataset.
+    source: SourceDataset  #: The dataset.
     problems: pl.DataFrame  #: The chosen problems, with the column ``split``.
     solutions: pl.DataFrame  #: The chosen solutions, with the column ``split``.
     stats: SelectionStats  #: The section of the manifest.
@@ -226,7 +226,8 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
             has_order=options.per_problem is not None,
             has_answer=options.stratify == "answer",
         )
-        index = build_index([SourceDataset(root, manifest)], request, progress)
+        source = SourceDataset(root, manifest)
+        index = build_index([source], request, progress)
         funnel = Funnel(index.problems, index.solutions)
         available = funnel.rows()
         without_pass_rate = None
@@ -254,7 +255,7 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
     )
     pinned_options = replace(options, against=tuple(f"{item['name']}=FILE" for item in against))
     command = command_line(pinned_options, "fsdpo-data", "select")
-    return Selection(index, problems, solutions, stats, _spec(options, against), command)
+    return Selection(source, problems, solutions, stats, _spec(options, against), command)
 
 
 def _condition(options: SelectOptions, name: str) -> Any:
@@ -425,8 +426,10 @@ class SelectStage(Stage):
             problems = problems.filter(pl.col("split") == self.split)
             solutions = solutions.filter(pl.col("split") == self.split)
         files = [
-            write_problems(selection.index.sources, problems, draft.root),
-            *write_solutions(selection.index.files, solutions, draft.root, draft.progress),
+            write_problems([selection.source], problems, draft.root),
+            *write_solutions(
+                selection.source.files("solutions"), solutions, draft.root, draft.progress
+            ),
         ]
         draft.drop_pairs()
         draft.paths = [file.path for file in files]
