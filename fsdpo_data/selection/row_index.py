@@ -24,6 +24,8 @@ from fsdpo_data.steps.rewards import aggregate_expr
 PROBLEM_COLUMNS = ("problem_id", "source", "split", "question", "answer")
 #: Counts of the solutions of a problem, which conditions on problems may use.
 COUNT_COLUMNS = ("solutions", "graded", "correct", "incorrect", "pass_rate")
+#: Start of the names of fields of the metadata in the index, which may be named as its columns.
+METADATA_PREFIX = "metadata."
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +127,32 @@ def _index_problems(
 ) -> pl.DataFrame:
     """Return the index of the problems of one dataset."""
     condition = request.problem_condition
-    names = set(request.metadata_names) | set(condition.names if condition else ())
-    metadata_names = sorted(names - {*PROBLEM_COLUMNS, *COUNT_COLUMNS})
+    names = {*request.metadata_names, *_condition_metadata(condition)}
     texts = [name for name in ("question", "answer") if condition and name in condition.names]
     frames = []
     for file in source.files("problems"):
         for batch in read_table_batches(file):
-            frames.append(_index_problem_batch(batch, metadata_names, texts))
+            frames.append(_index_problem_batch(batch, sorted(names), texts))
     problems = pl.concat(frames, how="diagonal_relaxed").with_row_index("row")
-    for name in metadata_names:
-        if name not in problems.columns:
-            problems = problems.with_columns(pl.lit(None, dtype=pl.String).alias(name))
+    columns = [f"{METADATA_PREFIX}{name}" for name in sorted(names)]
+    missing_columns = [
+        pl.lit(None, dtype=pl.String).alias(column)
+        for column in columns
+        if column not in problems.columns
+    ]
     return problems.with_columns(
-        problem=pl.col("row") + first_number, part=pl.lit(part, dtype=pl.UInt16)
+        *missing_columns,
+        problem=pl.col("row") + first_number,
+        part=pl.lit(part, dtype=pl.UInt16),
     )
+
+
+def _condition_metadata(condition: RowCondition | None) -> list[str]:
+    """Return the names in a condition on problems that are fields of the metadata."""
+    if condition is None:
+        return []
+    columns = (*PROBLEM_COLUMNS, *COUNT_COLUMNS)
+    return [name for name in condition.names if name not in columns]
 
 
 def _index_problem_batch(
@@ -162,7 +176,7 @@ def _index_problem_batch(
     ]
     # A batch without the field gives no column, so that it does not decide the type.
     columns = [
-        metadata_column(values, name)
+        metadata_column(values, name).alias(f"{METADATA_PREFIX}{name}")
         for name in metadata_names
         if any(row.get(name) is not None for row in values)
     ]
@@ -232,10 +246,9 @@ def _evaluate_problem_condition(problems: pl.DataFrame, request: IndexRequest) -
     condition = request.problem_condition
     if condition is None:
         return problems
-    for name in condition.names:
-        if name not in (*PROBLEM_COLUMNS, *COUNT_COLUMNS) and problems[name].null_count() == len(
-            problems
-        ):
+    metadata_names = _condition_metadata(condition)
+    for name in metadata_names:
+        if problems[f"{METADATA_PREFIX}{name}"].null_count() == problems.height:
             known_names = ", ".join((*PROBLEM_COLUMNS, *COUNT_COLUMNS))
             raise InputError(
                 f"there is no column {name!r}, and no problem has it in its metadata. The columns "
@@ -243,5 +256,8 @@ def _evaluate_problem_condition(problems: pl.DataFrame, request: IndexRequest) -
                 field=condition.field,
                 value=condition.text,
             )
-    fits = condition.evaluate(problems)
-    return problems.drop(["question", "answer"], strict=False).with_columns(fits=fits)
+    columns = [name for name in condition.names if name not in metadata_names]
+    fields = [pl.col(f"{METADATA_PREFIX}{name}").alias(name) for name in metadata_names]
+    rows = problems.select(*columns, *fields) if condition.names else problems.select("problem")
+    problems = problems.drop(["question", "answer"], strict=False)
+    return problems.with_columns(fits=condition.evaluate(rows))

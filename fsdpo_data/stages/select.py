@@ -33,6 +33,7 @@ from fsdpo_data.selection.near_duplicates import near_duplicates
 from fsdpo_data.selection.number_range import NumberRange, parse_range
 from fsdpo_data.selection.random_order import REST, assign_splits
 from fsdpo_data.selection.row_index import (
+    METADATA_PREFIX,
     IndexRequest,
     RowIndex,
     SourceDataset,
@@ -288,7 +289,7 @@ def _filter_problems(options: SelectOptions, funnel: Funnel) -> list[dict[str, s
         _check_names(options, "source", funnel.problems["source"])
         funnel.keep_problems("source", pl.col("source").is_in(list(options.source)))
     if options.level:
-        levels = funnel.problems["level"]
+        levels = funnel.problems[f"{METADATA_PREFIX}level"]
         if levels.dtype.is_numeric() and (levels == levels.floor()).all():
             levels = levels.cast(pl.Int64)
         levels = levels.cast(pl.String)

@@ -45,7 +45,7 @@ def build(
             "42",
             f"source-{index % 2}",
             "train",
-            {"level": index, "subject": "Algebra" if index % 2 else "Geometry"},
+            {"level": index, "subject": "Algebra" if index % 2 else "Geometry", "row": -index},
         )
         for index in range(len(rights))
     ]
@@ -99,6 +99,8 @@ def test_everything_selected_has_the_same_files_and_statistics(
         ({"level": ["2", "5"]}, [2, 4]),
         ({"problem_filter": "level < 2 OR subject = 'Geometry' AND correct = 4"}, [0, 1, 4]),
         ({"problem_filter": "question LIKE '%2th%'"}, [2]),
+        ({"problem_filter": "row < -3"}, [4, 4]),  # a field of the metadata, not of the index
+        ({"problem_filter": "1 = 1"}, [0, 1, 2, 3, 4, 4]),
         ({"outcome": ["correct"]}, [1, 2, 3, 4, 4]),
         ({"filter": "sample_index = 0"}, [0, 1, 1, 1, 1, 1]),
         ({"filter": "array_length(completions) = 3 AND outcome = 'incorrect'"}, [0, 0, 0, 0]),
