@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")  #: A commit on the Hub; local files have a digest.
-#: The input of a stored command line that the command line before creates.
-_PARENT = re.compile(r"(dataset|run)@[0-9a-f]+")
+#: An input of a stored command line that an earlier command line creates, and its weight.
+_PARENT = re.compile(r"(?:dataset|run)@[0-9a-f]+(:[\d.e-]+)?")
 #: The comment at the end of a stored command line: the release whose defaults it uses.
 _RELEASE = re.compile(r"  # (fsdpo [\w.+-]+)$")
 
@@ -15,21 +15,29 @@ _RELEASE = re.compile(r"  # (fsdpo [\w.+-]+)$")
 def rebuild_commands(commands: Sequence[str]) -> list[str]:
     """Return stored command lines, each with an output directory, for the shell.
 
-    The output directory of a command is the input of the next command. The release of a command
-    line is a comment on the line before; the next command lines of the same release omit it.
+    A command with n inputs reads the outputs of the last n commands whose output no other command
+    reads. The release of a command line is a comment on the line before; the next command lines of
+    the same release omit it.
     """
     lines: list[str] = []
     directories: list[str] = []
+    unread: list[str] = []  # outputs that are inputs of a later command
     last_release = ""
     for command in commands:
-        words = [
-            directories[-1] if directories and _PARENT.fullmatch(word) else word
-            for word in shlex.split(command, comments=True)
-        ]
+        words = shlex.split(command, comments=True)
+        positions = [index for index, word in enumerate(words) if _PARENT.fullmatch(word)]
+        if len(positions) <= len(unread):
+            inputs = unread[len(unread) - len(positions) :]
+            del unread[len(unread) - len(positions) :]
+            for index, directory in zip(positions, inputs, strict=True):
+                match = _PARENT.fullmatch(words[index])
+                weight = match[1] if match else None
+                words[index] = directory + (weight or "")
         directories.append(_output_directory(words[1], directories))
+        unread.append(directories[-1])
         line = break_line([*words, "--out", directories[-1]])
-        match = _RELEASE.search(command)
-        release = match[1] if match else ""
+        release_match = _RELEASE.search(command)
+        release = release_match[1] if release_match else ""
         lines.append(line if release in ("", last_release) else f"# {release}\n{line}")
         last_release = release
     return lines

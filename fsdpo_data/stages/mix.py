@@ -401,7 +401,8 @@ def _commands(options: MixOptions, manifests: Sequence[Manifest]) -> list[str] |
     for part, manifest in zip(options.parts(), manifests, strict=True):
         if manifest.commands is None:
             return None
-        commands += [line for line in manifest.commands if line not in commands]
+        # The card joins the commands by their order, so a command may be in two chains.
+        commands += manifest.commands
         weight = "" if part.weight == 1 else f":{part.weight:g}"
         names.append(f"dataset@{manifest.digest}{weight}")
     pinned_options = replace(options, datasets=tuple(names))

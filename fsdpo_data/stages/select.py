@@ -91,6 +91,7 @@ class SelectOptions(StageOptions):
         sample: Number of problems in a random sample; a number below 1 is a fraction.
         split: Name and fraction of a split by problem; may be given several times. Each split
             becomes the dataset OUT-NAME, and `out` gets all other problems.
+        part: Only this split, in the directory `out`; `train` is the rest.
         seed: Seed of the random choices.
 
     Examples:
@@ -143,6 +144,7 @@ class SelectOptions(StageOptions):
     )
     sample: Annotated[float | None, Option(exclusive_min=0, panel=_SAMPLE_PANEL)] = None
     split: Annotated[Sequence[str], Option(metavar="NAME=FRACTION", panel=_SAMPLE_PANEL)] = ()
+    part: Annotated[str | None, Option(metavar="NAME", panel=_SAMPLE_PANEL)] = None
     seed: Seed = 0
 
     def __post_init__(self) -> None:
@@ -162,7 +164,11 @@ class SelectOptions(StageOptions):
             raise self.field_error("stratify", "only `per_problem` uses it. Give a number.")
         if self.sample is not None and self.sample >= 1 and self.sample != int(self.sample):
             raise self.field_error("sample", "expected a whole number, or a fraction below 1.")
-        self.split_fractions()
+        names = [REST, *self.split_fractions()] if self.split else []
+        if self.part is not None and self.part not in names:
+            raise self.field_error(
+                "part", f"expected one of {', '.join(names) or 'the names in `split`'}."
+            )
 
     def range_of(self, name: str) -> NumberRange | None:
         """Return the range of an option; None if it is not given."""
@@ -205,7 +211,7 @@ class Selection:
     solutions: pl.DataFrame  #: The chosen solutions, with the column ``split``.
     stats: SelectionStats  #: The section of the manifest.
     spec: Mapping[str, Any]  #: The options that determine the rows.
-    command: Sequence[str]  #: Words of the command line.
+    options: SelectOptions  #: The options for the stored command line.
 
 
 def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Selection:
@@ -254,9 +260,15 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
         without_pass_rate=without_pass_rate,
         splits=_split_stats(options, problems, solutions),
     )
-    pinned_options = replace(options, against=tuple(f"{item['name']}=FILE" for item in against))
-    command = command_line(pinned_options, "fsdpo-data", "select")
-    return Selection(source, problems, solutions, stats, _spec(options, against), command)
+    against_names = tuple(f"{benchmark['name']}=FILE" for benchmark in against)
+    return Selection(
+        source,
+        problems,
+        solutions,
+        stats,
+        _spec(options, against),
+        replace(options, against=against_names),
+    )
 
 
 def _condition(options: SelectOptions, name: str) -> Any:
@@ -396,7 +408,8 @@ def _spec(options: SelectOptions, against: Sequence[Mapping[str, str]]) -> dict[
         values["against"] = list(against)
     if options.per_problem is not None:
         values["stratify"] = options.stratify
-    values.pop("seed", None)
+    for name in ("seed", "part"):  # both have their own key
+        values.pop(name, None)
     return {"options": values, "seed": options.seed}
 
 
@@ -411,8 +424,10 @@ class SelectStage(Stage):
 
     @property
     def command(self) -> Sequence[str]:  # type: ignore[override]
-        """Words of the command line."""
-        return self.selection.command
+        """Words of the command line that writes this split to its output directory."""
+        part = None if self.split in ("", REST) else self.split
+        options = replace(self.selection.options, part=part)
+        return command_line(options, "fsdpo-data", "select")
 
     def spec(self) -> Mapping[str, Any]:
         """Return the options of the selection."""
@@ -506,6 +521,8 @@ def make_select_stages(options: SelectOptions, progress: Progress) -> dict[Path,
     selection = choose_rows(options, progress)
     out = Path(options.out)
     names = [*options.split_fractions()]
+    if options.part is not None:
+        return {out: SelectStage(selection, options.part)}
     stages: dict[Path, Stage] = {
         out.with_name(f"{out.name}-{name}"): SelectStage(selection, name) for name in names
     }

@@ -193,6 +193,12 @@ def test_a_split_has_no_problem_on_both_sides(tmp_path: Path) -> None:
             "validation": len(ids[1]),
             "test": len(ids[2]),
         }
+    # One split alone is the same dataset.
+    validation = dataset.select(
+        out=tmp_path / "one", split=["validation=0.2", "test=0.1"], part="validation"
+    )
+    assert hashes(validation.path) == hashes(parts[1].path)
+    assert not (tmp_path / "one-validation").exists()
     # Another selection leaves each problem on its side.
     dataset.select(out=tmp_path / "other", split=["validation=0.2", "test=0.1"], sample=0.6)
     other = set(fd.open_dataset(tmp_path / "other-validation").problems().collect()["problem_id"])
@@ -250,6 +256,8 @@ def test_duplicates_and_rewards(tmp_path: Path) -> None:
         ({"split": ["train=0.1"]}, "the name of all other problems"),
         ({"split": ["a=0.5", "b=0.5"]}, "add up to less than 1"),
         ({"split": ["validation=0.00001"]}, "no problem is in the split 'validation'"),
+        ({"part": "validation"}, "expected one of the names in `split`"),
+        ({"split": ["a=0.5"], "part": "b"}, "expected one of train, a"),
         ({"near_duplicates": 1.5}, "expected at most 1 and more than 0"),
     ],
 )
@@ -320,6 +328,9 @@ def test_the_command_plans_and_selects(
     code, result, _ = run(capsys, *words, "--split", "validation=0.4", "--seed", "1", "--out", new)
     assert code == 0
     assert "split validation: " in result and (tmp_path / "new-validation").is_dir()
+    manifest = fd.open_dataset(tmp_path / "new-validation").manifest
+    assert manifest.spec.select is not None
+    assert manifest.spec.select.to_dict()["part"] == "validation"
     code, _, message = run(capsys, *words)
     assert code and "expected the directory of the new dataset" in message
 
