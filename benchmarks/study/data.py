@@ -252,7 +252,7 @@ def _shuffle_rewards(directory: StudyDirectory, rewards: Rewards) -> Rewards:
 
 def _true_labels(directory: StudyDirectory, rewards: Rewards) -> Rewards:
     if directory.size.lucky_chosen is not None:
-        return rewards  # The pairs of the control are written with their labels.
+        return _rewards_by_solution(_pairs(directory))  # The control writes labels as rewards.
     problems = {format_prompt(problem): problem for problem in directory.problems()}
     labels: Rewards = {}
     for prompt, steps in rewards:

@@ -53,10 +53,14 @@ def write_contrasts(
         left.set_ylim(len(arms) - 0.5, -0.5)
         _draw_margin(right)
         right.set(xlabel=f"ahead of {arms[0]} (points); filled: significant")
-        figure.suptitle(fill(title, MAX_TITLE_CHARS), fontweight="bold")
+        figure.suptitle(_wrap(title), fontweight="bold")
         for axes in (left, right):
             axes.grid(axis="x", color="#dddddd")
         save_figure(figure, file)
+
+
+def _wrap(title: str) -> str:
+    return fill(title, MAX_TITLE_CHARS, break_on_hyphens=False)
 
 
 def _draw_margin(axes: Axes) -> None:
@@ -93,7 +97,7 @@ def write_sizes(file: Path, title: str, by_size: Mapping[str, Rows], metric: str
         axes.set_xlabel(f"ahead in {metric}, test problems (points); filled: significant")
         axes.grid(axis="x", color="#dddddd")
         figure.legend(loc="outside lower center", ncols=len(by_size))
-        figure.suptitle(fill(title, MAX_TITLE_CHARS), fontweight="bold")
+        figure.suptitle(_wrap(title), fontweight="bold")
         save_figure(figure, file)
 
 
@@ -126,7 +130,7 @@ def write_control(
             axes.errorbar(
                 np.array(list(rows)) + offset,
                 values,
-                yerr=[values - lows, highs - values],
+                yerr=np.stack([values - lows, highs - values]),
                 fmt=f"{MARKERS[index]}-",
                 color=COLOURS[index],
                 capsize=3,
@@ -138,7 +142,7 @@ def write_control(
         axes.set_ylim(0, None)
         axes.grid(axis="y", color="#dddddd")
         figure.legend(loc="outside lower center", ncols=3)
-        figure.suptitle(fill(title, MAX_TITLE_CHARS), fontweight="bold")
+        figure.suptitle(_wrap(title), fontweight="bold")
         save_figure(figure, file)
 
 
@@ -193,5 +197,5 @@ def write_rates(file: Path, title: str, arms: Sequence[str], swept: Rows, metric
         axes.set_yticks(range(len(arms)), arms)
         axes.set_xlabel("peak learning rate and β (×: below the SFT policy)")
         figure.colorbar(image, label=f"{metric}, validation problems (%)")
-        figure.suptitle(fill(title, MAX_TITLE_CHARS), fontweight="bold")
+        figure.suptitle(_wrap(title), fontweight="bold")
         save_figure(figure, file)

@@ -33,6 +33,7 @@ from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES
 
 #: Values by kind of problem and metric, one value per problem. The metric ``kl`` is
 #: log π − log π_SFT of a sampled solution, in nats; the other metrics are fractions.
+#: Draws of the data have only ``sampled`` and ``progress``, because each draw takes minutes.
 Measurements = Mapping[str, Mapping[str, list[float]]]
 MIN_PROBABILITY = 1e-30  #: Keeps the logarithm of a step probability finite.
 
@@ -105,7 +106,7 @@ def _measure_problems(
             "sampled": [fmean(_is_correct(problem, texts)) for problem, texts in samples],
             "progress": [fmean(_progress(problem, texts)) for problem, texts in samples],
         }
-        if is_test and kind == "solve":
+        if is_test and kind == "solve" and not directory.size.draws:
             greedy_texts = _sample_texts(sampler, problems, 1, 0)
             greedy = zip(problems, greedy_texts, strict=True)
             measurements[kind] |= {

@@ -59,8 +59,12 @@ def draw_control(file: Path, sizes: Sequence[str], metric: str) -> None:
     }
     first, *_ = sizes
     contrasts = _read_rows(file.parent / first / "contrasts.csv")
-    title = f"Where only step labels tell what is wrong: {describe_verdicts(contrasts)}"
-    write_control(file, title.replace(": S", ": s"), final, metric)
+    best = max(contrasts, key=lambda row: float(str(row["ahead"])))
+    title = describe_verdicts(contrasts)
+    if best["verdict"] == "ahead":
+        points = f"{float(str(best['ahead'])):.1f} points ahead of {best['against']}"
+        title = f"Where outcomes hide the mistake, {best['arm']}, is {points}"
+    write_control(file, title, final, metric)
 
 
 def add_verdicts(contrasts: Rows) -> None:

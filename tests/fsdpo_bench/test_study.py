@@ -268,6 +268,8 @@ def test_the_rewards_of_the_control_are_its_labels(tmp_path: Path) -> None:
     assert [sorted(row["chosen_rewards"]) for row in shuffled] == [
         sorted(pair["chosen_rewards"]) for pair in pairs
     ]
+    assert data.reward_auc(run, source("truth")) == 1
+    assert data.reward_auc(run, source("truth-shuffled")) < 1
     assert data.count_pairs(run) == [{"data": "pairs", "draw": 5, "problems": 3, "pairs": 3}]
 
 
@@ -403,6 +405,7 @@ def read_table(name: str, size: str = "problems-96") -> list[dict[str, str]]:
 FULL_SIZES = [size for size in SIZES if (STUDY / size / "contrasts.csv").exists()]
 #: The sizes with one draw of the data, which have columns in the tables of sizes.
 COLUMN_SIZES = [size for size in FULL_SIZES if not SIZES[size].draws]
+WORDS = {3: "three", 4: "four", 5: "five"}
 #: Numbers of the page that follow from the plan or the literature: the confidence of intervals, the
 #: comparisons, samples (96 × 16), e^γ at γ 0.5, and the paper's median gain in its table 1.
 DERIVED_NUMBERS = {
@@ -415,6 +418,8 @@ DERIVED_NUMBERS = {
 INTERVAL_COLUMNS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")
 #: Heading of the section on other sizes; the other sections describe the first size.
 SECTION = "## With more problems, or a larger policy\n"
+CONTROL_SECTION = "## Can the study see a benefit?\n"
+DRAWS_SECTION = "## With new draws of the data\n"
 INTERVAL = re.compile(r"-?\d+\.\d \[-?\d+\.\d, -?\d+\.\d\]")
 
 
@@ -425,7 +430,9 @@ def test_intervals_on_pages_equal_the_result_files(page: str) -> None:
     if page == "README.md":
         text = text.partition("## Does it work?")[2].partition("\n## ")[0]
     text = text.partition("\n## A pretrained model")[0]  # this section has other result files
-    text = text.partition(SECTION)[0] + text.partition(SECTION)[2].partition("\n## ")[2]
+    for section in (SECTION, CONTROL_SECTION, DRAWS_SECTION):
+        text_before, _, text_after = text.partition(section)
+        text = f"{text_before}\n## {text_after.partition('## ')[2]}"
     by_arm: dict[str, set[str]] = {}
     for name, column in INTERVAL_COLUMNS:
         for row in read_table(name):
@@ -449,13 +456,61 @@ def test_comparison_tables_on_the_page_equal_the_result_files() -> None:
         assert f"| {' | '.join(cells)} |" in text
 
 
+@pytest.mark.parametrize("heading", [CONTROL_SECTION])
+def test_the_sections_on_draws_equal_the_result_files(heading: str) -> None:
+    """Each comparison and each accuracy of the files is on the page, and no other interval."""
+    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    section = text.partition(heading)[2].partition("\n## ")[0]
+    is_control = heading == CONTROL_SECTION
+    sizes = [
+        size
+        for size in FULL_SIZES
+        if SIZES[size].draws and (SIZES[size].lucky_chosen is not None) == is_control
+    ]
+    assert sizes
+    intervals = set()
+    for size in sizes:
+        share = f"| {100 * (SIZES[size].lucky_chosen or 0):g} % " if is_control else ""
+        for row in read_table("contrasts", size):
+            interval = format_interval(row, "ahead")
+            intervals.add(interval)
+            ps = " | ".join(format_p(row[column]) for column in ("p", "p (Holm)"))
+            cells = (row["arm"], row["against"], interval, ps, row["verdict"])
+            assert f"{share}| {' | '.join(cells)} |" in section
+        for row in read_table("final", size):
+            if row["measure"] == "sampled":
+                intervals |= {format_interval(row, "value"), format_interval(row, "gain")}
+                assert re.search(
+                    rf"\| {re.escape(row['arm'])} \|.* {re.escape(format_interval(row, 'value'))} ",
+                    section,
+                )
+    assert {*INTERVAL.findall(section)} <= intervals
+    seeds = {row["seeds"] for size in sizes for row in read_table("final", size)}
+    assert len(seeds) == 1 and f"{WORDS[int(*seeds)]} draws" in section
+
+
+def test_the_tries_of_the_control_on_the_page_equal_the_file() -> None:
+    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    file = (STUDY / "control-tries.csv").read_text(encoding="utf-8")
+    tries: dict[str, dict[str, str]] = {}
+    for row in csv.DictReader(file.splitlines()):
+        if (row["lr"], row["beta"]) in (("0", "0"), ("0.0001", "0.1")):
+            tries.setdefault(row["world"], {})[row["arm"]] = row["value"]
+    arms = ("SFT", "DPO", "DPO/K", "full-step, γ 8, truth")
+    assert len(tries) == 4
+    for world, values in tries.items():
+        assert f"| {world} | {' | '.join(values[arm] for arm in arms)} |" in text
+
+
 def test_the_page_counts_the_comparisons_and_the_significant_ones() -> None:
     text = " ".join((ROOT / "docs/study.md").read_text(encoding="utf-8").split())
     rows = [(size, row) for size in FULL_SIZES for row in read_table("contrasts", size)]
     significant_sizes = [size for size, row in rows if row["verdict"] in ("ahead", "behind")]
-    assert f"Of the {len(rows)} comparisons on this page, six are significant" in text
-    assert Counter(significant_sizes) == {"problems-96": 1, "problems-300": 4, "layers-8": 1}
-    assert "Step-DPO behind DPO at 96 problems, four at 300 problems, and one with" in text
+    assert f"Of the {len(rows)} comparisons on this page, nine are significant" in text
+    main_counts = {"problems-96": 1, "problems-300": 4, "layers-8": 1}
+    assert Counter(significant_sizes) == {**main_counts, "control-100": 2, "control-75": 1}
+    assert "Step-DPO behind DPO at 96 problems, four at 300 problems, one with a larger" in text
+    assert "and three of the control" in text
 
 
 def test_sweep_and_reward_tables_on_the_page_equal_the_result_files() -> None:
