@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from fsdpo_data.answers import tree
+from fsdpo_data.answers.comparison.relations import assignments_by_name
 from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.units import PERCENT, is_currency
@@ -36,6 +37,9 @@ _COMPOUND_TYPES = (
 #: Powers of ten between units of one kind: with SI prefixes, erg and joule, square and cubic units.
 _UNIT_POWERS = (2, 3, 4, 6, 7, 9, 12, 15)
 _CURRENCY_POWERS = (2,)  #: Powers of ten between a currency and its coins.
+#: Numbers from here to there are usually not written with a power of ten.
+_MIN_PLAIN = Fraction(1, 1000)
+_MAX_PLAIN = 100_000
 #: Steps that drop no content of a text.
 _LOSSLESS_STEPS = frozenset(("unwrapped", "label", "conclusion"))
 
@@ -63,16 +67,16 @@ def decide_by_readings(
         return Decision("incorrect", rule)
     if isinstance(answer.value, Words) and not gold.unread and is_malformed(answer.cleaned):
         return Decision("incorrect", rule)
+    if gold.labelled_parts:
+        are_equal_parts = _compare_labelled_parts(gold, answer, comparer)
+        if are_equal_parts is not None:
+            return Decision("correct" if are_equal_parts else "incorrect", "labelled-parts")
     if gold.forms:
         are_equal = [comparer.is_equal(form, answer.value) for form in gold.forms]
         if all(are_equal):
             return Decision("correct", "forms")
         if not any(are_equal) and not answer.unread:
             return Decision("incorrect", rule)
-    if gold.labelled_parts:
-        are_equal_parts = _compare_labelled_parts(gold, answer, comparer)
-        if are_equal_parts is not None:
-            return Decision("correct" if are_equal_parts else "incorrect", "labelled-parts")
     if gold.dimensions and answer.dimensions:
         return Decision("incorrect", rule)
     guarded: Reading | None = None
@@ -86,6 +90,8 @@ def decide_by_readings(
         guarded = guarded or reading
     if guarded is not None:
         return Decision("undecided", "guarded", f"“{guarded.dropped.strip()}”")
+    if _is_in_base_units(gold.value, answer.value):
+        return Decision("correct", "base-unit")
     if _is_bound(gold, answer, comparer) or _is_bound(answer, gold, comparer):
         return Decision("undecided", "guarded", f"“{answer.plain}”")
     if _states_no_part(gold, answer, comparer):
@@ -116,10 +122,12 @@ def _compare_labelled_parts(
     Returns None if the answer has other labels, or states the values in another order.
     """
     parts = gold.labelled_parts
-    if parts.keys() == answer.labelled_parts.keys():
-        return all(
-            comparer.is_equal(value, answer.labelled_parts[label]) for label, value in parts.items()
-        )
+    answer_parts = answer.labelled_parts
+    if isinstance(answer.value, tree.ValueList):
+        assignments = assignments_by_name(answer.value)
+        answer_parts = {name.lower(): value for name, value in assignments.items()}
+    if parts.keys() == answer_parts.keys():
+        return all(comparer.is_equal(value, answer_parts[label]) for label, value in parts.items())
     items = answer.value.items if isinstance(answer.value, tree.ValueList) else ()
     has_order = isinstance(answer.value, tree.ValueList) and answer.value.brackets in ("", "()")
     if (
@@ -202,6 +210,18 @@ def _unread_side(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
         if islands and not any(isinstance(read(island), Words) for island in islands):
             return ""
     return f"the answer: “{part}”"
+
+
+def _is_in_base_units(gold: Value, answer: Value) -> bool:
+    """Whether a gold number without a unit is the answer in base units: 5.89e-7 and 589 nm."""
+    if not (isinstance(gold, tree.Num) and isinstance(answer, tree.Quantity)):
+        return False
+    number = answer.node
+    is_converted = bool(answer.unit.dims) and answer.unit.factor != 1
+    is_scientific = gold.value != 0 and not _MIN_PLAIN <= abs(gold.value) < _MAX_PLAIN
+    if not (is_converted and is_scientific and isinstance(number, tree.Num)):
+        return False
+    return number.value * answer.unit.factor == gold.value
 
 
 def _may_have_another_unit(gold: Value, answer: Value) -> bool:

@@ -73,8 +73,8 @@ def _signed_values(value: Value) -> tuple[Value, ...]:
 
 
 def expand_plus_minus(value: Value) -> Value:
-    r"""Return the list of both values of ``1 \pm x``; other values are unchanged."""
-    values = tree.plus_minus_values(value)
+    r"""Return the list of both values of ``1 \pm x`` or ``(1 \pm x, 0)``; others are unchanged."""
+    values = _signed_values(value)
     return value if len(values) == 1 else tree.ValueList("", values)
 
 

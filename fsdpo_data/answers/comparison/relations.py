@@ -170,8 +170,13 @@ def has_named_left_side(value: Value) -> bool:
         return False
     first = value.parts[0]
     return isinstance(first, Sym | Call | ValueList) or (
-        _is_geometric_name(first) and not _letters(value.parts[-1])
+        (_is_geometric_name(first) or _is_named_ratio(first)) and not _letters(value.parts[-1])
     )
+
+
+def _is_named_ratio(value: Value) -> bool:
+    """Whether ``value`` is the ratio of two names: ``h / r``."""
+    return isinstance(value, Div) and isinstance(value.top, Sym) and isinstance(value.bottom, Sym)
 
 
 def assignments_by_name(value: ValueList) -> dict[str, Value]:
@@ -354,6 +359,23 @@ def without_domain_condition(value: Value) -> Value:
     if is_node(body) and all(_is_natural_domain(head, body, item) for item in conditions):
         return statement
     return value
+
+
+def insert_definitions(value: Value) -> Value:
+    """Return ``2/5`` for ``a/b, a = 2, b = 5``; other values are unchanged."""
+    if not (isinstance(value, ValueList) and value.brackets == "" and len(value.items) > 1):
+        return value
+    formula, *definitions = value.items
+    names: dict[str, Node] = {}
+    for definition in definitions:
+        if not isinstance(definition, Relation) or definition.ops != ("=",):
+            return value
+        name, meaning = definition.parts
+        if not isinstance(name, Sym) or not is_node(meaning):
+            return value
+        names[name.name] = meaning
+    is_defined = is_node(formula) and names.keys() <= free_symbols(formula)
+    return substitute(formula, names) if is_node(formula) and is_defined else value
 
 
 #: A condition such as ``x > b`` excludes the numbers up to ``b``. The body must have no value at

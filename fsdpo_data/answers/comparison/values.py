@@ -94,8 +94,8 @@ class AnswerComparer:
         """Compare two values that are not words, by their types."""
         if isinstance(gold, tree.DateOrTime) or isinstance(answer, tree.DateOrTime):
             return are_equal_times(gold, answer)
-        gold = relations.without_domain_condition(gold)
-        answer = relations.without_domain_condition(answer)
+        gold = relations.insert_definitions(relations.without_domain_condition(gold))
+        answer = relations.insert_definitions(relations.without_domain_condition(answer))
         answer = relations.rename_argument(relations.expand_equalities(answer, gold), gold)
         gold, answer = map(relations.assigned_points, (gold, answer))
         if isinstance(gold, tree.Relation) or isinstance(answer, tree.Relation):
@@ -280,9 +280,8 @@ class AnswerComparer:
         if not is_statement(answer):
             if relations.states_antiderivative(gold) and isinstance(gold, tree.Relation):
                 return self.is_equal(gold.parts[-1], answer)
-            if isinstance(answer, tree.Matrix) and isinstance(gold, tree.Relation):
-                is_equation = gold.ops == ("=",) and isinstance(gold.parts[1], tree.Matrix)
-                return is_equation and self.is_equal(gold.parts[1], answer)
+            if isinstance(gold, tree.Relation) and isinstance(gold.parts[-1], tree.Matrix):
+                return gold.ops == ("=",) and self._compare_matrices(gold.parts[-1], answer)
             has_name = relations.has_named_left_side(gold)
             defines_value = has_name or isinstance(gold, tree.SetMembership)
             values = relations.assigned_values(gold) if defines_value else None

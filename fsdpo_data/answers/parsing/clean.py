@@ -104,6 +104,8 @@ def clean(text: str) -> str:
         text = _PATTERNS["unit_vector"].sub(r"\\basis\1\2\3 ", text)
     if _PATTERNS["style_command"].match(text):
         text = _strip_style(text)
+    if "only" in text[-8:]:
+        text = _PATTERNS["only"].sub("", text)
     if "**" in text or "__" in text:
         text = _BOLD.sub(r"\2", text)
     if "$" in text:

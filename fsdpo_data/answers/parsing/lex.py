@@ -270,10 +270,11 @@ class _Lexer:
         r"""Return the first number if the matched digit groups are several numbers, else "".
 
         "(12,102)" has two numbers: a comma in brackets separates values, unless another comma of
-        the text has a space. The base in "\log_2 256" is 2.
+        the text has a space. So does "27,54,108", where the first comma is not in a number. The
+        base in "\log_2 256" is 2.
         """
-        if "," in integer_part and self.bracket_depth:
-            follows_comma = self.text[max(start - 1, 0) : start] == ","
+        follows_comma = self.text[max(start - 1, 0) : start] == ","
+        if "," in integer_part and (self.bracket_depth or follows_comma):
             is_list = follows_comma or not self.has_spaced_commas
             if is_list and _COMMA_GROUPS.match(integer_part):
                 return integer_part.split(",", 1)[0]

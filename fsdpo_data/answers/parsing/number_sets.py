@@ -15,10 +15,14 @@ def is_number_set(value: Value) -> bool:
 
 def parse_number_set(cursor: TokenCursor, name: str) -> Value:
     r"""Parse the script of a number set, such as ``\mathbb{R}^+`` or ``\mathbb{Z}_{>0}``."""
-    if cursor.peek_sign() not in ("^", "_") or cursor.peek_sign(1) not in ("{", "+", "-", "*"):
+    if cursor.peek_sign() not in ("^", "_"):
+        return tree.Sym(name)
+    if cursor.peek_sign(1) not in ("{", "+", "-", "*") and cursor.peek(1).number is None:
         return tree.Sym(name)
     cursor.skip()
     sign = cursor.take_group_text()
+    if sign.isdigit():
+        return tree.Sym(f"{name}^{sign}")  # a space of vectors
     # "NN+" is the set of the positive integers. Authors write ZZ^* for the non-zero integers and
     # for the positive ones, so it is read as ZZ, which contains both.
     if name in ("ZZ", "NN") and sign in ("+", "*", ">0", "ge1"):

@@ -398,6 +398,9 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
     if isinstance(value, Ratio) and len(value.parts) in (2, 3):
         date_or_time = read_date_or_time(_drop_text_commands(cleaned))
         return (value,) if date_or_time is None else (value, date_or_time)
+    if clock := _PATTERNS["hours_and_minutes"].fullmatch(plain_text(cleaned)):
+        time = read_date_or_time(f"{clock[1]}:{clock[2]:0>2}")
+        return (value,) if time is None else (value, time)
     if _PATTERNS["second_part"].search(cleaned) and (parts := _read_parts(cleaned)):
         return (value, parts)
     is_list = isinstance(value, Num) and _PATTERNS["list"].fullmatch(cleaned)
@@ -411,6 +414,8 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         return (value, matrix)
     if number_set := _PATTERNS["bold_number_set"].fullmatch(cleaned):
         return (value, read_cleaned(f"\\mathbb{{{number_set[1]}}}"))
+    if _PATTERNS["python_complex"].fullmatch(cleaned):
+        return (value, read_cleaned(cleaned.replace("j", "i")))
     if share := _PATTERNS["share"].fullmatch(plain_text(cleaned)):
         return (value, read_cleaned(f"{share[1]}/{share[2]}"))
     if _PATTERNS["plain_vector"].fullmatch(cleaned) and "i" in cleaned and "j" in cleaned:
@@ -465,10 +470,10 @@ def _read_without_context(text: str) -> tuple[Value, ...]:
         return ()
     aside = _PATTERNS["aside"].fullmatch(unwrap_text(text))
     if aside is not None:
-        sides = (read(aside[1]), read(aside[2] or aside[3]))
+        sides = (read(aside[1]), read(aside[3] or aside[4]))
         if any(isinstance(side, Words) for side in sides):
             return ()
-        return (Relation(sides, ("=",)),)
+        return (Relation(sides, ("~" if aside["rounded"] else "=",)),)
     choice = _PATTERNS["chosen"].fullmatch(text)
     value = read(choice[1]) if choice else None
     # The value of "(C) B" is a choice or the text of one, so the letter before it decides.

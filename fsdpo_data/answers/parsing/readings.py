@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fsdpo_data.answers.lexicon.units import find_unit
 from fsdpo_data.answers.lexicon.vocabulary import is_language_word, word_set
 from fsdpo_data.answers.lexicon.words import is_number_word
-from fsdpo_data.answers.parsing.prose import unwrap_text
+from fsdpo_data.answers.parsing.prose import normalize_words, plain_words, unwrap_text
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
 _TABLE = read_toml(__file__)
@@ -249,7 +249,11 @@ def split_labelled_parts(text: str) -> dict[str, str]:
     """Return the values of "width 5, length 10" by label; empty for another text."""
     parts = split_outside_brackets(text, _PATTERNS["labelled_part_end"])
     matches = [_PATTERNS["labelled_part"].fullmatch(part.strip(" .")) for part in parts]
-    values = {match["label"].lower(): match["value"] for match in matches if match}
+    values = {
+        " ".join(normalize_words(plain_words(match["label"]))): match["value"]
+        for match in matches
+        if match
+    }
     return values if len(values) == len(parts) > 1 else {}
 
 

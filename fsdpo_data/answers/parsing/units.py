@@ -67,8 +67,9 @@ class UnitParser:
         if cursor.accept("-") and cursor.peek().kind != "word":
             cursor.position = start
         unit = self._parse_named_unit()
-        if unit is None:
-            cursor.position = start
+        if unit is None or (node == tree.Sym("a") and not unit.dims):
+            cursor.position = start  # "a function" counts nothing
+            return None
         return unit
 
     def _parse_named_unit(self) -> tree.Unit | None:
