@@ -15,6 +15,7 @@ from fsdpo_bench.intervals import clustered_mcnemar, mcnemar
 from fsdpo_bench.results.compare import ComparisonOptions, compare_runs
 from typer.testing import CliRunner
 
+from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.core.errors import InputError
 
 TASKS = {"gsm8k": 80, "gsm_ic2": 70}
@@ -126,7 +127,7 @@ def test_other_differences_are_listed_in_notes(tmp_path: Path) -> None:
     first, second = two_runs(tmp_path, grader="math@0", template=template)
     notes = compare_runs(first, second, ComparisonOptions()).notes
     assert notes == [
-        "the graders differ: math@3 and math@0",
+        f"the graders differ: {GRADER_NAME} and math@0",
         "the prompt templates differ: alpaca@1 (feedbeef) and problem@1 (beeffeed)",
     ]
 

@@ -14,7 +14,7 @@ from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import RunConfig, read_records
 
 from fsdpo_data.answers import GradingRequest
-from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.answers.grader import GRADER_NAME, MathGrader
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.steps.segment import split_auto
 
@@ -114,7 +114,7 @@ def config(tasks: Mapping[str, int], model: str = "Qwen2-7B-SFT") -> dict[str, A
         },
         "engine": {"name": "replay", "dtype": "auto"},
         "segmenter": "auto@1",
-        "grader": "math@3",
+        "grader": GRADER_NAME,
         "prm": {"name": "prm", "revision": "sha256:" + "b" * 64},
         "decoders": list(DECODERS),
         "beam": None,

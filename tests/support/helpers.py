@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 from fakes import FixedSampler
 
+from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.identity import ModelRef, SourceRef, digest
 from fsdpo_data.core.progress import LineProgress
@@ -49,7 +50,7 @@ def build_spec(n: int = 4, **changes: Any) -> BuildSpec:
         "sampling": SamplingSpec(n=n, **changes),
         "engine": {"name": "replay", "dtype": "auto"},
         "segmenter": "auto@1",
-        "grader": "math@3",
+        "grader": GRADER_NAME,
     }
     return BuildSpec(**settings)
 

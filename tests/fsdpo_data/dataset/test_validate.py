@@ -16,6 +16,7 @@ import pytest
 from helpers import seal_json, small_build
 from paired_data import paired_dataset
 
+from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import RELEASE, file_sha256
@@ -191,7 +192,7 @@ def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) ->
     out = dataset.parent / "work" / "out"
     for attempt in (
         lambda: validate(dataset),
-        lambda: derive_dataset(dataset, out, [GradeStage("math@3")], progress=LineProgress()),
+        lambda: derive_dataset(dataset, out, [GradeStage(GRADER_NAME)], progress=LineProgress()),
     ):
         with pytest.raises(SchemaError, match=r"is not of the form config"):
             attempt()
@@ -303,7 +304,7 @@ def test_a_dataset_of_a_version_without_this_digest_is_read_with_a_warning(
     file.write_text(json.dumps(manifest))
     validate(dataset)
     assert "was written by fsdpo 0.0.9, without a digest of its own" in caplog.text
-    grade = GradeStage("math@3")
+    grade = GradeStage(GRADER_NAME)
     derive_dataset(dataset, tmp_path / "out", [grade], progress=LineProgress())
     validate(tmp_path / "out")
     assert read_manifest(tmp_path / "out").made_by == RELEASE  # that of the stage
@@ -341,7 +342,7 @@ def test_a_sealed_file_that_is_damaged_inside_is_named(
     reseal(dataset, file)
     with pytest.raises(SchemaError, match=rf"{config}/train.*\.parquet: not parquet, or damaged"):
         validate(dataset)
-    grade = GradeStage("math@3")
+    grade = GradeStage(GRADER_NAME)
     for read in (
         open_dataset(dataset).page,
         lambda: derive_dataset(dataset, tmp_path / "out", [grade], progress=LineProgress()),

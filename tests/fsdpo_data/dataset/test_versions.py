@@ -21,6 +21,7 @@ from helpers import small_build
 from paired_data import paired_dataset
 
 from fsdpo_data import api
+from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.cli.app import main
 from fsdpo_data.core.errors import SchemaError, StoreError
 from fsdpo_data.core.identity import RELEASE, ModelRef
@@ -83,7 +84,7 @@ def test_a_dataset_from_before_a_column_is_gone_on_from(tmp_path: Path) -> None:
     assert api.open_dataset(old).solutions().collect().columns == [*columns, *newer_columns]
     card = dataset_card(old, read_manifest(old))
     assert "name: step_rewards" in card and "name: thinking_closed" not in card
-    stages: list[Stage] = [GradeStage("math@3"), PairStage(PairSpec(top=1))]
+    stages: list[Stage] = [GradeStage(GRADER_NAME), PairStage(PairSpec(top=1))]
     score = ScoreStage(ModelRef("m", "0"), {"name": "m", "dtype": "auto"}, Constant)
     for name, stage_list in (("graded", stages), ("scored", [score])):
         derive_dataset(old, tmp_path / name, stage_list, progress=LineProgress())
@@ -203,6 +204,7 @@ import sys
 from pathlib import Path
 
 from fsdpo_data import api
+from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.parquet_files import open_parquet
 from fsdpo_data.core.progress import LineProgress
@@ -232,7 +234,7 @@ engine = {"name": "replay", "dtype": "auto"}
 continuations = ContinuationSampler(
     Constant.model, SamplingSpec(n=2), engine, Constant, batch_size=8
 )
-grade = GradeStage("math@3", workers=1)
+grade = GradeStage(GRADER_NAME, workers=1)
 stages = {
     "graded": [grade],
     "scored": [ScoreStage(Constant.model, engine, Constant)],

@@ -18,6 +18,8 @@ from hashes import hashes
 from helpers import TEXTS, build_spec
 from paired_data import paired_dataset
 
+from fsdpo_data.answers.grader import GRADER_NAME
+
 pytestmark = pytest.mark.proof
 
 KILLS = 20
@@ -149,7 +151,7 @@ def test_a_full_disk_loses_nothing(
 @pytest.mark.parametrize(
     ("line", "file"),
     [
-        (["grade", "--grader", "math@3+tolerance=0.01", "--out", "OUT"], "OUT/solutions/"),
+        (["grade", "--grader", f"{GRADER_NAME}+tolerance=0.01", "--out", "OUT"], "OUT/solutions/"),
         (["pair", "--max-pairs", "1", "--out", "OUT"], "OUT/pairs/"),
         (["export", "--to", "trl-sft", "--out", "OUT"], "OUT/sft.jsonl"),
     ],

@@ -15,6 +15,7 @@ from helpers import RIGHT, TEXTS, WRONG, build_spec, problem_set, small_build
 from paired_data import MadeUpRewards
 
 import fsdpo_data as fd
+from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef, SourceRef
@@ -148,7 +149,7 @@ def test_imported_labels_of_two_formats_are_mixed(parts: list[fd.Dataset], tmp_p
     assert stats is not None and (stats.rows, stats.right, stats.wrong) == (2, 2, 2)
     section = mixture.manifest.spec.step_labels
     assert section is not None and section.format == "processbench + trl-stepwise"
-    with pytest.raises(InputError, match="the grader is 'none', and 'math@3' in"):
+    with pytest.raises(InputError, match=f"the grader is 'none', and '{GRADER_NAME}' in"):
         fd.mix([str(parts[0].path), labelled[0]], out=tmp_path / "n")
 
 
