@@ -421,7 +421,7 @@ def measure_rule(
     examples = []
     graded = 0
     try:
-        grade = fresh_grader(without_rule(tables, rule))
+        grade = fresh_grader(without_rule(tables, rule)) if indices else None
         for index in indices:
             text = texts[index]
             graded += 1
