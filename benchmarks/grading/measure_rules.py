@@ -1,7 +1,7 @@
 """Measure every rule of the grader's tables: which verdicts change without it?
 
     python benchmarks/grading/measure_rules.py ../shared/data --out rules.jsonl
-    python benchmarks/grading/measure_rules.py ../shared/data --table prose --out prose.jsonl
+    python benchmarks/grading/measure_rules.py ../shared/data --table prose.patterns --out prose.jsonl
 
 A rule is a row of a table, a word of a list, or one alternative of a regular expression. The texts
 are the labelled rows of `grading/`, the cases of `tests/data/grader_cases.jsonl`, the recorded
@@ -452,7 +452,7 @@ def _change(text: Text, old_status: str, new_status: str) -> str:
 def main(
     directory: Annotated[Path, Argument(help="Data directory.")],
     out: Annotated[Path, Option(help="File of the measurements, one JSON line per rule.")],
-    table: Annotated[list[str] | None, Option(help="Only the tables with these names.")] = None,
+    table: Annotated[list[str] | None, Option(help="Only the rules below these keys.")] = None,
     kind: Annotated[list[str] | None, Option(help="Only rules of these kinds.")] = None,
     enough: Annotated[int, Option(help="Changes after which a measurement ends.")] = 20,
     list_only: Annotated[bool, Option("--list", help="Only count the rules.")] = False,
@@ -462,7 +462,7 @@ def main(
         rule
         for name, content in tables.items()
         for rule in list_rules(name, content)
-        if not table or {name, f"{name}.{rule.keys[0]}"} & set(table)
+        if not table or any(is_in_table(rule, path) for path in table)
     ]
     rules = [rule for rule in rules if not kind or rule.kind in kind]
     print_counts(rules)
@@ -471,26 +471,49 @@ def main(
     texts = read_texts(directory)
     texts_by_rule, unrecorded, verdicts = record_matches(tables, rules, texts)
     lowered = [f"{text.gold}\n{text.answer}".lower() for text in texts]
-    everything = range(len(texts))
     import sympy  # noqa: F401 - forked processes share it
 
     with out.open("w", encoding="utf-8") as stream:
         for rule in rules:
             indices: Sequence[int]
             if rule.kind in ("pattern", "branch") or (rule.file, rule.keys[0]) in PATTERN_KEYS:
-                indices = everything if rule in unrecorded else texts_by_rule[rule]
+                indices = texts_by_rule[rule]
+                if rule in unrecorded:
+                    indices = find_texts(rule, lowered)
             else:
                 name = rule.text.rpartition(" = ")[
                     2 if rule.keys[0] == "units" and rule.file == "units" else 0
                 ]
-                words = [word.lower() for word in re.split(r"[=\s_]+", name or rule.text) if word]
-                words = words or ["="]
+                # The item of a list of lists is the text of a list, and occurs everywhere.
+                is_list = rule.text.startswith("[")
+                words = re.split(r"[=\s_]+", "" if is_list else (name or rule.text).lower())
+                words = list(filter(None, words)) or ([""] if is_list else ["="])
                 indices = [
                     i for i, text in enumerate(lowered) if any(word in text for word in words)
                 ]
             record = in_child(measure_rule, tables, rule, texts, indices, verdicts, enough)
             stream.write(json.dumps(record, ensure_ascii=False) + "\n")
             stream.flush()
+
+
+def is_in_table(rule: Rule, path: str) -> bool:
+    """Whether a rule is below a path of keys, such as ``phrases.unmarked.number``."""
+    return f"{rule.file}.{'.'.join(rule.keys)}.".startswith(f"{path}.")
+
+
+def find_texts(rule: Rule, texts: Sequence[str]) -> list[int]:
+    """Return the numbers of the texts that contain what an alternative matches.
+
+    Alternatives of negative lookarounds never match by themselves, and are looked for in the
+    complete texts. One that cannot be compiled alone is taken to be in every text.
+    """
+    try:
+        pattern = _compile(rule.text, re.IGNORECASE)
+    except re.error:
+        return list(range(len(texts)))
+    if rule.kind == "pattern" or re.search(r"[$^]|\\[AZ]", rule.text):
+        return list(range(len(texts)))
+    return [index for index, text in enumerate(texts) if pattern.search(text)]
 
 
 def in_child(function: Callable[..., Any], *args: Any) -> Any:
