@@ -214,7 +214,7 @@ def _read_statement(text: str) -> tuple[str, int]:
     for opener, closer in _DISPLAY_DELIMITERS:
         if text.startswith(opener, start):
             end = text.find(closer, start + 2)
-            if end > 0 and not _PATTERNS["conjunction"].match(text, end + 2):
+            if end > 0:
                 return text[start + 2 : end].strip().rstrip(".,").strip(), end + 2
     line = _first_line(text[start:])
     return _without_explanation(line), start + len(line)
@@ -254,5 +254,4 @@ def _without_explanation(line: str) -> str:
     if line.endswith("}") and line.count("}") > line.count("{"):
         # The brace closes a group around the answer.
         line = line[:-1].rstrip()
-    quoted = _PATTERNS["quoted"].fullmatch(line)
-    return quoted.group(1).strip() if quoted else line
+    return line
