@@ -2,6 +2,7 @@
 
     python benchmarks/grading/measure_rules.py ../shared/data --out rules.jsonl
     python benchmarks/grading/measure_rules.py ../shared/data --table prose.patterns --out prose.jsonl
+    python benchmarks/grading/measure_rules.py ../shared/data --count fsdpo_data/answers
 
 A rule is a row of a table, a word of a list, or one alternative of a regular expression. The texts
 are the labelled rows of `grading/`, the cases of `tests/data/grader_cases.jsonl`, the recorded
@@ -88,14 +89,15 @@ class Rule(NamedTuple):
     text: str  #: The text of the rule.
 
 
-def read_tables() -> dict[str, Table]:
-    """Return the tables of the grader by the name of their file."""
-    return {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in table_files()}
+def read_tables(folder: Path = TABLES) -> dict[str, Table]:
+    """Return the tables of a grader by the name of their file."""
+    files = table_files(folder)
+    return {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
-def table_files() -> list[Path]:
+def table_files(folder: Path = TABLES) -> list[Path]:
     """Return the files of the tables that are typed by hand."""
-    files = sorted(TABLES.rglob("*.toml"))
+    files = sorted(folder.rglob("*.toml"))
     return [
         file for file in files if not file.read_text(encoding="utf-8").startswith("# Generated")
     ]
@@ -451,13 +453,17 @@ def _change(text: Text, old_status: str, new_status: str) -> str:
 
 def main(
     directory: Annotated[Path, Argument(help="Data directory.")],
-    out: Annotated[Path, Option(help="File of the measurements, one JSON line per rule.")],
+    out: Annotated[
+        Path | None, Option(help="File of the measurements, one JSON line per rule.")
+    ] = None,
     table: Annotated[list[str] | None, Option(help="Only the rules below these keys.")] = None,
     kind: Annotated[list[str] | None, Option(help="Only rules of these kinds.")] = None,
     enough: Annotated[int, Option(help="Changes after which a measurement ends.")] = 20,
-    list_only: Annotated[bool, Option("--list", help="Only count the rules.")] = False,
+    count: Annotated[
+        Path | None, Option(help="Only count the rules of a folder `fsdpo_data/answers`.")
+    ] = None,
 ) -> None:
-    tables = read_tables()
+    tables = read_tables(count or TABLES)
     rules = [
         rule
         for name, content in tables.items()
@@ -466,8 +472,11 @@ def main(
     ]
     rules = [rule for rule in rules if not kind or rule.kind in kind]
     print_counts(rules)
-    if list_only:
+    if count:
+        print_sizes(count, rules)
         return
+    if out is None:
+        raise typer.BadParameter("--out is missing")
     texts = read_texts(directory)
     texts_by_rule, unrecorded, verdicts = record_matches(tables, rules, texts)
     lowered = [f"{text.gold}\n{text.answer}".lower() for text in texts]
@@ -541,6 +550,25 @@ def print_counts(rules: Sequence[Rule]) -> None:
         )
         print(f"{file:<12}{cells}")
     print(f"{'all':<12}{len(rules):>8} rules")
+
+
+def print_sizes(folder: Path, rules: Sequence[Rule]) -> None:
+    """Print the regular expressions, the rows and the lines of a folder `fsdpo_data/answers`."""
+    keys = sum(rule.kind == "row" and (rule.file, rule.keys[0]) in PATTERN_KEYS for rule in rules)
+    patterns = sum(rule.kind == "pattern" for rule in rules)
+    sources = [file.read_text(encoding="utf-8") for file in sorted(folder.rglob("*.py"))]
+    compiled = sum(len(re.findall(r"\bre\.compile\(", source)) for source in sources)
+    rows = sum(rule.kind in ("row", "word") for rule in rules) - keys
+    print(f"regular expressions {patterns + keys} in tables, {compiled} in code")
+    print(f"alternatives        {sum(rule.kind == 'branch' for rule in rules)}")
+    print(f"rows and words      {rows}")
+    toml_lines = sum(len(file.read_text("utf-8").splitlines()) for file in table_files(folder))
+    generated_lines = sum(len(file.read_text("utf-8").splitlines())
+                          for file in folder.rglob("*.toml")) - toml_lines  # fmt: skip
+    print(
+        f"lines               {sum(len(source.splitlines()) for source in sources)} of code, "
+        f"{toml_lines} of tables, {generated_lines} generated"
+    )
 
 
 if __name__ == "__main__":

@@ -214,7 +214,7 @@ def _read_statement(text: str) -> tuple[str, int]:
     for opener, closer in _DISPLAY_DELIMITERS:
         if text.startswith(opener, start):
             end = text.find(closer, start + 2)
-            if end > 0:
+            if end > 0 and not _PATTERNS["conjunction"].match(text, end + 2):
                 return text[start + 2 : end].strip().rstrip(".,").strip(), end + 2
     line = _first_line(text[start:])
     return _without_explanation(line), start + len(line)

@@ -70,7 +70,9 @@ def value_and_rule(
     )
     if is_refuted or ends_with_bound(statement[:first_start]):
         return None, "last-sentence"
-    return " , ".join(_value_text(formula) for formula in formulas), "last-maths"
+    count = _PATTERNS["count"].search(statement, 0, first_start)  # 20 $cm^2$
+    joined = " , ".join(_value_text(formula) for formula in formulas)
+    return (count.group() if count else "") + joined, "last-maths"
 
 
 def _unrefuted_value_and_rule(
