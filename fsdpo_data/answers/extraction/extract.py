@@ -185,7 +185,9 @@ def strip_next_problem(response: str) -> str:
     for heading in islice(headings, _MAX_HEADINGS):
         text_before = text[: heading.start()]
         is_turn = text_before.strip() and heading[0].lstrip().startswith(("Human:", "User:"))
-        if is_turn or find_boxes(text_before) or last_announced(text_before):
+        # "Question 2:" after "Question 1:" continues with a part of the same problem.
+        is_part = heading["number"] and _PATTERNS["numbered_part"].search(text_before)
+        if is_turn or (not is_part and (find_boxes(text_before) or last_announced(text_before))):
             return text_before
     return text
 
