@@ -1,7 +1,7 @@
 """Measure every rule of the grader's tables: which verdicts change without it?
 
     python benchmarks/grading/measure_rules.py ../shared/data --out rules.jsonl
-    python benchmarks/grading/measure_rules.py ../shared/data --table prose.patterns --out prose.jsonl
+    python benchmarks/grading/measure_rules.py ../shared/data --table prose.patterns --out x.jsonl
     python benchmarks/grading/measure_rules.py ../shared/data --count fsdpo_data/answers
 
 A rule is a row of a table, a word of a list, or one alternative of a regular expression. The texts
