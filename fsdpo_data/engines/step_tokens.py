@@ -7,7 +7,7 @@ Character offsets assign tokens to steps. A search for separator tokens would no
 tokenizers merge a separator with the text before it. For example, ".\n\n" is one token of Qwen2.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,11 @@ from transformers import PreTrainedTokenizerBase
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_files import replace_surrogates
-from fsdpo_data.engines.samplers.tokenization import completion_encoder, encode_prompt
+from fsdpo_data.engines.samplers.tokenization import (
+    CompletionDecoder,
+    completion_encoder,
+    encode_prompt,
+)
 
 PROMPT_STEP_ID = -1  #: The step id of prompt tokens.
 _MAX_QUOTED_CHARS = 80  #: Characters of a step in an error message.
@@ -143,6 +147,58 @@ class StepTokenizer:
             for token_start, _ in encoding.offsets
         ]
         return _StepTokens(encoding.ids, step_ids)
+
+
+def find_step_ids(
+    decoder: CompletionDecoder, token_ids: Sequence[int], steps: Sequence[str]
+) -> list[int]:
+    """Return the index of the step in which each generated token starts.
+
+    The tokens are the ones that the model generated. They are never encoded again, because the
+    text may have other tokens than the model chose. As in :class:`EncodedSolution`, tokens after
+    the text belong to the last step, such as the end-of-sequence token. A step without a token of
+    its own has no index.
+
+    Args:
+        decoder: The decoder that gave the text of the steps.
+        token_ids: Generated token ids.
+        steps: The steps of ``decoder(token_ids, skip_special=True)``.
+
+    Raises:
+        InputError: if the steps do not join to the text of the tokens, or there are no steps.
+    """
+    text = decoder(token_ids, skip_special=True)
+    if not steps or "".join(steps) != text:
+        raise InputError(
+            f"the steps must join to the text of the token ids, {text[:_MAX_QUOTED_CHARS]!r}. "
+            "Split the text that the same decoder returns.",
+            field="steps",
+            value=[step[:_MAX_QUOTED_CHARS] for step in steps[:4]],
+        )
+
+    def token_start(position: int) -> int:
+        """Return the offset in the text at which the token at a position starts."""
+        text_before = decoder(token_ids[:position], skip_special=True)
+        return _common_prefix_length(text, text_before)
+
+    # A binary search per step decodes a few prefixes, instead of one for every token.
+    step_starts = [0, *accumulate(map(len, steps[:-1]))]
+    positions = range(len(token_ids))
+    first_tokens = [bisect_left(positions, start, key=token_start) for start in step_starts]
+    first_tokens[0] = 0
+    return [bisect_right(first_tokens, position) - 1 for position in positions]
+
+
+def _common_prefix_length(text: str, other: str) -> int:
+    """Return the number of characters at the start that two texts share."""
+    if text.startswith(other):
+        return len(other)
+    # The bytes of an incomplete character at the end decode to replacement characters.
+    other = other.rstrip("\N{REPLACEMENT CHARACTER}")
+    if text.startswith(other):
+        return len(other)
+    pairs = zip(text, other, strict=False)
+    return next((i for i, (left, right) in enumerate(pairs) if left != right), len(text))
 
 
 def gather_at_positions(value_BT: Tensor, position_BK: Tensor) -> Tensor:

@@ -14,7 +14,12 @@ pytest.importorskip("transformers")
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt
-from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution, StepTokenizer
+from fsdpo_data.engines.step_tokens import (
+    PROMPT_STEP_ID,
+    EncodedSolution,
+    StepTokenizer,
+    find_step_ids,
+)
 from fsdpo_data.steps.segment import split_at_newlines, split_auto
 
 PLAIN = "Problem: What is 2 + 2?\nSolution:\n"
@@ -261,3 +266,45 @@ def test_the_settings_of_the_tokenizer_do_not_change(tmp_path: Path) -> None:
     assert tokenizer("user")["input_ids"] == [0, 3]
     tokenizer.backend_tokenizer.no_truncation()
     assert tokenizer.backend_tokenizer.to_str() == serialized
+
+
+def test_generated_tokens_have_the_steps_of_encoded_ones(tokenizer: Any, shared: Path) -> None:
+    encoder = StepTokenizer(tokenizer)
+    decoder = CompletionDecoder(tokenizer)
+    n_compared = 0
+    for steps in solutions(shared)[::7]:
+        encoded = encoder.encode(PLAIN, steps, add_eos=True)
+        token_ids = encoded.input_ids[encoded.prompt_length :]
+        if decoder(token_ids, skip_special=True) == "".join(steps):
+            n_compared += 1
+            step_ids = encoded.step_ids[encoded.prompt_length :]
+            assert find_step_ids(decoder, token_ids, steps) == step_ids
+    assert n_compared > 10
+
+
+@pytest.mark.parametrize("text", ["数学是\n美丽的。\n\U0001f600\U0001f600\nend", "a\ufffd\nb"])
+def test_generated_tokens_may_differ_from_encoded_ones(qwen2: Any, text: str) -> None:
+    """A policy may write a text with other tokens, down to the bytes of a character."""
+    letters = qwen2.convert_ids_to_tokens(qwen2(text)["input_ids"])
+    token_ids = qwen2.convert_tokens_to_ids(list("".join(letters)))
+    decoder = CompletionDecoder(qwen2)
+    steps = split_at_newlines(text)
+    step_ids = find_step_ids(decoder, [*token_ids, qwen2.eos_token_id], steps)
+    assert len(steps) > 1 and len(token_ids) == len(text.encode())
+    expected = [k for k, step in enumerate(steps) for _ in step.encode()]
+    assert step_ids == [*expected, len(steps) - 1]
+
+
+def test_a_step_may_have_no_token(qwen2: Any) -> None:
+    token_ids = qwen2(" hello world")["input_ids"]
+    assert find_step_ids(CompletionDecoder(qwen2), token_ids, [" he", "l", "lo", " world"]) == [
+        0,
+        3,
+    ]
+
+
+def test_steps_of_another_text_are_refused(qwen2: Any) -> None:
+    decoder = CompletionDecoder(qwen2)
+    for steps in ([], ["hello"], ["hello ", "there"]):
+        with pytest.raises(InputError, match="the steps must join to the text"):
+            find_step_ids(decoder, qwen2("hello world")["input_ids"], steps)
