@@ -3,6 +3,7 @@ r"""Convert a model's text to plain ASCII LaTeX: signs, dollar signs, bold, fina
 import re
 import unicodedata
 from collections.abc import Callable
+from itertools import accumulate
 
 from fsdpo_data.answers.lexicon.languages import replace_numerals
 from fsdpo_data.answers.lexicon.vocabulary import GREEK_LETTERS
@@ -101,6 +102,8 @@ def clean(text: str) -> str:
         and ("j" in "".join(vectors[0]) or len(vectors) > 1)
     ):
         text = _PATTERNS["unit_vector"].sub(r"\\basis\1\2\3 ", text)
+    if _PATTERNS["style_command"].match(text):
+        text = _strip_style(text)
     if "only" in text[-8:]:
         text = _PATTERNS["only"].sub("", text)
     if "**" in text or "__" in text:
@@ -108,6 +111,16 @@ def clean(text: str) -> str:
     if "$" in text:
         text = drop_dollar_signs(text)
     return strip_punctuation(text)
+
+
+def _strip_style(text: str) -> str:
+    r"""Drop commands that style the complete answer: ``\color{blue}{…}``, ``\displaystyle``."""
+    while style := _PATTERNS["style_command"].match(text):
+        text = text[style.end() :].strip()
+        depths = accumulate((char == "{") - (char == "}") for char in text)
+        if text[:1] == "{" and 0 not in list(depths)[:-1]:
+            text = text[1:-1].strip()
+    return text
 
 
 def _to_ascii(text: str) -> str:
