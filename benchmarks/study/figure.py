@@ -96,7 +96,7 @@ def write_sizes(file: Path, title: str, by_size: Mapping[str, Rows], metric: str
         _draw_margin(axes)
         axes.set_xlabel(f"ahead in {metric}, test problems (points); filled: significant")
         axes.grid(axis="x", color="#dddddd")
-        figure.legend(loc="outside lower center", ncols=len(by_size))
+        figure.legend(loc="outside lower center", ncols=3)
         figure.suptitle(_wrap(title), fontweight="bold")
         save_figure(figure, file)
 
