@@ -69,10 +69,14 @@ def test_every_line_is_a_command_that_exists() -> None:
             }
             assert {word for word in words if word.startswith("--")} <= flags, line
             seen += 1
-    assert seen > 30
+    assert seen > 5
 
 
 @pytest.mark.proof
 def test_every_block_runs_in_order(tmp_path: Path, shared: Path) -> None:
-    """As printed, in a fresh directory, without the Hub; what needs it or a GPU, in small."""
-    assert run_blocks(BLOCKS, tmp_path, shared / "data") > 12
+    """As printed, in a fresh directory, without the Hub."""
+    assert run_blocks(BLOCKS, tmp_path, shared / "data") == 2
+
+
+def test_the_readme_is_read_in_a_few_minutes() -> None:
+    assert len(README.splitlines()) <= 120

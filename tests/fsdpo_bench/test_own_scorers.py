@@ -1,4 +1,4 @@
-"""Compare verdicts with the scorers of the benchmarks; docs/benchmarks.md discusses differences."""
+"""Compare verdicts with the scorers of the benchmarks; docs/harnesses.md discusses differences."""
 
 from __future__ import annotations
 

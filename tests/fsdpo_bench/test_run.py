@@ -27,6 +27,7 @@ from fsdpo_bench.runs.regrade import regrade_run
 from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks, limit_problems
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import builtin_tasks
+from pages import blocks
 from paused_commands import kill_when_written
 from random_model import save_random_model, save_random_prm
 from typer.testing import CliRunner
@@ -532,8 +533,10 @@ def test_a_custom_benchmark_runs_from_an_empty_directory(
 
 @pytest.mark.proof
 def test_the_commands_in_the_docs_take_less_than_two_minutes(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs/benchmarks.md").read_text(encoding="utf-8")
-    steps = page.partition("```bash\n")[2].partition("```")[0]
+    page = (Path(__file__).parents[2] / "docs/tutorials/own-benchmark.md").read_text(
+        encoding="utf-8"
+    )
+    steps = "".join(block.body for block in blocks(page))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1"}
     subprocess.run(

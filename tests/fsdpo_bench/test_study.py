@@ -423,20 +423,14 @@ DRAWS_SECTION = "## With new draws of the data\n"
 INTERVAL = re.compile(r"-?\d+\.\d \[-?\d+\.\d, -?\d+\.\d\]")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/study.md"])
-def test_intervals_on_pages_equal_the_result_files(page: str) -> None:
-    """Every interval on a page is in the result files, and in a row of its arm."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    if page == "README.md":
-        text = text.partition("## Does it work?")[2].partition("\n## ")[0]
+def test_intervals_on_the_page_equal_the_result_files() -> None:
+    """Every interval on the page is in the result files, and in a row of its arm."""
+    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
     text = text.partition("\n## A pretrained model")[0]  # this section has other result files
     for section in (SECTION, CONTROL_SECTION, DRAWS_SECTION):
         text_before, _, text_after = text.partition(section)
         text = f"{text_before}\n## {text_after.partition('## ')[2]}"
-    by_arm: dict[str, set[str]] = {}
-    for name, column in INTERVAL_COLUMNS:
-        for row in read_table(name):
-            by_arm.setdefault(row["arm"], set()).add(format_interval(row, column))
+    by_arm = intervals_by_arm()
     known_intervals = set().union(*by_arm.values())
     assert set(INTERVAL.findall(text)) <= known_intervals
     table_rows = [
@@ -511,6 +505,18 @@ def test_the_page_counts_the_comparisons_and_the_significant_ones() -> None:
     assert Counter(significant_sizes) == {**main_counts, "control-100": 2, "control-75": 1}
     assert "Step-DPO behind DPO at 96 problems, three at 300 problems, one with a larger" in text
     assert "and three of the control" in text
+
+
+def test_blocks_on_other_pages_equal_the_result_files() -> None:
+    """Paragraphs after a comment ``study: SIZE`` state intervals of this size."""
+    checked = 0
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for size, block in re.findall(r"<!-- study: (\S+) -->\n(.+?)(?=\n\s*\n|\Z)", text, re.S):
+            intervals = set(INTERVAL.findall(" ".join(block.split())))
+            assert intervals and intervals <= set().union(*intervals_by_arm(size).values()), page
+            checked += len(intervals)
+    assert checked > 1
 
 
 def test_sweep_and_reward_tables_on_the_page_equal_the_result_files() -> None:
@@ -598,6 +604,20 @@ def test_the_page_names_the_arms_without_results() -> None:
 
 def format_p(p: str) -> str:
     return "< 0.001" if float(p) < 0.001 else f"{float(p):.3f}"
+
+
+def intervals_by_arm(size: str = "problems-96") -> dict[str, set[str]]:
+    """Return the formatted intervals of each arm."""
+    by_arm: dict[str, set[str]] = {}
+    for name, column in INTERVAL_COLUMNS:
+        for row in read_table(name, size):
+            by_arm.setdefault(row["arm"], set()).add(format_interval(row, column))
+    return by_arm
+
+
+def read_table(name: str, size: str = "problems-96") -> list[dict[str, str]]:
+    with (STUDY / size / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def format_interval(row: dict[str, str], name: str) -> str:

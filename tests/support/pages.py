@@ -21,7 +21,7 @@ from fsdpo_data.problems.embedded import CHECKPOINT
 class Block(NamedTuple):
     """Commands or Python of a page."""
 
-    mode: str  #: "skip", or "small" for a smaller version; empty if it runs as printed.
+    mode: str  #: "Not tested here", or "Tested in small"; empty if it runs as printed.
     language: str
     body: str
 
@@ -29,7 +29,7 @@ class Block(NamedTuple):
 def blocks(page: str) -> list[Block]:
     """Return the blocks of a page in their order."""
     matches = re.findall(
-        r"(?:<!-- (skip|small): [^>]* -->\n)?"
+        r"(?:<!-- (Not tested here|Tested in small): [^>]* -->\n)?"
         r"```(bash|python)\n(.*?)```",
         page,
         flags=re.S,
@@ -66,7 +66,7 @@ def run_blocks(selected_blocks: Iterable[Block], folder: Path, data: Path) -> in
         variables = {"PATH": path, "PYTHONWARNINGS": "", "HF_TOKEN": TOKEN}
         online = client_env(hub.url, folder / "user", **variables)
         for mode, language, body in selected_blocks:
-            if mode == "skip":
+            if mode == "Not tested here":
                 continue
             for printed, smaller in SMALLER.items() if mode else ():
                 replacement = smaller.format(data=data, model=CHECKPOINT, server=server)

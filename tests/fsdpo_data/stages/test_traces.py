@@ -1,4 +1,4 @@
-"""The commands of docs/reasoning-traces.md give the numbers on the page."""
+"""The commands of docs/howto/reasoning-traces.md give the numbers on the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from random_model import save_random_model, save_random_prm
 
 from fsdpo_data.dataset.validate import validate
 
-PAGE = (Path(__file__).parents[3] / "docs/reasoning-traces.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/howto/reasoning-traces.md").read_text(encoding="utf-8")
 
 
 def table_row(name: str) -> list[str]:
