@@ -393,6 +393,8 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
 
     For example, "5:45" is a ratio or a time, and "70,110" is a number or a list.
     """
+    if len(cleaned) > MAX_READ:
+        return (value,)  # a number of a million digits would take 10 ms per pattern
     if cleaned == "None":
         return (value, UNDETERMINED)  # no solution, or a question that cannot be answered
     if isinstance(value, Ratio) and len(value.parts) in (2, 3):

@@ -177,7 +177,7 @@ def test_inspect_says_how_to_see_all_problems(
 def test_an_import_without_a_format_lists_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "import", "rows.jsonl", "--out", "rows")
     assert code == 1
-    assert "--from: missing. Give the format of the file: outputs, trl-stepwise, " in err
+    assert "--from: missing. Give the format of the file: outputs, fields, trl-stepwise, " in err
     code, _, err = run(capsys, "import", "rows.jsonl", "--out", "rows", "--segmenter", "")
     assert code == 1 and "--from: missing" in err
     line = ("import", "rows.jsonl", "--from", "outputs", "--out", "rows")
