@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import polars as pl
 from control import CONTROL_PAIRS_FILE, write_control_pairs
@@ -216,14 +217,24 @@ def reward_auc(directory: StudyDirectory, arm: Arm) -> float:
 
 
 def count_pairs(directory: StudyDirectory) -> list[dict[str, object]]:
-    """Return the number of pairs and of their problems, for each set of pairs that exists."""
+    """Return the number of pairs and of their problems, for each set of pairs that exists.
+
+    ``lucky`` is the number of pairs whose chosen solution is correct in spite of a wrong step. It
+    is empty for pairs of single steps.
+    """
     rows: list[dict[str, object]] = []
     for name in ("pairs", "steps"):
         if name == "pairs" or (directory.out / name / "manifest.json").exists():
-            prompts = [pair["prompt"] for pair in _pairs(directory, name)]
-            counts = {"problems": len({*prompts}), "pairs": len(prompts)}
-            rows.append({"data": name, "draw": directory.draw, **counts})
+            pairs = _pairs(directory, name)
+            counts = {"problems": len({pair["prompt"] for pair in pairs}), "pairs": len(pairs)}
+            lucky = _count_lucky(directory, pairs) if name == "pairs" else ""
+            rows.append({"data": name, "draw": directory.draw, **counts, "lucky": lucky})
     return rows
+
+
+def _count_lucky(directory: StudyDirectory, pairs: Sequence[dict[str, Any]]) -> int:
+    labels = _true_labels(directory, _rewards_by_solution(pairs))
+    return sum(0 in labels[pair["prompt"], tuple(pair["chosen_steps"])] for pair in pairs)
 
 
 def _pairs(directory: StudyDirectory, name: str = "pairs") -> list[dict[str, object]]:
