@@ -312,7 +312,17 @@ class Dataset:
 
 @checks_arguments
 def open_dataset(path: StrPath) -> Dataset:
-    """Open a sealed dataset; SchemaError if there is none, or it is of another schema."""
+    """Open a sealed dataset.
+
+    Example:
+        solutions = open_dataset("runs/first").solutions().collect()
+
+    Args:
+        path: The directory of the dataset.
+
+    Raises:
+        SchemaError: if the directory holds no dataset, or a dataset of another schema.
+    """
     return Dataset(Path(path), read_manifest(Path(path)))
 
 
@@ -393,7 +403,7 @@ def decontaminate(options: DecontaminateOptions) -> OverlapReport:
 def grade(gold: str, response: str, grader: str | None = None) -> Verdict:
     r"""Grade a response against the gold answer.
 
-    >>> grade("1/2", r"so \\boxed{0.5}").status
+    >>> grade("1/2", r"so \boxed{0.5}").status
     'correct'
 
     Args:
@@ -406,7 +416,10 @@ def grade(gold: str, response: str, grader: str | None = None) -> Verdict:
 
 @checks_arguments
 def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
-    """Cut a solution into steps; joined they are the text, to the character.
+    r"""Cut a solution into steps; joined they are the text, to the character.
+
+    >>> segment("Step 1: 2 + 2 = 4\nStep 2: So 4.")
+    ['Step 1: 2 + 2 = 4\n', 'Step 2: So 4.']
 
     Args:
         text: The solution.
@@ -460,6 +473,15 @@ load_scorer = _loader(
 def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main") -> str:
     """Publish a dataset as ``org/name``: validate, one commit, one tag, read back.
 
+    Example:
+        commit = push("runs/first", "org/name", public=True)
+
+    Args:
+        data: The directory of the dataset.
+        name: The repository on the Hub, ``org/name``.
+        public: Whether a new repository is public.
+        branch: The branch that gets the commit.
+
     Returns:
         The commit.
     """
@@ -471,6 +493,9 @@ def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main"
 @checks_arguments
 def pull(name: str, out: StrPath | None = None, progress: Progress = NO_PROGRESS) -> Dataset:
     """Fetch a dataset from the Hub and check every file, row and count.
+
+    Example:
+        dataset = pull("org/name", "runs/pulled")
 
     Args:
         name: ``org/name`` or ``org/name@tag``.

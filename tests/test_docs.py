@@ -15,6 +15,7 @@ import yaml
 from pages import Block, blocks, run_blocks
 
 from fsdpo_data.cli.commands.exchange import FIELDS, OUTPUTS
+from fsdpo_data.engines.registry import SCORERS
 from fsdpo_data.exchange.formats import FORMATS
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 
@@ -72,6 +73,13 @@ def test_every_command_stands_where_it_is_run(page: Path) -> None:
     """In a block of a language, which is run as printed unless a comment says why not."""
     other_text = re.sub(r"```(bash|python)\n.*?```", "", TEXTS[page], flags=re.S)
     assert not re.search(r"^(\$ )?(fsdpo-|python |pip |make )", other_text, flags=re.M)
+
+
+def test_the_engine_of_a_published_reward_model_is_the_one_of_the_table() -> None:
+    """`auto` takes the first engine that can run, but some only if the user names them."""
+    assert "| a published reward model | transformers | transformers |" in TEXTS[DOCS / "choose.md"]
+    automatic = {name for name, entry in SCORERS.items() if entry.is_automatic_for_published}
+    assert "transformers" in automatic and "vllm" not in automatic
 
 
 def test_every_message_of_troubleshooting_exists() -> None:

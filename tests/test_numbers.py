@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
+
 ROOT = Path(__file__).parents[1]
 MEASURED = ROOT / "benchmarks" / "measured"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -97,3 +99,39 @@ def test_a_number_that_was_not_printed_is_found() -> None:
     values = {0.9716, 1141.3, 63.2}
     assert all(is_of(number, values) for number in ("0.97", "97.2", "1.1", "63"))
     assert not any(is_of(number, values) for number in ("0.98", "62", "1,142"))
+
+
+def test_the_evidence_of_the_readme_has_the_numbers_of_its_rows() -> None:
+    """Each cell is in the row of its model and benchmark, and not only somewhere in the file."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\w.-][^|,]*), (MATH-500|GSM8K) \|(.*)\|$", readme, flags=re.M)
+    assert len(rows) > 2
+    for model, benchmark, cells in rows:
+        section = RESULTS["evidence"][1].partition(f"== {benchmark}:")[2].partition("\n== ")[0]
+        average = re.search(r"an average sample: ([\d.]+)", section)
+        vote = re.search(r"^vote .* ([\d.]+) \[[^]]*\]$", section, flags=re.M)
+        choice = re.search(
+            rf"^{re.escape(model)} +32 +([\d.]+) \[[^]]*\] +(\S+ \[[^]]*\])", section, flags=re.M
+        )
+        assert average and vote and choice
+        values = [cell.strip() for cell in cells.split("|")]
+        assert values == ["–", average[1], vote[1], "–", f"{choice[1]} ({choice[2]})"]
+
+
+def test_the_readme_counts_the_formats_of_reward_models() -> None:
+    n_formats = sum(not entry.unsupported_reason for entry in PRM_FORMATS.values())
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"[{n_formats} formats](docs/prms.md)" in readme
+
+
+def test_first_runs_of_the_grader_add_up() -> None:
+    """The counts of outcomes of a set are all of its pairs."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    match = re.search(
+        r"first run on (\d+) pairs .*?(\d+) right, (\d+) wrongly accepted, (\d+) wrongly rejected, "
+        r"(\d+) undecided\. Math-Verify: (\d+), (\d+), (\d+), (\d+)\.",
+        re.sub(r"\s+", " ", readme),
+    )
+    assert match
+    n_pairs, *counts = map(int, match.groups())
+    assert sum(counts[:4]) == sum(counts[4:]) == n_pairs

@@ -1,4 +1,4 @@
-"""The wheel runs by itself: in an environment, and a directory, that know nothing of a checkout."""
+"""The wheel and the sdist work without the checkout, in an environment of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -54,13 +56,43 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_is_the_wheel_that_runs(installed: Path, tmp_path: Path) -> None:
-    code = "import fsdpo_data, fsdpo_bench; print(fsdpo_data.__file__, fsdpo_bench.__file__)"
+    packages = "fsdpo_data", "fsdpo_train", "fsdpo_bench", "fsdpo_cards"
+    code = (
+        f"import {', '.join(packages)}; print({', '.join(f'{name}.__file__' for name in packages)})"
+    )
     paths = ran(installed / "python", "-c", code, cwd=tmp_path).split()
     assert all(Path(path).is_relative_to(installed.parent) for path in paths)
     for program in ("fsdpo-data", "fsdpo-train", "fsdpo-bench"):
         assert "Usage" in ran(installed / program, "--help", cwd=tmp_path)
+    assert "--seed" in ran(installed / "fsdpo-data", "demo", "--help", cwd=tmp_path)
     planned = ran(installed / "python", "-m", "fsdpo_data", "demo", "--dry-run", cwd=tmp_path)
     assert "fsdpo-train dpo runs/fsdpo-demo/pairs" in planned and not (tmp_path / "runs").exists()
+
+
+def test_the_sdist_builds_the_same_wheel(installed: Path, tmp_path: Path) -> None:
+    """So an installation from the sdist is an installation of the tested wheel."""
+    build = (sys.executable, "-m", "hatchling", "build")
+    ran(*build, "-t", "sdist", "-d", tmp_path / "dist", cwd=ROOT)
+    (sdist,) = (tmp_path / "dist").iterdir()
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    ran(
+        *build,
+        "-t",
+        "wheel",
+        "-d",
+        tmp_path / "wheel",
+        cwd=tmp_path / sdist.name[: -len(".tar.gz")],
+    )
+    (rebuilt,) = (tmp_path / "wheel").iterdir()
+    (original,) = installed.parents[1].glob("*.whl")
+    assert rebuilt.name == original.name and checksums(rebuilt) == checksums(original)
+
+
+def checksums(wheel: Path) -> dict[str, int]:
+    """Return the CRC of each file of a wheel by its name."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {entry.filename: entry.CRC for entry in archive.infolist()}
 
 
 def test_the_demo_runs_from_an_empty_directory(installed: Path, tmp_path: Path) -> None:

@@ -50,6 +50,9 @@ _loaded_arguments: set[str] = set()
 def load_plugin(argument: str) -> PluginRef:
     """Import a plug-in, and make it available to the processes that this process starts.
 
+    Example:
+        plugin = load_plugin("my_plugin.py")
+
     Args:
         argument: Path of a Python file, or the dotted name of an importable module.
 

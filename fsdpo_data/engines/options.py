@@ -74,9 +74,10 @@ class EngineOptions(Options):
     """Options of every engine, for sampling and for scoring.
 
     Attributes:
-        engine: Backend that runs the model. `auto` takes vLLM if it can run, else transformers;
-            scorers without a GPU also use transformers. `ray` runs a replica of the `auto` engine
-            on every GPU of a Ray cluster (address in `RAY_ADDRESS`; default: this machine).
+        engine: Backend that runs the model. `auto` takes vLLM if it can run, else transformers.
+            Scorers use transformers without a GPU and for published reward models. `ray` runs a
+            replica of the `auto` engine on every GPU of a Ray cluster (address in `RAY_ADDRESS`;
+            default: this machine).
         actors: For `ray`: number of replicas of the model.
         gpus_per_actor: For `ray`: GPUs per replica, or CPU cores on machines without GPUs. With
             0.5, two replicas share one GPU, and vLLM splits its memory.
@@ -365,8 +366,9 @@ class ScorerOptions(EngineOptions):
 
     Attributes:
         engine: Backend that runs the reward model. `auto` takes vLLM if it can run on a GPU, else
-            transformers. `ray` runs a replica of the `auto` engine on every GPU of a Ray cluster
-            (address in `RAY_ADDRESS`; default: this machine).
+            transformers. For published reward models it takes transformers, and for judges the
+            engine of a policy. `ray` runs a replica of the `auto` engine on every GPU of a Ray
+            cluster (address in `RAY_ADDRESS`; default: this machine).
         batch_tokens: Maximum number of tokens per batch, padding included; on CPUs at most 1024.
         prm_format: Name of the PRM format of a published reward model, or a TOML file that defines
             one.

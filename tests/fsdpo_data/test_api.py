@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import doctest
 import inspect
 import multiprocessing
 import pydoc
@@ -165,6 +166,29 @@ def test_a_sampler_by_name() -> None:
 def test_an_error_names_the_argument_of_the_call(call: Callable[[], object], message: str) -> None:
     with pytest.raises(fd.FsdpoError, match=f"^{message}"):
         call()
+
+
+PUBLIC_FUNCTIONS = [value for name in dir(fd) if inspect.isfunction(value := getattr(fd, name))]
+
+
+@pytest.mark.parametrize("function", PUBLIC_FUNCTIONS, ids=lambda function: function.__name__)
+def test_every_function_has_an_example_that_is_right(function: Callable[..., object]) -> None:
+    """A doctest passes, and a call of an example binds to the parameters."""
+    text = inspect.getdoc(function) or ""
+    names = {name: getattr(fd, name) for name in dir(fd)}
+    test = doctest.DocTestParser().get_doctest(text, names, function.__name__, None, None)
+    assert doctest.DocTestRunner().run(test).failed == 0
+    if not test.examples:
+        example = text.partition("\nExample:\n")[2].partition("\n\nArgs:")[0]
+        calls = [
+            node
+            for node in ast.walk(ast.parse(inspect.cleandoc("\n" + example)))
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == function.__name__
+        ]
+        assert calls
+        for call in calls:
+            keywords = {keyword.arg or "": None for keyword in call.keywords}
+            inspect.signature(function).bind(*call.args, **keywords)
 
 
 def test_help_shows_a_plain_signature_and_an_example() -> None:
