@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -30,12 +32,20 @@ def list_pages(nav: list[Any]) -> Iterator[Path]:
             yield from list_pages(path) if isinstance(path, list) else [DOCS / path]
 
 
-PAGES = list(list_pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+PAGES = list(list_pages(CONFIG["nav"]))
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 
 
 def name(page: Path) -> str:
     return str(page.relative_to(DOCS).with_suffix(""))
+
+
+def test_the_site_follows_the_colours_of_the_system() -> None:
+    """Without this entry, the site keeps the scheme of a reader's first visit."""
+    palette = CONFIG["theme"]["palette"]
+    assert palette[0]["media"] == "(prefers-color-scheme)"
+    assert all("toggle" in entry for entry in palette)
 
 
 def test_every_page_is_on_the_site() -> None:
@@ -115,6 +125,47 @@ def test_the_evidence_of_the_method_exists() -> None:
         for word in re.findall(r"`([^`]+)`", row.split("|")[-2]):
             exists = (ROOT / "tests" / word).is_file()
             assert exists or any(f"def {word}(" in text for text in tests.values()), word
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_says_where_its_datasets_come_from(page: Path) -> None:
+    """A page links to the page that builds a dataset or a model, unless it builds it itself."""
+    linked_pages = {
+        (page.parent / link).resolve() for link in re.findall(r"\]\(([^)#:]+)", TEXTS[page])
+    }
+    available = {name for page in linked_pages & {*PAGES} for name in outputs_of(page)}
+    for block in run_blocks_of(page):
+        available |= outputs_of_block(block)
+        used = set(re.findall(r"(?<!--out )\b(runs/[\w-]+)", block.body))
+        assert not (used & ALL_OUTPUTS) - available, page
+
+
+def run_blocks_of(page: Path) -> list[Block]:
+    """Return the blocks of a page that a test runs, as printed or in small."""
+    return [block for block in blocks(TEXTS[page]) if block.mode != "Not tested here"]
+
+
+def outputs_of_block(block: Block) -> set[str]:
+    return set(re.findall(r"--out (runs/[\w-]+)", block.body))
+
+
+def outputs_of(page: Path) -> set[str]:
+    """Return the directories that the blocks of a page write."""
+    return {name for block in run_blocks_of(page) for name in outputs_of_block(block)}
+
+
+ALL_OUTPUTS = {name for page in PAGES for name in outputs_of(page)}
+
+
+@pytest.mark.proof
+def test_the_summary_on_the_build_page_is_the_printed_one(tmp_path: Path) -> None:
+    page = TEXTS[DOCS / "howto/build.md"]
+    command = blocks(page)[0].body
+    summary = page.partition("```text\n")[2].partition("```")[0]
+    line = [sys.executable, "-m", "fsdpo_data", *shlex.split(command)[1:]]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True)
+    printed = {text.rstrip() for text in f"{done.stdout}{done.stderr}".splitlines()}
+    assert not {*summary.splitlines()} - printed
 
 
 @pytest.mark.proof
