@@ -216,8 +216,10 @@ class PrmConfig(TrainConfig):
             of a sealed dataset.
         labels: ``outcome``: the outcome of the solution at every step (N=1). ``rollouts``: the
             fraction of correct continuations of each step, or of a judge's votes (N>1).
-            ``imported``: the labels of ``fsdpo-data import``. ``auto``: imported labels if the
-            solution has them, else rollouts if it has them, else outcomes.
+            ``first-error``: right before the first error that ``label --search first-error`` found,
+            wrong from there on. ``imported``: the labels of ``fsdpo-data import``. ``auto``:
+            imported labels if the solution has them, else labels of a search, else rollouts, else
+            outcomes.
         loss: Name of the loss.
         beta: Factor β of the log-ratio of a policy.
         zeta: Margin ζ between right and wrong steps, in logits.
@@ -249,7 +251,7 @@ class PrmConfig(TrainConfig):
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     batch_size: Annotated[int, Option(min=1)] = 8
     grad_accum: Annotated[int, Option(min=1)] = 32
-    labels: Literal["auto", "outcome", "rollouts", "imported"] = "auto"
+    labels: Literal["auto", "outcome", "rollouts", "first-error", "imported"] = "auto"
     loss: Annotated[str, Option(choices=PRM_LOSSES, panel=_LOSS)] = "bce"
     beta: Annotated[float, Option(exclusive_min=0, panel=_LOSS)] = IMPLICIT_REWARD_BETA
     zeta: Annotated[float, Option(min=0, panel=_LOSS)] = 4.0

@@ -17,6 +17,9 @@ MAX_FILE_NAME_BYTES = 255  #: Length limit of a file name on usual file systems,
 #: Value of ``thinking`` in the spec if the grading reads thinking (``grade_thinking``).
 THINKING_GRADED = "graded"
 
+#: Value of ``search`` in the spec of labels by a binary search for the first error.
+FIRST_ERROR_SEARCH = "first-error"
+
 Number = int | float  #: An integer stays an integer, because 1 and 1.0 have different digests.
 #: Lower and upper bound of a 95 % interval; None if undefined.
 Interval = Annotated[list[Number], pydantic.Field(min_length=2, max_length=2)] | None
@@ -190,6 +193,11 @@ class SpecSection(SparseSection):
     mix: ManifestSection | None = None  #: Set by a mixture of datasets.
 
     @property
+    def labels_are_searched(self) -> bool:
+        """Whether ``labels`` has the result of a search, and steps without rollouts are null."""
+        return self.label is not None and "search" in (self.label.model_extra or {})
+
+    @property
     def rewards_are_probabilities(self) -> bool:
         """Whether step rewards are probabilities, as from models of ``fsdpo-train prm``."""
         return self.reward_meaning == "probability"
@@ -335,10 +343,16 @@ class RolloutStats(ContinuationStats):
 
     RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("beginnings", "disagree", "tokens_of_outcomes")
 
-    steps: int  #: Steps with a Monte-Carlo label.
+    steps: int  #: Steps with a label.
     mean: Number | None  #: Mean label.
     label_disagreements: int  #: Steps whose rounded label differs from the outcome label.
     sampling_tokens: int | Unknown  #: Tokens that earlier stages sampled.
+    #: Wrong solutions in which the first error was searched; None without a search.
+    searched_solutions: int | None = None
+    #: Searched solutions without labels, because a prefix has no graded continuation.
+    undecided_solutions: int | None = None
+    #: Continuations that labels of all steps would need in addition.
+    saved_continuations: int | None = None
 
 
 class JudgeStats(ContinuationStats):

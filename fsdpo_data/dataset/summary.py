@@ -70,6 +70,8 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
         "stopped_thoughts": stopped_text,
         "unique": statistics.unique_solutions / n_solutions,
         "tokens": format_amount(manifest.cost.tokens),
+        "first_error": manifest.rollouts and manifest.spec.labels_are_searched,
+        "full_rollouts": manifest.rollouts and not manifest.spec.labels_are_searched,
         "consensus": manifest.judge and manifest.judge.kept_solutions is not None,
         "rate": f"  ({token_rate:,.0f} tokens/s)" if token_rate else "",
         "step_pairs": pairs and pairs.resampled,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES, UNGRADED
+from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, OUTCOMES, UNGRADED
 from fsdpo_data.core.errors import FsdpoError, SchemaError
 from fsdpo_data.core.identity import RELEASE, file_sha256
 from fsdpo_data.core.lazy import pa, pl
@@ -15,7 +15,7 @@ from fsdpo_data.core.parquet_files import collect_rows, open_parquet, read_table
 from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.dataset import schema
 from fsdpo_data.dataset.manifest import Manifest, other_release_advice, read_manifest
-from fsdpo_data.dataset.manifest_sections import FileEntry
+from fsdpo_data.dataset.manifest_sections import FileEntry, SpecSection
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, scan_rows
 from fsdpo_data.pairs.checks import find_violations
 
@@ -83,9 +83,7 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
         solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
         violations += _find_id_violations(problems, solutions)
         violations += _find_metadata_violations(problems)
-        violations += _find_row_violations(
-            solutions, rewards_are_probabilities=manifest.spec.rewards_are_probabilities
-        )
+        violations += _find_row_violations(solutions, manifest.spec)
         violations += _find_count_violations(root, manifest)
     if not violations and manifest.spec.pair and manifest.pairs:
         violations += find_violations(
@@ -114,6 +112,7 @@ def _invalid_dataset_error(
 
 def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
     """Yield the files with another version, other columns or other texts than expected."""
+    sparse_columns = ("rollouts",) if manifest.spec.labels_are_searched else ()
     for config in CONFIGS:
         expected: pa.Schema | None = None
         for entry in manifest.config_files(config):
@@ -137,7 +136,7 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
                     difference = _describe_schema_difference(file_schema, expected)
                     yield f"{entry.path} has other columns: {difference}"
                     continue
-                null_columns = _columns_with_nulls(config, file)
+                null_columns = _columns_with_nulls(config, file, sparse_columns)
                 if null_columns:
                     yield f"{entry.path} has nulls in {', '.join(null_columns)}"
                 elif config == "solutions" and _text_sha256(file) != entry.text_sha256:
@@ -146,14 +145,18 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
                 yield str(error)
 
 
-def _columns_with_nulls(config: str, file: Path) -> list[str]:
-    """Read a file completely; return the columns with nulls where none are allowed."""
+def _columns_with_nulls(config: str, file: Path, sparse_columns: Container[str]) -> list[str]:
+    """Read a file completely; return the columns with nulls where none are allowed.
+
+    The lists of ``sparse_columns`` may contain nulls.
+    """
     nullable_columns = schema.nullable_columns(config)
+    dense_columns = [name for name in schema.NON_NULL_LISTS if name not in sparse_columns]
     names = set()
     for batch in read_table_batches(file):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             has_nulls = column.null_count and name not in nullable_columns
-            if has_nulls or (name in schema.NON_NULL_LISTS and column.flatten().null_count):
+            if has_nulls or (name in dense_columns and column.flatten().null_count):
                 names.add(name)
     return sorted(names)
 
@@ -214,15 +217,14 @@ def _find_metadata_violations(problems: pl.LazyFrame) -> Iterator[str]:
             return
 
 
-def _find_row_violations(
-    solutions: pl.LazyFrame, *, rewards_are_probabilities: bool
-) -> Iterator[str]:
+def _find_row_violations(solutions: pl.LazyFrame, spec: SpecSection) -> Iterator[str]:
     """Yield the rules that rows of ``solutions`` violate, with examples."""
     rules = {
         **_text_rules(),
         **_label_rules(),
+        **(_searched_label_rules() if spec.labels_are_searched else _outcome_label_rules()),
         **_step_label_rules(),
-        **_reward_rules(rewards_are_probabilities=rewards_are_probabilities),
+        **_reward_rules(rewards_are_probabilities=spec.rewards_are_probabilities),
         "have a finish_reason that is not stop or length": (
             ~pl.col("finish_reason").is_in(["stop", "length"])
         ),
@@ -254,23 +256,13 @@ def _text_rules() -> dict[str, pl.Expr]:
 
 def _label_rules() -> dict[str, pl.Expr]:
     """Return the rules for step labels and rollout counts, as violation -> expression."""
-    outcome = pl.col("outcome")
     steps = pl.col("completions")
     labels = pl.col("labels")
     rollouts = pl.col("rollouts")
     n = pl.element().struct.field("n")
     n_correct = pl.element().struct.field("n_correct")
-    has_outcome_labels = rollouts.is_null()
-    is_graded = outcome.is_in(GRADED_OUTCOMES)
-    contradicts_outcome = _any_element(labels, pl.element()) != (outcome == "correct")
     return {
         "have a different number of labels than of steps": labels.list.len() != steps.list.len(),
-        "have labels without a graded outcome, or a graded outcome without labels": (
-            has_outcome_labels & (labels.is_null() != ~is_graded)
-        ),
-        "have outcome labels that contradict the outcome": (
-            has_outcome_labels & contradicts_outcome & (steps.list.len() > 0)
-        ),
         "have a different number of rollout counts than of steps": (
             rollouts.list.len() != steps.list.len()
         ),
@@ -278,6 +270,42 @@ def _label_rules() -> dict[str, pl.Expr]:
         "have rollout counts with more correct rollouts than rollouts": (
             _any_element(rollouts, n_correct > n)
         ),
+    }
+
+
+def _outcome_label_rules() -> dict[str, pl.Expr]:
+    """Return the rules for outcome labels, as violation -> expression."""
+    outcome = pl.col("outcome")
+    labels = pl.col("labels")
+    has_outcome_labels = pl.col("rollouts").is_null()
+    is_graded = outcome.is_in(GRADED_OUTCOMES)
+    contradicts_outcome = _any_element(labels, pl.element()) != (outcome == "correct")
+    has_steps = pl.col("completions").list.len() > 0
+    return {
+        "have labels without a graded outcome, or a graded outcome without labels": (
+            has_outcome_labels & (labels.is_null() != ~is_graded)
+        ),
+        "have outcome labels that contradict the outcome": (
+            has_outcome_labels & contradicts_outcome & has_steps
+        ),
+    }
+
+
+def _searched_label_rules() -> dict[str, pl.Expr]:
+    """Return the rules for labels of a search for the first error, as violation -> expression."""
+    labels = pl.col("labels")
+    is_wrong = pl.col("outcome").is_in(MODEL_FAILURES)
+    ends_wrong = ~labels.list.last()
+    is_right_after_wrong = pl.element().cast(pl.Int8).diff() > 0
+    return {
+        "have labels of a search without rollouts, or rollouts without labels": (
+            labels.is_null() != pl.col("rollouts").is_null()
+        ),
+        "have labels of a search without a graded outcome": (
+            labels.is_not_null() & ~pl.col("outcome").is_in(GRADED_OUTCOMES)
+        ),
+        "have a right step after a wrong one": _any_element(labels, is_right_after_wrong),
+        "have labels of a search that contradict the outcome": ends_wrong != is_wrong,
     }
 
 

@@ -18,11 +18,13 @@ from fsdpo_cards.commands import pinned_name
 from fsdpo_data.answers import Grader, GradingRequest
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.entities import Outcome, Solution
+from fsdpo_data.core.entities import GRADED_OUTCOMES, Outcome
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.options import Group, Option, Options
+from fsdpo_data.core.parquet_files import read_table_batches
+from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import (
     UNKNOWN,
     DeclaredSampling,
@@ -46,6 +48,9 @@ from fsdpo_data.stages.sample import sample_missing
 
 log = logging.getLogger(__name__)
 
+ROLLOUTS_FOLDER = "rollouts"  #: Folder of step labels' continuations in the new dataset.
+PREFIX_BATCH_ROWS = 2048  #: Solutions in memory while their prefixes are listed.
+
 
 class Prefix(NamedTuple):
     """A text to continue: a prompt and the first steps of a solution."""
@@ -55,10 +60,11 @@ class Prefix(NamedTuple):
 
 
 class SolutionPrefix(NamedTuple):
-    """A prefix, and a solution that starts with it."""
+    """A prefix of the solutions of a problem."""
 
     prefix_id: str  #: Id of the prefix.
-    solution: Solution  #: The solution, which gives the problem and the prompt.
+    problem_id: str  #: Id of the problem, which has the gold answer.
+    prompt: str  #: The prompt, without the steps of the prefix.
 
 
 class GradedContinuation(NamedTuple):
@@ -84,6 +90,16 @@ def step_prefixes(prompt: str, steps: Sequence[str]) -> Iterator[Prefix]:
     for step in steps[:-1]:
         text += step
         yield Prefix(prefix_id(text), text)
+
+
+def list_step_prefixes(files: Iterable[Path]) -> Iterator[Prefix]:
+    """Yield the step prefixes of the graded solutions in files."""
+    columns = ["prompt", "completions", "outcome"]
+    for file in files:
+        for batch in read_table_batches(file, batch_rows=PREFIX_BATCH_ROWS, columns=columns):
+            for row in batch.to_pylist():
+                if row["outcome"] in GRADED_OUTCOMES:
+                    yield from step_prefixes(row["prompt"], row["completions"])
 
 
 @dataclass(frozen=True)
@@ -137,32 +153,57 @@ class ContinuationSampler:
             list_prefixes: Yields the prefixes. Called twice, so the texts need not stay in memory.
             shard: Part of the prefixes to continue.
         """
-        config = {"sampling": self.sampling.to_json_values(), "model": asdict(self.model)}
-        # The config of the draft's directory covers this folder, so its run has the same spec.
-        with RunDir.open(draft.root / folder, config, resume=True) as run:
-            unique_ids = list(dict.fromkeys(prefix.id for prefix in list_prefixes()))
-            prefix_ids = shard.select(unique_ids)
-            missing_ids = set(prefix_ids) - run.line_spans.keys()
-            sample_missing(
-                run,
-                prefix_ids,
-                _select_prefixes(missing_ids, list_prefixes()),
-                sampling=self.sampling,
-                make_sampler=self.make_sampler,
-                batch_size=self.batch_size,
-                phase=self.phase,
-                progress=draft.progress,
-            )
+        with self.open_run(draft, folder) as run:
+            self.sample_into(run, list_prefixes, draft.progress, shard)
             yield run
 
     @contextlib.contextmanager
+    def open_run(self, draft: DatasetDraft, folder: str) -> Iterator[RunDir]:
+        """Open the run in ``folder`` of the new dataset, or create it."""
+        config = {"sampling": self.sampling.to_json_values(), "model": asdict(self.model)}
+        # The config of the draft's directory covers this folder, so its run has the same spec.
+        with RunDir.open(draft.root / folder, config, resume=True) as run:
+            yield run
+
+    def sample_into(
+        self,
+        run: RunDir,
+        list_prefixes: Callable[[], Iterable[Prefix]],
+        progress: Progress,
+        shard: JobShard = UNSHARDED,
+    ) -> None:
+        """Sample the continuations that a run lacks; see :meth:`sample_continuations`."""
+        unique_ids = list(dict.fromkeys(prefix.id for prefix in list_prefixes()))
+        prefix_ids = shard.select(unique_ids)
+        missing_ids = set(prefix_ids) - run.line_spans.keys()
+        sample_missing(
+            run,
+            prefix_ids,
+            _select_prefixes(missing_ids, list_prefixes()),
+            sampling=self.sampling,
+            make_sampler=self.make_sampler,
+            batch_size=self.batch_size,
+            phase=self.phase,
+            progress=progress,
+        )
+
+    @contextlib.contextmanager
     def open_grader(
-        self, draft: DatasetDraft, run: RunDir, workers: int | None
+        self,
+        draft: DatasetDraft,
+        run: RunDir,
+        workers: int | None,
+        n_prefixes: int | None = None,
     ) -> Iterator[ContinuationGrader]:
-        """Open a grader of the continuations in ``run``, as for the dataset's solutions."""
+        """Open a grader of the continuations in ``run``, as for the dataset's solutions.
+
+        ``n_prefixes`` is the number of prefixes to grade; None for all prefixes of the run.
+        """
         spec = draft.manifest.spec
         golds = gold_answers(draft.current_files("problems"))
-        n_continuations = len(run.line_spans) * self.sampling.n
+        if n_prefixes is None:
+            n_prefixes = len(run.line_spans)
+        n_continuations = n_prefixes * self.sampling.n
         make_grader = partial(get_grader, spec.grader)
         with open_grader(make_grader, n_continuations, workers) as grader:
             yield partial(
@@ -218,16 +259,15 @@ def _grade_continuations(
     prefix_ids = [prefix.prefix_id for prefix in prefixes]
     requests = []
     for prefix, record in zip(prefixes, run.read_records(prefix_ids), strict=True):
-        solution = prefix.solution
-        first_steps = record["prompt"][len(solution.prompt) :]
+        first_steps = record["prompt"][len(prefix.prompt) :]
         for sample in record["completions"]:
             text = first_steps + sample["text"]
             requests.append(
                 GradingRequest(
-                    gold=golds[solution.problem_id],
+                    gold=golds[prefix.problem_id],
                     response=text,
                     finish_reason=sample["finish_reason"],
-                    thinking=find_thinking(solution.prompt, text),
+                    thinking=find_thinking(prefix.prompt, text),
                     grade_thinking=grade_thinking,
                 )
             )
@@ -239,6 +279,16 @@ def _grade_continuations(
             GradedContinuation(sample, outcome=next(verdicts).status)
             for sample in record["completions"]
         ]
+
+
+def count_correct(continuations: GradedContinuations) -> dict[str, int]:
+    """Return the number of graded continuations, and how many of them are correct."""
+    outcomes = [
+        continuation.outcome
+        for continuation in continuations
+        if continuation.outcome in GRADED_OUTCOMES
+    ]
+    return {"n": len(outcomes), "n_correct": outcomes.count("correct")}
 
 
 def continuation_sampling(manifest: Manifest, n: int, **overrides: Any) -> SamplingSpec:

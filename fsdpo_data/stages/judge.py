@@ -31,6 +31,7 @@ from fsdpo_data.engines.scorers.critiques import (
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.stages.continuations import ContinuationSampler, Prefix, prefix_id
+from fsdpo_data.stages.label_columns import count_labels, restore_outcome_labels
 from fsdpo_data.stages.score import questions_by_id
 
 FOLDER = "critiques"  #: Folder of the critiques inside the new dataset's directory.
@@ -93,6 +94,8 @@ class JudgeStage(Stage):
             cost = self.critique_sampler.record_cost(run, manifest)
             manifest.judge = JudgeStats.model_validate(cost.to_dict() | totals)
             manifest.rollouts = None
+            if manifest.spec.labels_are_searched:
+                manifest.labels = count_labels(draft.current_files("solutions"))
 
     def _prefixes_to_judge(self, draft: DatasetDraft) -> Iterator[Prefix]:
         """Yield the prompts for the judge."""
@@ -138,7 +141,7 @@ class JudgeStage(Stage):
             self._step_counts(solution.row, solution.votes)
             for solution in self._read_votes(draft, run, table)
         ]
-        return replace_column(table, "rollouts", counts)
+        return replace_column(restore_outcome_labels(table), "rollouts", counts)
 
     def _step_counts(self, row: Mapping[str, Any], votes: list[int] | None) -> StepCounts | None:
         """Return the counts of a solution's steps; None without votes or without consensus."""
@@ -171,9 +174,12 @@ class JudgeStage(Stage):
         return counts
 
 
-def first_failed_step(rollouts: Sequence[Mapping[str, int]]) -> int:
-    """Return the first step without a correct continuation, or ``NO_ERROR``."""
+def first_failed_step(rollouts: Sequence[Mapping[str, int] | None]) -> int:
+    """Return the first step without a correct continuation, or ``NO_ERROR``.
+
+    Steps that a search did not continue have no counts, and are not the first to fail.
+    """
     for step, counts in enumerate(rollouts):
-        if not counts["n_correct"]:
+        if counts is not None and not counts["n_correct"]:
             return step
     return NO_ERROR

@@ -1,16 +1,18 @@
 """Step labels: Monte-Carlo estimates from continuations of each step, or the votes of a judge.
 
+:mod:`fsdpo_data.stages.first_error` finds the first error with fewer continuations.
+
 A Monte-Carlo label is the fraction of N continuations from a step that reach the gold answer. A
 finished solution needs no continuation: its outcome is the label of the last step, with N=1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.command_line import command_line
@@ -19,7 +21,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
-from fsdpo_data.core.parquet_files import collect_rows, read_table_batches
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import RolloutStats
 from fsdpo_data.dataset.schema import scan_rows, to_table
@@ -29,21 +31,22 @@ from fsdpo_data.engines.options import Shard, resolved_engine
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
 from fsdpo_data.engines.weights import resolve_judge
 from fsdpo_data.stages.continuations import (
+    ROLLOUTS_FOLDER,
     ContinuationGrader,
     ContinuationOptions,
     ContinuationSampler,
-    GradedContinuations,
-    Prefix,
     SolutionPrefix,
+    count_correct,
+    list_step_prefixes,
     make_continuation_sampler,
     pinned_model,
     resolve_continuation_sampler,
     step_prefixes,
 )
+from fsdpo_data.stages.first_error import FirstErrorStage
 from fsdpo_data.stages.judge import JudgeStage
+from fsdpo_data.stages.label_columns import count_labels, label_stats, restore_outcome_labels
 
-FOLDER = "rollouts"  #: Folder of the continuations inside the new dataset's directory.
-PREFIX_BATCH_ROWS = 2048  #: Solutions in memory while the prefixes are listed.
 _JUDGE_PANEL = "Judge"
 
 
@@ -67,7 +70,7 @@ class LabelStage(Stage):
         get_grader(manifest.spec.grader)
         n_steps = pl.col("completions").list.len()
         solutions = scan_rows("solutions", manifest.config_paths(source, "solutions"))
-        solutions = solutions.filter(pl.col("labels").is_not_null() & (n_steps > 1))
+        solutions = solutions.filter(pl.col("outcome").is_in(GRADED_OUTCOMES) & (n_steps > 1))
         if not collect_rows(solutions.select(pl.len())).item():
             raise InputError(
                 f"{source} has no graded solution of two steps or more, so there is nothing to "
@@ -76,78 +79,49 @@ class LabelStage(Stage):
 
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
         """Sample the continuations of one shard of the prefixes."""
-        list_prefixes = partial(_prefixes_to_continue, draft.current_files("solutions"))
-        with self.continuation_sampler.sample_continuations(draft, FOLDER, list_prefixes, shard):
+        list_prefixes = partial(list_step_prefixes, draft.current_files("solutions"))
+        with self.continuation_sampler.sample_continuations(
+            draft, ROLLOUTS_FOLDER, list_prefixes, shard
+        ):
             pass  # entering the context samples
 
     def run(self, draft: DatasetDraft) -> None:
         """Sample the missing continuations, then write the counts and their statistics."""
         manifest = draft.manifest
-        list_prefixes = partial(_prefixes_to_continue, draft.current_files("solutions"))
+        list_prefixes = partial(list_step_prefixes, draft.current_files("solutions"))
         sampler = self.continuation_sampler
-        with sampler.sample_continuations(draft, FOLDER, list_prefixes) as run:
+        with sampler.sample_continuations(draft, ROLLOUTS_FOLDER, list_prefixes) as run:
             with sampler.open_grader(draft, run, self.workers) as grade_continuations:
                 add_counts = partial(add_rollouts, grade_continuations)
                 draft.rewrite_config("solutions", phase="count", transform=add_counts)
             sampling_tokens = manifest.cost.tokens
             continuation_stats = sampler.record_cost(run, manifest).to_dict()
-            rounded_stats = label_stats(draft.current_files("solutions"))
+            files = draft.current_files("solutions")
+            rounded_stats = label_stats(files, is_searched=False)
             manifest.judge = None  # these labels replace those of a judge
+            if manifest.spec.labels_are_searched:
+                manifest.labels = count_labels(files)  # outcome labels again
             manifest.rollouts = RolloutStats.model_validate(
                 continuation_stats | rounded_stats | {"sampling_tokens": sampling_tokens}
             )
 
 
-def label_stats(files: list[Path]) -> dict[str, Any]:
-    """Count the labelled steps, and those whose rounded label differs from the outcome label."""
-    solutions = scan_rows("solutions", files).filter(pl.col("rollouts").is_not_null())
-    steps = solutions.select("labels", "rollouts").explode("labels", "rollouts").drop_nulls()
-    counts = pl.col("rollouts").struct
-    label = counts.field("n_correct") / counts.field("n")
-    stats = steps.select(
-        steps=pl.len(),
-        mean=label.mean(),
-        label_disagreements=((label >= 0.5) != pl.col("labels")).sum(),
-    )
-    row = collect_rows(stats).row(0, named=True)
-    mean = None if row["mean"] is None else round(row["mean"], 4)
-    return {**row, "mean": mean}
-
-
-def _prefixes_to_continue(files: list[Path]) -> Iterator[Prefix]:
-    """Yield the step prefixes of the labelled solutions in files."""
-    columns = ["prompt", "completions", "labels"]
-    for file in files:
-        for batch in read_table_batches(file, batch_rows=PREFIX_BATCH_ROWS, columns=columns):
-            for row in batch.to_pylist():
-                if row["labels"] is not None:
-                    yield from step_prefixes(row["prompt"], row["completions"])
-
-
 def add_rollouts(grade_continuations: ContinuationGrader, table: pa.Table) -> pa.Table:
     """Return the solutions of a file with the counts (n, n_correct) of their steps."""
-    solutions = [Solution(**row) for row in table.to_pylist()]
-    solutions_by_prefix: dict[str, Solution] = {}
+    solutions = [Solution(**row) for row in restore_outcome_labels(table).to_pylist()]
+    prefixes: dict[str, SolutionPrefix] = {}
     for solution in solutions:
         if solution.labels is not None:
             for prefix in step_prefixes(solution.prompt, solution.completions):
-                solutions_by_prefix[prefix.id] = solution
-    prefixes = [SolutionPrefix(key, solution) for key, solution in solutions_by_prefix.items()]
+                prefixes[prefix.id] = SolutionPrefix(
+                    prefix.id, solution.problem_id, solution.prompt
+                )
+    graded_prefixes = grade_continuations(list(prefixes.values()))
     counts = {
-        prefix.prefix_id: _count_correct(continuations)
-        for prefix, continuations in zip(prefixes, grade_continuations(prefixes), strict=True)
+        key: count_correct(continuations)
+        for key, continuations in zip(prefixes, graded_prefixes, strict=True)
     }
     return to_table("solutions", (_add_counts(solution, counts) for solution in solutions))
-
-
-def _count_correct(continuations: GradedContinuations) -> dict[str, int]:
-    """Return the number of graded continuations, and how many of them are correct."""
-    outcomes = [
-        continuation.outcome
-        for continuation in continuations
-        if continuation.outcome in GRADED_OUTCOMES
-    ]
-    return {"n": len(outcomes), "n_correct": outcomes.count("correct")}
 
 
 def _add_counts(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> Solution:
@@ -158,7 +132,7 @@ def _add_counts(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> 
     step_counts = [counts[prefix.id] for prefix in prefixes]
     # Labels of only some of the steps would mislead, so the solution gets none.
     if not all(count["n"] for count in step_counts):
-        return solution
+        return replace(solution, rollouts=None)
     last_count = {"n": 1, "n_correct": int(solution.outcome == "correct")}
     return replace(solution, rollouts=[*step_counts, last_count] if solution.completions else [])
 
@@ -174,9 +148,17 @@ def format_rollout_cost(manifest: Manifest) -> str:
         if isinstance(rollouts.sampling_tokens, int):
             ratio = rollouts.tokens / max(1, rollouts.sampling_tokens)
             cost += f", {ratio:.1f} times the tokens of sampling the solutions"
+    saved = ""
+    if rollouts.saved_continuations is not None:
+        total = rollouts.continuations + rollouts.saved_continuations
+        share = rollouts.saved_continuations / max(1, total)
+        saved = (
+            f"; labels of all steps would need {total:,} continuations, so the search saved "
+            f"{rollouts.saved_continuations:,} ({share:.1%})"
+        )
     return (
         f"N={rollouts.n}: {rollouts.continuations:,} continuations of "
-        f"{rollouts.prefixes:,} prefixes, {cost}; outcome labels (N=1) need no tokens"
+        f"{rollouts.prefixes:,} prefixes, {cost}{saved}; outcome labels (N=1) need no tokens"
     )
 
 
@@ -189,8 +171,14 @@ class LabelOptions(StageOptions, ContinuationOptions):
     wrong step. Sampling options that you do not set come from the dataset, or from the judge's
     format.
 
+    A binary search needs fewer continuations (OmegaPRM, Luo et al. 2024): at most ⌈log₂ K⌉ prefixes
+    of a wrong solution of K steps, and none of a correct one. A prefix is right if one of its N
+    continuations is correct. The search assumes that a solution never recovers from an error.
+
     Attributes:
         rollouts: Continuations per step (N), at least 2.
+        search: ``first-error`` searches the first wrong step instead of continuing every step. Each
+            step is then right or wrong, and steps that were not continued have null ``rollouts``.
         judge: Model that names the first wrong step, instead of continuations.
         judge_format: Prompt of the judge and the way its critiques are read: `processbench`,
             `thinkprm`, or your own TOML file. Critiques that cannot be read are counted.
@@ -208,6 +196,11 @@ class LabelOptions(StageOptions, ContinuationOptions):
 
             fsdpo-data label runs/qwen --model ./qwen-sft --rollouts 8 --out runs/mc \
               --engine vllm
+
+        The first error by binary search:
+
+            fsdpo-data label runs/demo --rollouts 8 --search first-error \
+              --out runs/searched
 
         Labels by a judge:
 
@@ -227,6 +220,7 @@ class LabelOptions(StageOptions, ContinuationOptions):
     """
 
     rollouts: Annotated[int | None, Option(min=1)] = None
+    search: Literal["first-error"] | None = None
     judge: str | None = None
     judge_format: Annotated[str, Option(panel=_JUDGE_PANEL)] = "processbench"
     votes: Annotated[int, Option(min=1, panel=_JUDGE_PANEL)] = 1
@@ -255,6 +249,10 @@ class LabelOptions(StageOptions, ContinuationOptions):
             )
         if has_judge and self.model is not None:
             raise self.field_error("model", "the `judge` is the only model. Remove `model`.")
+        if has_judge and self.search is not None:
+            raise self.field_error(
+                "search", "a search needs `rollouts`; a `judge` names the first error itself."
+            )
         if not has_judge and self.votes > 1:
             raise self.field_error(
                 "votes", "votes need a `judge`. Name a judge, or remove `votes`."
@@ -265,13 +263,15 @@ class LabelOptions(StageOptions, ContinuationOptions):
             )
 
 
-def make_label_stage(options: LabelOptions) -> LabelStage | JudgeStage:
+def make_label_stage(options: LabelOptions) -> LabelStage | FirstErrorStage | JudgeStage:
     """Resolve the model that continues, or the judge."""
     if options.judge is not None:
         return _make_judge_stage(options, options.judge)
     assert options.rollouts is not None
     sampler = resolve_continuation_sampler(Path(options.data), options, options.rollouts)
     command = _label_command(options, model=pinned_model(options, sampler), engine=sampler.engine)
+    if options.search is not None:
+        return FirstErrorStage(sampler, options.workers, command)
     return LabelStage(sampler, options.workers, command)
 
 
@@ -339,11 +339,13 @@ STAGES.register(
         options_class=LabelOptions,
         make_stage=make_label_stage,
         card_row="| labels | {% if judge is defined %}"
-        "judge: {{ sampling.n }} votes on each solution{% else %}"
+        "judge: {{ sampling.n }} votes on each solution{% elif search is defined %}"
+        "first error by binary search: {{ sampling.n }} continuations of each probed step"
+        "{% else %}"
         "Monte-Carlo: {{ sampling.n }} continuations of each step{% endif %} by "
         "{{ model.name | code }} at {{ model.revision | code }}, "
         "temperature {{ sampling.temperature }} |",
         describe_result=format_rollout_cost,
-        next_command=("fsdpo-train", "prm", NEW_DATASET, "labels=rollouts", "out=NEW"),
+        next_command=("fsdpo-train", "prm", NEW_DATASET, "out=NEW"),
     )
 )

@@ -44,7 +44,11 @@ from fsdpo_data.selection.row_index import (
 )
 from fsdpo_data.selection.tally import tally_index
 from fsdpo_data.selection.write_rows import write_problems, write_solutions
-from fsdpo_data.stages.label import label_stats
+from fsdpo_data.stages.label_columns import (
+    count_labels,
+    label_stats,
+    restore_outcome_labels,
+)
 from fsdpo_data.stages.score import reward_statistics
 from fsdpo_data.stages.select import count_step_labels
 
@@ -329,7 +333,8 @@ def _column_remover(names: Sequence[str]) -> Callable[[pa.Table], pa.Table]:
     def remove(table: pa.Table) -> pa.Table:
         for name in names:
             table = replace_column(table, name, [None] * table.num_rows)
-        return table
+        # Labels of a search belong to its rollouts.
+        return restore_outcome_labels(table) if "rollouts" in names else table
 
     return remove
 
@@ -431,8 +436,11 @@ def _complete_manifest(
         rollouts = [item.rollouts.to_dict() for item in manifests if item.rollouts]
         judges = [item.judge.to_dict() for item in manifests if item.judge]
         if rollouts:
-            values = _sum_values(rollouts) | label_stats(files)
+            is_searched = manifest.spec.labels_are_searched
+            values = _sum_values(rollouts) | label_stats(files, is_searched=is_searched)
             manifest.rollouts = RolloutStats.model_validate(values)
+            if is_searched:
+                manifest.labels = count_labels(files)
         if judges:
             manifest.judge = JudgeStats.model_validate(_sum_values(judges))
     if manifest.spec.step_labels is not None:

@@ -42,7 +42,7 @@ from fsdpo_data.selection.row_index import (
 from fsdpo_data.selection.tally import tally_index
 from fsdpo_data.selection.write_rows import write_problems, write_solutions
 from fsdpo_data.stages.decontaminate import find_overlaps, read_sealed_problems
-from fsdpo_data.stages.label import label_stats
+from fsdpo_data.stages.label_columns import count_labels, label_stats
 from fsdpo_data.stages.score import reward_statistics
 from fsdpo_data.steps.rewards import AGGREGATES
 
@@ -487,8 +487,11 @@ def update_manifest(
         if evidence is not None:
             manifest.rewards.format_evidence = evidence
     if manifest.rollouts is not None:
-        for name, value in label_stats(list(files)).items():
+        is_searched = manifest.spec.labels_are_searched
+        for name, value in label_stats(list(files), is_searched=is_searched).items():
             setattr(manifest.rollouts, name, value)
+        if is_searched:
+            manifest.labels = count_labels(list(files))
     if manifest.answer_judge is not None:
         grader_tally = tally_index(solutions.filter(~pl.col("is_judged")))
         accuracy = grader_tally.outcome_statistics()["accuracy"]

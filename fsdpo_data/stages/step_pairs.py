@@ -135,7 +135,12 @@ class StepPairStage(BasePairStage):
     ) -> pa.Table:
         """Return the rows of ``pairs`` from one file of solutions."""
         errors = list(find_first_errors(file, self.pair_spec))
-        prefixes = [SolutionPrefix(prefix_id(error.prefix), error.solution) for error in errors]
+        prefixes = [
+            SolutionPrefix(
+                prefix_id(error.prefix), error.solution.problem_id, error.solution.prompt
+            )
+            for error in errors
+        ]
         graded_prefixes = zip(prefixes, errors, grade_continuations(prefixes), strict=True)
         pairs = (
             self._make_pair(prefix.prefix_id, error, continuations, segmenter)

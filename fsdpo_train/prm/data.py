@@ -13,6 +13,7 @@ import numpy as np
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import StepTokenizer
+from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.trainer.batching import TensorBatch, collate_rows, pad_rows
 from fsdpo_train.trainer.row_source import Row, RowSource, open_source
@@ -68,19 +69,56 @@ def read_labelled_rows(source: RowSource, config: PrmConfig) -> Iterator[Labelle
     """Yield the labelled solutions that ``config`` selects.
 
     Raises:
-        InputError: if the file cannot be read, or labels and steps do not match.
+        InputError: if the file cannot be read, labels and steps do not match, or the labels are
+            those of a search, which has no fractions of correct continuations for all steps.
     """
     if not source.is_dataset:
         yield from _read_file_rows(source, config)
         return
+    is_searched = _check_label_kind(source, config)
     mixed_problems = _mixed_problems(source) if config.only_mixed else None
     for location, row in source.rows():
-        labels = _step_labels(row, config.labels)
+        labels = _searched_labels(row, config) if is_searched else _step_labels(row, config.labels)
         exceeds_samples = config.samples and row["sample_index"] >= config.samples
         if labels is None or not row["completions"] or exceeds_samples:
             continue
         if mixed_problems is None or row["problem_id"] in mixed_problems:
             yield _labelled_row(location, {**row, "labels": labels})
+
+
+def _check_label_kind(source: RowSource, config: PrmConfig) -> bool:
+    """Return whether the labels of a dataset are those of a search for the first error.
+
+    Raises:
+        InputError: if the options ask for labels that the dataset does not have.
+    """
+    spec = source.spec or {}
+    is_searched = "search" in spec.get("label", {})
+    if is_searched and config.labels == "rollouts":
+        raise InputError(
+            f"{config.data} was labelled with `search={spec['label']['search']}`, which continues "
+            "only some of the steps, so there is no fraction of correct continuations for each "
+            "step. Use `labels=first-error`, or label the steps again without `search`.",
+            field="labels",
+            value=config.labels,
+        )
+    if not is_searched and config.labels == "first-error":
+        raise InputError(
+            f"{config.data} has no labels of a search. Make them with `fsdpo-data label` and "
+            "`search=first-error`, or use other `labels`.",
+            field="labels",
+            value=config.labels,
+        )
+    return is_searched
+
+
+def _searched_labels(row: Row, config: PrmConfig) -> Sequence[float] | None:
+    """Return the step labels of a row whose labels a search has set."""
+    if config.labels == "outcome":
+        return outcome_labels(row["outcome"], len(row["completions"]))
+    if config.labels == "imported":
+        return row["step_labels"]  # type: ignore[no-any-return]
+    return row["labels"]  # type: ignore[no-any-return]
 
 
 def _step_labels(row: Row, kind: str) -> list[float] | None:

@@ -254,9 +254,11 @@ def _stage_commands(inputs: Inputs) -> Iterator[WritingCommand]:
     scored = inputs.path("scored")
     prm = inputs.path("prm")
     replay = ["--engine", "replay", "--replay", inputs.path("continuations.jsonl")]
+    search = ["--rollouts", 4, "--search", "first-error"]
     step_pairs = ["pair", scored, "--style", "step-dpo", "--continuations", 4]
     lines: dict[str, tuple[Path, list[object]]] = {
         "label": (small, ["label", small, "--rollouts", 4, *replay, "--batch-size", 16]),
+        "label --search": (small, ["label", small, *search, *replay, "--batch-size", 4]),
         "score": (small, ["score", small, "--prm", prm]),
         "grade": (scored, ["grade", scored]),
         "select": (scored, ["select", scored, "--per-problem", 2, "--unique"]),

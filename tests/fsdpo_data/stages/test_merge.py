@@ -92,6 +92,56 @@ def test_merged_labels_are_those_of_one_stage(
     assert "rollouts/completions.jsonl" in run_in_shards(capsys, line, tmp_path, 4)
 
 
+def test_merged_searches_are_those_of_one_stage(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    template = get_template("problem")
+    names = "abcdef"
+    problems, recorded = tmp_path / "problems.jsonl", tmp_path / "recorded.jsonl"
+    records = {}
+    for index in range(PROBLEMS):
+        prompt = template.render(f"What is 20 + 22, the {index}th time?")
+        texts = []
+        for first_error in range(4):
+            steps = [f"Step {i}: {names[first_error]}\n" for i in range(1, 7)]
+            texts.append("".join(steps) + "The answer is: 7")
+            for length in range(1, 7):
+                answers = ["7", "42" if length <= first_error + index % 3 else "7"]
+                prefix = prompt + "".join(steps[:length])
+                records[prefix] = [f"The answer is: {answer}" for answer in answers]
+        records[prompt] = texts
+    with problems.open("w") as file:
+        for index in range(PROBLEMS):
+            row = {"question": f"What is 20 + 22, the {index}th time?", "answer": "42"}
+            file.write(json.dumps(row) + "\n")
+    with recorded.open("wb") as file:
+        for prompt, texts in records.items():
+            completions = [asdict(Completion(text, "stop", 9, seconds=0.1)) for text in texts]
+            file.write(orjson.dumps({"prompt": prompt, "completions": completions}) + b"\n")
+    replay = ["--engine", "replay", "--replay", str(recorded), "--batch-size", "3"]
+    options = ["--problems", str(problems), "--samples", "4", "--template", "problem"]
+    built, unsharded, merged = (str(tmp_path / name) for name in ("built", "whole", "merged"))
+    assert run(capsys, "build", *options, *replay, "--out", built)[0] == 0
+    line = ["label", built, "--rollouts", "2", "--search", "first-error", *replay]
+    line += ["--model", "tiny"]
+    code, out, err = run(capsys, *line, "--out", unsharded)
+    assert code == 0 and "the search saved" in out, err
+    parts = [str(tmp_path / f"shard-{index}") for index in (1, 2, 3)]
+    for index, part in enumerate(parts, 1):
+        assert run(capsys, *line, "--shard", f"{index}/3", "--out", part)[0] == 0
+    code, _, err = run(capsys, "merge", *parts, "--out", merged)
+    assert code == 0 and "load" not in err, err
+    log = "rollouts/completions.jsonl"
+    whole_hashes, merged_hashes = hashes(Path(unsharded)), hashes(Path(merged))
+    assert whole_hashes.keys() == merged_hashes.keys()
+    assert [name for name in whole_hashes if whole_hashes[name] != merged_hashes[name]] == [log]
+    # A search has rounds, and each shard has its own.
+    whole_lines, merged_lines = (
+        sorted((Path(folder) / log).read_text().splitlines()) for folder in (unsharded, merged)
+    )
+    assert whole_lines == merged_lines
+
+
 def test_merged_scores_are_those_of_one_stage(
     capsys: pytest.CaptureFixture[str],
     folder: Path,

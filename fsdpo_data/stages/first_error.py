@@ -1,0 +1,282 @@
+"""Step labels by a binary search for the first error (OmegaPRM, Luo et al. 2024).
+
+A prefix of a solution is right if one of its N continuations reaches the gold answer. The search
+assumes that a solution never recovers: after the first wrong prefix, all longer prefixes are wrong.
+A correct solution is itself a correct continuation of each of its prefixes, so all of its steps are
+right, and nothing is sampled. A wrong solution of K steps needs at most ⌈log₂ K⌉ prefixes, because
+the finished solution is the wrong prefix of K steps.
+
+The search has rounds. In each round, every unfinished solution requests one prefix, and solutions
+with a common prefix share its continuations. All requests follow from the continuations on disk, so
+an interrupted run continues in the round in which it stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, Outcome
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.job_shard import UNSHARDED, JobShard
+from fsdpo_data.core.lazy import pa, pl
+from fsdpo_data.core.parquet_files import collect_rows, read_table_batches
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.manifest_sections import FIRST_ERROR_SEARCH, RolloutStats
+from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.dataset.schema import replace_column, scan_rows
+from fsdpo_data.dataset.stage import DatasetDraft, Stage
+from fsdpo_data.stages.continuations import (
+    PREFIX_BATCH_ROWS,
+    ROLLOUTS_FOLDER,
+    ContinuationGrader,
+    ContinuationSampler,
+    Prefix,
+    SolutionPrefix,
+    count_correct,
+    list_step_prefixes,
+    prefix_id,
+)
+from fsdpo_data.stages.label_columns import count_labels, label_stats
+
+StepCount: TypeAlias = Mapping[str, int]  #: Continuations of a step (``n``), and ``n_correct``.
+
+
+class SearchState(NamedTuple):
+    """The state of a binary search for the first wrong step of a wrong solution."""
+
+    #: Number of steps of the prefix to continue next; None if the search has ended.
+    next_length: int | None
+    first_error: int | None  #: Index of the first wrong step; None while the search goes on.
+
+
+def find_first_error(n_steps: int, is_right: Callable[[int], bool | None]) -> SearchState:
+    """Search the first wrong step of a wrong solution, as far as the answers are known.
+
+    Args:
+        n_steps: Number of steps K, at least 1. The search asks for at most ⌈log₂ K⌉ prefixes.
+        is_right: Returns whether the prefix of so many steps is right; None if it is unknown.
+    """
+    right_length = 0
+    wrong_length = n_steps
+    while wrong_length - right_length > 1:
+        middle_length = (right_length + wrong_length) // 2
+        answer = is_right(middle_length)
+        if answer is None:
+            return SearchState(next_length=middle_length, first_error=None)
+        if answer:
+            right_length = middle_length
+        else:
+            wrong_length = middle_length
+    return SearchState(next_length=None, first_error=wrong_length - 1)
+
+
+class _StepLabels(NamedTuple):
+    """The new columns of a solution; None if the search could not label it."""
+
+    labels: list[bool] | None = None  #: True before the first wrong step, False from there on.
+    #: Counts of the prefixes that were continued and of the finished solution; None elsewhere.
+    rollouts: list[StepCount | None] | None = None
+
+
+class _Walk(NamedTuple):
+    """The search in one solution, with the answers that are known."""
+
+    state: SearchState  #: Where the search is.
+    counts: dict[int, StepCount]  #: Counts of the prefixes on its way, by number of steps.
+
+
+class _Request(NamedTuple):
+    """The prefix that a solution requests."""
+
+    prefix: Prefix  #: The prefix, with its text.
+    solution_prefix: SolutionPrefix  #: The same prefix, with its problem.
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The answers of a search: the counts of the prefixes that were continued."""
+
+    run: RunDir  #: The continuations.
+    counts: dict[str, StepCount] = field(default_factory=dict)  #: Counts by id of the prefix.
+
+    def list_requests(
+        self, files: Sequence[Path], prompts: Container[str] | None
+    ) -> Iterator[_Request]:
+        """Yield the next prefix of each unfinished solution; common prefixes are repeated.
+
+        Args:
+            files: Files of solutions.
+            prompts: Prompts of the solutions to search; None for all.
+        """
+        for row in _wrong_solutions(files):
+            prompt = row["prompt"]
+            if prompts is not None and prompt not in prompts:
+                continue
+            texts = list(accumulate(row["completions"], initial=prompt))
+            length = self._walk(texts).state.next_length
+            if length is None:
+                continue
+            prefix = Prefix(prefix_id(texts[length]), texts[length])
+            # The outcomes of its continuations may all be unknown. The search then ends there.
+            if prefix.id not in self.counts:
+                yield _Request(prefix, SolutionPrefix(prefix.id, row["problem_id"], prompt))
+
+    def grade(self, grade_continuations: ContinuationGrader, requests: Iterable[_Request]) -> None:
+        """Grade the continuations of the requested prefixes, and add their counts."""
+        # The requests depend on the counts, so new counts wait until all requests are read.
+        new_counts: dict[str, StepCount] = {}
+        solution_prefixes = (request.solution_prefix for request in requests)
+        while batch := list(islice(solution_prefixes, PREFIX_BATCH_ROWS)):
+            prefixes = [
+                prefix
+                for prefix in {prefix.prefix_id: prefix for prefix in batch}.values()
+                if prefix.prefix_id not in new_counts
+            ]
+            for prefix, continuations in zip(prefixes, grade_continuations(prefixes), strict=True):
+                new_counts[prefix.prefix_id] = count_correct(continuations)
+        self.counts.update(new_counts)
+
+    def add_labels(self, table: pa.Table) -> pa.Table:
+        """Return a table of solutions with the labels and the counts of the search."""
+        columns = table.select(["prompt", "completions", "outcome"])
+        step_labels = [self._label_steps(**row) for row in columns.to_pylist()]
+        table = replace_column(table, "labels", [item.labels for item in step_labels])
+        return replace_column(table, "rollouts", [item.rollouts for item in step_labels])
+
+    def _walk(self, texts: Sequence[str]) -> _Walk:
+        """Search a wrong solution, whose prefix of i steps is ``texts[i]``."""
+        counts_by_length: dict[int, StepCount] = {}
+
+        def is_right(length: int) -> bool | None:
+            counts = self.counts.get(prefix_id(texts[length]))
+            if not counts or not counts["n"]:
+                return None
+            counts_by_length[length] = counts
+            return counts["n_correct"] > 0
+
+        return _Walk(find_first_error(len(texts) - 1, is_right), counts_by_length)
+
+    def _label_steps(
+        self, prompt: str, completions: Sequence[str], outcome: Outcome
+    ) -> _StepLabels:
+        """Return the labels and the counts of a solution."""
+        n_steps = len(completions)
+        if outcome not in GRADED_OUTCOMES:
+            return _StepLabels()
+        if not n_steps:
+            return _StepLabels(labels=[], rollouts=[])
+        rollouts: list[StepCount | None] = [None] * n_steps
+        rollouts[-1] = {"n": 1, "n_correct": int(outcome == "correct")}
+        if outcome == "correct":
+            return _StepLabels(labels=[True] * n_steps, rollouts=rollouts)
+        walk = self._walk(list(accumulate(completions, initial=prompt)))
+        first_error = walk.state.first_error
+        if first_error is None:
+            return _StepLabels()
+        for length, counts in walk.counts.items():
+            rollouts[length - 1] = counts
+        return _StepLabels([step < first_error for step in range(n_steps)], rollouts)
+
+
+@dataclass(frozen=True)
+class FirstErrorStage(Stage):
+    """Writes ``labels`` by the first wrong step, and ``rollouts`` of the steps that were probed."""
+
+    spec_key = "label"
+
+    continuation_sampler: ContinuationSampler  #: Samples the N continuations of a prefix.
+    workers: int | None = None  #: Processes that grade; None for one per available core.
+    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
+
+    def spec(self) -> Mapping[str, Any]:
+        """Return the model that continues, its sampling parameters and the name of the search."""
+        return {**self.continuation_sampler.spec(), "search": FIRST_ERROR_SEARCH}
+
+    def check(self, source: Path, manifest: Manifest) -> None:
+        """Refuse an unknown grader, and a dataset without a wrong solution of two steps."""
+        get_grader(manifest.spec.grader)
+        solutions = scan_rows("solutions", manifest.config_paths(source, "solutions"))
+        is_wrong = pl.col("outcome").is_in(MODEL_FAILURES)
+        has_prefix = pl.col("completions").list.len() > 1
+        if not collect_rows(solutions.filter(is_wrong & has_prefix).select(pl.len())).item():
+            raise InputError(
+                f"{source} has no incorrect solution of two steps or more, so there is no first "
+                "error to search. The steps of correct solutions are right without a search."
+            )
+
+    def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
+        """Search the solutions of one shard of the prompts, so shards share no prefix."""
+        with self._search(draft, shard):
+            pass  # entering the context samples
+
+    def run(self, draft: DatasetDraft) -> None:
+        """Search all wrong solutions, then write the labels, the counts and their statistics."""
+        manifest = draft.manifest
+        with self._search(draft) as search:
+            draft.rewrite_config("solutions", phase="count", transform=search.add_labels)
+            sampling_tokens = manifest.cost.tokens
+            cost = self.continuation_sampler.record_cost(search.run, manifest)
+        files = draft.current_files("solutions")
+        all_prefixes = {prefix.id for prefix in list_step_prefixes(files)}
+        manifest.judge = None  # these labels replace those of a judge
+        manifest.labels = count_labels(files)
+        manifest.rollouts = RolloutStats.model_validate(
+            {
+                **cost.to_dict(),
+                **label_stats(files, is_searched=True),
+                **_search_counts(files),
+                "sampling_tokens": sampling_tokens,
+                "saved_continuations": cost.n * (len(all_prefixes) - cost.prefixes),
+            }
+        )
+
+    @contextlib.contextmanager
+    def _search(self, draft: DatasetDraft, shard: JobShard = UNSHARDED) -> Iterator[_Search]:
+        """Sample the missing continuations for the solutions of a shard, round by round."""
+        # All rounds share one sampler, because loading a model is slow.
+        make_sampler = functools.cache(self.continuation_sampler.make_sampler)
+        sampler = replace(self.continuation_sampler, make_sampler=make_sampler)
+        files = draft.current_files("solutions")
+        prompts = None
+        if shard != UNSHARDED:
+            unique_prompts = dict.fromkeys(row["prompt"] for row in _wrong_solutions(files))
+            prompts = frozenset(shard.select(list(unique_prompts)))
+        with sampler.open_run(draft, ROLLOUTS_FOLDER) as run:
+            search = _Search(run)
+
+            def list_prefixes() -> Iterator[Prefix]:
+                """Yield the prefixes of this round."""
+                return (request.prefix for request in search.list_requests(files, prompts))
+
+            while n_prefixes := len({prefix.id for prefix in list_prefixes()}):
+                sampler.sample_into(run, list_prefixes, draft.progress)
+                with sampler.open_grader(draft, run, self.workers, n_prefixes) as grade:
+                    search.grade(grade, search.list_requests(files, prompts))
+            yield search
+
+
+def _wrong_solutions(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    """Yield the wrong solutions with steps, with the columns that the search reads."""
+    columns = ["problem_id", "prompt", "completions", "outcome"]
+    for file in files:
+        for batch in read_table_batches(file, batch_rows=PREFIX_BATCH_ROWS, columns=columns):
+            for row in batch.to_pylist():
+                if row["outcome"] in MODEL_FAILURES and row["completions"]:
+                    yield row
+
+
+def _search_counts(files: list[Path]) -> dict[str, int]:
+    """Return the number of wrong solutions with steps, and of those without labels."""
+    is_wrong = pl.col("outcome").is_in(MODEL_FAILURES) & (pl.col("completions").list.len() > 0)
+    counts = scan_rows("solutions", files).select(
+        searched_solutions=is_wrong.sum(),
+        undecided_solutions=(is_wrong & pl.col("labels").is_null()).sum(),
+    )
+    return collect_rows(counts).row(0, named=True)
