@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import sys
@@ -77,6 +78,7 @@ def test_each_row_of_the_papers_tables_has_a_recipe() -> None:
         "pairs",
         "prm-curve",
         "smollm2",
+        "smollm2-mwp",
         "smollm2-small",
     }
 
@@ -301,6 +303,15 @@ def test_stages_run_once_in_order_and_resume_after_a_failure(tmp_path: Path) -> 
     run_stages([good, repaired], messages.append)
     assert (tmp_path / "bad" / "args").read_text() == "--resume"
     assert sum(message.startswith("good: done") for message in messages) == 1
+
+
+def test_a_script_of_a_recipe_starts_again_without_resume(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import sys; sys.exit('--resume' in sys.argv)")
+    command = f"python {tmp_path / 'script.py'} --out {tmp_path}"
+    stage = RecipeStage("data", "", command, str(tmp_path / "done"), 0, Workload("none"))
+    run_stages([stage], print)
+    resumable_stage = dataclasses.replace(stage, command=f"fsdpo-data build --out {tmp_path}")
+    assert pending_command(resumable_stage) == [*resumable_stage.argv, "--resume"]
 
 
 def script(name: str) -> ModuleType:

@@ -245,11 +245,13 @@ def _read_cost(file: Path) -> _RecordedCost | None:
 def pending_command(stage: RecipeStage) -> list[str] | None:
     """Return the command that completes a stage; None if it is complete.
 
-    A stage with an existing output directory gets ``--resume``.
+    A stage with an existing output directory gets ``--resume``, except scripts, which start again.
     """
     if stage.done_file and Path(stage.done_file).exists():
         return None
     argv = stage.argv
+    if argv[0] == "python" and argv[1].endswith(".py"):
+        return argv
     is_started = "--out" in argv and Path(argv[argv.index("--out") + 1]).is_dir()
     return [*argv, "--resume"] if is_started else argv
 
