@@ -86,13 +86,12 @@ def run(
         command = [sys.executable, "-m", "fsdpo_bench", "recipe", RECIPE]
         for setting in (*(settings or ()), f"seed={seed}"):
             command += ["--set", setting]
-        started = time.monotonic()
+        start_seconds = time.monotonic()
         try:
             subprocess.run(command, check=True, timeout=60 * minutes)
         except subprocess.TimeoutExpired:
             print(f"seed {seed}: stopped after {minutes:g} minutes")
-        elapsed = (time.monotonic() - started) / 60
-        collect(seed, FOLDER / seed, elapsed, file)
+        collect(seed, FOLDER / seed, (time.monotonic() - start_seconds) / 60, file)
     report(file)
 
 
@@ -106,9 +105,9 @@ def collect(
     """Add the arms of a seed that are measured to the results file."""
     arms = {}
     for arm in ARMS:
-        measured = run_folder / f"{arm}-measured"
-        if (measured / "results.json").exists():
-            arms[arm] = read_arm(measured)._asdict()
+        arm_folder = run_folder / f"{arm}-measured"
+        if (arm_folder / "results.json").exists():
+            arms[arm] = read_arm(arm_folder)._asdict()
     manifest = read_manifest(run_folder / "pairs")
     seeds = read_seeds(file)
     seeds[seed] = {
@@ -271,8 +270,8 @@ def print_comparisons(seeds: dict[str, Any]) -> None:
             rows.append((arm, baseline, entries, compare(entries, arm, baseline)))
     print("\n| arm | against | difference | p | p (Holm) | by seed | by benchmark |")
     print("|---" * 7 + "|")
-    corrected = holm([difference.p or 0.0 for *_, difference in rows])
-    for (arm, baseline, entries, difference), p_holm in zip(rows, corrected, strict=True):
+    holm_p_values = holm([difference.p for *_, difference in rows if difference.p is not None])
+    for (arm, baseline, entries, difference), p_holm in zip(rows, holm_p_values, strict=True):
         by_seed = [compare([entry], arm, baseline).value for entry in entries]
         benchmarks = read_result(entries[0], arm).correct
         by_benchmark = [

@@ -1,6 +1,6 @@
-"""Split five sets of word problems by clusters of near-duplicates, and write SFT rows from GSM8K.
+"""Split five sets of word problems by clusters of near-duplicates, and write SFT rows.
 
-    python benchmarks/recipes/word_problems.py --out DIR [--benchmarks DIR] [--gsm8k FILE]
+    python benchmarks/recipes/word_problems.py --out DIR [--benchmarks DIR]
 
 MAWPS contains AddSub and SingleEq, and SVAMP varies problems of ASDiv. A random split would
 therefore put a problem into the training set, and its variation into the test set. The script joins
@@ -9,18 +9,23 @@ clusters. It writes
 
 - ``svamp.jsonl``, ``asdiv.jsonl`` and ``mawps.jsonl``: test problems, one from each test cluster,
   so all test problems are independent;
-- ``train.jsonl``: the problems of the other clusters, without duplicates;
-- ``rows.jsonl``: SFT rows. The steps of a solution are the calculations of a solution of GSM8K.
+- ``train.jsonl``: the problems of the other clusters, without duplicates and without the problems
+  of the SFT rows;
+- ``rows.jsonl``: SFT rows. The steps of a solution are the calculations of a problem's formula in
+  ASDiv or SVAMP. Further rows have random calculations.
 
 It prints the overlap of the sets before the split, and of the training and test problems after it.
 """
 
+import ast
 import json
+import operator
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +35,6 @@ from fsdpo_bench.tasks.table import builtin_tasks
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.row_files import read_records
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.overlap import LocatedQuestion, find_overlapping_pairs
 
@@ -49,12 +53,17 @@ TEST_SETS = ("svamp", "asdiv", "mawps")
 NGRAM_SIZE = 4
 MIN_OVERLAP = 0.5
 TEMPLATE = "problem"  #: Prompt template of all stages; its prompts are short.
-MAX_CALCULATIONS = (
-    3  #: Calculations of an SFT solution; word problems of the sets need one to three.
-)
+MAX_CALCULATIONS = 3  #: Calculations of an SFT solution.
+PRACTICE_LINES = 6  #: Calculations of a row of random calculations.
+#: Symbols and functions of the operators in formulas.
+OPERATORS: dict[type[ast.operator], tuple[str, Callable[[Fraction, Fraction], Fraction]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+}
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
-_CALCULATION = re.compile(r"<<([^<>=]+)=([^<>=]+)>>")
-_OPERATOR = re.compile(r"(?<=[\d)])([-+*/])")
+_FORMULA = re.compile(r"[-+*/().\d\s]+(=[.\d\s]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +90,9 @@ class ProblemSplit:
 def main(
     out: Annotated[Path, typer.Option(help="Folder for the files.")],
     benchmarks: Annotated[Path, typer.Option(help="Folder of the five sets.")] = Path("bench"),
-    gsm8k: Annotated[Path, typer.Option(help="Training problems of GSM8K.")] = Path(
-        "bench/gsm8k/train.jsonl"
-    ),
     test: Annotated[int, typer.Option(help="Test problems of each set.")] = 200,
-    rows: Annotated[int, typer.Option(help="SFT rows.")] = 1_000,
+    rows: Annotated[int, typer.Option(help="SFT rows with solutions.")] = 1_200,
+    practice: Annotated[int, typer.Option(help="SFT rows with random calculations.")] = 400,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
 ) -> None:
     """Write the test problems, the training problems and the SFT rows, and print the overlaps."""
@@ -99,12 +106,14 @@ def main(
     split = split_clusters(set_problems, clusters, test, seed)
     for name, problems in split.test.items():
         write_rows(out / f"{name}.jsonl", [problem.to_row() for problem in problems])
-    write_rows(out / "train.jsonl", [problem.to_row() for problem in split.train])
     test_problems = [problem for problems in split.test.values() for problem in problems]
     questions = [problem.question for problem in test_problems]
     n_overlapping = len(overlapping_indices([p.question for p in split.train], questions))
     print(f"training problems that overlap with a test problem: {n_overlapping}")
-    write_rows(out / "rows.jsonl", sft_rows(gsm8k, questions, rows))
+    rng = random.Random(seed)
+    sft_rows, train = draw_sft_rows(split.train, rows, rng)
+    write_rows(out / "train.jsonl", [problem.to_row() for problem in train])
+    write_rows(out / "rows.jsonl", sft_rows + practice_rows(practice, rng))
 
 
 def load_set(name: str, file: Path) -> list[Problem]:
@@ -206,58 +215,105 @@ def split_clusters(
     return ProblemSplit(test_problems, list(by_text.values()))
 
 
-def overlapping_indices(questions: Sequence[str], others: Iterable[str]) -> set[int]:
+def overlapping_indices(questions: Sequence[str], other_questions: Iterable[str]) -> set[int]:
     """Return the indices of the questions that overlap with one of the others."""
     located = [LocatedQuestion("", 0, mask_numbers(question), "") for question in questions]
-    located_others = [LocatedQuestion("", 0, mask_numbers(question), "") for question in others]
+    located_others = [
+        LocatedQuestion("", 0, mask_numbers(question), "") for question in other_questions
+    ]
     pairs = find_overlapping_pairs(
         located, located_others, ngram=NGRAM_SIZE, min_overlap=MIN_OVERLAP
     )
     return set(pairs["training"])
 
 
-def sft_rows(gsm8k: Path, test_questions: Sequence[str], count: int) -> list[dict[str, str]]:
-    """Return the ``count`` shortest solutions of GSM8K as SFT rows.
+def draw_sft_rows(
+    problems: Sequence[Problem], count: int, rng: random.Random
+) -> tuple[list[dict[str, str]], list[Problem]]:
+    """Return SFT rows of ``count`` problems with formulas, and the other problems."""
+    solutions = [format_solution(problem) for problem in problems]
+    drawn_indices = rng.sample([index for index, text in enumerate(solutions) if text], count)
+    rows = [format_row(problems[index].question, solutions[index]) for index in drawn_indices]
+    unused_indices = set(range(len(problems))) - set(drawn_indices)
+    return rows, [problems[index] for index in sorted(unused_indices)]
 
-    Problems that overlap with a test problem are removed.
+
+def format_row(question: str, completion: str) -> dict[str, str]:
+    """Return an SFT row."""
+    return {"prompt": get_template(TEMPLATE).render(question), "completion": completion}
+
+
+def format_solution(problem: Problem) -> str:
+    r"""Return the calculations of a problem's formula, one per line, and the answer in a box.
+
+    The formula ``(74-(35+18))/3=7`` becomes ``35 + 18 = 53\n74 - 53 = 21\n21 / 3 = 7\nThe answer is
+    \boxed{7}.`` The result is empty if the problem has no such formula, if a value is negative or
+    has over two decimals, if there are more than ``MAX_CALCULATIONS``, or if the formula has
+    another value than the answer.
     """
-    template = get_template(TEMPLATE)
-    examples = [
-        (record.fields["question"], solution)
-        for record in read_records(gsm8k)
-        if (solution := format_solution(record.fields["answer"]))
-    ]
-    overlapping = overlapping_indices([question for question, _ in examples], test_questions)
-    print(f"problems of GSM8K that overlap with a test problem: {len(overlapping)}")
-    clean_examples = [example for index, example in enumerate(examples) if index not in overlapping]
-    clean_examples.sort(key=lambda example: len(example[0]) + len(example[1]))
-    return [
-        {"prompt": template.render(question), "completion": solution}
-        for question, solution in clean_examples[:count]
-    ]
-
-
-def format_solution(answer: str) -> str:
-    r"""Return the calculations of a solution of GSM8K, one per line, and the answer in a box.
-
-    A solution such as ``She sold 48/2 = <<48/2=24>>24 clips.\n#### 24`` becomes ``48 / 2 = 24\nThe
-    answer is \boxed{24}.`` The result is empty if the solution has no calculations, more than
-    ``MAX_CALCULATIONS``, or another result than its answer.
-    """
-    solution, _, gold = answer.replace(",", "").partition("#### ")
-    lines = list(calculation_lines(solution))
-    is_consistent = bool(lines) and lines[-1].partition(" = ")[2] == gold
-    if not is_consistent or len(lines) > MAX_CALCULATIONS:
+    formula = str(problem.metadata.get("formula") or problem.metadata.get("Equation") or "")
+    answer = _NUMBER.match(problem.answer)
+    if not answer or not _FORMULA.fullmatch(formula):
         return ""
-    return "\n".join([*lines, f"The answer is \\boxed{{{gold}}}."])
+    lines: list[str] = []
+    try:
+        expression = ast.parse(formula.partition("=")[0].strip(), mode="eval").body
+        value = calculate(expression, lines)
+    except (SyntaxError, ValueError, ZeroDivisionError):
+        return ""
+    if not 1 <= len(lines) <= MAX_CALCULATIONS or value != Fraction(answer[0].replace(",", "")):
+        return ""
+    return "\n".join([*lines, f"The answer is \\boxed{{{format_number(value)}}}."])
 
 
-def calculation_lines(solution: str) -> Iterator[str]:
-    """Yield the calculations of a solution, with spaces around operators."""
-    for expression, value in _CALCULATION.findall(solution):
-        spaced_expression = _OPERATOR.sub(r" \1 ", expression.replace(" ", ""))
-        if " " in spaced_expression:  # <<24=24>> repeats a number
-            yield f"{spaced_expression} = {value.strip()}"
+def calculate(expression: ast.expr, lines: list[str]) -> Fraction:
+    """Return the value of an expression, and append its calculations to ``lines``.
+
+    Raises:
+        ValueError: if the expression has other parts than numbers and the four operators.
+    """
+    match expression:
+        case ast.Constant(value=int() | float() as number):
+            return Fraction(str(number))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+            symbol, function = OPERATORS[type(op)]
+            values = calculate(left, lines), calculate(right, lines)
+            value = function(*values)
+            operands = f" {symbol} ".join(map(format_number, values))
+            lines.append(f"{operands} = {format_number(value)}")
+            return value
+    raise ValueError("not a calculation")
+
+
+def format_number(value: Fraction) -> str:
+    """Return a number with at most two decimals.
+
+    Raises:
+        ValueError: if the number is negative or has more decimals.
+    """
+    if value < 0 or (100 * value).denominator != 1:
+        raise ValueError(f"{value} is negative or has more than two decimals")
+    return f"{float(value):.2f}".rstrip("0").rstrip(".")
+
+
+def practice_rows(count: int, rng: random.Random) -> list[dict[str, str]]:
+    """Return SFT rows of random calculations, because the pretrained model calculates badly."""
+    return [
+        format_row("Calculate.", "\n".join(random_calculation(rng) for _ in range(PRACTICE_LINES)))
+        for _ in range(count)
+    ]
+
+
+def random_calculation(rng: random.Random) -> str:
+    """Return a random calculation with a natural number as its value."""
+    symbol = rng.choice("+-*/")
+    if symbol in "+-":
+        a, b = (rng.randrange(1, 10 ** rng.choice((1, 2, 2, 3))) for _ in range(2))
+        if symbol == "+":
+            return f"{a} + {b} = {a + b}"
+        return f"{max(a, b)} - {min(a, b)} = {abs(a - b)}"
+    a, b = rng.randrange(2, 10 ** rng.choice((1, 2))), rng.randrange(2, 13)
+    return f"{a} * {b} = {a * b}" if symbol == "*" else f"{a * b} / {b} = {a}"
 
 
 def write_rows(file: Path, rows: Sequence[dict[str, str]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -37,21 +38,54 @@ results = script("mwp_results")
 
 
 @pytest.mark.parametrize(
-    ("answer", "solution"),
+    ("formula", "answer", "solution"),
     [
-        ("He has 48/2 = <<48/2=24>>24.\n#### 24", "48 / 2 = 24\nThe answer is \\boxed{24}."),
+        ("48/2=24", "24 (clips)", "48 / 2 = 24\nThe answer is \\boxed{24}."),
         (
-            "<<5=5>>5 + <<5+3=8>>8, <<8*1,000=8000>>8,000\n#### 8,000",
-            "5 + 3 = 8\n8 * 1000 = 8000\nThe answer is \\boxed{8000}.",
+            "( ( 74.0 - 35.0 ) / 3.0 )",
+            "13",
+            "74 - 35 = 39\n39 / 3 = 13\nThe answer is \\boxed{13}.",
         ),
-        ("<<2*(3+4)=14>>14\n#### 14", "2 * (3 + 4) = 14\nThe answer is \\boxed{14}."),
-        ("<<48/2=24>>24 and then 25\n#### 25", ""),
-        ("no calculation\n#### 3", ""),
-        ("<<1+1=2>> <<2+1=3>> <<3+1=4>> <<4+1=5>>\n#### 5", ""),
+        ("1000*8=8000", "8,000", "1000 * 8 = 8000\nThe answer is \\boxed{8000}."),
+        ("1/4=0.25", "0.25", "1 / 4 = 0.25\nThe answer is \\boxed{0.25}."),
+        ("3/8=0.375", "0.375", ""),
+        ("2-5=-3", "3", ""),
+        ("1/0=1", "1", ""),
+        ("7=7", "7", ""),
+        ("2**3=8", "8", ""),
+        ("1+1+1+1+1=5", "5", ""),
+        ("17/10=1 r7; 1+1=2", "2", ""),
+        ("6*7=42", "43", ""),
+        ("(6*7=42", "42", ""),
+        ("6*7=42", "Yes", ""),
+        ("", "42", ""),
     ],
 )
-def test_sft_solutions_are_the_calculations_of_gsm8k(answer: str, solution: str) -> None:
-    assert words.format_solution(answer) == solution
+def test_sft_solutions_are_the_calculations_of_formulas(
+    formula: str, answer: str, solution: str
+) -> None:
+    assert words.format_solution(Problem("", answer, "", "", {"formula": formula})) == solution
+    assert words.format_solution(Problem("", answer, "", "", {"Equation": formula})) == solution
+
+
+def test_sft_rows_are_problems_with_a_formula() -> None:
+    formulas = [{"formula": f"{n}+1={n + 1}"} if n % 2 else {} for n in range(20)]
+    problems = [Problem(f"q{n}", str(n + 1), "", "", row) for n, row in enumerate(formulas)]
+    rows, train_problems = words.draw_sft_rows(problems, 8, random.Random(0))
+    questions = {row["prompt"].split()[1] for row in rows}
+    assert len(questions) == 8 and questions <= {f"q{n}" for n in range(1, 20, 2)}
+    assert [problem.question for problem in train_problems] == [
+        problem.question for problem in problems if problem.question not in questions
+    ]
+
+
+def test_random_calculations_are_correct() -> None:
+    for row in words.practice_rows(100, random.Random(0)):
+        lines = row["completion"].splitlines()
+        assert len(lines) == words.PRACTICE_LINES
+        for line in lines:
+            expression, _, value = line.partition(" = ")
+            assert eval(expression) == int(value) >= 0
 
 
 CAKES = (
@@ -101,7 +135,7 @@ def test_the_public_sets_split_without_overlap(
     for name in ("svamp", "asdiv", "addsub"):
         (bench / name).symlink_to(shared / "data/benchmarks" / name)
     (bench / "mawps").symlink_to(shared / "data/newer/benchmarks/mawps")
-    words.main(tmp_path, bench, shared / "data/train/gsm8k/train.jsonl", test=100, rows=10)
+    words.main(tmp_path, bench, test=100, rows=10, practice=5)
     printed = capsys.readouterr().out.splitlines()
     assert "training problems that overlap with a test problem: 0" in printed
     counts = {row.split()[0]: row.split()[1:] for row in printed[2:7]}
@@ -112,7 +146,7 @@ def test_the_public_sets_split_without_overlap(
         "svamp": 100,
         "asdiv": 100,
         "mawps": 100,
-        "rows": 10,
+        "rows": 15,
     }
 
 
