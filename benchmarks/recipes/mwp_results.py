@@ -113,9 +113,9 @@ def collect(
     seeds[seed] = {
         "minutes": round(minutes),
         "data": {
-            "solutions": manifest.stats.accuracy.n,
-            "accuracy": manifest.stats.accuracy.value,
-            "mixed_problems": manifest.stats.mixed_problems,
+            "solutions": manifest.statistics.accuracy.n,
+            "accuracy": manifest.statistics.accuracy.value,
+            "mixed_problems": manifest.statistics.mixed_problems,
             "ranking_auc": manifest.rewards.ranking_auc["mean"].value,
             "ranking_auc_ci95": manifest.rewards.ranking_auc["mean"].ci95,
             "pairs": manifest.pairs.pairs,
