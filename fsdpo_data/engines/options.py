@@ -50,6 +50,25 @@ PrmFormatName = Annotated[
 Resume = Annotated[bool, Option(panel=_RUN_PANEL, in_digest=False)]
 
 
+def _check_own_options(
+    engine: str, entries: Sequence[EngineEntry], own_values: Mapping[str, object]
+) -> None:
+    """Raise InputError unless exactly the engine that needs an option has it.
+
+    Args:
+        engine: Name of the engine.
+        entries: The built-in engines.
+        own_values: The values of the options that one engine needs, by name; None without a value.
+    """
+    for entry in entries:
+        name = entry.own_option.partition("=")[0]
+        if name and (engine == entry.name) != (own_values[name] is not None):
+            raise InputError(
+                f"`engine={entry.name}` and `{entry.own_option}` need each other. Give both or "
+                "neither."
+            )
+
+
 def check_engine_options(options: Options, engine: EngineEntry, *names: str) -> None:
     """Check that the options that the engine does not read have their defaults.
 
@@ -159,14 +178,12 @@ EngineOptionsT = TypeVar("EngineOptionsT", bound=EngineOptions)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerOptions(Options):
-    """Options of a model server, for the engine `openai`.
+class ConnectionOptions(Options):
+    """Options of the connection to a model server, for the engine `openai`.
 
     Attributes:
         base_url: For `openai`: address of the server, e.g. http://localhost:8000/v1. The API key,
             if the server needs one, is in `OPENAI_API_KEY`.
-        api: For `openai`: endpoint of the server. `completions` sends the rendered prompt; `chat`
-            sends a user message, and the server applies its chat template.
         concurrency: For `openai`: maximum number of simultaneous requests.
         timeout: For `openai`: seconds to wait for the response to one request; then the request
             is repeated.
@@ -178,7 +195,6 @@ class ServerOptions(Options):
         str | None,
         Option(panel=_SERVER_PANEL, metavar="URL", placeholder="http://HOST:PORT/v1"),
     ] = None
-    api: Annotated[Literal["completions", "chat"], Option(panel=_SERVER_PANEL)] = "completions"
     concurrency: Annotated[int, Option(panel=_SERVER_PANEL, min=1, in_digest=False)] = 64
     timeout: Annotated[float, Option(panel=_SERVER_PANEL, in_digest=False)] = 1800.0
     idle_timeout: Annotated[float, Option(panel=_SERVER_PANEL, in_digest=False)] = 600.0
@@ -192,6 +208,18 @@ class ServerOptions(Options):
                 field=f"{type(self).__name__}.base_url",
                 value=self.base_url.rpartition("@")[2],  # hides a password
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions(ConnectionOptions):
+    """Options of a server that samples, for the engine `openai`.
+
+    Attributes:
+        api: For `openai`: endpoint of the server. `completions` sends the rendered prompt; `chat`
+            sends a user message, and the server applies its chat template.
+    """
+
+    api: Annotated[Literal["completions", "chat"], Option(panel=_SERVER_PANEL)] = "completions"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,14 +244,7 @@ class SamplerOptions(EngineOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         own_values = {"replay": self.replay, "base_url": self.server.base_url}
-        for entry in builtin_entries(SAMPLERS):
-            name = entry.own_option.partition("=")[0]
-            if name and (self.engine == entry.name) != (own_values[name] is not None):
-                raise InputError(
-                    f"`engine={entry.name}` and `{entry.own_option}` need each other. Give both or "
-                    "neither."
-                )
-
+        _check_own_options(self.engine, [*builtin_entries(SAMPLERS)], own_values)
         check_engine_options(self.server, self.engine_entry)
 
     @property
@@ -368,7 +389,9 @@ class ScorerOptions(EngineOptions):
         engine: Backend that runs the reward model. `auto` takes vLLM if it can run on a GPU, else
             transformers. For published reward models it takes transformers, and for judges the
             engine of a policy. `ray` runs a replica of the `auto` engine on every GPU of a Ray
-            cluster (address in `RAY_ADDRESS`; default: this machine).
+            cluster (address in `RAY_ADDRESS`; default: this machine). `openai` sends the solutions
+            to `fsdpo-data serve` or `vllm serve` at `base_url`.
+        server: The server of the engine `openai`.
         batch_tokens: Maximum number of tokens per batch, padding included; on CPUs at most 1024.
         prm_format: Name of the PRM format of a published reward model, or a TOML file that defines
             one.
@@ -378,6 +401,7 @@ class ScorerOptions(EngineOptions):
     """
 
     engine: Annotated[ScorerName, Option(panel=_ENGINE_PANEL)] = "auto"
+    server: ConnectionOptions = ConnectionOptions()
     batch_tokens: Annotated[int, Option(panel=_RUN_PANEL, min=1, in_digest=False)] = 16_384
     prm_format: PrmFormatName = None
     reference: Annotated[str | None, Option(panel=_ENGINE_PANEL)] = None
@@ -385,6 +409,14 @@ class ScorerOptions(EngineOptions):
         float | None,
         Option(panel=_ENGINE_PANEL, exclusive_min=0, default_text=f"{IMPLICIT_REWARD_BETA}"),
     ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own_values = {"base_url": self.server.base_url}
+        _check_own_options(self.engine, [*builtin_entries(SCORERS)], own_values)
+        check_engine_options(self.server, self.engine_entry)
+        if self.engine_entry.is_remote:
+            check_engine_options(self, self.engine_entry, "device", "dtype")
 
     @property
     def engine_entry(self) -> ScorerEntry:

@@ -44,6 +44,9 @@ class EngineEntry:
     #: Options that it reads, of those that not all engines read, such as ``seed`` and ``device``.
     #: Others are refused.
     options: Sequence[str] = ()
+    is_remote: bool = False  #: Whether a server runs the model.
+    #: Option without which the engine cannot run, and that no other engine takes, with its value.
+    own_option: str = ""
     #: Engine argument with the fraction of the GPU memory to use; empty if there is none.
     memory_argument: str = ""
 
@@ -63,10 +66,7 @@ class SamplerEntry(EngineEntry):
 
     #: Whether the sampler can continue a text that it has started, to limit thinking.
     continues_text: bool = True
-    is_remote: bool = False  #: Whether a server runs the model.
     needs_model: bool = True  #: Whether a model runs, in this process or elsewhere.
-    #: Option without which the engine cannot run, and that no other engine takes, with its value.
-    own_option: str = ""
 
     def can_continue(self, api: str) -> bool:
         """Return whether the sampler can continue a text through an API of its server."""
@@ -147,7 +147,7 @@ def scorer_engine_for(sampler_engine: str, *, shares_memory: bool = True) -> str
             with the first for GPU memory. On a Ray cluster each model has its own GPUs.
     """
     sampler = SAMPLERS[sampler_engine]
-    if not sampler.needs_model:
+    if sampler.is_remote or not sampler.needs_model:
         return AUTOMATIC_ENGINE
     if shares_memory and not sampler.is_cluster:
         return fallback_engine(SCORERS).name

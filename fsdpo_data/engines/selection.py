@@ -102,6 +102,13 @@ def select_scorer(
     if not isinstance(weights, PublishedPrm):
         return _select(options, model_count, "scorer")
     if weights.prm_format.is_judge:
+        if options.engine_entry.is_remote:
+            raise InputError(
+                "a judge writes critiques, which `/pooling` does not return. Start "
+                "`fsdpo-data serve` with the judge, and give its address.",
+                field="engine",
+                value=options.engine,
+            )
         return _select(options, model_count, "sampler")
     selection = _select(options, model_count, "scorer")
     entry = selection.entry

@@ -11,14 +11,14 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
-from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
+from fsdpo_data.engines.scorers.prm_formats import needs_question
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.models.trained_template import read_trained_template
 from fsdpo_data.rewards.messages import Conversation, completion_text, user_text
 from fsdpo_data.rewards.reward_function import RewardFunction, Rollout
-from fsdpo_data.rewards.shared_scorer import SharedScorer
+from fsdpo_data.rewards.shared_scorer import Rewards, SharedScorer
 from fsdpo_data.steps.rewards import aggregate as aggregate_rewards
 from fsdpo_data.steps.rewards import check_aggregate
 from fsdpo_data.steps.segment import segmenter_name
@@ -40,7 +40,7 @@ class ProcessReward(RewardFunction):
 
     def __init__(
         self,
-        scorer: SharedScorer,
+        scorer: SharedScorer[ScorerInput, Rewards],
         *,
         aggregate: str,
         per_step: bool,
@@ -189,10 +189,10 @@ def process(
     if isinstance(prm, str | Path):
         options = engine or ScorerOptions()
         weights = resolve_prm(str(prm), options)
-        scorer = SharedScorer(partial(load_scorer, weights, options))
+        scorer = SharedScorer[ScorerInput, Rewards](partial(load_scorer, weights, options))
         trained_template = read_trained_template(weights.path)
         find_template = partial(get_template, tokenizer_path=weights.path, revision=weights.commit)
-        reads_question = isinstance(weights, PublishedPrm) and weights.prm_format.has_own_prompt
+        reads_question = needs_question(weights)
     elif engine is None:
         scorer = SharedScorer(partial(_return_scorer, prm))
     else:

@@ -199,6 +199,9 @@ class ScoreOptions(StageOptions):
 
         fsdpo-data score runs/qwen --prm org/prm --out runs/scored --engine vllm \
           --dtype bfloat16
+
+        fsdpo-data score runs/qwen --prm org/prm --out runs/scored --engine openai \
+          --base-url http://localhost:8000
     """
 
     prm: str | None = None

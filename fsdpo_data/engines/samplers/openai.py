@@ -6,39 +6,24 @@ repeated for as long as the server answers any request.
 """
 
 import asyncio
-import math
-import os
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard
 
 import httpx2
 
-from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError, suggest_names
-from fsdpo_data.core.http_bodies import HttpResponse, request
-from fsdpo_data.core.input_files import parse_json
-from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
+from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, Completion, FinishReason, SamplingSpec
-from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.engines.options import SamplerOptions
-from fsdpo_data.engines.registry import engine_error
 from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
+from fsdpo_data.engines.server_client import MAX_OVERHEAD_BYTES, RejectedError, ServerClient
 from fsdpo_data.models.resolve import ResolvedWeights
 
-#: The environment variable with the API key. The key is not stored anywhere else.
-API_KEY_VARIABLE = "OPENAI_API_KEY"
-CONNECT_TIMEOUT_SECONDS = 10.0  #: Seconds to wait for a connection.
-CHECK_TIMEOUT_SECONDS = 60.0  #: Seconds to wait for the list of models.
-MAX_OVERHEAD_BYTES = 2**23  #: Maximum size of a response without its completions.
 MAX_TOKEN_BYTES = 100  #: Maximum mean size of a token in a response, with its id and escapes.
 MAX_TOKEN_COUNT = 2**31  #: Token counts of a server from this number on are unknown.
 #: Request fields that only vLLM takes. They replace sampling defaults of the checkpoint.
 _VLLM_FIELDS = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
-#: Errors of reading a response that does not follow the OpenAI API.
-_PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
-_MAX_QUOTED_CHARS = 300  #: Characters of a response in an error message.
 
 
 class OpenAiSampler(StreamingSampler):
@@ -53,11 +38,15 @@ class OpenAiSampler(StreamingSampler):
         assert options.server.base_url is not None
         self.model = weights.ref
         self._name = weights.path
-        self._options = options
-        self._url = options.server.base_url.rstrip("/")
-        self._key = os.environ.get(API_KEY_VARIABLE, "")
+        self._api = options.server.api
+        self._server = ServerClient(
+            options.server,
+            options.server.base_url.rstrip("/"),
+            hint="Check the address (it usually ends in /v1), `api`, `max_tokens` and the "
+            "template.",
+            saved="The samples received so far are saved; resume the run when the server is back.",
+        )
         self._max_n: int | None = None  # samples per request; None: no limit
-        self._last_response_time = 0.0
         self._extra_fields: Mapping[str, Any] = {}
         with asyncio.Runner() as runner:
             runner.run(self._check_server())
@@ -69,45 +58,19 @@ class OpenAiSampler(StreamingSampler):
             InputError: if the server rejects a request.
             UnavailableError: if requests failed for ``idle_timeout`` seconds without any response.
         """
-        with asyncio.Runner() as runner:
-            results = self._stream_results(prompts, spec)
 
-            async def next_result() -> PromptResult | None:
-                return await anext(results, None)
+        async def sample_prompt(client: httpx2.AsyncClient, index: int) -> list[Completion]:
+            return await self._sample_prompt(client, prompts[index], spec)
 
-            while (result := runner.run(next_result())) is not None:
-                yield result
-
-    def _client(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=httpx2.Timeout(self._options.server.timeout, connect=CONNECT_TIMEOUT_SECONDS),
-            limits=httpx2.Limits(max_connections=self._options.server.concurrency),
-        )
+        for index, completions in self._server.stream(sample_prompt, len(prompts)):
+            yield PromptResult(index, completions)
 
     async def _check_server(self) -> None:
-        """Check address, key and model, so that mistakes are reported at once, without retries."""
-        try:
-            async with self._client() as client:
-                response = await request(
-                    client,
-                    "GET",
-                    f"{self._url}/models",
-                    max_bytes=MAX_OVERHEAD_BYTES,
-                    timeout=CHECK_TIMEOUT_SECONDS,
-                )
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
-            raise self._unavailable_error(f"no server answers ({_first_line(error)}).") from None
-        if response.status in (*RETRYABLE_STATUSES, 404):
-            return  # the server is busy or lists no models: the first prompt will show errors
-        if response.status != 200:
-            raise self._response_error(response)
-        try:
-            models = {str(model["id"]): model for model in parse_json(response.body)["data"]}
-        except _PARSE_ERRORS:
-            raise self._unavailable_error(
-                "the server does not follow the OpenAI API. Check the address."
-            ) from None
+        """Check address, key and model. A busy server shows errors at the first prompt."""
+        async with self._server.open() as client:
+            models = await self._server.list_models(client)
+        if models is None:
+            return
         if self._name not in models:
             names = summarize_list(list(models)) or "no model"
             raise InputError(
@@ -117,33 +80,6 @@ class OpenAiSampler(StreamingSampler):
             )
         if models[self._name].get("owned_by") == "vllm":
             self._extra_fields = _VLLM_FIELDS
-
-    async def _stream_results(
-        self, prompts: Sequence[str], spec: SamplingSpec
-    ) -> AsyncIterator[PromptResult]:
-        """Yield results as they arrive. After an error, start no request and raise the error."""
-        request_slots = asyncio.Semaphore(self._options.server.concurrency)
-        errors: list[FsdpoError] = []
-        async with self._client() as client:
-
-            async def sample_prompt(index: int) -> PromptResult | None:
-                async with request_slots:
-                    if errors:
-                        return None
-                    try:
-                        completions = await self._sample_prompt(client, prompts[index], spec)
-                    except FsdpoError as error:
-                        errors.append(error)
-                        return None
-                return PromptResult(index, completions)
-
-            tasks = [asyncio.create_task(sample_prompt(index)) for index in range(len(prompts))]
-            for task in asyncio.as_completed(tasks):
-                result = await task
-                if result is not None:
-                    yield result
-        if errors:
-            raise errors[0]
 
     async def _sample_prompt(
         self, client: httpx2.AsyncClient, prompt: str, spec: SamplingSpec
@@ -170,7 +106,7 @@ class OpenAiSampler(StreamingSampler):
             "top_p": spec.top_p,
             "max_tokens": spec.max_tokens,
         }
-        if self._options.server.api == "chat":
+        if self._api == "chat":
             body["messages"] = [{"role": "user", "content": prompt}]
         else:
             body["prompt"] = prompt
@@ -183,78 +119,22 @@ class OpenAiSampler(StreamingSampler):
     async def _request_completions(
         self, client: httpx2.AsyncClient, body: dict[str, Any]
     ) -> list[Completion]:
-        """Send a request until it succeeds, or until ``idle_timeout`` has passed."""
-        path = "chat/completions" if self._options.server.api == "chat" else "completions"
-        attempt = -1
-        first_failure_time = math.inf
+        """Return the completions of a request, or one if the server accepts only one sample."""
+        path = "/chat/completions" if self._api == "chat" else "/completions"
         while True:
-            attempt += 1
-            start_time = time.monotonic()
-            retry_after = ""
             try:
-                response = await request(
+                return await self._server.post(
                     client,
-                    "POST",
-                    f"{self._url}/{path}",
+                    path,
+                    body,
                     max_bytes=MAX_OVERHEAD_BYTES + body["n"] * body["max_tokens"] * MAX_TOKEN_BYTES,
-                    timeout=self._options.server.timeout,
-                    json=body,
+                    parse=_parse_completions,
                 )
-                if response.status in (400, 422) and body["n"] > 1:
-                    # Some servers accept only one sample per request.
-                    body["n"] = 1
-                    self._max_n = 1
-                    continue
-                if response.status not in (200, *RETRYABLE_STATUSES):
-                    raise self._response_error(response)
-                retry_after = response.headers.get("Retry-After", "")
-                if response.status != 200:
-                    raise ValueError(f"the server answered {response.status}")
-                completions = _parse_completions(
-                    parse_json(response.body), time.monotonic() - start_time
-                )
-            except FsdpoError:
-                raise
-            except (httpx2.HTTPError, TimeoutError, *_PARSE_ERRORS) as error:
-                failure_time = time.monotonic()
-                delay = retry_delay(retry_after, attempt)
-                first_failure_time = min(first_failure_time, failure_time)
-                idle_since = max(first_failure_time, self._last_response_time)
-                if failure_time + delay - idle_since > self._options.server.idle_timeout:
-                    raise self._unavailable_error(
-                        f"no response in {self._options.server.idle_timeout:g} seconds "
-                        f"({_first_line(error)}). The samples received so far are saved; "
-                        "resume the run when the server is back."
-                    ) from None
-                await asyncio.sleep(delay)
-            else:
-                self._last_response_time = time.monotonic()
-                return completions
-
-    def _response_error(self, response: HttpResponse) -> FsdpoError:
-        """Return the error for a status that a retry cannot change. The key is never quoted."""
-        if response.status in (401, 403):
-            key_state = "is refused" if self._key else "is not set"
-            return self._unavailable_error(
-                f"the server answered {response.status}: {API_KEY_VARIABLE} {key_state}."
-            )
-        text = response.body.decode(errors="replace")
-        if self._key:
-            text = text.replace(self._key, "…")
-        quote = strip_control_characters(" ".join(text.split())[:_MAX_QUOTED_CHARS])
-        return InputError(
-            f"the server answered {response.status}: {quote}. Check the address (it usually "
-            "ends in /v1), `api`, `max_tokens` and the template.",
-            field="base_url",
-            value=self._url,
-        )
-
-    def _unavailable_error(self, message: str) -> UnavailableError:
-        return engine_error("openai", f"{self._url}: {message}")
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
+            except RejectedError:
+                if body["n"] == 1:
+                    raise
+                body["n"] = 1
+                self._max_n = 1
 
 
 class _ChoiceText(NamedTuple):

@@ -16,7 +16,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers.likelihood import ImplicitScorer
 from fsdpo_data.engines.scorers.prm import PrmScorer, gather_steps
-from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
+from fsdpo_data.engines.scorers.prm_formats import PrmFormat, PublishedPrm
 from fsdpo_data.engines.scorers.token_scorer import TransformersScorer
 from fsdpo_data.models.checkpoints import load_config, read_tensors
 from fsdpo_data.models.resolve import ResolvedWeights
@@ -87,14 +87,19 @@ class PrmHead:
 
     def activate(self, logits_BKC: Tensor) -> Tensor:
         """Return the rewards [B, K] of the logits, by the activation of the PRM format."""
-        positive = list(self._prm_format.positive)
-        activation = self._prm_format.activation
-        if activation == "value":
-            return logits_BKC[..., positive].sum(-1)
-        if activation == "sigmoid":  # an ensemble of several heads gives their mean
-            return logits_BKC.sigmoid().mean(-1)
-        probability = logits_BKC.softmax(-1)[..., positive].sum(-1)
-        return 2 * probability - 1 if activation == "difference" else probability
+        return activate_logits(self._prm_format, logits_BKC)
+
+
+def activate_logits(prm_format: PrmFormat, logits_BKC: Tensor) -> Tensor:
+    """Return the rewards [B, K] of the logits, by the activation of a PRM format."""
+    positive = list(prm_format.positive)
+    activation = prm_format.activation
+    if activation == "value":
+        return logits_BKC[..., positive].sum(-1)
+    if activation == "sigmoid":  # an ensemble of several heads gives their mean
+        return logits_BKC.sigmoid().mean(-1)
+    probability = logits_BKC.softmax(-1)[..., positive].sum(-1)
+    return 2 * probability - 1 if activation == "difference" else probability
 
 
 def _apply_linear(layer: Sequence[Tensor], value: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ KEY = "sk-very-secret"
 
 @pytest.fixture(autouse=True)
 def short_retry_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.samplers.openai.retry_delay", lambda *_: 0.01)
+    monkeypatch.setattr("fsdpo_data.engines.server_client.retry_delay", lambda *_: 0.01)
 
 
 @pytest.fixture

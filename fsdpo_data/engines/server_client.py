@@ -1,0 +1,248 @@
+"""The client of a model server: concurrent requests with retries, and errors that name the server.
+
+Samplers and scorers of the engine ``openai`` share it.
+"""
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import httpx2
+
+from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError
+from fsdpo_data.core.http_bodies import HttpResponse, request
+from fsdpo_data.core.input_files import parse_json
+from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
+from fsdpo_data.core.terminal import strip_control_characters
+from fsdpo_data.engines.options import ConnectionOptions
+from fsdpo_data.engines.registry import engine_error
+
+#: The environment variable with the API key. The key is not stored anywhere else.
+API_KEY_VARIABLE = "OPENAI_API_KEY"
+CONNECT_TIMEOUT_SECONDS = 10.0  #: Seconds to wait for a connection.
+CHECK_TIMEOUT_SECONDS = 60.0  #: Seconds to wait for the list of models.
+MAX_OVERHEAD_BYTES = 2**23  #: Maximum size of a response without its completions.
+#: Errors of reading a response that does not follow the API of the server.
+PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
+_MAX_QUOTED_CHARS = 300  #: Characters of a response in an error message.
+
+ResultT = TypeVar("ResultT")
+
+
+class ServerResult(NamedTuple):
+    """The result of one of several requests."""
+
+    request_index: int  #: Index of the request.
+    value: Any  #: The parsed response.
+
+
+class RejectedError(InputError):
+    """A request that the server rejects as invalid, with status 400 or 422."""
+
+
+class ServerClient:
+    """A client of one server, with the key of the environment.
+
+    Args:
+        options: The address and the limits of the connection.
+        url: The address without the paths of requests.
+        hint: The options to check after a rejected request, for error messages.
+        saved: What the run keeps if the server does not come back, for error messages.
+    """
+
+    def __init__(self, options: ConnectionOptions, url: str, *, hint: str, saved: str) -> None:
+        self.url = url
+        self._options = options
+        self._hint = hint
+        self._saved = saved
+        self._key = os.environ.get(API_KEY_VARIABLE, "")
+        self._last_response_time = 0.0
+
+    def open(self) -> httpx2.AsyncClient:
+        """Return an HTTP client, to use as a context manager."""
+        return httpx2.AsyncClient(
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            timeout=httpx2.Timeout(self._options.timeout, connect=CONNECT_TIMEOUT_SECONDS),
+            limits=httpx2.Limits(max_connections=self._options.concurrency),
+        )
+
+    async def get(self, client: httpx2.AsyncClient, path: str) -> HttpResponse:
+        """Return a response, without retries, so that mistakes are reported at once.
+
+        Raises:
+            UnavailableError: if no server answers.
+        """
+        try:
+            return await request(
+                client,
+                "GET",
+                f"{self.url}{path}",
+                max_bytes=MAX_OVERHEAD_BYTES,
+                timeout=CHECK_TIMEOUT_SECONDS,
+            )
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+            raise self.unavailable_error(f"no server answers ({_first_line(error)}).") from None
+
+    async def list_models(
+        self, client: httpx2.AsyncClient, path: str = "/models"
+    ) -> dict[str, dict[str, Any]] | None:
+        """Return the models of the server by name; None if it is busy, or lists no models.
+
+        Raises:
+            InputError: if the server rejects the request.
+            UnavailableError: if no server answers, it has another API, or it rejects the key.
+        """
+        response = await self.get(client, path)
+        if response.status in (*RETRYABLE_STATUSES, 404):
+            return None
+        if response.status != 200:
+            raise self.response_error(response)
+        try:
+            return {str(model["id"]): model for model in parse_json(response.body)["data"]}
+        except PARSE_ERRORS:
+            raise self.unavailable_error(
+                "the server does not follow the OpenAI API. Check the address."
+            ) from None
+
+    async def post(
+        self,
+        client: httpx2.AsyncClient,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        max_bytes: int,
+        parse: Callable[[Any, float], ResultT],
+    ) -> ResultT:
+        """Send a request until it succeeds, or until ``idle_timeout`` has passed.
+
+        Args:
+            client: The client of :meth:`open`.
+            path: Path of the request.
+            body: The JSON body.
+            max_bytes: Maximum size of the response.
+            parse: Returns the result of a JSON response and of the seconds that it took. Errors of
+                a response in another form are repeated too.
+
+        Raises:
+            RejectedError: if the server rejects the request as invalid.
+            UnavailableError: if requests failed for ``idle_timeout`` seconds, or the key is wrong.
+        """
+        attempt = -1
+        first_failure_time = math.inf
+        while True:
+            attempt += 1
+            start_time = time.monotonic()
+            retry_after = ""
+            try:
+                response = await request(
+                    client,
+                    "POST",
+                    f"{self.url}{path}",
+                    max_bytes=max_bytes,
+                    timeout=self._options.timeout,
+                    json=body,
+                )
+                if response.status not in (200, *RETRYABLE_STATUSES):
+                    raise self.response_error(response)
+                retry_after = response.headers.get("Retry-After", "")
+                if response.status != 200:
+                    raise ValueError(f"the server answered {response.status}")
+                result = parse(parse_json(response.body), time.monotonic() - start_time)
+            except FsdpoError:
+                raise
+            except (httpx2.HTTPError, TimeoutError, *PARSE_ERRORS) as error:
+                failure_time = time.monotonic()
+                delay = retry_delay(retry_after, attempt)
+                first_failure_time = min(first_failure_time, failure_time)
+                idle_since = max(first_failure_time, self._last_response_time)
+                if failure_time + delay - idle_since > self._options.idle_timeout:
+                    raise self.unavailable_error(
+                        f"no response in {self._options.idle_timeout:g} seconds "
+                        f"({_first_line(error)}). {self._saved}"
+                    ) from None
+                await asyncio.sleep(delay)
+            else:
+                self._last_response_time = time.monotonic()
+                return result
+
+    def stream(
+        self, send: Callable[[httpx2.AsyncClient, int], Awaitable[Any]], count: int
+    ) -> Iterator[ServerResult]:
+        """Yield the results of ``count`` calls of ``send`` as they arrive.
+
+        After an error, start no request, and raise the error after the results that still arrive.
+        """
+        with asyncio.Runner() as runner:
+            results = self._stream_results(send, count)
+
+            async def next_result() -> ServerResult | None:
+                return await anext(results, None)
+
+            while (result := runner.run(next_result())) is not None:
+                yield result
+
+    async def _stream_results(
+        self, send: Callable[[httpx2.AsyncClient, int], Awaitable[Any]], count: int
+    ) -> AsyncIterator[ServerResult]:
+        request_slots = asyncio.Semaphore(self._options.concurrency)
+        errors: list[FsdpoError] = []
+        async with self.open() as client:
+
+            async def send_one(index: int) -> ServerResult | None:
+                async with request_slots:
+                    if errors:
+                        return None
+                    try:
+                        value = await send(client, index)
+                    except FsdpoError as error:
+                        errors.append(error)
+                        return None
+                return ServerResult(index, value)
+
+            tasks = [asyncio.create_task(send_one(index)) for index in range(count)]
+            for task in asyncio.as_completed(tasks):
+                result = await task
+                if result is not None:
+                    yield result
+        if errors:
+            raise errors[0]
+
+    def response_error(self, response: HttpResponse) -> FsdpoError:
+        """Return the error for a status that a retry cannot change. The key is never quoted."""
+        if response.status in (401, 403):
+            key_state = "is refused" if self._key else "is not set"
+            return self.unavailable_error(
+                f"the server answered {response.status}: {API_KEY_VARIABLE} {key_state}."
+            )
+        text = response.body.decode(errors="replace")
+        if self._key:
+            text = text.replace(self._key, "…")
+        quote = strip_control_characters(" ".join(text.split())[:_MAX_QUOTED_CHARS])
+        error_class = RejectedError if response.status in (400, 422) else InputError
+        return error_class(
+            f"the server answered {response.status}: {quote}. {self._hint}",
+            field="base_url",
+            value=self.url,
+        )
+
+    def unavailable_error(self, message: str) -> UnavailableError:
+        """Return the error for a server that cannot be used."""
+        return engine_error("openai", f"{self.url}: {message}")
+
+
+def connect_scorer(options: ConnectionOptions) -> ServerClient:
+    """Return a client of the server of a reward model, whose paths do not start with /v1."""
+    assert options.base_url is not None
+    return ServerClient(
+        options,
+        options.base_url.rstrip("/").removesuffix("/v1"),
+        hint="Check the address and the model.",
+        saved="The rewards of finished files are saved; resume the run when the server is back.",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")

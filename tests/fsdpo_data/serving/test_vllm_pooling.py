@@ -1,0 +1,158 @@
+"""Scoring through ``/pooling`` of a real ``vllm serve``, and of servers that are too old."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from prm_server import serving_prm
+from published import save_published
+from random_model import save_random_model, save_random_prm
+from scored import solutions, worst
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.load import load_scorer
+from fsdpo_data.engines.options import ConnectionOptions, ScorerOptions
+from fsdpo_data.engines.scorers import ScorerInput
+
+#: Seconds that the server may need to start on a busy machine.
+START_TIMEOUT_SECONDS = 400
+ITEMS = [
+    ScorerInput("", ["3 * 4 is 12.\n", "12 + 5 is 18.\n", "So 18."], "What is 3 * 4 + 5?"),
+    ScorerInput("", ["It is <extra_0> 2."], "What is 1 + 1? <extra_0>"),
+]
+
+
+def served_options(url: str) -> ScorerOptions:
+    return ScorerOptions(engine="openai", server=ConnectionOptions(base_url=url, idle_timeout=20.0))
+
+
+@contextmanager
+def serving_vllm(folder: Path, *flags: str) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as free_socket:
+        port = free_socket.getsockname()[1]
+    line = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--port", str(port)]
+    line += ["--model", str(folder), "--dtype", "float32", "--enforce-eager", *flags]
+    line += ["--max-model-len", "1024", "--no-enable-chunked-prefill"]
+    log = folder.parent / "log"
+    settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    with log.open("wb") as file:
+        server = subprocess.Popen(line, stdout=file, stderr=file, env=os.environ | settings)
+    url = f"http://127.0.0.1:{port}"
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    try:
+        while True:
+            assert server.poll() is None and time.monotonic() < deadline, log.read_text()[-4000:]
+            try:
+                urllib.request.urlopen(f"{url}/health", timeout=5).close()
+                break
+            except OSError:
+                time.sleep(1)
+        yield url
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("pooling", ["STEP", "ALL"])
+def test_vllm_serves_the_rewards_of_the_qwen_prm(
+    pooling: str, shared: Path, tmp_path: Path
+) -> None:
+    prm = save_published(tmp_path / "prm", "qwen", shared)
+    expected = load_scorer(str(prm), ScorerOptions(engine="transformers", device="cpu")).score(
+        ITEMS
+    )
+    # vLLM pools this architecture by steps, with the id of the step token in Qwen's tokenizer.
+    from transformers import AutoTokenizer
+
+    step_token_id = AutoTokenizer.from_pretrained(prm).convert_tokens_to_ids("<extra_0>")
+    config = {"tok_pooling_type": pooling, "step_tag_id": step_token_id}
+    if pooling == "ALL":
+        config = {"tok_pooling_type": pooling}
+    with serving_vllm(prm, "--pooler-config", json.dumps(config)) as url:
+        rewards = load_scorer(str(prm), served_options(url)).score(ITEMS)
+        assert worst(rewards, [solution or [] for solution in expected]) < 1e-5
+        flags = ["--engine", "openai", "--base-url", url]
+        with serving_prm(prm, *flags) as server:  # the JSON form in front of vLLM
+            rewards = load_scorer("prm", served_options(server.url)).score(ITEMS)
+    assert worst(rewards, [solution or [] for solution in expected]) < 1e-5
+
+
+class OldVllm(BaseHTTPRequestHandler):
+    """A vLLM that does not know ``token_classify``: its answers are those of the subclass."""
+
+    model = ""
+    answer: dict[str, Any] | None = None  #: The data of a text; None rejects the request.
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def send(self, status: int, value: Any) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        models = {"data": [{"id": self.model, "owned_by": "vllm", "max_model_len": 256}]}
+        self.send(200, {"version": "0.10.1"} if self.path == "/version" else models)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.answer is None:
+            self.send(400, {"error": {"message": "unknown task"}})
+            return
+        rows = {"vector": [0.3, 0.7], "tokens": [[0.3, 0.7]] * len(body["input"])}
+        self.send(200, {"data": [{"index": 0, "data": rows[self.answer["kind"]]}]})
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, "rejects the task token_classify"),
+        ({"kind": "vector"}, "one vector for the complete text"),
+        ({"kind": "tokens"}, "ignores `use_activation`"),
+    ],
+)
+def test_an_older_vllm_is_refused_by_name(
+    answer: dict[str, Any] | None, reason: str, tmp_path: Path
+) -> None:
+    prm = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
+    handler = type("Bound", (OldVllm,), {"model": str(prm), "answer": answer})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
+    try:
+        with pytest.raises(InputError, match=rf"vLLM 0\.10\.1.*{reason}.*0\.11\.1 or newer"):
+            load_scorer(str(prm), served_options(f"http://127.0.0.1:{server.server_address[1]}"))
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_our_pooling_form_gives_the_rewards_too(tmp_path: Path) -> None:
+    """The client of vLLM's form gets from our server the rewards of the scorer."""
+    from fsdpo_data.engines.scorers.pooling import PoolingScorer
+    from fsdpo_data.engines.weights import resolve_prm
+
+    prm = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
+    expected = load_scorer(str(prm), ScorerOptions(device="cpu")).score(solutions()[:20])
+    with serving_prm(prm, "--device", "cpu") as server:
+        rewards = PoolingScorer(resolve_prm(str(prm)), served_options(server.url)).score(
+            solutions()[:20]
+        )
+    assert worst(rewards, [solution or [] for solution in expected]) < 1e-5
