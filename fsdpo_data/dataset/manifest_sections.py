@@ -435,13 +435,15 @@ class ContaminationStats(ManifestSection):
 
     RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("n", "share")
 
-    ngram: int  #: Length of the compared n-grams, in words.
+    ngram: int  #: Length of the compared n-grams, in tokens.
     #: Minimum overlap of a contaminated problem; see :mod:`fsdpo_data.problems.overlap`.
     overlap: Number
     problems: int  #: Problems that were compared.
     contaminated: int  #: Problems that overlap with a benchmark.
     #: The benchmarks. Further fields, such as ``matched_questions``, count the matches.
     benchmarks: list[ArtifactRef]
+    #: Definition of the overlap; None for the fraction of common n-grams of words, without masks.
+    method: str | None = None
 
 
 class RowStats(ManifestSection):

@@ -32,6 +32,7 @@ from fsdpo_data.problems.load import load_problems
 from fsdpo_data.problems.overlap import (
     MIN_OVERLAP,
     NGRAM_SIZE,
+    OVERLAP_METHOD,
     LocatedQuestion,
     find_overlapping_pairs,
 )
@@ -48,7 +49,7 @@ class OverlapReport:
     #: Overlapping pairs over all benchmarks, from
     #: :func:`~fsdpo_data.problems.overlap.find_overlapping_pairs`.
     pairs: pl.DataFrame
-    ngram: int  #: Words per n-gram.
+    ngram: int  #: Tokens per n-gram.
     overlap: float  #: Minimum overlap of a contaminated problem.
 
     @property
@@ -92,6 +93,7 @@ class OverlapReport:
             "problems": len(self.problems),
             "contaminated": len(self.problems) - len(self.clean_problems),
             "benchmarks": self.counts(),
+            "method": OVERLAP_METHOD,
         }
 
     def to_json_values(self) -> dict[str, Any]:
@@ -140,6 +142,7 @@ class DecontaminateStage(Stage):
         return {
             "ngram": self.report.ngram,
             "overlap": self.report.overlap,
+            "method": OVERLAP_METHOD,
             "benchmarks": benchmarks,
         }
 
@@ -176,9 +179,10 @@ def find_overlaps(
         problems: The training problems.
         against: Benchmarks as ``FILE`` or ``NAME=FILE``. A file is read completely; of a directory
             with splits, only the test split.
-        ngram: Words per n-gram.
-        overlap: Minimum fraction of the n-grams of the shorter text that both texts have. Texts
-            that differ only in white space, case and compatibility forms always overlap.
+        ngram: Tokens per n-gram.
+        overlap: Minimum overlap of a contaminated problem, as
+            :mod:`fsdpo_data.problems.overlap` defines it. Texts that differ only in white space,
+            case and compatibility forms always overlap.
 
     Raises:
         InputError: if ``ngram`` or ``overlap`` is out of range, a file has no question, or two
@@ -186,8 +190,8 @@ def find_overlaps(
     """
     if ngram < 2 or not 0 < overlap <= 1:
         raise InputError(
-            f"ngram = {ngram}, overlap = {overlap}: expected 2 or more words, and an overlap above "
-            "0 and at most 1."
+            f"ngram = {ngram}, overlap = {overlap}: expected 2 or more tokens, and an overlap "
+            "above 0 and at most 1."
         )
     benchmarks = [read_benchmark(name) for name in against]
     _check_unique_names(benchmarks)
@@ -218,8 +222,10 @@ class DecontaminateOptions(Options):
     r"""Find training problems that overlap with benchmark questions, and remove them.
 
     Questions are identical if they differ only in white space and case (and in compatibility
-    forms of Unicode, such as ``x²`` for ``x2``). Otherwise the overlap is
-    the fraction of common n-grams. The report also compares the gold answers.
+    forms of Unicode, such as ``x²`` for ``x2``). Otherwise the overlap is the weighted fraction of
+    common n-grams. All numbers count as equal, so the same problem with other numbers is found.
+    Common phrases count little, and a common formula alone is no overlap. The report also compares
+    the gold answers.
 
     Attributes:
         problems: Training problems, as for `build --problems`, or a sealed dataset.
@@ -229,8 +235,8 @@ class DecontaminateOptions(Options):
         out: Directory of a new dataset, with the overlaps in its manifest and card.
         resume: Continue the run in `out`.
         split: Split of the training problems.
-        ngram: Number of consecutive words in an n-gram.
-        overlap: Minimum fraction of common n-grams of a contaminated problem.
+        ngram: Number of consecutive words and signs in an n-gram.
+        overlap: Minimum overlap of a contaminated problem.
 
     Examples:
         fsdpo-data decontaminate gsm8k math --against bench/gsm8k.jsonl \

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
+import random
 import re
 from pathlib import Path
 
@@ -66,6 +68,62 @@ def test_a_text_inside_a_longer_one_overlaps_completely() -> None:
     assert overlapping_pairs([longer], [LONG]) == [(0, 0, False, 1.0)]
 
 
+HIKE = (
+    "Every morning Aya goes for a $9$-kilometer-long walk and stops at a coffee shop afterwards. "
+    "When she walks at a constant speed of $s$ kilometers per hour, the walk takes her 4 hours, "
+    "including $t$ minutes spent in the coffee shop. Find the number of minutes the walk takes her."
+)
+OTHER_HIKE = HIKE.replace("9", "15").replace(" 4 ", " five ").replace("Aya", "Lea")
+FORMULA = (
+    r"\[f(x) = \frac{x^3 - 7x^2 + 12x - 9}{\sqrt{x^2 + 4x + 11}} + \log_2 (x^2 - 3x + 5) "
+    r"- \frac{\sin^2 x + \cos^2 3x}{x^4 + 2x^2 + 17} + \sqrt{x + \sqrt{x + 1}}\]"
+)
+
+
+def test_the_same_problem_with_other_numbers_and_names_overlaps() -> None:
+    [(_, _, identical, overlap)] = overlapping_pairs([HIKE], [OTHER_HIKE])
+    assert not identical and overlap > 0.8
+
+
+def test_problems_with_a_common_formula_do_not_overlap() -> None:
+    first = f"Let {FORMULA} for positive real numbers. Find the sum of all zeros of the function."
+    second = (
+        f"The curve {FORMULA} crosses the line through both points twice. How many units apart?"
+    )
+    assert overlapping_pairs([first], [second], min_overlap=0.3) == []
+    assert overlapping_pairs([FORMULA], [f"Given {FORMULA} what is its domain?"]) == []
+
+
+def test_common_phrases_count_little() -> None:
+    phrase = "Express your answer as a common fraction in lowest terms."
+    names = ["".join(pair) for pair in itertools.product("bcdfg", "klmnpr")]
+    texts = [f"Tell me a{name} e{name} i{name} o{name} u{name} y{name}. {phrase}" for name in names]
+    [*pairs] = overlapping_pairs(texts, texts)
+    assert [pair[:3] for pair in pairs] == [(i, i, True) for i in range(30)]
+
+
+def test_short_templates_do_not_overlap() -> None:
+    assert overlapping_pairs(["What is 1 + 1?"], ["What is 2 + 5?"]) == []
+
+
+def test_every_pair_is_found_that_a_comparison_of_all_texts_finds() -> None:
+    """The search leaves out pairs without a common rare n-gram; no pair above the minimum is."""
+    words = LONG.lower().split()
+    rng = random.Random(0)
+    texts = [
+        " ".join(rng.choice(words) if rng.random() < 0.2 else word for word in words[start:])
+        for start in (0, 0, 0, 1, 2, 0, 3, 0)
+        for _ in range(5)
+    ]
+    for minimum in (0.3, 0.6, 0.8):
+        low = overlapping_pairs(texts, texts, min_overlap=0.05)
+        high = overlapping_pairs(texts, texts, min_overlap=minimum)
+        # The test rounds to two digits.
+        assert {pair for pair in low if pair[3] > minimum} <= set(high)
+        assert all(pair[3] >= minimum for pair in high)
+        assert set(high) <= set(low)
+
+
 def test_word_runs_do_not_span_two_texts() -> None:
     words = LONG.split()
     halves = [" ".join(words[:7]), " ".join(words[7:14])]
@@ -74,10 +132,11 @@ def test_word_runs_do_not_span_two_texts() -> None:
 
 def test_overlap_must_reach_the_threshold() -> None:
     words = LONG.split()
-    other = " ".join([*words[:12], "x", "y", "z", "u", "v"])  # 5 of 10 runs of 8
-    assert overlapping_pairs([LONG], [other]) == [(0, 0, False, pytest.approx(5 / 9, abs=0.1))]
-    assert overlapping_pairs([LONG], [other], min_overlap=0.8) == []
-    assert overlapping_pairs([LONG], [other], ngram=13) == []
+    other = " ".join([*words[:12], "x", "y", "z", "u", "v"])  # 9 of 14 runs of 4
+    [(_, _, _, overlap)] = overlapping_pairs([LONG], [other], min_overlap=0.3)
+    assert 0.3 < overlap < 9 / 14  # runs of one text are rarer, so they weigh more
+    assert overlapping_pairs([LONG], [other], min_overlap=0.65) == []
+    assert overlapping_pairs([LONG], [other], ngram=13, min_overlap=0.3) == []
 
 
 def test_answers_are_compared_separately() -> None:
@@ -248,21 +307,23 @@ def test_the_result_is_in_the_manifest_and_the_card(
     contamination = manifest["contamination"]
     assert (contamination["problems"], contamination["contaminated"], contamination["ngram"]) == (
         3,
-        1,
-        8,
+        3,  # they differ in one number
+        4,
     )
+    assert contamination["method"] == "template@1"
     assert [benchmark["name"] for benchmark in contamination["benchmarks"]] == ["near", "far away"]
     assert contamination["benchmarks"][0]["revision"] == f"sha256:{file_sha256(near)}"
     counts = ("questions", "matched_questions", "exact_questions", "same_answer", "problems")
-    assert [contamination["benchmarks"][0][name] for name in counts] == [1, 1, 1, 0, 1]
+    assert [contamination["benchmarks"][0][name] for name in counts] == [1, 1, 1, 0, 3]
     assert [contamination["benchmarks"][1][name] for name in counts] == [1, 0, 0, 0, 0]
     assert manifest["digest"] == manifest["parent"] == validate(dataset).digest
     assert (out / "pairs").exists()
 
     card = (out / "README.md").read_text()
-    assert "| in benchmarks | 1 of 3 problems overlap with near, far away |" in card
-    assert "1 of 3 problems overlap with a benchmark in the table" in card
-    assert re.search(r"^\| near \(sha256:\w+\) \| 1 \| 1 \| 1 \| 0 \| 1 \|$", card, re.M)
+    assert "| in benchmarks | 3 of 3 problems overlap with near, far away |" in card
+    assert "3 of 3 problems overlap with a benchmark in the table" in card
+    assert "have an overlap of at least 0.6" in card
+    assert re.search(r"^\| near \(sha256:\w+\) \| 1 \| 1 \| 1 \| 0 \| 3 \|$", card, re.M)
     assert (
         "decontaminate runs/pair \\\n  --against near=FILE \\\n  --against 'far away=FILE'" in card
     )
