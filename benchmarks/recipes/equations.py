@@ -11,16 +11,19 @@ too.
 import ast
 import json
 import re
+from collections.abc import Sequence
 from operator import add, mul, sub, truediv
 from pathlib import Path
 
 import typer
 
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.models.prompts import get_template
+from fsdpo_data.problems.benchmark_questions import read_benchmark
+from fsdpo_data.problems.common_ngrams import find_common_ngrams
 from fsdpo_data.problems.load import draw_positions, load_problems
-from fsdpo_data.stages.decontaminate import find_overlaps
 
 #: The sign and the function of each operator.
 OPERATORS = {
@@ -40,14 +43,14 @@ def main(asdiv: Path, mawps: Path, model: Path, out: Path = Path("runs"), test: 
     other_problems = [
         problem for position, problem in enumerate(problems) if position not in test_positions
     ]
-    train_problems = find_overlaps(other_problems, [str(test_file)]).clean_problems
+    train_problems = clean_problems(other_problems, test_file)
     write_rows(out / "train.jsonl", [problem.to_row() for problem in train_problems])
     formulas = {
         " ".join(f"{row['body']} {row['question']}".split()): row["formula"]
         for row in (record.fields for record in read_records(asdiv))
     }
     asdiv_problems = load_problems([str(asdiv)], split="test").problems
-    sft_problems = find_overlaps(asdiv_problems, [str(mawps)]).clean_problems
+    sft_problems = clean_problems(asdiv_problems, mawps)
     template = get_template("chat-boxed", str(model))
     sft_rows = []
     for problem in sft_problems:
@@ -56,6 +59,14 @@ def main(asdiv: Path, mawps: Path, model: Path, out: Path = Path("runs"), test: 
             prompt = template.render(problem.question)
             sft_rows.append({"prompt": prompt, "completion": solution})
     write_rows(out / "rows.jsonl", sft_rows)
+
+
+def clean_problems(problems: Sequence[Problem], benchmark: Path) -> list[Problem]:
+    """Return the problems without common n-grams with a benchmark."""
+    questions = [question.question for question in read_benchmark(str(benchmark)).questions]
+    pairs = find_common_ngrams([problem.question for problem in problems], questions)
+    overlapping = {index for index, _ in pairs}
+    return [problem for index, problem in enumerate(problems) if index not in overlapping]
 
 
 def solve(formula: str) -> str:

@@ -36,7 +36,7 @@ from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.files import write_text
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.problems.overlap import LocatedQuestion, find_overlapping_pairs
+from fsdpo_data.problems.common_ngrams import find_common_ngrams
 
 #: Files of the sets, relative to the folder of the benchmarks. SingleEq has the rows of MAWPS.
 SETS = {
@@ -48,7 +48,7 @@ SETS = {
 }
 #: The sets that are measured. SVAMP comes first, because its variations form the fewest clusters.
 TEST_SETS = ("svamp", "asdiv", "mawps")
-#: Words of an n-gram, and the minimum overlap. Both are lower than in ``decontaminate``, because
+#: Words of an n-gram, and the minimum overlap. Both are low, because
 #: variations of a problem exchange its numbers, its names and its last sentence.
 NGRAM_SIZE = 4
 MIN_OVERLAP = 0.5
@@ -135,10 +135,9 @@ def cluster_problems(questions: Sequence[str]) -> list[list[int]]:
     Two questions that overlap are in one cluster, and so are all questions that a chain of overlaps
     connects.
     """
-    located = [LocatedQuestion("", 0, question, "") for question in questions]
-    pairs = find_overlapping_pairs(located, located, ngram=NGRAM_SIZE, min_overlap=MIN_OVERLAP)
+    pairs = find_common_ngrams(questions, questions, ngram=NGRAM_SIZE, min_overlap=MIN_OVERLAP)
     parents = list(range(len(questions)))
-    for index_a, index_b in pairs.select("training", "benchmark").iter_rows():
+    for index_a, index_b in pairs:
         root_a, root_b = sorted((find_root(parents, index_a), find_root(parents, index_b)))
         parents[root_b] = root_a
     clusters: dict[int, list[int]] = defaultdict(list)
@@ -217,14 +216,12 @@ def split_clusters(
 
 def overlapping_indices(questions: Sequence[str], other_questions: Iterable[str]) -> set[int]:
     """Return the indices of the questions that overlap with one of the others."""
-    located = [LocatedQuestion("", 0, mask_numbers(question), "") for question in questions]
-    located_others = [
-        LocatedQuestion("", 0, mask_numbers(question), "") for question in other_questions
-    ]
-    pairs = find_overlapping_pairs(
-        located, located_others, ngram=NGRAM_SIZE, min_overlap=MIN_OVERLAP
+    masked_questions = [mask_numbers(question) for question in questions]
+    masked_others = [mask_numbers(question) for question in other_questions]
+    pairs = find_common_ngrams(
+        masked_questions, masked_others, ngram=NGRAM_SIZE, min_overlap=MIN_OVERLAP
     )
-    return set(pairs["training"])
+    return {index for index, _ in pairs}
 
 
 def draw_sft_rows(

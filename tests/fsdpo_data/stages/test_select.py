@@ -306,9 +306,13 @@ def test_a_problem_of_a_benchmark_is_dropped(dataset: fd.Dataset, tmp_path: Path
     question = dataset.problems().collect()["question"][3]
     benchmark = tmp_path / "bench.jsonl"
     benchmark.write_text(json.dumps({"question": question, "answer": "42"}) + "\n")
-    selected = dataset.select(out=tmp_path / "new", against=[f"bench={benchmark}"])
-    # The questions differ in one word, so they all overlap with the benchmark by n-grams.
-    assert question not in selected.problems().collect()["question"].to_list()
+    options: dict[str, Any] = {"against": [f"bench={benchmark}"]}
+    # The questions differ in one number, so they all overlap with the benchmark.
+    with pytest.raises(InputError, match=r"no solution is left(.|\n)*against dropped 6 problems"):
+        dataset.select(out=tmp_path / "new", **options)
+    benchmark.write_text(json.dumps({"question": "How far is the sea?", "answer": "42"}) + "\n")
+    selected = dataset.select(out=tmp_path / "new", **options)
+    assert selected.manifest.rows.problems == 6
     assert selected.manifest.spec.select is not None
     section = selected.manifest.spec.select.to_dict()["options"]["against"]
     assert section[0]["name"] == "bench" and section[0]["revision"].startswith("sha256:")
