@@ -72,7 +72,7 @@ def serving_vllm(folder: Path, *flags: str) -> Iterator[str]:
 def test_vllm_serves_the_rewards_of_the_qwen_prm(
     pooling: str, shared: Path, tmp_path: Path
 ) -> None:
-    prm = save_published(tmp_path / "prm", "qwen", shared)
+    prm = save_published(tmp_path / "Qwen2.5-Math-PRM-7B", "qwen", shared)
     expected = load_scorer(str(prm), ScorerOptions(engine="transformers", device="cpu")).score(
         ITEMS
     )
@@ -88,7 +88,7 @@ def test_vllm_serves_the_rewards_of_the_qwen_prm(
         assert worst(rewards, [solution or [] for solution in expected]) < 1e-5
         flags = ["--engine", "openai", "--base-url", url]
         with serving_prm(prm, *flags) as server:  # the JSON form in front of vLLM
-            rewards = load_scorer("prm", served_options(server.url)).score(ITEMS)
+            rewards = load_scorer(prm.name, served_options(server.url)).score(ITEMS)
     assert worst(rewards, [solution or [] for solution in expected]) < 1e-5
 
 
