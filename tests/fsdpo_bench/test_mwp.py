@@ -204,6 +204,10 @@ def test_the_printed_tables_are_those_of_the_results_file(
     results.report(results.RESULTS_FILE)
     _, _, printed = results.RESULTS_FILE.with_suffix(".txt").read_text().partition("\n")
     assert capsys.readouterr().out == printed
+    page = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    accuracies, comparisons = (table.splitlines() for table in printed.split("\n\n")[1:])
+    assert all(line in page for line in accuracies)
+    assert all("|".join(line.split("|")[:6]) + "|\n" in page for line in comparisons)
 
 
 @pytest.mark.proof
