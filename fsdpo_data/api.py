@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type
 
 from fsdpo_cards.problem_list import MIN_PROBLEM_BYTES
 
+from fsdpo_data.agreement.report import AgreementReport, AgreeOptions, compare_labellers
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core import plugins
@@ -74,6 +75,7 @@ __all__ = [
     "Solution",
     "StepPairOptions",
     "Verdict",
+    "agree",
     "build",
     "decontaminate",
     "grade",
@@ -385,6 +387,18 @@ def mix(options: MixOptions) -> Dataset:
     """
     path, manifest = mix_datasets(options, NO_PROGRESS)
     return Dataset(path, manifest)
+
+
+@accepts_options(AgreeOptions)
+def agree(options: AgreeOptions) -> AgreementReport:
+    """Measure how far two labellers of the same solutions agree.
+
+    Example:
+        from fsdpo_data import agree
+
+        report = agree("runs/people", "runs/scored:rewards", threshold=0.4)
+    """
+    return compare_labellers(options)
 
 
 @accepts_options(DecontaminateOptions)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fsdpo_data import api
+from fsdpo_data.agreement.report import AgreeOptions, compare_labellers, format_report
 from fsdpo_data.cli.commands import app
 from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.options import DatasetOptions, command
@@ -50,6 +51,16 @@ def validate(options: ValidateOptions) -> None:
         f"{options.data} is valid: schema {manifest.schema_version}, {rows.problems:,} "
         f"problems, {rows.solutions:,} solutions, digest {manifest.digest}"
     )
+
+
+@command(app, AgreeOptions, panel="Inspect")
+def agree(options: AgreeOptions) -> None:
+    """Print the agreement of two labellers."""
+    report = compare_labellers(options)
+    if options.json:
+        typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
+        return
+    typer.echo(format_report(report))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Agreement of two labellers of steps: people, judges, rollouts and reward models."""

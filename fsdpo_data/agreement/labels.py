@@ -1,0 +1,141 @@
+"""Step labels of one labeller, read from a dataset as ``DATA`` or ``DATA:LABELS``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.validate import check_files
+
+#: Kinds of labels: the name in ``DATA:LABELS``, and the column of solutions that has them.
+LABEL_COLUMNS = {
+    "imported": "step_labels",
+    "first-error": "labels",
+    "rollouts": "rollouts",
+    "rewards": "step_rewards",
+    "outcome": "labels",
+}
+#: Threshold of labels and of votes. A step is right from this value on.
+DEFAULT_THRESHOLD = 0.5
+#: Threshold of Monte-Carlo labels: one correct continuation of any number makes a step right.
+ANY_CORRECT = 1e-9
+
+
+class LabellerName(NamedTuple):
+    """A dataset, and the kind of its labels."""
+
+    path: Path  #: Directory of the dataset.
+    kind: str | None  #: A key of :data:`LABEL_COLUMNS`; None for the best labels of the dataset.
+
+    @classmethod
+    def parse(cls, text: str) -> LabellerName:
+        """Parse ``DATA`` or ``DATA:LABELS``."""
+        path, separator, kind = text.rpartition(":")
+        if separator and kind in LABEL_COLUMNS and not Path(text).exists():
+            return cls(Path(path), kind)
+        return cls(Path(text), None)
+
+
+@dataclass(frozen=True, slots=True)
+class StepScores:
+    """The scores that a labeller gives to the steps of a solution."""
+
+    problem: str  #: Id of the problem.
+    source: str  #: Source of the problem, such as the name of a benchmark.
+    scores: Sequence[float]  #: One score per step; a higher score is more likely right.
+
+
+@dataclass(frozen=True, slots=True)
+class Labeller:
+    """All labels of one labeller."""
+
+    name: str  #: The dataset and the kind of its labels.
+    threshold: float  #: A step is right if its score is at least the threshold.
+    solutions: dict[str, StepScores]  #: Scores by a key of the solution.
+    votes: int | None = None  #: Votes or continuations behind each score, if all have the same.
+
+
+def read_labeller(text: str, threshold: float | None, field: str) -> Labeller:
+    """Read the labels of ``DATA`` or ``DATA:LABELS``.
+
+    Args:
+        text: The dataset, and the kind of labels.
+        threshold: Smallest score of a right step. None for the usual one: any correct continuation
+            of Monte-Carlo labels, and 0.5 of other labels.
+        field: Name of the option, for errors.
+
+    Raises:
+        InputError: if the dataset has no such labels.
+        SchemaError: if it is not a sealed dataset, or was changed after the seal.
+    """
+    path, kind = LabellerName.parse(text)
+    manifest = read_manifest(path)
+    check_files(path, manifest.files)
+    kind = kind or _best_kind(manifest)
+    rows = _read_rows(path, manifest, LABEL_COLUMNS[kind])
+    if kind == "first-error" and not manifest.spec.labels_are_searched:
+        rows = []
+    solutions: dict[str, StepScores] = {}
+    vote_counts: set[int] = set()
+    for row in rows:
+        scores = _scores(row, kind)
+        if not scores:
+            continue
+        if kind == "rollouts":
+            vote_counts |= {counts["n"] for counts in row["value"][:-1]}
+        solutions[row["solution_id"]] = StepScores(row["problem_id"], row["source"], scores)
+    if not solutions:
+        raise InputError(
+            f"the dataset has no {kind} labels for all steps of a solution. Choose other labels "
+            f"with DATA:LABELS, one of {', '.join(LABEL_COLUMNS)}.",
+            field=field,
+            value=text,
+        )
+    if threshold is None:
+        is_monte_carlo = kind == "rollouts" and manifest.rollouts is not None
+        threshold = ANY_CORRECT if is_monte_carlo else DEFAULT_THRESHOLD
+    votes = vote_counts.pop() if len(vote_counts) == 1 else None
+    return Labeller(f"{path}:{kind}", threshold, solutions, votes)
+
+
+def _best_kind(manifest: Manifest) -> str:
+    """Return the most specific labels of a dataset, as trainers do."""
+    if manifest.spec.step_labels is not None:
+        return "imported"
+    if manifest.spec.labels_are_searched:
+        return "first-error"
+    if manifest.rollouts is not None or manifest.judge is not None:
+        return "rollouts"
+    return "rewards" if manifest.spec.score is not None else "outcome"
+
+
+def _read_rows(path: Path, manifest: Manifest, column: str) -> list[dict[str, Any]]:
+    """Return the solutions with a value in ``column``, with their problem and its source."""
+    problems = scan_rows("problems", manifest.config_paths(path, "problems"))
+    solutions = scan_rows("solutions", manifest.config_paths(path, "solutions"))
+    rows = solutions.select(
+        "solution_id", "problem_id", "outcome", pl.col(column).alias("value")
+    ).drop_nulls("value")
+    rows = rows.join(problems.select("problem_id", "source"), on="problem_id", how="left")
+    return collect_rows(rows).to_dicts()
+
+
+def _scores(row: dict[str, Any], kind: str) -> list[float] | None:
+    """Return the score of each step; None if a step has none."""
+    values = row["value"]
+    if kind == "outcome":
+        return [float(row["outcome"] == "correct")] * len(values)
+    if kind == "rollouts":
+        if any(counts is None for counts in values):
+            return None
+        return [counts["n_correct"] / counts["n"] for counts in values]
+    if any(value is None for value in values):
+        return None
+    return [float(value) for value in values]

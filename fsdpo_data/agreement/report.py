@@ -1,0 +1,321 @@
+"""Compare two labellers: kappa with base rates, first errors, and a threshold from other problems.
+
+The scores of first errors are those of ProcessBench (Zheng et al. 2024): the accuracy on solutions
+with an error, the accuracy on solutions without an error, and F1, their harmonic mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
+
+from fsdpo_data.agreement.kappa import StepAgreement, harmonic_mean, measure_agreement
+from fsdpo_data.agreement.labels import ANY_CORRECT, read_labeller
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.sampling import Seed
+from fsdpo_data.core.statistics import mean_interval
+
+NO_ERROR = -1  #: First error of a solution whose steps are all right.
+MAX_CANDIDATES = 200  #: Most thresholds to try; they are quantiles of the scores.
+MAX_POSITION = 10  #: Steps from this position on share a row.
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgreeOptions(Options):
+    r"""Measure how far two labellers of steps agree, with the base rate of each.
+
+    A labeller is DATA or DATA:LABELS, where LABELS is one of ``imported`` (people), ``rollouts``
+    (continuations, or votes of a judge), ``first-error``, ``rewards`` (a reward model) and
+    ``outcome``. Without LABELS, the dataset's most specific labels are taken. Both datasets contain
+    the same solutions. Kappa is never printed without the base rates.
+
+    Attributes:
+        reference: The labels that count as true.
+        labeller: The labels to compare with the reference.
+        threshold: Smallest score of a right step of the labeller. The default is 0.5, and any
+            correct continuation for Monte-Carlo labels.
+        reference_threshold: The same for the reference.
+        calibrate: Choose the threshold, or the number of votes, that maximises this number on half
+            of the problems. All numbers are those of the other half.
+        seed: Seed of the halves.
+        json: Print the numbers as JSON.
+
+    Examples:
+        fsdpo-data agree runs/people runs/judged
+
+        fsdpo-data agree runs/people:imported runs/scored:rewards --threshold 0.4
+
+        fsdpo-data agree runs/people runs/judged --calibrate f1 --json
+    """
+
+    reference: Annotated[str, Option(positional=True, metavar="A[:LABELS]")] = field(kw_only=False)
+    labeller: Annotated[str, Option(positional=True, metavar="B[:LABELS]")] = field(kw_only=False)
+    threshold: float | None = None
+    reference_threshold: float | None = None
+    calibrate: Literal["f1", "kappa"] | None = None
+    seed: Seed = 0
+    json: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.calibrate is not None and self.threshold is not None:
+            raise self.field_error(
+                "threshold", "`calibrate` chooses the threshold. Remove one of the two."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Fraction:
+    """A fraction of solutions."""
+
+    value: float  #: The fraction.
+    hits: int  #: Solutions that count.
+    n: int  #: All solutions.
+    ci95: tuple[float, float] | None  #: 95 % interval over problems; None below two problems.
+
+
+@dataclass(frozen=True, slots=True)
+class FirstErrorAgreement:
+    """How often the labeller names the first error of the reference."""
+
+    f1: float | None  #: Harmonic mean of the two accuracies; None if one of them is None.
+    with_error: Fraction | None  #: Solutions with an error whose first wrong step is named.
+    without_error: Fraction | None  #: Solutions without an error that the labeller passes.
+
+
+@dataclass(frozen=True, slots=True)
+class LabelAgreement:
+    """The agreement on a part of the steps."""
+
+    steps: StepAgreement  #: Agreement on steps.
+    first_errors: FirstErrorAgreement | None  #: None for steps of one position.
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementReport:
+    """The agreement of two labellers."""
+
+    reference: str  #: The labels that count as true.
+    labeller: str  #: The labels that are compared.
+    reference_threshold: float  #: Smallest score of a right step of the reference.
+    threshold: float  #: Smallest score of a right step of the labeller.
+    threshold_source: str  #: Origin of the threshold, in words.
+    solutions: int  #: Solutions that are compared.
+    only_reference: int  #: Solutions that only the reference labels.
+    only_labeller: int  #: Solutions that only the labeller labels.
+    other_steps: int  #: Solutions of both with different numbers of steps, which are left out.
+    total: LabelAgreement  #: Agreement on all steps.
+    by_source: dict[str, LabelAgreement]  #: Agreement by source of the problem.
+    by_position: dict[str, LabelAgreement]  #: Agreement by number of the step, from 1.
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return asdict(self)
+
+
+class _SolutionPair(NamedTuple):
+    """A solution with the labels of the reference and the scores of the labeller."""
+
+    problem: str  #: Id of the problem.
+    source: str  #: Source of the problem.
+    truth: list[bool]  #: Labels of the reference.
+    scores: Sequence[float]  #: Scores of the labeller.
+
+
+def compare_labellers(options: AgreeOptions) -> AgreementReport:
+    """Compare two labellers of the same solutions.
+
+    Raises:
+        InputError: if they have no solution in common, or labels are missing.
+    """
+    reference = read_labeller(options.reference, options.reference_threshold, "reference")
+    labeller = read_labeller(options.labeller, options.threshold, "labeller")
+    common = reference.solutions.keys() & labeller.solutions.keys()
+    pairs = []
+    for key in sorted(common):
+        first, second = reference.solutions[key], labeller.solutions[key]
+        if len(first.scores) == len(second.scores):
+            truth = [score >= reference.threshold for score in first.scores]
+            pairs.append(_SolutionPair(first.problem, first.source, truth, second.scores))
+    if not pairs:
+        raise options.field_error(
+            "labeller",
+            f"{reference.name} and {labeller.name} label no common solution with the same steps. "
+            "Label copies of one dataset.",
+        )
+    threshold, source = labeller.threshold, "given" if options.threshold is not None else "default"
+    measured = pairs
+    if options.calibrate is not None:
+        tuning = [pair for pair in pairs if _is_tuning(pair.problem, options.seed)]
+        measured = [pair for pair in pairs if not _is_tuning(pair.problem, options.seed)]
+        if not tuning or not measured:
+            raise options.field_error("calibrate", "expected two problems or more in common.")
+        threshold = _best_threshold(tuning, options.calibrate)
+        n_problems = len({pair.problem for pair in tuning})
+        source = f"highest {options.calibrate} on {n_problems} other problems"
+        if labeller.votes:
+            votes = round(threshold * labeller.votes)
+            source += f"; {votes} of {labeller.votes} votes or continuations make a step right"
+    by_source: dict[str, list[_SolutionPair]] = defaultdict(list)
+    for pair in measured:
+        by_source[pair.source].append(pair)
+    return AgreementReport(
+        reference=reference.name,
+        labeller=labeller.name,
+        reference_threshold=reference.threshold,
+        threshold=threshold,
+        threshold_source=source,
+        solutions=len(measured),
+        only_reference=len(reference.solutions.keys() - common),
+        only_labeller=len(labeller.solutions.keys() - common),
+        other_steps=len(common) - len(pairs),
+        total=_measure(measured, threshold),
+        by_source={name: _measure(by_source[name], threshold) for name in sorted(by_source)},
+        by_position=_by_position(measured, threshold),
+    )
+
+
+def _is_tuning(problem: str, seed: int) -> bool:
+    """Return whether a problem is in the half that chooses the threshold."""
+    return hashlib.sha256(f"{seed} {problem}".encode()).digest()[0] % 2 == 0
+
+
+def _best_threshold(pairs: Sequence[_SolutionPair], goal: str) -> float:
+    """Return the quantile of the scores with the highest F1 or kappa; the lowest of equal ones."""
+    scores = sorted(score for pair in pairs for score in pair.scores)
+    n_quantiles = min(MAX_CANDIDATES, len(scores))
+    candidates = sorted({scores[len(scores) * i // n_quantiles] for i in range(n_quantiles)})
+
+    def quality(threshold: float) -> float:
+        if goal == "f1":
+            f1 = _first_errors(pairs, threshold).f1
+            return -1.0 if f1 is None else f1
+        kappa = _step_agreement(pairs, threshold).kappa
+        return -2.0 if kappa is None else kappa
+
+    return max(candidates, key=quality)
+
+
+def _step_agreement(pairs: Iterable[_SolutionPair], threshold: float) -> StepAgreement:
+    """Return the agreement on all steps of solutions."""
+    problems: list[str] = []
+    truth: list[bool] = []
+    labels: list[bool] = []
+    for pair in pairs:
+        problems += [pair.problem] * len(pair.truth)
+        truth += pair.truth
+        labels += [score >= threshold for score in pair.scores]
+    agreement = measure_agreement(problems, truth, labels)
+    assert agreement is not None  # solutions without steps have no labels
+    return agreement
+
+
+def _measure(pairs: Sequence[_SolutionPair], threshold: float) -> LabelAgreement:
+    """Return the agreement on solutions."""
+    return LabelAgreement(_step_agreement(pairs, threshold), _first_errors(pairs, threshold))
+
+
+def _by_position(pairs: Sequence[_SolutionPair], threshold: float) -> dict[str, LabelAgreement]:
+    """Return the agreement on the steps of each position."""
+    by_position: dict[int, list[_SolutionPair]] = defaultdict(list)
+    for pair in pairs:
+        for index, (label, score) in enumerate(zip(pair.truth, pair.scores, strict=True), 1):
+            step = pair._replace(truth=[label], scores=[score])
+            by_position[min(index, MAX_POSITION)].append(step)
+    return {
+        f"{position}+" if position == MAX_POSITION else str(position): LabelAgreement(
+            _step_agreement(steps, threshold), None
+        )
+        for position, steps in sorted(by_position.items())
+    }
+
+
+def _first_errors(pairs: Sequence[_SolutionPair], threshold: float) -> FirstErrorAgreement:
+    """Return how often the labeller names the first error of the reference."""
+    hits: dict[bool, list[tuple[str, bool]]] = {True: [], False: []}
+    for pair in pairs:
+        truth = _first_wrong(pair.truth, lambda label: not label)
+        guess = _first_wrong(pair.scores, lambda score: score < threshold)
+        hits[truth != NO_ERROR].append((pair.problem, guess == truth))
+    with_error = _fraction(hits[True])
+    without_error = _fraction(hits[False])
+    f1 = None
+    if with_error and without_error:
+        f1 = harmonic_mean(with_error.value, without_error.value)
+    return FirstErrorAgreement(f1, with_error, without_error)
+
+
+def _first_wrong(values: Sequence[Any], is_wrong: Callable[[Any], bool]) -> int:
+    """Return the index of the first wrong step, or ``NO_ERROR``."""
+    return next((index for index, value in enumerate(values) if is_wrong(value)), NO_ERROR)
+
+
+def _fraction(hits: Sequence[tuple[str, bool]]) -> Fraction | None:
+    """Return the fraction of hits, clustered by problem; None without solutions."""
+    if not hits:
+        return None
+    groups: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for problem, is_hit in hits:
+        groups[problem][0] += is_hit
+        groups[problem][1] += 1
+    count = sum(hit for hit, _ in groups.values())
+    interval = mean_interval([(hit, n) for hit, n in groups.values()]) if len(groups) > 1 else None
+    return Fraction(count / len(hits), count, len(hits), interval)
+
+
+def format_report(report: AgreementReport) -> str:
+    """Return the report as text; each kappa has the base rates in front of it."""
+    lines = [
+        f"reference  {report.reference}, right {_format_threshold(report.reference_threshold)}",
+        f"labeller   {report.labeller}, right {_format_threshold(report.threshold)} "
+        f"({report.threshold_source})",
+        f"compared   {report.solutions:,} solutions of {report.total.steps.problems:,} problems; "
+        f"{report.only_reference:,} only in the reference, {report.only_labeller:,} only of the "
+        f"labeller, {report.other_steps:,} with other steps",
+        "",
+        f"{'':<20}{'steps':>8}  {'right: reference, labeller':<28}{'agreement':<22}"
+        f"{'kappa':<24}first errors: F1, found, passed",
+    ]
+    lines.append(_format_row("all", report.total))
+    lines += [_format_row(name, part) for name, part in report.by_source.items()]
+    lines += [_format_row(f"step {name}", part) for name, part in report.by_position.items()]
+    return "\n".join(lines)
+
+
+def _format_row(name: str, part: LabelAgreement) -> str:
+    """Return one line of the table."""
+    steps = part.steps
+    rates = f"{steps.reference_right:.1%}, {steps.labeller_right:.1%}"
+    agreement = f"{steps.agreement:.1%}{_format_interval(steps.agreement_ci95, percent=True)}"
+    kappa = "undefined"
+    if steps.kappa is not None:
+        kappa = f"{steps.kappa:.3f}{_format_interval(steps.kappa_ci95)}"
+    row = f"{name[:19]:<20}{steps.steps:>8,}  {rates:<28}{agreement:<22}{kappa:<24}"
+    errors = part.first_errors
+    if errors is not None:
+        f1 = "none" if errors.f1 is None else f"{100 * errors.f1:.1f}"
+        row += f"{f1}, {_format_fraction(errors.with_error)}"
+        row += f", {_format_fraction(errors.without_error)}"
+    return row.rstrip()
+
+
+def _format_threshold(threshold: float) -> str:
+    return "with any correct continuation" if threshold == ANY_CORRECT else f"from {threshold:.3g}"
+
+
+def _format_interval(interval: tuple[float, float] | None, *, percent: bool = False) -> str:
+    if interval is None:
+        return ""
+    low, high = interval
+    if percent:
+        return f" [{100 * low:.1f}, {100 * high:.1f}]"
+    return f" [{low:.3f}, {high:.3f}]"
+
+
+def _format_fraction(fraction: Fraction | None) -> str:
+    if fraction is None:
+        return "none"
+    return f"{fraction.value:.1%} of {fraction.n:,}"

@@ -1,0 +1,195 @@
+"""The agreement of two labellers: kappa, intervals, first errors, and a threshold by problem."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from command_line import run
+from helpers import derive, problem_set, small_build
+
+import fsdpo_data as fd
+from fsdpo_data.agreement.kappa import cohen_kappa, kappa_interval, measure_agreement
+from fsdpo_data.agreement.labels import LabellerName
+from fsdpo_data.core.errors import InputError
+
+
+def sklearn_kappa(first: list[bool], second: list[bool]) -> float:
+    """Compute kappa as ``sklearn.metrics.cohen_kappa_score`` does (scikit-learn 1.7)."""
+    confusion = np.zeros((2, 2))
+    np.add.at(confusion, (np.array(first, int), np.array(second, int)), 1)
+    sum0, sum1 = confusion.sum(axis=0), confusion.sum(axis=1)
+    expected = np.outer(sum0, sum1) / sum0.sum()
+    weights = np.ones((2, 2))
+    weights.flat[::3] = 0
+    return float(1 - (weights * confusion).sum() / (weights * expected).sum())
+
+
+def test_kappa_is_that_of_scikit_learn_on_made_up_labels() -> None:
+    rng = random.Random(0)
+    for _ in range(200):
+        n, rate, noise = rng.randrange(2, 300), rng.random(), rng.random()
+        first = [rng.random() < rate for _ in range(n)]
+        second = [not label if rng.random() < noise else label for label in first]
+        kappa = cohen_kappa(first, second)
+        if kappa is not None:
+            assert kappa == pytest.approx(sklearn_kappa(first, second), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gsm8k", "math", "olympiadbench_every10th"])
+def test_kappa_is_that_of_scikit_learn_on_people_and_outcomes(shared: Path, name: str) -> None:
+    file = shared / f"data/stepwise/processbench/{name}.json"
+    people: list[bool] = []
+    outcomes: list[bool] = []
+    for row in json.loads(file.read_text(encoding="utf-8")):
+        n_steps = len(row["steps"])
+        first_error = n_steps if row["label"] == -1 else row["label"]
+        people += [step < first_error for step in range(n_steps)]
+        outcomes += [row["final_answer_correct"]] * n_steps
+    kappa = cohen_kappa(people, outcomes)
+    assert kappa is not None and 0.2 < kappa < 0.9
+    assert abs(kappa - sklearn_kappa(people, outcomes)) < 1e-12
+
+
+def test_kappa_without_two_labels_is_undefined() -> None:
+    assert cohen_kappa([True] * 5, [True] * 5) is None
+    agreement = measure_agreement([1, 2, 3], [True] * 3, [True] * 3)
+    assert agreement is not None and agreement.kappa is None and agreement.reference_right == 1
+    assert measure_agreement([], [], []) is None
+
+
+def test_the_interval_covers_kappa_of_the_population() -> None:
+    """A short form of ``benchmarks/intervals/kappa_coverage.py``."""
+    rng = np.random.default_rng(0)
+
+    def draw(n_problems: int) -> tuple[list[int], list[bool], list[bool]]:
+        problems, first, second = [], [], []
+        for problem in range(n_problems):
+            rate, noise = rng.beta(2, 1), rng.beta(1, 4)
+            labels = rng.random(6) < rate
+            problems += [problem] * 6
+            first += labels.tolist()
+            second += (labels ^ (rng.random(6) < noise)).tolist()
+        return problems, first, second
+
+    truth = cohen_kappa(*draw(40_000)[1:])
+    assert truth is not None
+    intervals = [kappa_interval(*draw(60)) for _ in range(200)]
+    covered = sum(low <= truth <= high for low, high in filter(None, intervals))
+    assert 184 <= covered <= 200
+
+
+def test_copies_of_a_problem_do_not_narrow_the_interval() -> None:
+    rng = random.Random(1)
+    problems = list(range(80))
+    first = [rng.random() < 0.6 for _ in problems]
+    second = [label if rng.random() < 0.8 else not label for label in first]
+    single = kappa_interval(problems, first, second)
+    copied = kappa_interval(problems * 9, first * 9, second * 9)
+    assert single is not None and copied == pytest.approx(single, abs=0.02)
+
+
+def test_labels_that_all_agree_have_an_interval_of_positive_width() -> None:
+    labels = [True, False] * 10
+    interval = kappa_interval(list(range(20)), labels, labels)
+    assert interval is not None and interval[0] < 0.95 and interval[1] == 1
+
+
+def test_the_name_of_a_labeller(tmp_path: Path) -> None:
+    assert LabellerName.parse("runs/a:rewards") == (Path("runs/a"), "rewards")
+    assert LabellerName.parse("runs/a") == (Path("runs/a"), None)
+    assert LabellerName.parse("runs/a:b") == (Path("runs/a:b"), None)
+
+
+class RewardStage:
+    """A stage that writes given step rewards, problem by problem."""
+
+    spec_key = "test-rewards"
+    command = ()
+
+    def spec(self) -> dict[str, Any]:
+        return {}
+
+    def check(self, *_: Any) -> None:
+        return None
+
+    def run(self, draft: Any) -> None:
+        from fsdpo_data.dataset.schema import replace_column
+
+        def add(table: Any) -> Any:
+            rewards = []
+            for row in table.to_pylist():
+                is_right = row["outcome"] == "correct"
+                level = 0.35 if is_right else 0.2
+                rewards.append([0.35, level][: len(row["completions"])])
+            return replace_column(table, "step_rewards", rewards)
+
+        draft.rewrite_config("solutions", "test", add)
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("agree")
+    small_build(folder / "base", problem_set(12))
+    derive(folder / "base", folder / "scored", RewardStage())
+    return str(folder / "base"), str(folder / "scored")
+
+
+def test_first_errors_and_base_rates(datasets: tuple[str, str]) -> None:
+    base, scored = datasets
+    report = fd.agree(base, f"{scored}:rewards", threshold=0.3)
+    # Per problem: a right and a wrong solution of two steps, and a silent one of one step.
+    assert report.solutions == 36 and report.total.steps.steps == 60
+    assert report.total.steps.reference_right == 0.4
+    assert report.total.steps.labeller_right == pytest.approx(0.8)
+    assert report.total.steps.agreement == pytest.approx(0.6)
+    errors = report.total.first_errors
+    assert errors is not None and errors.with_error and errors.without_error
+    assert (errors.with_error.hits, errors.with_error.n) == (0, 24)
+    assert (errors.without_error.hits, errors.without_error.n, errors.f1) == (12, 12, 0)
+    assert list(report.by_source) == ["test"] and list(report.by_position) == ["1", "2"]
+    second = report.by_position["2"].steps
+    assert second.agreement == 1 and second.kappa == 1 and second.kappa_ci95 is not None
+    assert second.kappa_ci95[0] < 1
+
+
+def test_a_threshold_is_chosen_on_other_problems(datasets: tuple[str, str]) -> None:
+    base, scored = datasets
+    report = fd.agree(base, f"{scored}:rewards", calibrate="kappa")
+    assert report.threshold == pytest.approx(0.35)
+    assert report.solutions < 36 and "other problems" in report.threshold_source
+    other = fd.agree(base, f"{scored}:rewards", calibrate="kappa", seed=1)
+    assert other.solutions + report.solutions != 36 or other.solutions != report.solutions
+    with pytest.raises(InputError, match="`calibrate` chooses the threshold"):
+        fd.agree(base, scored, calibrate="f1", threshold=0.5)
+
+
+def test_the_command_prints_base_rates_with_every_kappa(
+    datasets: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, scored = datasets
+    code, out, err = run(capsys, "agree", base, f"{scored}:rewards", "--threshold", "0.3")
+    assert code == 0, err
+    rows = [line for line in out.splitlines() if line.startswith(("all", "test", "step "))]
+    assert len(rows) == 4 and all("%, " in row for row in rows)
+    code, out, err = run(capsys, "agree", base, f"{scored}:rewards", "--json")
+    values = json.loads(out)
+    parts = [values["total"], *values["by_source"].values(), *values["by_position"].values()]
+    names = {"kappa", "kappa_ci95", "reference_right", "labeller_right"}
+    assert all(names <= part["steps"].keys() for part in parts)
+
+
+def test_missing_labels_are_an_error(datasets: tuple[str, str]) -> None:
+    base, _ = datasets
+    with pytest.raises(InputError, match="the dataset has no rollouts labels"):
+        fd.agree(base, f"{base}:rollouts")
+    with pytest.raises(InputError, match="the dataset has no first-error labels"):
+        fd.agree(f"{base}:first-error", base)
+    assert math.isclose(fd.agree(base, base).total.steps.agreement, 1)
+    assert pl.read_parquet(f"{base}/solutions/*.parquet").height == 48
