@@ -22,7 +22,7 @@ MAX_STEPS = 8  #: Largest number of steps of a solution; the smallest is 2.
 
 
 @dataclass(frozen=True)
-class Case:
+class StepPopulation:
     """A population of problems."""
 
     problems: int  #: Problems of one draw.
@@ -32,7 +32,7 @@ class Case:
 
 
 CASES = [
-    Case(problems, error_rate, misread_rate, spread)
+    StepPopulation(problems, error_rate, misread_rate, spread)
     for problems in (30, 200)
     for error_rate in (0.5, 0.1)
     for misread_rate in (0.4, 0.1, 0.02)
@@ -40,7 +40,9 @@ CASES = [
 ]
 
 
-def draw(rng: np.random.Generator, case: Case, problems: int) -> tuple[list[int], list, list]:
+def draw(
+    rng: np.random.Generator, case: StepPopulation, problems: int
+) -> tuple[list[int], list, list]:
     """Return the problem of each step, and both labels of each step."""
     names: list[int] = []
     reference: list[bool] = []
@@ -64,17 +66,17 @@ def draw(rng: np.random.Generator, case: Case, problems: int) -> tuple[list[int]
     return names, reference, labeller
 
 
-def measure(case: Case, repeats: int, seed: int) -> str:
+def measure(case: StepPopulation, repeats: int, seed: int) -> str:
     """Return one line with the coverage of a case."""
     rng = np.random.default_rng(seed)
     _, reference, labeller = draw(rng, case, POPULATION_PROBLEMS)
     truth = cohen_kappa(reference, labeller)
     assert truth is not None
     intervals = [kappa_interval(*draw(rng, case, case.problems)) for _ in range(repeats)]
-    known = [interval for interval in intervals if interval is not None]
-    above = sum(low > truth for low, _ in known) / len(known)
-    below = sum(high < truth for _, high in known) / len(known)
-    width = sum(high - low for low, high in known) / len(known)
+    defined_intervals = [interval for interval in intervals if interval is not None]
+    above = sum(low > truth for low, _ in defined_intervals) / len(defined_intervals)
+    below = sum(high < truth for _, high in defined_intervals) / len(defined_intervals)
+    width = sum(high - low for low, high in defined_intervals) / len(defined_intervals)
     name = (
         f"{case.problems} problems, {case.error_rate:.0%} errors, {case.misread_rate:.0%} misread, "
         f"spread {case.spread:g}"

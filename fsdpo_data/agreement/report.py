@@ -147,11 +147,11 @@ def compare_labellers(options: AgreeOptions) -> AgreementReport:
             "Label copies of one dataset.",
         )
     threshold, source = labeller.threshold, "given" if options.threshold is not None else "default"
-    measured = pairs
+    test_pairs = pairs
     if options.calibrate is not None:
         tuning = [pair for pair in pairs if _is_tuning(pair.problem, options.seed)]
-        measured = [pair for pair in pairs if not _is_tuning(pair.problem, options.seed)]
-        if not tuning or not measured:
+        test_pairs = [pair for pair in pairs if not _is_tuning(pair.problem, options.seed)]
+        if not tuning or not test_pairs:
             raise options.field_error("calibrate", "expected two problems or more in common.")
         threshold = _best_threshold(tuning, options.calibrate)
         n_problems = len({pair.problem for pair in tuning})
@@ -160,7 +160,7 @@ def compare_labellers(options: AgreeOptions) -> AgreementReport:
             votes = round(threshold * labeller.votes)
             source += f"; {votes} of {labeller.votes} votes or continuations make a step right"
     by_source: dict[str, list[_SolutionPair]] = defaultdict(list)
-    for pair in measured:
+    for pair in test_pairs:
         by_source[pair.source].append(pair)
     return AgreementReport(
         reference=reference.name,
@@ -168,13 +168,13 @@ def compare_labellers(options: AgreeOptions) -> AgreementReport:
         reference_threshold=reference.threshold,
         threshold=threshold,
         threshold_source=source,
-        solutions=len(measured),
+        solutions=len(test_pairs),
         only_reference=len(reference.solutions.keys() - common),
         only_labeller=len(labeller.solutions.keys() - common),
         other_steps=len(common) - len(pairs),
-        total=_measure(measured, threshold),
+        total=_measure(test_pairs, threshold),
         by_source={name: _measure(by_source[name], threshold) for name in sorted(by_source)},
-        by_position=_by_position(measured, threshold),
+        by_position=_by_position(test_pairs, threshold),
     )
 
 

@@ -85,7 +85,7 @@ def test_the_interval_covers_kappa_of_the_population() -> None:
     assert 184 <= covered <= 200
 
 
-def test_copies_of_a_problem_do_not_narrow_the_interval() -> None:
+def test_repeated_steps_do_not_narrow_the_interval() -> None:
     rng = random.Random(1)
     problems = list(range(80))
     first = [rng.random() < 0.6 for _ in problems]
