@@ -147,11 +147,12 @@ def scorer_engine_for(sampler_engine: str, *, shares_memory: bool = True) -> str
             with the first for GPU memory. On a Ray cluster each model has its own GPUs.
     """
     sampler = SAMPLERS[sampler_engine]
-    if sampler.is_remote or not sampler.needs_model:
+    if not sampler.needs_model:
         return AUTOMATIC_ENGINE
-    if shares_memory and not sampler.is_cluster:
+    if shares_memory and not sampler.is_cluster:  # a server may run on the same GPU
         return fallback_engine(SCORERS).name
-    return sampler_engine if sampler_engine in SCORERS else AUTOMATIC_ENGINE
+    is_local = sampler_engine in SCORERS and not sampler.is_remote
+    return sampler_engine if is_local else AUTOMATIC_ENGINE
 
 
 def import_object(name: str) -> Any:

@@ -288,6 +288,6 @@ def test_pages_state_the_lowest_coverages_of_the_measured_file() -> None:
         next(rows for start, rows in groups.items() if name.startswith(start)).append(coverage)
     lowest = {start: min(coverages) for start, coverages in groups.items()}
     assert f"the lowest coverage, {lowest['']} %" in page
-    assert f"covered in {lowest['rerank']} % of the draws of 30 problems" in page
+    assert f"0.98 in {lowest['rerank']} % of the draws of 30 problems" in page
     assert f"covered in {lowest['rerank difference']} % or more of the draws" in page
     assert f"three seeds cover {lowest['study']} %" in page
