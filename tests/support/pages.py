@@ -47,6 +47,7 @@ SMALLER = {
     "--suite ood": "--suite ood --data {data}/benchmarks --limit 1 --max-tokens 8",
     " DIR": " {data}/benchmarks",
     "bench/math": "{data}/benchmarks/math",
+    "bench/gsm8k.jsonl": "{data}/benchmarks/gsm8k/test.jsonl",
     "http://HOST:8000/v1": "{server}",
     "--model NAME": "--model tiny",
 }
