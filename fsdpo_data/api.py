@@ -46,8 +46,10 @@ from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, ServerOptions
 from fsdpo_data.engines.samplers.base import Sampler
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
+from fsdpo_data.engines.weights import resolve_model
 from fsdpo_data.exchange.export import ExportResult, export
-from fsdpo_data.models.thinking import split_solution
+from fsdpo_data.models.prompts import Template
+from fsdpo_data.models.thinking import find_thinking, split_solution
 from fsdpo_data.publish.pull import pull_dataset
 from fsdpo_data.publish.push import plan_push, push_dataset
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, OverlapReport, run_decontaminate
@@ -82,6 +84,7 @@ __all__ = [
     "load_plugin",
     "load_sampler",
     "load_scorer",
+    "load_template",
     "mix",
     "open_dataset",
     "pull",
@@ -414,7 +417,14 @@ def decontaminate(options: DecontaminateOptions) -> OverlapReport:
 
 
 @checks_arguments
-def grade(gold: str, response: str, grader: str | None = None) -> Verdict:
+def grade(
+    gold: str,
+    response: str,
+    grader: str | None = None,
+    *,
+    prompt: str = "",
+    finish_reason: str = "stop",
+) -> Verdict:
     r"""Grade a response against the gold answer.
 
     >>> grade("1/2", r"so \boxed{0.5}").status
@@ -422,10 +432,14 @@ def grade(gold: str, response: str, grader: str | None = None) -> Verdict:
 
     Args:
         gold: The gold answer, as its source writes it.
-        response: The text of the model.
+        response: The text of the model. Only the text after its thinking is graded.
         grader: Full name of the grader; the default of this release if None.
+        prompt: The prompt of the response, which may open the thinking.
+        finish_reason: `stop`, or `length` for a truncated response, in which only an announced
+            answer counts.
     """
-    return get_grader(grader).grade([GradingRequest(gold, response)])[0]
+    thinking = find_thinking(prompt, response)
+    return get_grader(grader).grade([GradingRequest(gold, response, finish_reason, thinking)])[0]
 
 
 @checks_arguments
@@ -481,6 +495,29 @@ load_sampler = _loader(
 load_scorer = _loader(
     ScorerOptions, load.load_scorer, Scorer, 'scorer = load_scorer("runs/prm", batch_tokens=4096)'
 )
+
+
+@checks_arguments
+def load_template(
+    model: str, template: str | None = None, *, engine: SamplerOptions | None = None
+) -> Template:
+    """Return the prompt template of a model, whose ``render(question)`` gives the prompt.
+
+    ``stop`` has the strings that end a completion, for :class:`SamplingSpec`.
+
+    Example:
+        prompt = load_template("tiny").render("2+2?")
+
+    Args:
+        model: Short name, `org/name[@revision]` on the Hub, or a directory.
+        template: Name of another template; None for the template of the model.
+        engine: The engine of the model; a server may apply a chat template of its own.
+
+    Raises:
+        InputError: if the model or the template does not exist.
+        UnavailableError: if the Hub cannot be reached, or denies access.
+    """
+    return resolve_model(model, engine or SamplerOptions(), template).template
 
 
 @checks_arguments

@@ -7,7 +7,17 @@ import sys
 
 import pytest
 
-HEAVY = {"torch", "transformers", "vllm", "datasets", "deepspeed", "sympy", "ray", "polars"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "vllm",
+    "datasets",
+    "deepspeed",
+    "sympy",
+    "ray",
+    "polars",
+    "datatrove",
+}
 HEAVY |= {"pyarrow", "numpy", "scipy", "mpmath", "jinja2", "yaml", "huggingface_hub"}
 
 COMMANDS = [
