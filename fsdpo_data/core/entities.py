@@ -60,6 +60,8 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 MODEL_FAILURES: tuple[Outcome, ...] = ("incorrect", "no_answer")
 #: The outcomes that measure the model; accuracy counts only these.
 GRADED_OUTCOMES: tuple[Outcome, ...] = ("correct", *MODEL_FAILURES)
+#: The outcomes of solutions that the grader could not decide. Accuracy leaves them out.
+GRADER_FAILURES: tuple[Outcome, ...] = ("undecided", "gold_unparsed", "timed_out")
 
 
 @dataclass(frozen=True, slots=True)

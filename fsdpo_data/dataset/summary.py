@@ -6,6 +6,7 @@ from typing import Any
 
 from fsdpo_cards.render import format_amount, format_percent
 
+from fsdpo_data.core.entities import GRADER_FAILURES
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.dataset.manifest import Manifest
@@ -60,8 +61,11 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
     negative = manifest.labels.get("negative", 0)
     token_rate = statistics.tokens_per_second
     pairs = manifest.pairs
+    undecided = sum(manifest.outcomes.get(outcome, 0) for outcome in GRADER_FAILURES)
+    undecided_text = f"; {undecided:,} without a verdict are left out" if undecided else ""
     entries = {
         "template": _describe_prompt(manifest.spec),
+        "without_verdict": undecided_text,
         "graded": not manifest.step_labels,
         "outcome_labels": not manifest.step_labels,
         "positive": _fraction(positive, positive + negative),

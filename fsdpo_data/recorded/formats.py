@@ -47,6 +47,7 @@ class RecordedResponse:
     row: int = 0  #: Number of the row in its file.
     #: ``length`` if the row marks the response as truncated.
     finish_reason: FinishReason = "stop"
+    has_finish_reason: bool = False  #: Whether the row has a finish reason of the response.
     prompt: str = ""  #: Prompt of the model; empty if unknown.
     request: str = ""  #: Id of the request, if the prompts are in another file (batch APIs).
     n_tokens: int | None = None  #: Number of generated tokens; None if unknown.
@@ -250,6 +251,7 @@ class ResponseFormat:
                 series=f"sample {index}" if isinstance(value, list) else base.series,
                 reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
                 finish_reason="length" if is_truncated else "stop",
+                has_finish_reason=finish_reason is not None,
                 n_tokens=_token_count(n_tokens),
                 reasoning=reasoning or "",
                 steps=_first_or(response_fields, self.steps, steps[index]),

@@ -5,9 +5,10 @@ Responses go to an unnamed temporary file, one per line. Samples of a problem ma
 anywhere in the input, and memory holds only their positions in the temporary file.
 """
 
+import logging
 import tempfile
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Annotated, Any, NamedTuple
@@ -43,6 +44,8 @@ from fsdpo_data.recorded.formats import (
 from fsdpo_data.recorded.step_scores import ScoredSteps, StepScoreError, read_steps
 from fsdpo_data.stages.sample import RECORDED_STEPS, BuildJob, BuildSpec, build
 from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
+
+log = logging.getLogger(__name__)
 
 _OUTPUTS_PANEL = "Outputs"
 
@@ -148,6 +151,8 @@ def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path,
             reader.add(file)
         if not reader.problems:
             raise InputError(_no_outputs_message(options, reader))
+        for warning in reader.warnings():
+            log.warning(warning)
         spec = _build_spec(options, reader, files)
         source = ProblemSet(reader.problems, list(spec.sources), reader.quarantined)
         job = BuildJob(
@@ -277,6 +282,7 @@ class _OutputReader:
         self._request_offsets = self._read_requests(options.requests) if options.requests else {}
         self._score_offsets: dict[bytes, int] = {}  # of rows of step scores, by key
         self.has_scores = False  #: Whether a response has step scores.
+        self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
         #: Whether the responses have steps of their own; None before the first response.
         self.has_recorded_steps: bool | None = None
 
@@ -395,6 +401,7 @@ class _OutputReader:
         elif self._prompt_of_problem[problem.id].key != key:
             raise UnusableRowError("the problem has another prompt in an earlier row")
         self._models[response.model] = None
+        self.has_finish_reasons |= response.has_finish_reason
         completion = Completion(
             response.response,
             response.finish_reason,
@@ -447,6 +454,20 @@ class _OutputReader:
         """Return the prompt of a problem."""
         offset = self._prompt_of_problem[problem.id].offset
         return str(self.sampler.read(offset)["prompt"])
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what a user may overlook in the files."""
+        models = [name for name in self._models if name]
+        if len(models) > 1:
+            yield (
+                f"the responses of {len(models)} models are samples of one model here: "
+                f"{', '.join(models)}. The option `series` imports one of them."
+            )
+        if not self.has_finish_reasons:
+            yield (
+                "the rows have no finish reason, so every response counts as finished. A truncated "
+                "response has the outcome `no_answer` then, which gives negative step labels."
+            )
 
     def model_name(self) -> str:
         """Return the name of the model in the rows; InputError if they name several."""

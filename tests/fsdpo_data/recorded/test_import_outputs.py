@@ -17,6 +17,7 @@ from fsdpo_data.cli.app import app
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import RELEASE, file_sha256
 from fsdpo_data.core.row_files import SourceRow
+from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.problems.row_formats import UnusableRowError
 from fsdpo_data.recorded.formats import (
     RESPONSE_FORMATS,
@@ -329,6 +330,33 @@ def test_finish_reasons_are_read_from_several_fields(tmp_path: Path) -> None:
     _, solutions = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
     assert [row["finish_reason"] for row in solutions] == ["length"] * 4 + ["stop"]
     assert [row["outcome"] for row in solutions] == ["correct"] * 3 + ["no_answer", "correct"]
+
+
+def test_what_the_rows_do_not_say_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Several models under one name, and responses that may be truncated."""
+    rows = [plain("1+1?", "2", "2", model="A"), plain("2+2?", "4", RIGHT, model="B")]
+    file = written(tmp_path / "theirs.jsonl", rows)
+    import_file(file, tmp_path / "out", model_name="both")
+    assert "the responses of 2 models are samples of one model here: A, B." in caplog.text
+    assert "the rows have no finish reason" in caplog.text
+    caplog.clear()
+    file = written(tmp_path / "one.jsonl", [{**rows[0], "finish_reason": "stop"}])
+    import_file(file, tmp_path / "one")
+    assert not caplog.text
+
+
+def test_the_summary_counts_the_solutions_without_a_verdict(tmp_path: Path) -> None:
+    """Accuracy leaves them out, and says so."""
+    rows = [
+        plain("1+1?", "2", "The answer is 2."),
+        plain("x?", "42", r"So it is $\boxed{\text{at least } 42}$."),
+    ]
+    manifest, solutions = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+    assert sorted(row["outcome"] for row in solutions) == ["correct", "undecided"]
+    accuracy = dict(summary_rows(manifest))["accuracy"]
+    assert accuracy.endswith("(1 of 1; 1 without a verdict are left out)")
 
 
 @pytest.mark.parametrize(
