@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 VLLM_VENV := .venv-vllm
 DEEPSPEED_VENV := .venv-deepspeed
+SKYPILOT_VENV := .venv-skypilot
 BIN := $(VENV)/bin
 DEMO := runs/fsdpo-demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
@@ -25,7 +26,7 @@ evidence: $(VENV)/.train  ## what step rewards buy on 32,000 real samples; POOLS
 test: $(VENV)/.dev lint  ## everything that is checked on every change
 	$(BIN)/python -m pytest -n auto
 
-proof: $(VENV)/.dev $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed  ## the long proofs
+proof: $(VENV)/.dev $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed $(SKYPILOT_VENV)/.skypilot  ## the long proofs
 	$(BIN)/python -m pytest -m 'proof and not deepspeed' -n auto
 	$(VLLM_VENV)/bin/python -m pytest -m 'vllm or ray'
 	$(DEEPSPEED_VENV)/bin/python -m pytest -m deepspeed
@@ -81,5 +82,11 @@ $(DEEPSPEED_VENV)/.deepspeed: pyproject.toml constraints.txt
 		$(DEEPSPEED_VENV)/bin/python $(PIP_INSTALL) --no-build-isolation deepspeed
 	touch $@
 
+# SkyPilot reads the files of `--print-launch skypilot`. Its dependencies have other versions.
+$(SKYPILOT_VENV)/.skypilot: Makefile
+	test -x $(SKYPILOT_VENV)/bin/python || $(PYTHON) -m venv $(SKYPILOT_VENV)
+	$(SKYPILOT_VENV)/bin/python -m pip install -q --disable-pip-version-check skypilot==0.14.1
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(DEEPSPEED_VENV) runs
+	rm -rf $(VENV) $(VLLM_VENV) $(DEEPSPEED_VENV) $(SKYPILOT_VENV) runs

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fsdpo_data.cli.help import help_command_class
-from fsdpo_data.cli.launch import launch_script
+from fsdpo_data.cli.launch import NODES, LaunchTemplate, find_template, launch_script
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.memory_limit import check_address_space
@@ -62,7 +62,7 @@ def command(
     name: str | None = None,
     notes: str = "",
     panel: str | None = None,
-    launch: Mapping[str, str] | None = None,
+    launch: Mapping[str, LaunchTemplate] | None = None,
 ) -> Callable[[Callable[[CommandOptions], None]], Callable[..., None]]:
     """Return a decorator that registers a function of options as a command.
 
@@ -73,7 +73,8 @@ def command(
         name: Name of the command; None for the name of the function.
         notes: Markdown below the examples.
         panel: Heading of the command in the help of ``app``.
-        launch: Scripts of ``--print-launch`` (:mod:`fsdpo_data.cli.launch`); None for no such flag.
+        launch: Templates of ``--print-launch`` (:mod:`fsdpo_data.cli.launch`); None for no such
+            flag.
 
     Raises:
         TypeError: If the docstring of ``options_class`` does not document all fields.
@@ -96,12 +97,18 @@ def command(
                 check_address_space()
                 for plugin in values.pop(PLUGIN):  # plug-ins add valid values of other parameters
                     load_plugin(plugin)
-                options = make_options(options_class, _given_values(context, values))
+                command_values = _given_values(context, values)
                 if launch and launcher:
+                    if find_template(launch, launcher).has_shards:
+                        command_values = {**command_values, "shard": f"1/{NODES}"}
+                    make_options(
+                        options_class, command_values
+                    )  # refuses what the jobs would refuse
                     program = str(app.info.name)
-                    typer.echo(launch_script(launch, launcher, program, sys.argv[1:]))
-                else:
-                    run(options)
+                    typer.echo(launch_script(launch, launcher, program, sys.argv[1:]), nl=False)
+                    return
+                options = make_options(options_class, command_values)
+                run(options)
             except FsdpoError as error:
                 raise _with_flag_names(error, parameters) from None
             except KeyboardInterrupt:
@@ -125,7 +132,9 @@ def command(
     return register
 
 
-def _make_signature(parameters: _Parameters, launch: Mapping[str, str] | None) -> Signature:
+def _make_signature(
+    parameters: _Parameters, launch: Mapping[str, LaunchTemplate] | None
+) -> Signature:
     """Return the signature of a command, from which typer derives its flags."""
     return Signature(
         [
@@ -164,11 +173,11 @@ def _print_resume_command(program: str, *, can_resume: bool) -> None:
     typer.echo(f"{message}\n  {shlex.join(arguments)}", err=True)
 
 
-def _print_launch_parameter(scripts: Mapping[str, str]) -> Parameter:
+def _print_launch_parameter(scripts: Mapping[str, LaunchTemplate]) -> Parameter:
     """Return the parameter of ``--print-launch``."""
     parameter = typer.Option(
         "--print-launch",
-        help="Run nothing. Print a script that runs the same command on several machines.",
+        help="Run nothing. Print a file that runs the same command on several machines.",
         metavar="|".join(scripts),
         rich_help_panel="Run",
     )

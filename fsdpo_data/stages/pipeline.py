@@ -165,6 +165,12 @@ class BuildOptions(ReplayOptions):
             raise self.field_error(
                 "top", "pairs are chosen by step rewards. Give `prm` too, or remove `top`."
             )
+        if self.shard is not None and self.prm is not None:
+            raise self.field_error(
+                "prm",
+                "a shard of a build contains only samples. Remove `prm`; score and pair the "
+                "dataset that `fsdpo-data merge` writes.",
+            )
 
 
 def _sampler_options(options: BuildOptions) -> SamplerOptions:
@@ -212,16 +218,9 @@ def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) 
     """Sample one shard of the problems of :func:`run_build`; return its directory.
 
     Raises:
-        InputError: if a process reward model is given; it scores the merged dataset instead.
         RunMismatchError: if the directory contains another run or another shard.
         FsdpoError: if a model, a file or an engine is missing, or options conflict.
     """
-    if options.prm is not None:
-        raise options.field_error(
-            "prm",
-            "a shard of a build contains only samples. Remove `prm`; score and pair the dataset "
-            "that `fsdpo-data merge` writes.",
-        )
     job = _make_job(options)
     out = Path(options.out or f"{_default_out(job)}-{shard.index}-of-{shard.count}")
     config = {**job.config, "shard": str(shard)}
