@@ -62,17 +62,18 @@ PRM_COMMANDS = {
 }
 
 
-class Arm(NamedTuple):
-    """A way to reward completions."""
+class RewardWeights(NamedTuple):
+    """The weights of an arm, next to 1 for the outcome."""
 
-    process_weight: float = 0.0  #: Weight of the process reward, next to 1 for the outcome.
-    step_weight: float = 0.0  #: Weight of the step advantages, next to 1 for the outcome.
+    process: float = 0.0  #: Weight of the smallest step reward, a second reward function.
+    steps: float = 0.0  #: Weight of the step advantages.
 
 
+#: The arms of the experiment.
 ARMS = {
-    "outcome": Arm(),
-    "process": Arm(process_weight=0.5),
-    "step-advantages": Arm(step_weight=1.0),
+    "outcome": RewardWeights(),
+    "process": RewardWeights(process=0.5),
+    "step-advantages": RewardWeights(steps=1.0),
 }
 
 
@@ -156,6 +157,7 @@ def make_trainer(experiment: Experiment, arm: str, seed: int) -> Any:
     """Return TRL's trainer for an arm, or the subclass with advantages of tokens."""
     from datasets import Dataset
     from step_grpo import StepGRPOTrainer
+    from transformers.trainer_callback import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
     n_problems = experiment.steps * experiment.prompts
@@ -168,18 +170,19 @@ def make_trainer(experiment: Experiment, arm: str, seed: int) -> Any:
     reward_funcs: list[Any] = [rewards.outcome()]
     reward_weights = [1.0]
     trainer_class, options = GRPOTrainer, {}
-    if weights.process_weight:
+    if weights.process:
         reward_funcs.append(rewards.process(experiment.out / "prm"))
-        reward_weights.append(weights.process_weight)
-    if weights.step_weight:
+        reward_weights.append(weights.process)
+    if weights.steps:
         trainer_class = StepGRPOTrainer
         options = {
             "process": rewards.process(experiment.out / "prm"),
-            "step_weight": weights.step_weight,
+            "step_weight": weights.steps,
         }
+    transformers.utils.logging.disable_progress_bar()
     model = transformers.AutoModelForCausalLM.from_pretrained(CHECKPOINT, trust_remote_code=False)
     tokenizer = transformers.AutoTokenizer.from_pretrained(CHECKPOINT, padding_side="left")
-    return trainer_class(
+    trainer = trainer_class(
         model=model,
         reward_funcs=reward_funcs,
         args=GRPOConfig(
@@ -209,6 +212,8 @@ def make_trainer(experiment: Experiment, arm: str, seed: int) -> Any:
         callbacks=[make_progress_callback(f"{arm}, seed {seed}", experiment.steps)],
         **options,
     )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
 
 
 def make_progress_callback(name: str, steps: int) -> Any:

@@ -25,7 +25,8 @@ def verl_compute_score(
 ) -> Callable[..., VerlScore]:
     """Return verl's ``compute_score``, which the reward managers ``naive`` and ``dapo`` call.
 
-    Put it into a file, and name the file in ``custom_reward_function.path``:
+    Put it into a file, and name the file in ``reward.custom_reward_function.path``, before verl 0.7
+    in ``custom_reward_function.path``:
 
         compute_score = rewards.verl_compute_score(rewards.outcome())
 

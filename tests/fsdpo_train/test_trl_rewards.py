@@ -107,9 +107,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def token_bytes(tokenizer: Any) -> Callable[[int], bytes]:
     """Return the bytes of each token of a byte-level tokenizer, computed from its vocabulary."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
+    unprintable = [byte for byte in range(256) if byte not in printable]
     characters = {chr(byte): byte for byte in printable}
-    characters |= {chr(256 + index): byte for index, byte in enumerate(others)}
+    characters |= {chr(256 + index): byte for index, byte in enumerate(unprintable)}
 
     def bytes_of(token_id: int) -> bytes:
         if token_id in tokenizer.all_special_ids:
