@@ -94,7 +94,7 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--arms", nargs="+", choices=ARMS, default=list(ARMS), help="ways to reward"
     )
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1], help="training seeds")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="training seeds")
     parser.add_argument("--steps", type=int, default=200, help="optimizer steps of each training")
     parser.add_argument(
         "--prompts", type=int, default=1, help="prompts per optimizer step, with 8 completions each"

@@ -270,7 +270,13 @@ def test_row_groups_with_fewer_rows_than_the_footer_are_refused(tmp_path: Path) 
 def test_only_pyarrow_decodes_parquet_and_arrow_files() -> None:
     """The decoder of polars ends the process at damaged pages."""
     root = Path(__file__).parents[3]
-    for package in ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench", "benchmarks/rl", "benchmarks/study"):
+    for package in (
+        "fsdpo_data",
+        "fsdpo_train",
+        "benchmarks/fsdpo_bench",
+        "benchmarks/rl",
+        "benchmarks/study",
+    ):
         for module in (root / package).rglob("*.py"):
             source = module.read_text(encoding="utf-8")
             assert not re.search(r"pl\.(read|scan)_(parquet|ipc)", source), module
