@@ -120,7 +120,7 @@ def _format_rewards(rewards: Sequence[float] | None, gamma: float, *, is_chosen:
 
 
 def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float) -> None:
-    """Print a solution, with label, reward and α of every step."""
+    """Print a solution, with label, Monte-Carlo counts, reward and α of every step."""
     colour = _OUTCOME_COLOURS.get(solution["outcome"], "yellow")
     answer = escape_for_terminal(solution["answer"]) if solution["answer"] is not None else "none"
     truncated = ", truncated" if solution["finish_reason"] == "length" else ""
@@ -137,9 +137,19 @@ def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float)
     is_correct = solution["outcome"] == "correct"
     rewards = _format_rewards(solution["step_rewards"], gamma, is_chosen=is_correct)
     rewards = rewards or [""] * len(steps)
-    step_rows = zip(steps, labels, rewards, strict=True)
-    for number, (step, label, reward) in enumerate(step_rows, start=1):
+    rollouts = _format_rollouts(solution["rollouts"]) or [""] * len(steps)
+    step_rows = zip(steps, labels, rollouts, rewards, strict=True)
+    for number, (step, label, counts, reward) in enumerate(step_rows, start=1):
         body = escape_for_terminal(step.rstrip()).replace("\n", "\n" + " " * 8)
         console.print(
-            f" {_LABEL_SIGNS[label]} [dim]{number:>3}[/] {reward} {body}", highlight=False
+            f" {_LABEL_SIGNS[label]} [dim]{number:>3}[/] {counts}{reward} {body}", highlight=False
         )
+
+
+def _format_rollouts(rollouts: Sequence[Mapping[str, int] | None] | None) -> list[str]:
+    """Return the correct continuations or votes of each step, such as ``3/4``; empty for none."""
+    if rollouts is None:
+        return []
+    texts = [f"{counts['n_correct']}/{counts['n']}" if counts else "–" for counts in rollouts]
+    width = max(map(len, texts), default=0)
+    return [f"[dim]{text:>{width}}[/] " for text in texts]

@@ -61,10 +61,12 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
     negative = manifest.labels.get("negative", 0)
     token_rate = statistics.tokens_per_second
     pairs = manifest.pairs
+    has_equal_numbers = manifest.rows.solutions == manifest.rows.problems * manifest.spec.sampling.n
     undecided = sum(manifest.outcomes.get(outcome, 0) for outcome in GRADER_FAILURES)
     undecided_text = f"; {undecided:,} without a verdict are left out" if undecided else ""
     entries = {
         "template": _describe_prompt(manifest.spec),
+        "up_to": "" if has_equal_numbers else "up to ",
         "without_verdict": undecided_text,
         "graded": not manifest.step_labels,
         "outcome_labels": not manifest.step_labels,
