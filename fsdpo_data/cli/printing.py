@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_cards.render import format_token_count
 
+from fsdpo_data.cli.options import with_flags
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import ColumnSummary, newer_values, shown_labels
@@ -35,7 +36,7 @@ def print_summary(manifest: Manifest, title: str) -> None:
         table.add_row(name, escape_for_terminal(value))
     Console().print(table)
     for warning in dataset_warnings(manifest):
-        Console().print(f"[yellow]warning:[/] {warning}", highlight=False)
+        Console().print(f"[yellow]warning:[/] {with_flags(warning, {})}", highlight=False)
 
 
 def escape_for_terminal(text: str) -> str:

@@ -12,6 +12,7 @@ from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.launch import DATA_SCRIPTS
 from fsdpo_data.cli.options import command
 from fsdpo_data.cli.printing import print_summary
+from fsdpo_data.core.failures import FAILURES_FILE, read_failures
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.manifest import Manifest
@@ -101,6 +102,9 @@ def run_shard_command(options: ShardedOptions) -> None:
     with progress() as progress_bar:
         out = run_shard(options, progress_bar)
     typer.echo(f"{out} contains shard {getattr(options, 'shard', None)}")
+    for file in sorted(out.rglob(FAILURES_FILE)):
+        n_failed = sum(1 for _ in read_failures(file.parent))
+        typer.echo(f"{n_failed:,} failed items, with reasons in {file}; --resume tries them again")
     typer.echo(f"next, when all shards are finished: fsdpo-data merge {out} … --out NEW")
 
 

@@ -42,6 +42,14 @@ class InputError(FsdpoError, ValueError):
     """An option or an input file has an unusable value."""
 
 
+class ItemError(InputError):
+    """An engine refuses one item, such as a prompt that is too long for it; others may succeed."""
+
+
+class FailedItemsError(FsdpoError):
+    """More items of a job have failed than the option ``max_failed`` allows."""
+
+
 class RunMismatchError(FsdpoError):
     """A run directory belongs to a run with other options."""
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from fsdpo_data.core.files import store_errors
+from fsdpo_data.core.files import open_atomic, store_errors
 from fsdpo_data.core.input_files import check_regular_file, parse_json
 from fsdpo_data.core.row_files import replace_surrogates
 
@@ -67,8 +67,8 @@ class JsonlLog:
                 check_regular_file(path)
             # Unbuffered: after a failed write, closing the file must not write the data again.
             file = path.open("ab", buffering=0)
-        with file:
-            log = cls(path, file)
+        log = cls(path, file)
+        try:
             with store_errors(path.parent):
                 end = 0
                 for line in scan_lines(path, key):
@@ -80,6 +80,8 @@ class JsonlLog:
                 file.truncate(end)  # the next append starts on a new line
                 file.seek(end)
             yield log
+        finally:
+            log._file.close()
 
     def append(self, lines: Mapping[str, bytes]) -> None:
         """Append encoded lines, and wait until they are on disk.
@@ -104,6 +106,34 @@ class JsonlLog:
         for key, line in lines.items():
             self.line_spans[key] = LineSpan(start, len(line))
             start += len(line)
+
+    def replace(self, lines: Mapping[str, bytes], sort_key: Callable[[str], Any]) -> None:
+        """Add lines or replace them, and sort all lines of the file.
+
+        The old file stays until the new one is complete.
+
+        Args:
+            lines: The lines by key, from :func:`encode_line`.
+            sort_key: Returns the rank of a key.
+
+        Raises:
+            StoreError: if the disk is full or missing; all earlier lines stay valid.
+        """
+        keys = sorted(self.line_spans.keys() | lines.keys(), key=sort_key)
+        spans: dict[str, LineSpan] = {}
+        start = 0
+        with store_errors(self.path.parent), open_atomic(self.path) as file:
+            for key in keys:
+                line = lines.get(key)
+                if line is None:
+                    [line] = read_lines(self.path, [self.line_spans[key]])
+                file.write(line)
+                spans[key] = LineSpan(start, len(line))
+                start += len(line)
+        self._file.close()
+        with store_errors(self.path.parent):
+            self._file = self.path.open("ab", buffering=0)
+        self.line_spans = spans
 
 
 def encode_line(record: Mapping[str, Any]) -> bytes:

@@ -37,6 +37,9 @@ class Manifest(manifest_sections.SparseSection):
     spec: manifest_sections.SpecSection  #: Options that determine the content.
     rows: manifest_sections.RowCounts  #: Number of rows in each config.
     quarantined: dict[str, int]  #: Input rows that could not be used, by reason.
+    #: Items that the engine refused, by stage: problems (``sample``), prefixes or prompts of a
+    #: judge (``label``) and solutions (``score``); None without failed items.
+    failed: dict[str, int] | None = None
     outcomes: dict[str, int]  #: Solutions by outcome.
     labels: dict[str, int]  #: Steps by the outcome label of their solution; ``steps`` is the total.
     grader_rules: dict[str, int]  #: Solutions by the grader's rule that decided their outcome.
@@ -76,6 +79,11 @@ class Manifest(manifest_sections.SparseSection):
     def config_paths(self, root: Path, config: str) -> list[Path]:
         """Return the paths of a config's files, for the dataset in ``root``."""
         return [root / entry.path for entry in self.config_files(config)]
+
+    def set_failed(self, stage: str, count: int) -> None:
+        """Set the number of items that failed in a stage; zero removes the stage."""
+        counts = {**(self.failed or {}), stage: count}
+        self.failed = {name: count for name, count in counts.items() if count} or None
 
     def to_json(self) -> str:
         """Return the text of ``manifest.json``, with a digest of all other fields at its end."""

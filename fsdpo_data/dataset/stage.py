@@ -15,6 +15,7 @@ from typing import Annotated, Any, Protocol
 
 from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.failures import STOP_AT_FIRST, FailurePolicy
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.identity import RELEASE, digest, to_json_values
 from fsdpo_data.core.input_files import check_regular_file
@@ -57,6 +58,10 @@ class DatasetDraft:
         """
         return [self._current_file(path) for path in self._config_paths(config)]
 
+    def parent_files(self, config: str) -> list[Path]:
+        """Return the files of a config in the parent dataset, as no stage has rewritten them."""
+        return self.manifest.config_paths(self.parent_root, config)
+
     def rewrite_config(
         self,
         config: str,
@@ -97,6 +102,22 @@ class DatasetDraft:
             write_parquet(table, self.root / path)
             if advance:
                 self.progress.advance(rows[path])
+
+    def discard_solutions(self) -> None:
+        """Remove the rewritten solutions and pairs, before the stage writes others.
+
+        A resumed run has them if items that failed in an earlier session now succeed.
+        """
+        discard_dataset(self.root, ("solutions", "pairs"))
+
+    def discard_seal(self) -> None:
+        """Remove the manifest and the pairs, before the stage writes some solutions again."""
+        discard_dataset(self.root, ("pairs",))
+
+    def written_files(self, config: str) -> list[Path]:
+        """Return the files of a config that a stage has rewritten in an earlier session."""
+        files = map(self._rewritten_file, self._config_paths(config))
+        return [file for file in files if file is not None]
 
     def drop_pairs(self) -> None:
         """Leave out the parent's pairs, because the solutions behind them have changed."""
@@ -149,6 +170,11 @@ class Stage(Protocol):
     #: Words of the command line that runs the stage; empty if it is unknown. :data:`PARENT` stands
     #: for the dataset that the stage works on.
     command: Sequence[str] = ()
+
+    @property
+    def failure_policy(self) -> FailurePolicy:
+        """When the stage stops because of items that its engine refuses."""
+        return STOP_AT_FIRST
 
     def spec(self) -> Mapping[str, Any]:
         """Return all options that determine the output of the stage, as plain values."""
@@ -264,7 +290,8 @@ def run_stages(
         commands: The command lines that create the result. The default is the command lines of the
             parent and of the stages.
     """
-    if not (out / MANIFEST_FILE).exists():
+    is_sealed = (out / MANIFEST_FILE).exists()
+    if not is_sealed or _has_failures_to_retry(read_manifest(out), stages):
         parent = read_manifest(source)
         draft = DatasetDraft(source, out, parent.model_copy(deep=True), progress)
         with explain_damage(source):
@@ -274,6 +301,12 @@ def run_stages(
         draft.manifest.commands = commands or _extend_commands(parent, stages)
         _seal_draft(draft, parent, stage_specs(stages))
     return read_manifest(out)
+
+
+def _has_failures_to_retry(manifest: Manifest, stages: Sequence[Stage]) -> bool:
+    """Return whether a resumed run of ``stages`` tries failed items of a sealed dataset again."""
+    failed = manifest.failed or {}
+    return any(stage.spec_key in failed and stage.failure_policy.retries for stage in stages)
 
 
 def _extend_commands(parent: Manifest, stages: Sequence[Stage]) -> list[str] | None:
@@ -331,6 +364,21 @@ def seal_dataset(root: Path, manifest: Manifest, *, saved_problems: int = 0) -> 
     with store_errors(root, saved_problems=saved_problems):
         write_atomic(root / "README.md", dataset_card(root, manifest).encode())
         write_atomic(root / MANIFEST_FILE, manifest.to_json().encode())
+
+
+def discard_dataset(root: Path, configs: Sequence[str] = ("solutions", "pairs")) -> None:
+    """Remove the manifest and some configs of a dataset that is written again.
+
+    The manifest goes first, so a process that stops here leaves an unfinished run.
+
+    Raises:
+        StoreError: if the files cannot be removed.
+    """
+    with store_errors(root):
+        (root / MANIFEST_FILE).unlink(missing_ok=True)
+        for config in configs:
+            if (root / config).is_dir():
+                shutil.rmtree(root / config)
 
 
 def copy_file(file: Path, target: Path) -> None:

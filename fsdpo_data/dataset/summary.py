@@ -19,6 +19,13 @@ from fsdpo_data.dataset.manifest_sections import (
 )
 from fsdpo_data.models.prompts import TEMPLATES
 
+#: The items that can fail in a stage, as ``Manifest.failed`` counts them.
+_FAILED_ITEMS = {
+    "sample": "problems without samples",
+    "label": "prompts without continuations",
+    "score": "solutions without rewards",
+}
+
 
 class _SummaryFormatter(Formatter):
     """A formatter in which ``!p`` prints a fraction in per cent, and ``!c`` counts by name."""
@@ -98,6 +105,8 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
             f"{part.dataset if part.model.name == UNKNOWN else part.model.name}"
             for part in manifest.mixture
         )
+    if manifest.failed:
+        entries["failed_items"] = _describe_failures(manifest.failed)
     if manifest.contamination:
         names = [benchmark.name for benchmark in manifest.contamination.benchmarks]
         entries["benchmarks"] = ", ".join(names)
@@ -165,6 +174,14 @@ def _fraction(part: float, total: int) -> float | None:
     return part / total if total else None
 
 
+def _describe_failures(failed: Mapping[str, int]) -> str:
+    """Return the number of failed items of each stage."""
+    return ", ".join(
+        f"{count:,} {_FAILED_ITEMS.get(stage, f'items of {stage}')}"
+        for stage, count in failed.items()
+    )
+
+
 def _join_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
 
@@ -176,6 +193,12 @@ def dataset_warnings(manifest: Manifest) -> list[str]:
     labelled = positive + manifest.labels.get("negative", 0)
     ranking_interval = manifest.rewards.ranking_auc["mean"].ci95 if manifest.rewards else None
     warnings = []
+    if manifest.failed:
+        warnings.append(
+            f"the engine refused some items ({_describe_failures(manifest.failed)}); "
+            "failures.jsonl of the run has the reasons, and the same command with `resume=True` "
+            "tries them again"
+        )
     if statistics.truncated > manifest.rows.solutions / 5:
         warnings.append("over a fifth of the solutions reached the token limit")
     if statistics.stopped_thoughts > manifest.rows.solutions / 5:

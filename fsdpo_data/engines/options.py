@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.failures import DEFAULT_MAX_FAILED, FailurePolicy, parse_max_failed
 from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.options import Option, Options, check_read_options, declared_fields
 from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling, SamplingSpec
@@ -48,6 +49,35 @@ PrmFormatName = Annotated[
     str | None, Option(panel=_ENGINE_PANEL, default_text="detected from the model")
 ]
 Resume = Annotated[bool, Option(panel=_RUN_PANEL, in_digest=False)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureOptions(Options):
+    """Options of a command that goes on after items that its engine refuses.
+
+    Attributes:
+        max_failed: Percentage of the prompts or solutions that may fail, for example because they
+            are too long for the server. They are left out, `failures.jsonl` has the reasons, and
+            `--resume` tries them again. With `0`, the first failure stops the command.
+        retry_failed: Whether a resumed run tries failed items again.
+    """
+
+    max_failed: Annotated[str, Option(panel=_RUN_PANEL, metavar="N%", in_digest=False)] = (
+        DEFAULT_MAX_FAILED
+    )
+    retry_failed: Annotated[bool, Option(has_flag=False, in_digest=False)] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            parse_max_failed(self.max_failed)
+        except ValueError as error:
+            raise self.field_error("max_failed", f"{error}.") from None
+
+    @property
+    def failure_policy(self) -> FailurePolicy:
+        """The number of failed items at which the command stops."""
+        return FailurePolicy(self.max_failed, self.retry_failed)
 
 
 def _check_own_options(
@@ -306,7 +336,7 @@ def resolved_engine(options: EngineOptionsT, spec_entry: Mapping[str, str]) -> E
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayOptions(Options):
+class ReplayOptions(FailureOptions):
     """Options of a command that samples solutions, or replays those of another model.
 
     Attributes:

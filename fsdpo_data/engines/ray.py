@@ -14,14 +14,22 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
-from fsdpo_data.core.errors import FsdpoError, InputError, install_command
+from fsdpo_data.core.errors import FsdpoError, InputError, ItemError, install_command
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.lazy import ray
 from fsdpo_data.core.plugins import plugin_environment
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.registry import EngineRole, engine_error
-from fsdpo_data.engines.samplers import PromptResult, StreamingSampler, close_engine, stream
-from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.samplers import (
+    PromptFailure,
+    PromptOutcome,
+    PromptResult,
+    StreamingSampler,
+    close_engine,
+    stream,
+    stream_outcomes,
+)
+from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput, score_outcomes
 
 MAX_CONSECUTIVE_DEATHS = 3  #: Replicas that may die in a row before the pool gives up.
 MIN_CHUNK_ITEMS = 8  #: Minimum items per chunk, unless each replica gets fewer items.
@@ -143,10 +151,34 @@ class ReplicaPool(StreamingSampler):
         for index, completions in results:
             yield PromptResult(index, completions)
 
+    def stream_outcomes(
+        self, prompts: Sequence[str], spec: SamplingSpec
+    ) -> Iterator[PromptOutcome]:
+        """Yield the completions of each prompt, or the reason why its engine refuses it."""
+        outcomes = self._process(
+            "sample",
+            prompts,
+            max_chunk_items=self._batch_size,
+            spec=spec,
+            yields_errors=True,
+        )
+        for index, value in outcomes:
+            if isinstance(value, ItemError):
+                yield PromptFailure(index, value)
+            else:
+                yield PromptResult(index, value)
+
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
         rewards_by_item = dict(self._process("score", items, max_chunk_items=len(items)))
         return [rewards_by_item[index] for index in range(len(items))]
+
+    def score_outcomes(self, items: Sequence[ScorerInput]) -> list[ScoreOutcome]:
+        """Score every item; return the error of an item in place of its rewards."""
+        outcomes = dict(
+            self._process("score", items, max_chunk_items=len(items), yields_errors=True)
+        )
+        return [outcomes[index] for index in range(len(items))]
 
     def _process(
         self,
@@ -155,10 +187,12 @@ class ReplicaPool(StreamingSampler):
         *,
         max_chunk_items: int,
         spec: SamplingSpec | None = None,
+        yields_errors: bool = False,
     ) -> Iterator[tuple[int, Any]]:
         """Yield the index and the result of every item, in the order in which they finish.
 
-        Chunks are contiguous, because solutions of one prompt share its computation.
+        Chunks are contiguous, because solutions of one prompt share its computation. With
+        ``yields_errors``, the result of a failed item is its ItemError.
 
         Raises:
             FsdpoError: that a replica raised.
@@ -173,7 +207,8 @@ class ReplicaPool(StreamingSampler):
         def start_chunk(actor: Any, indices: Sequence[int]) -> None:
             """Send items to an actor."""
             call = actor.process.options(num_returns="streaming")
-            results = call.remote(method, [items[index] for index in indices], spec)
+            chunk_items = [items[index] for index in indices]
+            results = call.remote(method, chunk_items, spec, yields_errors)
             running[results] = _Chunk(actor, dict(enumerate(indices)))
 
         for actor in self._actors:
@@ -231,7 +266,11 @@ class _Replica:
         return self._load()
 
     def process(
-        self, method: str, items: Sequence[Any], spec: SamplingSpec | None
+        self,
+        method: str,
+        items: Sequence[Any],
+        spec: SamplingSpec | None,
+        yields_errors: bool,
     ) -> Iterator[tuple[int, Any]]:
         """Yield the index and the result of each item as it finishes."""
         if not items:
@@ -239,7 +278,10 @@ class _Replica:
         results: Iterable[tuple[int, Any]]
         if method == "sample":
             assert spec is not None
-            results = stream(self._engine, items, spec)
+            stream_engine = stream_outcomes if yields_errors else stream
+            results = stream_engine(self._engine, items, spec)
+        elif yields_errors:
+            results = enumerate(score_outcomes(self._engine, items))
         else:
             results = enumerate(self._engine.score(items))
         # Ray calls `send`, which generators have and other iterators lack.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 
-from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError
+from fsdpo_data.core.errors import FsdpoError, InputError, ItemError, UnavailableError
 from fsdpo_data.core.http_bodies import HttpResponse, request
 from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
@@ -27,6 +27,9 @@ CHECK_TIMEOUT_SECONDS = 60.0  #: Seconds to wait for the list of models.
 MAX_OVERHEAD_BYTES = 2**23  #: Maximum size of a response without its completions.
 #: Errors of reading a response that does not follow the API of the server.
 PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
+#: Statuses with which a server refuses one request, and not every request: a prompt that is too
+#: long or too large, another reason in the prompt, and content that it must not process.
+REJECTION_STATUSES = frozenset({400, 413, 422, 451})
 _MAX_QUOTED_CHARS = 300  #: Characters of a response in an error message.
 
 ResultT = TypeVar("ResultT")
@@ -36,11 +39,11 @@ class ServerResult(NamedTuple):
     """The result of one of several requests."""
 
     request_index: int  #: Index of the request.
-    value: Any  #: The parsed response.
+    value: Any  #: The parsed response; an ItemError for a failed request that stops no others.
 
 
-class RejectedError(InputError):
-    """A request that the server rejects as invalid, with status 400 or 422."""
+class RejectedError(ItemError):
+    """A request that the server rejects, with a status of :data:`REJECTION_STATUSES`."""
 
 
 class ServerClient:
@@ -169,14 +172,19 @@ class ServerClient:
                 return result
 
     def stream(
-        self, send: Callable[[httpx2.AsyncClient, int], Awaitable[Any]], count: int
+        self,
+        send: Callable[[httpx2.AsyncClient, int], Awaitable[Any]],
+        count: int,
+        *,
+        yields_errors: bool = False,
     ) -> Iterator[ServerResult]:
         """Yield the results of ``count`` calls of ``send`` as they arrive.
 
         After an error, start no request, and raise the error after the results that still arrive.
+        With ``yields_errors``, an error of a single request is a result.
         """
         with asyncio.Runner() as runner:
-            results = self._stream_results(send, count)
+            results = self._stream_results(send, count, yields_errors=yields_errors)
 
             async def next_result() -> ServerResult | None:
                 return await anext(results, None)
@@ -185,7 +193,11 @@ class ServerClient:
                 yield result
 
     async def _stream_results(
-        self, send: Callable[[httpx2.AsyncClient, int], Awaitable[Any]], count: int
+        self,
+        send: Callable[[httpx2.AsyncClient, int], Awaitable[Any]],
+        count: int,
+        *,
+        yields_errors: bool,
     ) -> AsyncIterator[ServerResult]:
         request_slots = asyncio.Semaphore(self._options.concurrency)
         errors: list[FsdpoError] = []
@@ -198,6 +210,8 @@ class ServerClient:
                     try:
                         value = await send(client, index)
                     except FsdpoError as error:
+                        if yields_errors and isinstance(error, ItemError):
+                            return ServerResult(index, error)
                         errors.append(error)
                         return None
                 return ServerResult(index, value)
@@ -221,7 +235,7 @@ class ServerClient:
         if self._key:
             text = text.replace(self._key, "…")
         quote = strip_control_characters(" ".join(text.split())[:_MAX_QUOTED_CHARS])
-        error_class = RejectedError if response.status in (400, 422) else InputError
+        error_class = RejectedError if response.status in REJECTION_STATUSES else InputError
         return error_class(
             f"the server answered {response.status}: {quote}. {self._hint}",
             field="base_url",

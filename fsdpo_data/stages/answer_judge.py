@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.core.entities import UNDECIDED
+from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, add_tokens
@@ -82,6 +83,7 @@ class JudgeSession:
             batch_size=self.judge.batch_size,
             phase="judge",
             progress=self._progress,
+            failures=FailureLog(self._run.path, STOP_AT_FIRST, "prompts"),
         )
         decisions: list[JudgeDecision] = []
         for prompt, record in zip(prompts, self._run.read_records(prompt_ids), strict=True):

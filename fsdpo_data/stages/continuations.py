@@ -20,6 +20,7 @@ from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Outcome
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.options import Group, Option, Options
@@ -44,7 +45,7 @@ from fsdpo_data.engines.weights import resolve_sampler_weights
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.stages.grade import gold_answers
-from fsdpo_data.stages.sample import sample_missing
+from fsdpo_data.stages.sample import ignore_new_records, sample_missing
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +114,8 @@ class ContinuationSampler:
     make_sampler: Callable[[], Sampler]
     batch_size: int = 256  #: Prefixes per call of the sampler.
     phase: str = "continue"  #: Name of the work in the progress display.
+    #: When the sampling stops because of prompts that the engine refuses.
+    failure_policy: FailurePolicy = STOP_AT_FIRST
 
     def spec(self) -> dict[str, Any]:
         """Return everything that decides the continuations, as plain values."""
@@ -144,6 +147,7 @@ class ContinuationSampler:
         folder: str,
         list_prefixes: Callable[[], Iterable[Prefix]],
         shard: JobShard = UNSHARDED,
+        on_new_records: Callable[[], None] = ignore_new_records,
     ) -> Iterator[RunDir]:
         """Sample the missing continuations of prefixes, and open the run that contains them.
 
@@ -152,9 +156,18 @@ class ContinuationSampler:
             folder: Folder of the run inside the new dataset's directory.
             list_prefixes: Yields the prefixes. Called twice, so the texts need not stay in memory.
             shard: Part of the prefixes to continue.
+            on_new_records: Called once, before the first new continuations are written.
         """
         with self.open_run(draft, folder) as run:
-            self.sample_into(run, list_prefixes, draft.progress, shard)
+            failures = self.open_failures(run)
+            self.sample_into(
+                run,
+                list_prefixes,
+                draft.progress,
+                failures,
+                shard=shard,
+                on_new_records=on_new_records,
+            )
             yield run
 
     @contextlib.contextmanager
@@ -165,14 +178,24 @@ class ContinuationSampler:
         with RunDir.open(draft.root / folder, config, resume=True) as run:
             yield run
 
+    def open_failures(self, run: RunDir) -> FailureLog:
+        """Open the prefixes that failed in a run."""
+        return FailureLog(run.path, self.failure_policy, "prompts", run.line_spans)
+
     def sample_into(
         self,
         run: RunDir,
         list_prefixes: Callable[[], Iterable[Prefix]],
         progress: Progress,
+        failures: FailureLog,
+        *,
         shard: JobShard = UNSHARDED,
+        on_new_records: Callable[[], None] = ignore_new_records,
     ) -> None:
-        """Sample the continuations that a run lacks; see :meth:`sample_continuations`."""
+        """Sample the continuations that a run lacks; see :meth:`sample_continuations`.
+
+        ``failures`` receives the prefixes that the engine refuses.
+        """
         unique_ids = list(dict.fromkeys(prefix.id for prefix in list_prefixes()))
         prefix_ids = shard.select(unique_ids)
         missing_ids = set(prefix_ids) - run.line_spans.keys()
@@ -185,6 +208,8 @@ class ContinuationSampler:
             batch_size=self.batch_size,
             phase=self.phase,
             progress=progress,
+            failures=failures,
+            on_new_records=on_new_records,
         )
 
     @contextlib.contextmanager
@@ -254,11 +279,12 @@ def _grade_continuations(
 ) -> Iterator[GradedContinuations]:
     """Grade the continuations of prefixes; the grader reads prefix and continuation together.
 
-    ``golds`` are the gold answers by problem id.
+    A failed prefix has no continuations. ``golds`` are the gold answers by problem id.
     """
-    prefix_ids = [prefix.prefix_id for prefix in prefixes]
+    sampled_prefixes = [prefix for prefix in prefixes if prefix.prefix_id in run.line_spans]
+    prefix_ids = [prefix.prefix_id for prefix in sampled_prefixes]
     requests = []
-    for prefix, record in zip(prefixes, run.read_records(prefix_ids), strict=True):
+    for prefix, record in zip(sampled_prefixes, run.read_records(prefix_ids), strict=True):
         first_steps = record["prompt"][len(prefix.prompt) :]
         for sample in record["completions"]:
             text = first_steps + sample["text"]
@@ -272,12 +298,14 @@ def _grade_continuations(
                 )
             )
     verdicts = iter(grader.grade(requests))
-    for record in run.read_records(
-        prefix_ids
-    ):  # read again, so the records need not stay in memory
+    records = run.read_records(prefix_ids)  # again, so the records need not stay in memory
+    for prefix in prefixes:
+        if prefix.prefix_id not in run.line_spans:
+            yield []
+            continue
         yield [
             GradedContinuation(sample, outcome=next(verdicts).status)
-            for sample in record["completions"]
+            for sample in next(records)["completions"]
         ]
 
 
@@ -335,7 +363,10 @@ class ContinuationOptions(Options):
 
 
 def resolve_continuation_sampler(
-    data: Path, options: ContinuationOptions, n: int
+    data: Path,
+    options: ContinuationOptions,
+    n: int,
+    failure_policy: FailurePolicy = STOP_AT_FIRST,
 ) -> ContinuationSampler:
     """Resolve the model that samples ``n`` continuations per prefix of a dataset's solutions.
 
@@ -361,7 +392,7 @@ def resolve_continuation_sampler(
         overrides["max_think_tokens"] = None  # a recording has the length that it has
     sampling = continuation_sampling(manifest, n, **overrides)
     model = _resolve_continuation_model(data, options, manifest)
-    return make_continuation_sampler(model, sampling, options.engine)
+    return make_continuation_sampler(model, sampling, options.engine, failure_policy=failure_policy)
 
 
 def pinned_model(options: ContinuationOptions, sampler: ContinuationSampler) -> str | None:
@@ -376,6 +407,7 @@ def make_continuation_sampler(
     sampling: SamplingSpec,
     engine: SamplerOptions,
     phase: str = "continue",
+    failure_policy: FailurePolicy = STOP_AT_FIRST,
 ) -> ContinuationSampler:
     """Return the sampler of a resolved model; the weights are loaded when they are needed."""
     selection = select_sampler(engine)
@@ -386,6 +418,7 @@ def make_continuation_sampler(
         make_sampler=lambda: load_selected_sampler(selection, model),
         batch_size=engine.batch_size or selection.batch_size,
         phase=phase,
+        failure_policy=failure_policy,
     )
 
 

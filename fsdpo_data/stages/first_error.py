@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, Outcome
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, read_table_batches
@@ -195,6 +196,11 @@ class FirstErrorStage(Stage):
     workers: int | None = None  #: Processes that grade; None for one per available core.
     command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
+    @property
+    def failure_policy(self) -> FailurePolicy:
+        """When the stage stops because of prefixes that the engine refuses."""
+        return self.continuation_sampler.failure_policy
+
     def spec(self) -> Mapping[str, Any]:
         """Return the model that continues, its sampling parameters and the name of the search."""
         return {**self.continuation_sampler.spec(), "search": FIRST_ERROR_SEARCH}
@@ -223,6 +229,8 @@ class FirstErrorStage(Stage):
             draft.rewrite_config("solutions", phase="count", transform=search.add_labels)
             sampling_tokens = manifest.cost.tokens
             cost = self.continuation_sampler.record_cost(search.run, manifest)
+            n_failed = len(self.continuation_sampler.open_failures(search.run))
+        manifest.set_failed(self.spec_key, n_failed)
         files = draft.current_files("solutions")
         all_prefixes = {prefix.id for prefix in list_step_prefixes(files)}
         manifest.judge = None  # these labels replace those of a judge
@@ -233,7 +241,7 @@ class FirstErrorStage(Stage):
                 **label_stats(files, is_searched=True),
                 **_search_counts(files),
                 "sampling_tokens": sampling_tokens,
-                "saved_continuations": cost.n * (len(all_prefixes) - cost.prefixes),
+                "saved_continuations": cost.n * (len(all_prefixes) - cost.prefixes - n_failed),
             }
         )
 
@@ -243,7 +251,7 @@ class FirstErrorStage(Stage):
         # All rounds share one sampler, because loading a model is slow.
         make_sampler = functools.cache(self.continuation_sampler.make_sampler)
         sampler = replace(self.continuation_sampler, make_sampler=make_sampler)
-        files = draft.current_files("solutions")
+        files = draft.parent_files("solutions")
         prompts = None
         if shard != UNSHARDED:
             unique_prompts = dict.fromkeys(row["prompt"] for row in _wrong_solutions(files))
@@ -255,8 +263,15 @@ class FirstErrorStage(Stage):
                 """Yield the prefixes of this round."""
                 return (request.prefix for request in search.list_requests(files, prompts))
 
+            failures = sampler.open_failures(run)
             while n_prefixes := len({prefix.id for prefix in list_prefixes()}):
-                sampler.sample_into(run, list_prefixes, draft.progress)
+                sampler.sample_into(
+                    run,
+                    list_prefixes,
+                    draft.progress,
+                    failures,
+                    on_new_records=draft.discard_solutions,
+                )
                 with sampler.open_grader(draft, run, self.workers, n_prefixes) as grade:
                     search.grade(grade, search.list_requests(files, prompts))
             yield search

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa
 from fsdpo_data.dataset.manifest_sections import JudgeStats
@@ -65,6 +66,11 @@ class JudgeStage(Stage):
     consensus: Mapping[str, Any] | None = None
     command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
+    @property
+    def failure_policy(self) -> FailurePolicy:
+        """When the stage stops because of prompts that the engine refuses."""
+        return self.critique_sampler.failure_policy
+
     def spec(self) -> Mapping[str, Any]:
         """Return the judge, its format and its sampling parameters."""
         judge = self.critique_format.manifest_entry() | {"template": self.template.name}
@@ -76,14 +82,18 @@ class JudgeStage(Stage):
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
         """Sample the critiques of one shard of the solutions."""
         list_prefixes = partial(self._prefixes_to_judge, draft)
-        with self.critique_sampler.sample_continuations(draft, FOLDER, list_prefixes, shard):
+        with self.critique_sampler.sample_continuations(
+            draft, FOLDER, list_prefixes, shard, on_new_records=draft.discard_solutions
+        ):
             pass
 
     def run(self, draft: DatasetDraft) -> None:
         """Sample the missing critiques, then write the counts and their statistics."""
         manifest = draft.manifest
         list_prefixes = partial(self._prefixes_to_judge, draft)
-        with self.critique_sampler.sample_continuations(draft, FOLDER, list_prefixes) as run:
+        with self.critique_sampler.sample_continuations(
+            draft, FOLDER, list_prefixes, on_new_records=draft.discard_solutions
+        ) as run:
             draft.rewrite_config("solutions", "count", partial(self._count_steps, draft, run))
             totals = Counter[str]()
             # Read all files of the parent: a resumed run does not rewrite every file.
@@ -93,6 +103,7 @@ class JudgeStage(Stage):
                         totals.update(self._manifest_counts(solution.row, solution.votes))
             cost = self.critique_sampler.record_cost(run, manifest)
             manifest.judge = JudgeStats.model_validate(cost.to_dict() | totals)
+            manifest.set_failed(self.spec_key, len(self.critique_sampler.open_failures(run)))
             manifest.rollouts = None
             if manifest.spec.labels_are_searched:
                 manifest.labels = count_labels(draft.current_files("solutions"))
@@ -123,9 +134,10 @@ class JudgeStage(Stage):
     ) -> Iterator[_SolutionVotes]:
         """Yield the solutions of a file, each with its votes."""
         prompts = list(self._prompts(draft, table))
-        records = run.read_records(prefix_id(prompt) for _, prompt in prompts if prompt)
-        for row, prompt in prompts:
-            if not prompt:
+        prompt_ids = [prefix_id(prompt) if prompt else "" for _, prompt in prompts]
+        records = run.read_records(key for key in prompt_ids if key in run.line_spans)
+        for (row, _), prompt_id in zip(prompts, prompt_ids, strict=True):
+            if prompt_id not in run.line_spans:  # not for the judge, or the prompt has failed
                 yield _SolutionVotes(row, votes=None)
                 continue
             critiques = [

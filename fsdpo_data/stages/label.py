@@ -18,6 +18,7 @@ from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
@@ -27,7 +28,7 @@ from fsdpo_data.dataset.manifest_sections import RolloutStats
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import NEW_DATASET, STAGES, StageEntry
-from fsdpo_data.engines.options import Shard, resolved_engine
+from fsdpo_data.engines.options import FailureOptions, Shard, resolved_engine
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
 from fsdpo_data.engines.weights import resolve_judge
 from fsdpo_data.stages.continuations import (
@@ -61,6 +62,11 @@ class LabelStage(Stage):
     workers: int | None = None  #: Processes that grade; None for one per available core.
     command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
+    @property
+    def failure_policy(self) -> FailurePolicy:
+        """When the stage stops because of prefixes that the engine refuses."""
+        return self.continuation_sampler.failure_policy
+
     def spec(self) -> Mapping[str, Any]:
         """Return the model that continues and its sampling parameters."""
         return self.continuation_sampler.spec()
@@ -79,23 +85,26 @@ class LabelStage(Stage):
 
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
         """Sample the continuations of one shard of the prefixes."""
-        list_prefixes = partial(list_step_prefixes, draft.current_files("solutions"))
+        list_prefixes = partial(list_step_prefixes, draft.parent_files("solutions"))
         with self.continuation_sampler.sample_continuations(
-            draft, ROLLOUTS_FOLDER, list_prefixes, shard
+            draft, ROLLOUTS_FOLDER, list_prefixes, shard, on_new_records=draft.discard_solutions
         ):
             pass  # entering the context samples
 
     def run(self, draft: DatasetDraft) -> None:
         """Sample the missing continuations, then write the counts and their statistics."""
         manifest = draft.manifest
-        list_prefixes = partial(list_step_prefixes, draft.current_files("solutions"))
+        list_prefixes = partial(list_step_prefixes, draft.parent_files("solutions"))
         sampler = self.continuation_sampler
-        with sampler.sample_continuations(draft, ROLLOUTS_FOLDER, list_prefixes) as run:
+        with sampler.sample_continuations(
+            draft, ROLLOUTS_FOLDER, list_prefixes, on_new_records=draft.discard_solutions
+        ) as run:
             with sampler.open_grader(draft, run, self.workers) as grade_continuations:
                 add_counts = partial(add_rollouts, grade_continuations)
                 draft.rewrite_config("solutions", phase="count", transform=add_counts)
             sampling_tokens = manifest.cost.tokens
             continuation_stats = sampler.record_cost(run, manifest).to_dict()
+            manifest.set_failed(self.spec_key, len(sampler.open_failures(run)))
             files = draft.current_files("solutions")
             rounded_stats = label_stats(files, is_searched=False)
             manifest.judge = None  # these labels replace those of a judge
@@ -163,7 +172,7 @@ def format_rollout_cost(manifest: Manifest) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelOptions(StageOptions, ContinuationOptions):
+class LabelOptions(StageOptions, ContinuationOptions, FailureOptions):
     r"""Label steps: sample continuations from each step and count correct answers, or ask a judge.
 
     Outcome labels (N=1) are already in the dataset and cost nothing. Monte-Carlo labels sample N
@@ -268,7 +277,9 @@ def make_label_stage(options: LabelOptions) -> LabelStage | FirstErrorStage | Ju
     if options.judge is not None:
         return _make_judge_stage(options, options.judge)
     assert options.rollouts is not None
-    sampler = resolve_continuation_sampler(Path(options.data), options, options.rollouts)
+    sampler = resolve_continuation_sampler(
+        Path(options.data), options, options.rollouts, options.failure_policy
+    )
     command = _label_command(options, model=pinned_model(options, sampler), engine=sampler.engine)
     if options.search is not None:
         return FirstErrorStage(sampler, options.workers, command)
@@ -305,7 +316,9 @@ def _make_judge_stage(options: LabelOptions, judge: str) -> JudgeStage:
         critique_sampling(critique_format, model.template, options.votes),
         **options.sampling_overrides,
     )
-    sampler = make_continuation_sampler(model, sampling, options.engine, "judge")
+    sampler = make_continuation_sampler(
+        model, sampling, options.engine, "judge", options.failure_policy
+    )
     return JudgeStage(
         critique_sampler=sampler,
         critique_format=critique_format,

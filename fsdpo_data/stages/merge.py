@@ -7,13 +7,14 @@ no missing samples, so it loads no model; it grades, counts and seals as usual.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
 
 from fsdpo_data.core.command_line import command_parameters, given_values, make_options
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.failures import FAILURES_FILE
 from fsdpo_data.core.files import store_errors, write_text
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_json
@@ -32,11 +33,13 @@ from fsdpo_data.dataset.stage import (
     derive_shard,
 )
 from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
-from fsdpo_data.engines.options import Workers
+from fsdpo_data.engines.options import FailureOptions, Workers
 from fsdpo_data.stages.pipeline import BuildOptions, run_build, run_build_shard
 
 SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its directory.
 LINES_PER_WRITE = 256  #: Lines of completions per write.
+#: The files of JSON lines in a shard, with the field that identifies a line.
+_LINE_KEYS = {COMPLETIONS_FILE: "problem_id", FAILURES_FILE: "id"}
 _PER_JOB_OPTIONS = {"out", "shard", "resume"}  #: Options that may differ between shards.
 BUILD_COMMAND = "build"  #: The only command with shards that is not a stage.
 ShardedOptions: TypeAlias = BuildOptions | StageOptions  #: Options of commands with shards.
@@ -138,6 +141,9 @@ def merge_shards(options: MergeOptions, progress: Progress) -> tuple[Path, Manif
     if "workers" in known_names:
         arguments["workers"] = options.workers
     command_options = make_options(options_class, arguments)
+    if isinstance(command_options, FailureOptions):
+        # The shards have tried every item, and another try would need the model.
+        command_options = replace(command_options, retry_failed=False)
     if isinstance(command_options, BuildOptions):
         return run_build(command_options, progress)
     source = Path(command_options.data)
@@ -222,10 +228,10 @@ def _check_shards(shards: Sequence[_ShardInfo]) -> list[_ShardInfo]:
 
 
 def _copy_shard(shard: Path, out: Path) -> None:
-    """Copy the files of a shard into ``out``; completions are appended to the existing ones."""
+    """Copy the files of a shard into ``out``; JSON lines are appended to the existing ones."""
     for file in sorted(shard.rglob("*")):
         path = file.relative_to(shard)
-        if file.name == COMPLETIONS_FILE:
+        if file.name in _LINE_KEYS:
             _append_lines(file, out / path)
             continue
         is_nested_config = file.name == CONFIG_FILE and path.parent.name
@@ -236,7 +242,7 @@ def _copy_shard(shard: Path, out: Path) -> None:
 
 def _append_lines(source: Path, target: Path) -> None:
     """Append the complete lines of a file that another file does not have yet."""
-    key = itemgetter("problem_id")
+    key = itemgetter(_LINE_KEYS[source.name])
     with store_errors(target.parent):
         target.parent.mkdir(exist_ok=True)
     with JsonlLog.open(target, key) as log, source.open("rb") as file:

@@ -192,7 +192,9 @@ def _make_stages(options: BuildOptions) -> list[Stage]:
     sampler_options = _sampler_options(options)
     engine = scorer_engine_for(sampler_options.engine, shares_memory=False)
     score_stage = make_score_stage(
-        options.prm, sampler_options.scorer_options(engine, options.prm_format)
+        options.prm,
+        sampler_options.scorer_options(engine, options.prm_format),
+        options.failure_policy,
     )
     pair_spec = PairSpec() if options.top is None else PairSpec(top=options.top)
     return [score_stage, PairStage(pair_spec)]
@@ -271,6 +273,7 @@ def _make_job(options: BuildOptions) -> BuildJob:
         batch_size=engine.batch_size or selection.batch_size,
         workers=options.workers,
         command=_build_command(_without_prm(options), spec),
+        failure_policy=options.failure_policy,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.files import store_errors, write_atomic
 from fsdpo_data.core.identity import ModelRef, SourceRef, digest, to_json_values
 from fsdpo_data.core.progress import Progress
@@ -21,9 +22,21 @@ from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, FileEntry
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, RunDir, lock_run_directory
 from fsdpo_data.dataset.schema import problems_table, write_parquet
-from fsdpo_data.dataset.stage import Stage, run_stages, seal_dataset, stage_specs
+from fsdpo_data.dataset.stage import (
+    Stage,
+    discard_dataset,
+    run_stages,
+    seal_dataset,
+    stage_specs,
+)
 from fsdpo_data.dataset.tally import Tally
-from fsdpo_data.engines.samplers import Sampler, close_engine, stream
+from fsdpo_data.engines.samplers import (
+    PromptFailure,
+    Sampler,
+    close_engine,
+    stream,
+    stream_outcomes,
+)
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
@@ -34,6 +47,7 @@ from fsdpo_data.steps.rewards import OUTCOME_LABELS
 BUILD_FOLDER = "build"
 #: Finished prompts are written after this time, even if their batch is not finished.
 SAVE_INTERVAL_SECONDS = 1.0
+SAMPLE_STAGE = "sample"  #: Key of the problems without samples in ``Manifest.failed``.
 #: Name in the manifest in place of a segmenter, if the steps come from recorded responses.
 RECORDED_STEPS = "recorded"
 
@@ -93,6 +107,8 @@ class BuildJob:
     render_prompt: Callable[[Problem], str] | None = None
     #: Words of the command line that builds the dataset; empty if it is unknown.
     command: Sequence[str] = ()
+    #: When the build stops because of prompts that the engine refuses.
+    failure_policy: FailurePolicy = STOP_AT_FIRST
 
     @property
     def config(self) -> dict[str, Any]:
@@ -134,7 +150,14 @@ def build(
     with lock_run_directory(out, config, resume=resume):
         # The lock has checked the config, so everything in the directory belongs to this run.
         tracked_job = replace(job, make_sampler=make_tracked_sampler)
-        _build(tracked_job, out / BUILD_FOLDER, resume=True, progress=progress)
+        _build(
+            tracked_job,
+            out / BUILD_FOLDER,
+            resume=True,
+            progress=progress,
+            # Solutions of problems that failed before change the input of the stages.
+            on_new_records=lambda: discard_dataset(out),
+        )
         for sampler in loaded_samplers:
             close_engine(sampler)  # the next model may need the memory
         commands = [stored_command(command)] if command else None
@@ -143,22 +166,50 @@ def build(
         )
 
 
-def _build(job: BuildJob, out: Path, *, resume: bool, progress: Progress) -> Manifest:
-    """Sample and seal a dataset without further stages."""
+def ignore_new_records() -> None:
+    """Do nothing, because no file depends on the records."""
+
+
+def _build(
+    job: BuildJob,
+    out: Path,
+    *,
+    resume: bool,
+    progress: Progress,
+    on_new_records: Callable[[], None] = ignore_new_records,
+) -> Manifest:
+    """Sample and seal a dataset without further stages.
+
+    ``on_new_records`` is called before the first new samples are written.
+    """
     if not job.source.problems:
         raise InputError(
             f"There are no problems to solve: none of {len(job.source.quarantined_rows)} rows can "
             "be used. Check the file, its split and its answers."
         )
     with RunDir.open(out, job.config, resume=resume) as run:
+
+        def discard_seal() -> None:
+            """Remove the results of an earlier session in which problems failed."""
+            on_new_records()
+            discard_dataset(out)
+
+        is_sealed = (out / MANIFEST_FILE).exists()
+        failed = (read_manifest(out).failed or {}) if is_sealed else {}
+        if not is_sealed or (SAMPLE_STAGE in failed and job.failure_policy.retries):
+            sample_problems(run, job, job.source.problems, progress, on_new_records=discard_seal)
         if not (out / MANIFEST_FILE).exists():
-            sample_problems(run, job, job.source.problems, progress)
             _seal(run, job, progress)
         return read_manifest(out)
 
 
 def sample_problems(
-    run: RunDir, job: BuildJob, problems: Sequence[Problem], progress: Progress
+    run: RunDir,
+    job: BuildJob,
+    problems: Sequence[Problem],
+    progress: Progress,
+    *,
+    on_new_records: Callable[[], None] = ignore_new_records,
 ) -> None:
     """Sample the solutions of ``problems`` that the run does not have yet."""
     render_prompt = job.render_prompt or (
@@ -178,6 +229,8 @@ def sample_problems(
         batch_size=job.batch_size,
         phase="sample",
         progress=progress,
+        failures=FailureLog(run.path, job.failure_policy, "problems", run.line_spans),
+        on_new_records=on_new_records,
     )
 
 
@@ -191,6 +244,8 @@ def sample_missing(
     batch_size: int,
     phase: str,
     progress: Progress,
+    failures: FailureLog,
+    on_new_records: Callable[[], None] = ignore_new_records,
 ) -> None:
     """Sample the records that a run does not have yet, and write them as they finish.
 
@@ -203,37 +258,82 @@ def sample_missing(
         batch_size: Prompts per call of the sampler.
         phase: Name of the work in the progress display.
         progress: Receives the number of finished records and tokens.
+        failures: Receives the prompts that the engine refuses.
+        on_new_records: Called once, before the first new records are written.
+
+    Raises:
+        ItemError: if the engine refuses a prompt, and the policy stops at the first failure.
+        FailedItemsError: if more prompts fail than the policy allows, or all of the first ones.
     """
+    failures.expect(len(keys))
+    is_retried = failures.policy.retries
     finished_count = sum(key in run.line_spans for key in keys)
-    if finished_count == len(keys):
+    skipped_count = 0 if is_retried else sum(key in failures for key in keys)
+    if finished_count + skipped_count == len(keys):
+        failures.save()
         return
     progress.phase("load the model", 1)
     sampler = make_sampler()
     progress.phase(phase, len(keys), done=finished_count)
-    unsaved: list[tuple[str, str, Sequence[Completion]]] = []
+    stream_engine = stream if failures.policy.stops_at_first else stream_outcomes
+    writer = _RecordWriter(run, failures, on_new_records)
     while batch := list(islice(missing_prompts, batch_size)):
+        batch = [item for item in batch if is_retried or item[0] not in failures]
         last_save = time.monotonic()
         prompts = [prompt for _, prompt in batch]
         try:
-            for index, completions in stream(sampler, prompts, sampling):
-                key, prompt = batch[index]
-                unsaved.append((key, prompt, completions))
-                n_tokens = sum(completion.n_tokens or 0 for completion in completions)
+            for outcome in stream_engine(sampler, prompts, sampling):
+                key, prompt = batch[outcome.prompt_index]
+                if isinstance(outcome, PromptFailure):
+                    failures.add(key, outcome.error)
+                    progress.advance(1)
+                    continue
+                writer.add(key, prompt, outcome.completions)
+                n_tokens = sum(completion.n_tokens or 0 for completion in outcome.completions)
                 progress.advance(1, n_tokens)
                 if time.monotonic() - last_save > SAVE_INTERVAL_SECONDS:
-                    _save(run, unsaved)
+                    writer.save()
                     last_save = time.monotonic()
         finally:  # also save the records that finished before Ctrl-C or the failure of a server
-            _save(run, unsaved)
+            writer.save()
+        failures.check_engine(has_finished_items=bool(run.line_spans))
 
 
-def _save(run: RunDir, unsaved: list[tuple[str, str, Sequence[Completion]]]) -> None:
-    """Write finished records to the run, and empty their list."""
-    records = unsaved.copy()
-    # Clear first: if Ctrl-C interrupts the write, the samples are drawn again, not written twice.
-    unsaved.clear()
-    if records:
-        run.append(records)
+class _RecordWriter:
+    """Finished records that are not written yet.
+
+    Args:
+        run: The run directory.
+        failures: The failed prompts, which are written after the records.
+        on_new_records: Called once, before the first records are written.
+    """
+
+    def __init__(
+        self, run: RunDir, failures: FailureLog, on_new_records: Callable[[], None]
+    ) -> None:
+        self._run = run
+        self._failures = failures
+        self._on_new_records = on_new_records
+        self._has_written = False
+        self._unsaved: list[tuple[str, str, Sequence[Completion]]] = []
+
+    def add(self, key: str, prompt: str, completions: Sequence[Completion]) -> None:
+        """Add the record of a prompt."""
+        self._unsaved.append((key, prompt, completions))
+        self._failures.resolve(key)
+
+    def save(self) -> None:
+        """Write the added records and the failed prompts."""
+        records = self._unsaved.copy()
+        # Clear first: if Ctrl-C interrupts the write, the samples are drawn again, not written
+        # twice.
+        self._unsaved.clear()
+        if records:
+            if not self._has_written:
+                self._on_new_records()
+                self._has_written = True
+            self._run.append(records)
+        self._failures.save()
 
 
 def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
@@ -261,6 +361,8 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
     manifest = make_manifest(
         job.config, files=files, tally=tally, quarantined=quarantine_reasons, commands=commands
     )
+    n_failed = sum(problem.id not in run.line_spans for problem in source.problems)
+    manifest.set_failed(SAMPLE_STAGE, n_failed)
     if job.spec.score:
         manifest.rewards = reward_statistics(manifest.config_paths(root, "solutions"))
     progress.phase("validate", 1)
@@ -281,8 +383,8 @@ def _shard_tasks(run: RunDir, job: BuildJob) -> list[ShardTask]:
         ShardTask(
             root=run.path,
             path=f"solutions/train-{index:05d}-of-{len(shards):05d}.parquet",
-            problems=shard,
-            spans=[run.line_spans[problem.id] for problem in shard],
+            problems=[problem for problem in shard if problem.id in run.line_spans],
+            spans=[run.line_spans[problem.id] for problem in shard if problem.id in run.line_spans],
             sampling_id=sampling_id(spec.model, spec.template.digest, spec.sampling),
             segmenter=spec.segmenter,
             grader=spec.grader,

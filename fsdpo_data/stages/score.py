@@ -13,19 +13,21 @@ from fsdpo_cards.commands import pinned_name
 
 from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import GRADED_OUTCOMES
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, ItemError
+from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.core.parquet_files import collect_rows, count_rows
 from fsdpo_data.core.statistics import ProblemAuc, RankingAuc, mean_auc, problem_aucs
 from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
-from fsdpo_data.dataset.schema import replace_column, scan_rows
+from fsdpo_data.dataset.schema import read_table, replace_column, scan_rows, write_parquet
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.engines.load import load_selected_scorer
-from fsdpo_data.engines.options import ScorerOptions, Shard, resolved_engine
-from fsdpo_data.engines.scorers import Scorer, ScorerInput
+from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard, resolved_engine
+from fsdpo_data.engines.registry import SCORERS
+from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
 from fsdpo_data.engines.selection import select_scorer
 from fsdpo_data.engines.weights import resolve_prm
@@ -47,6 +49,7 @@ class ScoreStage(Stage):
         command: Words of the command line that runs the stage.
         format_evidence: How the PRM format was recognised, for the manifest. It has no effect on
             rewards, so it is not in the spec.
+        failure_policy: When the stage stops because of solutions that the engine refuses.
     """
 
     spec_key = "score"
@@ -57,6 +60,7 @@ class ScoreStage(Stage):
     format_entry: Mapping[str, Any] = field(default_factory=dict)
     command: Sequence[str] = ()
     format_evidence: str = ""
+    failure_policy: FailurePolicy = STOP_AT_FIRST
     _scorer: Scorer | None = None  #: The loaded scorer.
 
     def spec(self) -> Mapping[str, Any]:
@@ -73,8 +77,17 @@ class ScoreStage(Stage):
                 field="ScoreOptions.shard",
                 value=str(shard),
             )
+        failures = self._open_failures(draft)
+        n_solutions = sum(map(count_rows, shard.select(draft.parent_files("solutions"))))
+        failures.expect(n_solutions)
+        for file in shard.select(draft.written_files("solutions")):
+            self._retry_failures(draft, failures, file)
         draft.rewrite_config(
-            "solutions", "score", partial(self._add_rewards, draft), advance=False, shard=shard
+            "solutions",
+            "score",
+            partial(self._add_rewards, draft, failures),
+            advance=False,
+            shard=shard,
         )
 
     def run(self, draft: DatasetDraft) -> None:
@@ -86,23 +99,81 @@ class ScoreStage(Stage):
             rewards.format_evidence = self.format_evidence
         draft.manifest.rewards = rewards
         draft.manifest.cost.prm_calls += rewards.scored
+        draft.manifest.set_failed(self.spec_key, len(self._open_failures(draft)))
         self._scorer = None  # frees the memory for the next stage
 
-    def _add_rewards(self, draft: DatasetDraft, table: pa.Table) -> pa.Table:
+    def _open_failures(self, draft: DatasetDraft) -> FailureLog:
+        """Open the failed solutions of the new dataset."""
+        return FailureLog(draft.root, self.failure_policy, "solutions")
+
+    def _add_rewards(self, draft: DatasetDraft, failures: FailureLog, table: pa.Table) -> pa.Table:
         """Return the solutions of a file with their step rewards."""
-        self._scorer = self._scorer or self.make_scorer()
         rewards: list[list[float] | None] = []
-        solutions = table.select(["problem_id", "prompt", "completions"])
-        questions = questions_by_id(draft.current_files("problems"), table["problem_id"])
         for start in range(0, table.num_rows, SCORING_BATCH):
-            rows = solutions.slice(start, SCORING_BATCH).to_pylist()
-            items = [
-                ScorerInput(row["prompt"], row["completions"], questions[row["problem_id"]])
-                for row in rows
-            ]
-            rewards += self._scorer.score(items)
-            draft.progress.advance(len(rows))
+            batch = table.slice(start, SCORING_BATCH)
+            rewards += self._score_rows(draft, failures, batch)
+            failures.check_engine(has_finished_items=bool(draft.written_files("solutions")))
+            draft.progress.advance(batch.num_rows)
+        failures.save()  # before the file, which a resumed run does not score again
         return replace_column(table, "step_rewards", rewards)
+
+    def _retry_failures(self, draft: DatasetDraft, failures: FailureLog, file: Path) -> None:
+        """Score the failed solutions in a file of an earlier session again.
+
+        A local engine gets their batch as a whole, because the batch affects the last bits of the
+        rewards. A server composes its batches itself, so it gets the failed solutions alone.
+        """
+        table = read_table("solutions", file)
+        ids = table["solution_id"].to_pylist()
+        failed_rows = [row for row, solution_id in enumerate(ids) if solution_id in failures]
+        if not failed_rows or not failures.policy.retries:
+            return
+        rewards = table["step_rewards"].to_pylist()
+        rows_to_score = failed_rows
+        if not self._is_remote:
+            batches = {row // SCORING_BATCH for row in failed_rows}
+            rows_to_score = [row for row in range(len(ids)) if row // SCORING_BATCH in batches]
+        for start in range(0, len(rows_to_score), SCORING_BATCH):
+            rows = rows_to_score[start : start + SCORING_BATCH]
+            new_rewards = self._score_rows(draft, failures, table.take(rows))
+            for row, row_rewards in zip(rows, new_rewards, strict=True):
+                rewards[row] = row_rewards
+        if all(ids[row] in failures for row in failed_rows):
+            failures.save()
+            return
+        draft.discard_seal()
+        write_parquet(replace_column(table, "step_rewards", rewards), file)
+        failures.save()  # after the file: a stopped process scores the solutions once more
+
+    def _score_rows(
+        self, draft: DatasetDraft, failures: FailureLog, table: pa.Table
+    ) -> list[list[float] | None]:
+        """Return the step rewards of some solutions, and record the failed ones."""
+        self._scorer = self._scorer or self.make_scorer()
+        rows = table.select(["solution_id", "problem_id", "prompt", "completions"]).to_pylist()
+        questions = questions_by_id(draft.current_files("problems"), table["problem_id"])
+        items = [
+            ScorerInput(row["prompt"], row["completions"], questions[row["problem_id"]])
+            for row in rows
+        ]
+        if failures.policy.stops_at_first:
+            outcomes: list[ScoreOutcome] = [*self._scorer.score(items)]
+        else:
+            outcomes = score_outcomes(self._scorer, items)
+        rewards: list[list[float] | None] = []
+        for row, outcome in zip(rows, outcomes, strict=True):
+            if isinstance(outcome, ItemError):
+                failures.add(row["solution_id"], outcome)
+                rewards.append(None)
+            else:
+                failures.resolve(row["solution_id"])
+                rewards.append(outcome)
+        return rewards
+
+    @property
+    def _is_remote(self) -> bool:
+        """Whether a server computes the rewards."""
+        return SCORERS[self.engine["name"]].is_remote
 
 
 def questions_by_id(files: list[Path], problem_ids: pa.ChunkedArray) -> dict[str, str]:
@@ -185,7 +256,7 @@ def _ranking_stats(auc: RankingAuc) -> RankingStats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreOptions(StageOptions):
+class ScoreOptions(StageOptions, FailureOptions):
     r"""Give every step of every solution a reward.
 
     Attributes:
@@ -240,7 +311,9 @@ def _score_command(options: ScoreOptions, stage: ScoreStage) -> list[str]:
     return command_line(pinned_options, "fsdpo-data", "score")
 
 
-def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
+def make_score_stage(
+    prm: str, options: ScorerOptions, failure_policy: FailurePolicy = STOP_AT_FIRST
+) -> ScoreStage:
     """Check the process reward model and the engine; the weights are loaded when they are needed.
 
     Raises:
@@ -255,12 +328,15 @@ def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
         make_scorer=lambda: load_selected_scorer(selection, weights),
         format_entry=format_entry(weights),
         format_evidence=weights.format_evidence if isinstance(weights, PublishedPrm) else "",
+        failure_policy=failure_policy,
     )
 
 
 def _make_stage(options: ScoreOptions) -> ScoreStage:
     """Check the process reward model and the engine of the command."""
-    stage = make_score_stage(str(options.prm or options.policy), options.engine)
+    stage = make_score_stage(
+        str(options.prm or options.policy), options.engine, options.failure_policy
+    )
     return replace(stage, command=_score_command(options, stage))
 
 

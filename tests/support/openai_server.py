@@ -27,6 +27,8 @@ class Script:
         reply: Text of sample i of a request.
         reasoning: Thinking text of chat completions.
         max_choices: Maximal number of samples per request.
+        refuses: Texts of prompts and solutions that the server refuses, with status 400.
+        prm: Name of a reward model, which the server has in place of the model; "" for none.
         lock: Protects the other fields.
     """
 
@@ -36,6 +38,8 @@ class Script:
     reply: Callable[[dict[str, Any], int], str] = lambda body, i: f"{body['seed'] + i} it is."
     reasoning: str = ""
     max_choices: int = 100
+    refuses: set[str] = field(default_factory=set)
+    prm: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -48,17 +52,25 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.script.keys.append(self.headers["Authorization"])
-        self.send(200, json.dumps({"data": [{"id": "tiny", "owned_by": "somebody"}]}).encode())
+        entry: dict[str, Any] = {"id": "tiny", "owned_by": "somebody"}
+        if self.script.prm:
+            entry = {"id": self.script.prm, "owned_by": "fsdpo", "revision": "0"}
+            entry |= {"format": {}, "reads_question": False}
+        self.send(200, json.dumps({"data": [entry]}).encode())
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with self.script.lock:
             self.script.requests.append(body)
             trick = self.script.tricks.pop(0) if self.script.tricks else None
+        if any(part in json.dumps(body) for part in self.script.refuses):
+            trick = says({"error": "the prompt is too long"}, 400)
         if trick is None or not trick(self):
             self.send(200, json.dumps(self.answer(body)).encode())
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        if "steps" in body:
+            return {"rewards": [1 / (1 + len(step)) for step in body["steps"]]}
         choices: list[dict[str, Any]] = []
         for i in range(min(body["n"], self.script.max_choices)):
             text = self.script.reply(body, i)

@@ -5,6 +5,7 @@
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -33,6 +34,7 @@ from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.answer_judge import read_judge_stats
 from fsdpo_bench.runs.records import RECORDS_FOLDER, read_config, read_records
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.failures import read_failures
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.statistics import RankingAuc
 from fsdpo_data.dataset.run import CONFIG_FILE
@@ -203,7 +205,8 @@ def write_report(
     Raises:
         InputError: if the run has no records.
     """
-    results = summarise(read_records(run), read_config(run), read_judge_stats(run))
+    failed = Counter(record["task"] for record in read_failures(run))
+    results = summarise(read_records(run), read_config(run), read_judge_stats(run), failed)
     total = sum(task.problems for task in results.tasks.values())
     if not total:
         raise InputError(f"{run} contains no records. Continue the run with `resume=True`.")

@@ -121,6 +121,7 @@ class TaskResults(ResultSection):
     groups: dict[str, dict[str, dict[str, AccuracyResult]]]  #: By group, label and decoder.
     group_spread: dict[str, AccuracySpread]  #: Spread over the parts of a group, by decoder.
     accuracy_drops: dict[str, dict[str, dict[str, AccuracyDrop]]]  #: By group, label and decoder.
+    failed: int | None = None  #: Problems that an engine refused, which do not count; None for 0.
     __pydantic_extra__: dict[str, dict[str, AccuracyResult]]
 
     @property

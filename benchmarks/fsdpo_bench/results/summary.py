@@ -45,6 +45,7 @@ def summarise(
     records: Iterable[ProblemRecord],
     config: RunConfig,
     judge_stats: AnswerJudgeStats | None = None,
+    failed: Mapping[str, int] | None = None,
 ) -> Results:
     """Summarise the records of a complete run as the content of ``results.json``.
 
@@ -52,12 +53,14 @@ def summarise(
         records: All records of the run.
         config: The config of the run; it becomes ``run`` in the results.
         judge_stats: Counts and cost of the judge of undecided answers; None without a judge.
+        failed: Number of failed problems, by benchmark.
     """
+    failed = failed or {}
     optional_sections = {} if judge_stats is None else {"answer_judge": judge_stats}
     rewarded_samples: list[RewardedSample] = []
     results = read_problem_results(collect_rewarded_samples(records, rewarded_samples))
     tasks = {
-        name: _task_results(task_results, config.tasks[name], results)
+        name: _task_results(task_results, config.tasks[name], results, failed.get(name, 0))
         for name, task_results in results.items()
     }
     return Results(
@@ -75,6 +78,7 @@ def _task_results(
     results: Sequence[ProblemResult],
     task_config: TaskConfig,
     results_by_task: Mapping[str, Sequence[ProblemResult]],
+    n_failed: int,
 ) -> TaskResults:
     """Return the results of a benchmark; other benchmarks of the run can be its base task."""
     decoders = results[0].decoder_answers
@@ -94,6 +98,7 @@ def _task_results(
         number.name: {key: accuracy_result(value) for key, value in number.compute(results).items()}
         for number in NUMBERS.values()
     }
+    optional_fields: dict[str, Any] = {"failed": n_failed} if n_failed else {}
     return TaskResults(
         title=task_config.title,
         problems=len(results),
@@ -104,6 +109,7 @@ def _task_results(
         groups={group: _group_accuracies(results, group) for group in groups},
         group_spread=spread,
         accuracy_drops=accuracy_drops,
+        **optional_fields,
         **numbers,
     )
 

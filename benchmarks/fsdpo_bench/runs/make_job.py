@@ -16,6 +16,7 @@ from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.recorded import recorded_task, restrict_to_responses
 from fsdpo_bench.tasks.table import Task, select_tasks
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.failures import FAILURES_FILE, read_failures
 from fsdpo_data.core.identity import ModelRef, digest
 from fsdpo_data.core.progress import progress
 from fsdpo_data.engines.answer_judge import resolve_answer_judge
@@ -72,6 +73,14 @@ def run_job(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
     out = options.out or Path("runs") / f"bench-{model_name}-{digest(job.config)[:8]}"
     with progress() as progress_bar:
         decode_tasks(job, out, resume=options.resume, progress=progress_bar)
+    n_failed = sum(1 for _ in read_failures(out))
+    if n_failed:
+        n_problems = sum(len(loaded.problems) for loaded in job.tasks)
+        warn(
+            f"{n_failed:,} of {n_problems:,} problems failed and do not count; "
+            f"{out / FAILURES_FILE} has the reasons, and the same command with --resume tries them "
+            "again"
+        )
     return out
 
 
@@ -136,6 +145,7 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
         workers=options.workers,
         command=run_command(options, spec, tasks),
         format_evidence=scorer.format_evidence,
+        failure_policy=options.failure_policy,
     )
 
 
@@ -257,6 +267,7 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
         workers=options.workers,
         command=run_command(options, spec, tasks),
         format_evidence=scorer.format_evidence,
+        failure_policy=options.failure_policy,
     )
 
 

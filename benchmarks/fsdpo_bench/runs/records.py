@@ -161,6 +161,24 @@ def append_records(log: JsonlLog, records: Iterable[ProblemRecord]) -> None:
     log.append({key: encode_line(record.to_json()) for key, record in lines.items()})
 
 
+def replace_records(log: JsonlLog, records: Iterable[ProblemRecord]) -> None:
+    """Add or replace records, in the order of their rows.
+
+    Raises:
+        StoreError: if the disk is full or missing; the old records stay valid.
+    """
+    lines = {
+        record_key(record.problem_id, record.row): encode_line(record.to_json())
+        for record in records
+    }
+    log.replace(lines, sort_key=_key_row)
+
+
+def _key_row(key: str) -> int:
+    """Return the row in the key of a record."""
+    return int(key.rpartition("/")[2])
+
+
 def write_records(out: Path, task: str, records: Iterable[ProblemRecord]) -> None:
     """Replace the records of a benchmark; the old records stay until all new ones are on disk.
 
@@ -234,7 +252,7 @@ def read_records(out: Path, task: str | None = None) -> Iterator[ProblemRecord]:
     for name in [task] if task else tasks:
         path = record_file(out, name)
         spans = _first_spans(path) if path.exists() else {}
-        keys = sorted(spans, key=lambda key: int(key.rpartition("/")[2]))
+        keys = sorted(spans, key=_key_row)
         if not keys:
             continue
         for line in read_lines(path, [spans[key] for key in keys]):

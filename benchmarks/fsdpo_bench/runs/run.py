@@ -23,12 +23,15 @@ from fsdpo_bench.decode.solution import (
     sample_solutions,
 )
 from fsdpo_bench.runs.answer_judge import judge_run
+from fsdpo_bench.runs.failures import BatchFailures, TolerantSampler, TolerantScorer
 from fsdpo_bench.runs.grade import grade_problems
-from fsdpo_bench.runs.records import append_records, open_records, record_key
+from fsdpo_bench.runs.records import append_records, open_records, record_key, replace_records
 from fsdpo_bench.tasks.load import LoadedTask
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.command_line import stored_command
+from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.identity import ModelRef, to_json_values
+from fsdpo_data.core.jsonl_log import JsonlLog
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
 from fsdpo_data.dataset.run import lock_run_directory
@@ -122,6 +125,8 @@ class BenchJob:
     workers: int | None = None  #: Number of grading processes; None for all CPU cores.
     command: Sequence[str] = ()  #: Words of the command line; empty if it is unknown.
     format_evidence: str = ""  #: How the PRM format was recognised; empty without a PRM format.
+    #: When the run stops because of prompts and solutions that an engine refuses.
+    failure_policy: FailurePolicy = STOP_AT_FIRST
 
     @property
     def config(self) -> dict[str, Any]:
@@ -141,6 +146,7 @@ def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Pr
     Raises:
         RunMismatchError: if ``out`` contains another run.
         StoreError: if the disk fails; records that were written stay valid.
+        FailedItemsError: if more problems fail than the policy of the job allows.
     """
     make_sampler = cache(job.make_sampler)
     make_scorer = cache(job.make_scorer)
@@ -150,6 +156,8 @@ def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Pr
         "prm_format_evidence": job.format_evidence,
     }
     with lock_run_directory(out, job.config, resume=resume, run_values=run_values):
+        failures = FailureLog(out, job.failure_policy, "problems")
+        failures.expect(sum(len(loaded.problems) for loaded in job.tasks))
         for loaded in job.tasks:
             with open_records(out, loaded.task.name) as log:
                 finished_keys = log.line_spans.keys()
@@ -157,18 +165,64 @@ def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Pr
                 for batch in _missing_batches(loaded, finished_keys, job.batch_size):
                     n_requests = len(batch.rows) * job.spec.plan.requests_per_problem
                     with _batch_progress(progress, len(batch.missing_keys), n_requests) as report:
-                        records = _BatchDecoder(job, report).decode(loaded, batch.rows)
-                        missing_records = (
-                            record
-                            for record in records
-                            if record_key(record.problem_id, record.row) in batch.missing_keys
-                        )
-                        append_records(log, missing_records)
+                        batch_failures = BatchFailures(_render_prompts(job, loaded, batch.rows))
+                        decoder = _BatchDecoder(job, report, batch_failures)
+                        records = decoder.decode(loaded, batch.rows)
+                        _write_batch(log, loaded, batch, records, failures)
+                    _record_failures(failures, loaded, batch, batch_failures)
+                    failures.check_engine(has_finished_items=bool(log.line_spans))
         if job.spec.answer_judge is not None:
             for make_engine in (make_sampler, make_scorer):
                 close_loaded_engine(make_engine)  # the judge may need the memory
             names = [loaded.task.name for loaded in job.tasks]
             judge_run(job.spec.answer_judge, out, names, progress)
+
+
+def _write_batch(
+    log: JsonlLog,
+    loaded: LoadedTask,
+    batch: "_Batch",
+    records: Sequence[ProblemRecord],
+    failures: FailureLog,
+) -> None:
+    """Write the records of a batch.
+
+    If some of its problems failed in an earlier session, the other records come from a batch of
+    another composition, so all of them are replaced.
+    """
+    if any(_failure_id(loaded, key) in failures for key in batch.missing_keys):
+        replace_records(log, records)
+        return
+    missing_records = (
+        record
+        for record in records
+        if record_key(record.problem_id, record.row) in batch.missing_keys
+    )
+    append_records(log, missing_records)
+
+
+def _record_failures(
+    failures: FailureLog, loaded: LoadedTask, batch: "_Batch", batch_failures: BatchFailures
+) -> None:
+    """Record the failed problems of a batch, and remove the failures of the others.
+
+    Raises:
+        ItemError: if the first failed problem stops the run.
+        FailedItemsError: if more problems have failed than the policy allows.
+    """
+    for index, row in enumerate(batch.rows):
+        key = record_key(loaded.ids[row], row)
+        error = batch_failures.errors.get(index)
+        if error is None:
+            failures.resolve(_failure_id(loaded, key))
+        elif key in batch.missing_keys:
+            failures.add(_failure_id(loaded, key), error, task=loaded.task.name)
+    failures.save()
+
+
+def _failure_id(loaded: LoadedTask, key: str) -> str:
+    """Return the id of a failed problem."""
+    return f"{loaded.task.name}/{key}"
 
 
 @contextmanager
@@ -195,6 +249,11 @@ def _batch_progress(progress: Progress, n_problems: int, n_requests: int) -> Ite
         raise
 
 
+def _render_prompts(job: BenchJob, loaded: LoadedTask, rows: range) -> list[str]:
+    """Return the prompts of the problems in some rows of a benchmark."""
+    return [job.spec.template.render(loaded.problems[row].question) for row in rows]
+
+
 class _Batch(NamedTuple):
     """A batch of problems with at least one missing record."""
 
@@ -219,13 +278,22 @@ class _BatchDecoder:
 
     job: BenchJob  #: The run.
     on_finished: OnFinished  #: Called when prompts finish.
+    failures: BatchFailures  #: Receives the failed problems of the batch.
 
     def decode(self, loaded: LoadedTask, rows: range) -> list[ProblemRecord]:
-        """Decode and grade the problems in some rows of a benchmark, and return their records."""
+        """Decode and grade the problems in some rows of a benchmark, and return their records.
+
+        Failed problems have no record.
+        """
         plan = self.job.spec.plan
+        problems = [
+            problem
+            for index, problem in enumerate(self._decode_problems(loaded, rows))
+            if index not in self.failures.errors
+        ]
         return grade_problems(
             loaded.task,
-            self._decode_problems(loaded, rows),
+            problems,
             setups=plan.setups,
             result_names=plan.result_names,
             workers=self.job.workers,
@@ -236,7 +304,7 @@ class _BatchDecoder:
         spec = self.job.spec
         problems = [loaded.problems[row] for row in rows]
         questions = [problem.question for problem in problems]
-        prompts = [spec.template.render(question) for question in questions]
+        prompts = self.failures.prompts
         samples = self._draw_samples(prompts, questions)
         own_solutions = {
             setup.name: setup.decoder.decode(self._request(setup, prompts, questions))
@@ -265,8 +333,8 @@ class _BatchDecoder:
             setup=setup,
             prompts=prompts,
             questions=questions,
-            sampler=self.job.make_sampler(),
-            load_scorer=None if spec.prm is None else self.job.make_scorer,
+            sampler=self._make_sampler(),
+            load_scorer=None if spec.prm is None else self._make_scorer,
             sampling=spec.sampling,
             segmenter=spec.segmenter,
             beam=spec.plan.beams[0] if spec.plan.beams else BeamSpec(),
@@ -282,11 +350,25 @@ class _BatchDecoder:
             return [[] for _ in prompts]
         samples = sample_solutions(
             prompts,
-            sampler=self.job.make_sampler(),
+            sampler=self._make_sampler(),
             sampling=spec.sampling,
             segmenter=spec.segmenter,
             on_finished=self.on_finished,
         )
         if not spec.plan.needs_sample_rewards:
             return samples
-        return add_rewards(prompts, samples, self.job.make_scorer(), questions)
+        return add_rewards(prompts, samples, self._make_scorer(), questions)
+
+    def _make_sampler(self) -> Sampler:
+        """Return the model, which goes on after refused prompts if the run allows failures."""
+        sampler = self.job.make_sampler()
+        if self.job.failure_policy.stops_at_first:
+            return sampler
+        return TolerantSampler(sampler, self.failures)
+
+    def _make_scorer(self) -> Scorer:
+        """Return the reward model, which goes on after refused solutions like the model."""
+        scorer = self.job.make_scorer()
+        if self.job.failure_policy.stops_at_first:
+            return scorer
+        return TolerantScorer(scorer, self.failures)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import _lru_cache_wrapper
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from fsdpo_data.core.errors import ItemError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.item_errors import process_by_bisection
 
 
 class PromptResult(NamedTuple):
@@ -15,6 +17,16 @@ class PromptResult(NamedTuple):
 
     prompt_index: int  #: Index of the prompt in the batch.
     completions: list[Completion]  #: ``SamplingSpec.n`` completions, in the order of their samples.
+
+
+class PromptFailure(NamedTuple):
+    """A prompt of a batch that the engine refuses."""
+
+    prompt_index: int  #: Index of the prompt in the batch.
+    error: ItemError  #: The reason.
+
+
+PromptOutcome: TypeAlias = PromptResult | PromptFailure
 
 
 class Sampler(Protocol):
@@ -48,6 +60,19 @@ class StreamingSampler:
         """Yield one result per prompt, in the order in which the prompts finish."""
         raise NotImplementedError
 
+    def stream_outcomes(
+        self, prompts: Sequence[str], spec: SamplingSpec
+    ) -> Iterator[PromptOutcome]:
+        """Yield one result or failure per prompt, in the order in which the prompts finish.
+
+        A failed prompt does not stop the others. Without a method of its own, a sampler that raises
+        an error gets the unfinished prompts again in halves, until a failed prompt is alone.
+
+        Raises:
+            FsdpoError: if the engine fails, and not only a prompt.
+        """
+        return _stream_by_bisection(self, prompts, spec)
+
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         """Sample ``spec.n`` completions of each prompt, and wait for all prompts."""
         completions_by_prompt = dict(self.stream(prompts, spec))
@@ -65,6 +90,46 @@ def stream(sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec) -> Iter
         PromptResult(index, completions)
         for index, completions in enumerate(sampler.sample(prompts, spec))
     ]
+
+
+def stream_outcomes(
+    sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec
+) -> Iterator[PromptOutcome]:
+    """Yield one result or failure per prompt; see :meth:`StreamingSampler.stream_outcomes`."""
+    if isinstance(sampler, StreamingSampler):
+        return sampler.stream_outcomes(prompts, spec)
+    return _stream_by_bisection(sampler, prompts, spec)
+
+
+def _stream_by_bisection(
+    sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec
+) -> Iterator[PromptOutcome]:
+    """Yield the outcomes of a sampler that raises an error for a prompt that it refuses."""
+
+    def process(batch: Sequence[str]) -> Iterator[tuple[int, list[Completion]]]:
+        yield from stream(sampler, batch, spec)
+
+    for index, outcome in process_by_bisection(process, prompts):
+        if isinstance(outcome, ItemError):
+            yield PromptFailure(index, outcome)
+        else:
+            yield PromptResult(index, outcome)
+
+
+def raise_failures(outcomes: Iterable[PromptOutcome]) -> Iterator[PromptResult]:
+    """Yield the results, and raise the error of the first failed prompt after all results.
+
+    Raises:
+        ItemError: if the engine refuses a prompt.
+    """
+    error: ItemError | None = None
+    for outcome in outcomes:
+        if isinstance(outcome, PromptResult):
+            yield outcome
+        else:
+            error = error or outcome.error
+    if error is not None:
+        raise error
 
 
 def close_engine(engine: Any) -> None:

@@ -12,12 +12,22 @@ from typing import Any, NamedTuple, TypeGuard
 
 import httpx2
 
-from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.core.errors import InputError, ItemError, suggest_names
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
-from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
-from fsdpo_data.engines.server_client import MAX_OVERHEAD_BYTES, RejectedError, ServerClient
+from fsdpo_data.engines.samplers.base import (
+    PromptFailure,
+    PromptOutcome,
+    PromptResult,
+    StreamingSampler,
+)
+from fsdpo_data.engines.server_client import (
+    MAX_OVERHEAD_BYTES,
+    RejectedError,
+    ServerClient,
+    ServerResult,
+)
 from fsdpo_data.models.resolve import ResolvedWeights
 
 MAX_TOKEN_BYTES = 100  #: Maximum mean size of a token in a response, with its id and escapes.
@@ -58,12 +68,33 @@ class OpenAiSampler(StreamingSampler):
             InputError: if the server rejects a request.
             UnavailableError: if requests failed for ``idle_timeout`` seconds without any response.
         """
+        for index, completions in self._stream(prompts, spec, yields_errors=False):
+            yield PromptResult(index, completions)
+
+    def stream_outcomes(
+        self, prompts: Sequence[str], spec: SamplingSpec
+    ) -> Iterator[PromptOutcome]:
+        """Yield the completions of each prompt as they arrive, or the reason of a rejection.
+
+        Raises:
+            InputError: if the server rejects more than the prompt, such as the model.
+            UnavailableError: if requests failed for ``idle_timeout`` seconds without any response.
+        """
+        for index, value in self._stream(prompts, spec, yields_errors=True):
+            if isinstance(value, ItemError):
+                yield PromptFailure(index, value)
+            else:
+                yield PromptResult(index, value)
+
+    def _stream(
+        self, prompts: Sequence[str], spec: SamplingSpec, *, yields_errors: bool
+    ) -> Iterator[ServerResult]:
+        """Yield the completions of each prompt, or with ``yields_errors`` its rejection."""
 
         async def sample_prompt(client: httpx2.AsyncClient, index: int) -> list[Completion]:
             return await self._sample_prompt(client, prompts[index], spec)
 
-        for index, completions in self._server.stream(sample_prompt, len(prompts)):
-            yield PromptResult(index, completions)
+        return self._server.stream(sample_prompt, len(prompts), yields_errors=yields_errors)
 
     async def _check_server(self) -> None:
         """Check address, key and model. A busy server shows errors at the first prompt."""
@@ -120,21 +151,23 @@ class OpenAiSampler(StreamingSampler):
         self, client: httpx2.AsyncClient, body: dict[str, Any]
     ) -> list[Completion]:
         """Return the completions of a request, or one if the server accepts only one sample."""
-        path = "/chat/completions" if self._api == "chat" else "/completions"
-        while True:
-            try:
-                return await self._server.post(
-                    client,
-                    path,
-                    body,
-                    max_bytes=MAX_OVERHEAD_BYTES + body["n"] * body["max_tokens"] * MAX_TOKEN_BYTES,
-                    parse=_parse_completions,
-                )
-            except RejectedError:
-                if body["n"] == 1:
-                    raise
-                body["n"] = 1
-                self._max_n = 1
+        try:
+            return await self._post(client, body)
+        except RejectedError:
+            if body["n"] == 1:
+                raise
+        completions = await self._post(client, {**body, "n": 1})
+        self._max_n = 1  # the server rejected the number, not the prompt
+        return completions
+
+    async def _post(self, client: httpx2.AsyncClient, body: dict[str, Any]) -> list[Completion]:
+        return await self._server.post(
+            client,
+            "/chat/completions" if self._api == "chat" else "/completions",
+            body,
+            max_bytes=MAX_OVERHEAD_BYTES + body["n"] * body["max_tokens"] * MAX_TOKEN_BYTES,
+            parse=_parse_completions,
+        )
 
 
 class _ChoiceText(NamedTuple):

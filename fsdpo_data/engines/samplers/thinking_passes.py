@@ -12,21 +12,28 @@ An engine that cannot continue a text, such as a chat server or a recording, sam
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens, continue_prompt
 from fsdpo_data.core.thinking_span import ThinkingSpan
 from fsdpo_data.engines.samplers.base import (
+    PromptFailure,
+    PromptOutcome,
     PromptResult,
     Sampler,
     StreamingSampler,
     close_engine,
+    raise_failures,
     stream,
+    stream_outcomes,
 )
 from fsdpo_data.models.thinking import find_thinking, open_thinking_start
+
+#: Yields the outcomes of the prompts of one pass: ``stream`` or ``stream_outcomes``.
+EngineStream: TypeAlias = Callable[[Sampler, Sequence[str], SamplingSpec], Iterable[PromptOutcome]]
 
 
 class LoadedSampler(StreamingSampler):
@@ -49,6 +56,18 @@ class LoadedSampler(StreamingSampler):
         Raises:
             InputError: if the thinking has a limit, and the engine cannot continue a text.
         """
+        yield from raise_failures(self._sample(prompts, spec, stream))
+
+    def stream_outcomes(
+        self, prompts: Sequence[str], spec: SamplingSpec
+    ) -> Iterator[PromptOutcome]:
+        """Yield the completions of each prompt, or the reason why the engine refuses it."""
+        yield from self._sample(prompts, spec, stream_outcomes)
+
+    def _sample(
+        self, prompts: Sequence[str], spec: SamplingSpec, stream_engine: EngineStream
+    ) -> Iterator[PromptOutcome]:
+        """Yield the outcomes of the prompts; ``stream_engine`` calls the engine for one pass."""
         if spec.max_think_tokens and not self._can_continue:
             raise InputError(
                 "the limit needs a sampler that continues a text, which recordings and chat "
@@ -57,8 +76,10 @@ class LoadedSampler(StreamingSampler):
                 value=spec.max_think_tokens,
             )
         needs_passes = self._can_continue and (spec.stop or spec.max_think_tokens)
-        sample = _sample_in_passes if needs_passes else stream
-        yield from sample(self._engine, prompts, spec)
+        if needs_passes:
+            yield from _sample_in_passes(self._engine, prompts, spec, stream_engine)
+        else:
+            yield from stream_engine(self._engine, prompts, spec)
 
     def close(self) -> None:
         """Free the memory of the engine."""
@@ -157,16 +178,26 @@ class _PassItem(NamedTuple):
 
 
 def _sample_in_passes(
-    engine: Sampler, prompts: Sequence[str], spec: SamplingSpec
-) -> Iterator[PromptResult]:
-    """Yield ``spec.n`` completions of each prompt when the last of them is finished."""
+    engine: Sampler, prompts: Sequence[str], spec: SamplingSpec, stream_engine: EngineStream
+) -> Iterator[PromptOutcome]:
+    """Yield ``spec.n`` completions of each prompt when the last of them is finished.
+
+    A prompt of which one pass fails has failed.
+    """
     drafts_by_prompt = [_start_drafts(prompt, spec) for prompt in prompts]
     pending = {index: list(drafts) for index, drafts in enumerate(drafts_by_prompt)}
     while pending:
         for pass_spec, items in _group_into_passes(pending, spec).items():
             contexts = [item.context for item in items]
-            for item_index, completions in stream(engine, contexts, pass_spec):
-                prompt_index, drafts = items[item_index]
+            for outcome in stream_engine(engine, contexts, pass_spec):
+                prompt_index, drafts = items[outcome.prompt_index]
+                if prompt_index not in pending:  # another completion of the prompt has failed
+                    continue
+                if isinstance(outcome, PromptFailure):
+                    del pending[prompt_index]
+                    yield PromptFailure(prompt_index, outcome.error)
+                    continue
+                completions = outcome.completions
                 for draft, completion in zip(drafts, completions, strict=True):
                     if draft.add(completion, spec):
                         pending[prompt_index].remove(draft)

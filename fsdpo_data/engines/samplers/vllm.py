@@ -11,11 +11,18 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from fsdpo_data.core.errors import install_command
+from fsdpo_data.core.errors import ItemError, install_command
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
+from fsdpo_data.engines.item_errors import as_item_error
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.registry import engine_error
-from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers.base import (
+    PromptFailure,
+    PromptOutcome,
+    PromptResult,
+    StreamingSampler,
+    raise_failures,
+)
 from fsdpo_data.engines.samplers.tokenization import (
     CompletionDecoder,
     ContextTokens,
@@ -52,6 +59,17 @@ class VllmSampler(StreamingSampler):
         """Sample all prompts in one batch, and yield ``spec.n`` completions of each prompt.
 
         Raises:
+            ItemError: if the engine refuses a prompt.
+            UnavailableError: if the engine dies.
+        """
+        yield from raise_failures(self.stream_outcomes(prompts, spec))
+
+    def stream_outcomes(
+        self, prompts: Sequence[str], spec: SamplingSpec
+    ) -> Iterator[PromptOutcome]:
+        """Yield the completions of each prompt of a batch, or the reason of a refused prompt.
+
+        Raises:
             UnavailableError: if the engine dies.
         """
         engine = self._llm.llm_engine
@@ -63,8 +81,9 @@ class VllmSampler(StreamingSampler):
                 yield PromptResult(index, [stopped] * spec.n)
             elif len(context.ids) < self._context_length:
                 params = self._sampling_params(prompt, spec)
-                with vllm_errors("sampling"):
-                    engine.add_request(str(index), {"prompt_token_ids": context.ids}, params)
+                error = self._add_request(index, context.ids, params)
+                if error is not None:
+                    yield PromptFailure(index, error)
             else:  # a prompt that fills the context gets empty, truncated completions
                 yield PromptResult(index, [Completion("", "length", 0)] * spec.n)
         while engine.has_unfinished_requests():
@@ -96,6 +115,17 @@ class VllmSampler(StreamingSampler):
         Deleting the engine is not enough: vLLM keeps exceptions whose frames refer to the engine.
         """
         self._llm.llm_engine.engine_core.shutdown(timeout=SHUTDOWN_TIMEOUT_SECONDS)
+
+    def _add_request(self, index: int, input_ids: list[int], params: Any) -> ItemError | None:
+        """Send a prompt to the engine; return the reason if the engine refuses it."""
+        with vllm_errors("sampling"):
+            try:
+                self._llm.llm_engine.add_request(
+                    str(index), {"prompt_token_ids": input_ids}, params
+                )
+            except ValueError as error:  # vLLM checks the prompt before it runs it
+                return as_item_error(error)
+        return None
 
     def _sampling_params(self, prompt: str, spec: SamplingSpec) -> Any:
         # vLLM gives sample i the seed `seed + i`, as SamplingSpec demands.

@@ -3,11 +3,16 @@
 Scoring is synchronous and batched, and keeps the order of the solutions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from fsdpo_data.core.errors import ItemError
 from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.engines.item_errors import process_by_bisection
+
+#: The step rewards of an item, None for an item without rewards, or the error of a failed item.
+ScoreOutcome: TypeAlias = list[float] | ItemError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +39,24 @@ class Scorer(Protocol):
         of the model, or no critique of a judge is readable.
         """
         ...
+
+
+def score_outcomes(scorer: Scorer, items: Sequence[ScorerInput]) -> list[ScoreOutcome]:
+    """Return the rewards of each item, or the error with which the item fails.
+
+    A failed item does not stop the others. A scorer without a method ``score_outcomes`` that raises
+    an error gets the items again in halves, until a failed item is alone.
+
+    Raises:
+        FsdpoError: if the engine fails, and not only an item.
+    """
+    own_method = getattr(scorer, "score_outcomes", None)
+    if own_method is not None:
+        outcomes: list[ScoreOutcome] = own_method(items)
+        return outcomes
+
+    def process(batch: Sequence[ScorerInput]) -> Iterator[tuple[int, list[float] | None]]:
+        yield from enumerate(scorer.score(batch))
+
+    by_index = dict(process_by_bisection(process, items))
+    return [by_index[index] for index in range(len(items))]

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.samplers import PromptFailure, Sampler, stream_outcomes
+from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import (
     PRM_FORMATS,
     PrmFormat,
@@ -168,12 +168,29 @@ class CritiqueScorer:
         Raises:
             InputError: if the format needs the question and an item has none.
         """
-        prompts = [critique_prompt(self._prm_format, self._template, item) for item in items]
-        critiques_by_item = self._sampler.sample(prompts, self._sampling)
+        critiques_by_item = self._sampler.sample(self._prompts(items), self._sampling)
         return [
             self._approval_fractions(item, critiques)
             for item, critiques in zip(items, critiques_by_item, strict=True)
         ]
+
+    def score_outcomes(self, items: Sequence[ScorerInput]) -> list[ScoreOutcome]:
+        """Return one reward per step, or the reason why the engine refuses the prompt of an item.
+
+        Raises:
+            InputError: if the format needs the question and an item has none.
+        """
+        results: list[ScoreOutcome] = [None] * len(items)
+        for outcome in stream_outcomes(self._sampler, self._prompts(items), self._sampling):
+            index = outcome.prompt_index
+            if isinstance(outcome, PromptFailure):
+                results[index] = outcome.error
+            else:
+                results[index] = self._approval_fractions(items[index], outcome.completions)
+        return results
+
+    def _prompts(self, items: Sequence[ScorerInput]) -> list[str]:
+        return [critique_prompt(self._prm_format, self._template, item) for item in items]
 
     def _approval_fractions(
         self, item: ScorerInput, critiques: Sequence[Completion]

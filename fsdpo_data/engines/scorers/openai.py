@@ -7,11 +7,11 @@ from typing import Any
 
 import httpx2
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, ItemError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.row_files import replace_surrogates, summarize_list
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers import Scorer, ScorerInput
+from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import ServedPrm
 from fsdpo_data.engines.server_client import MAX_OVERHEAD_BYTES, connect_scorer
 from fsdpo_data.models.resolve import ResolvedWeights
@@ -31,7 +31,19 @@ class ServedScorer:
             InputError: if the server rejects a request.
             UnavailableError: if requests failed for ``idle_timeout`` seconds without any response.
         """
+        outcomes = self._score(items, yields_errors=False)
+        return [None if isinstance(outcome, ItemError) else outcome for outcome in outcomes]
 
+    def score_outcomes(self, items: Sequence[ScorerInput]) -> list[ScoreOutcome]:
+        """Return the step rewards of each item, or the reason of a rejection.
+
+        Raises:
+            InputError: if the server rejects more than an item.
+            UnavailableError: if requests failed for ``idle_timeout`` seconds without any response.
+        """
+        return self._score(items, yields_errors=True)
+
+    def _score(self, items: Sequence[ScorerInput], *, yields_errors: bool) -> list[ScoreOutcome]:
         async def score_item(client: httpx2.AsyncClient, index: int) -> list[float] | None:
             item = items[index]
             if not item.steps:
@@ -44,8 +56,9 @@ class ServedScorer:
                 parse=lambda response, _seconds: _parse_rewards(response, len(item.steps)),
             )
 
-        results: list[list[float] | None] = [None] * len(items)
-        for index, rewards in self._server.stream(score_item, len(items)):
+        results: list[ScoreOutcome] = [None] * len(items)
+        stream = self._server.stream(score_item, len(items), yields_errors=yields_errors)
+        for index, rewards in stream:
             results[index] = rewards
         return results
 

@@ -8,16 +8,17 @@ import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import httpx2
 
-from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.errors import FsdpoError, InputError, ItemError
 from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.scorers.published import activate_logits
 from fsdpo_data.engines.scorers.token_scorer import TokenScorer
@@ -92,13 +93,34 @@ class PoolingScorer(TokenScorer):
             value=self._server.url,
         )
 
+    def score_outcomes(self, items: Sequence[ScorerInput]) -> list[ScoreOutcome]:
+        """Return the step rewards of each item, or the reason of a rejection.
+
+        Raises:
+            InputError: if the server rejects more than an item.
+        """
+        return self._score_unique(items, partial(self._outcomes, yields_errors=True))
+
     def _score_encoded(
         self, encoded: dict[int, EncodedSolution]
     ) -> Iterator[tuple[int, list[float]]]:
+        for index, outcome in self._outcomes(encoded, yields_errors=False):
+            assert not isinstance(outcome, ItemError)
+            yield index, outcome
+
+    def _outcomes(
+        self, encoded: dict[int, EncodedSolution], *, yields_errors: bool
+    ) -> Iterator[tuple[int, list[float] | ItemError]]:
+        """Yield the rewards of each solution, or with ``yields_errors`` its rejection."""
         solutions = list(encoded.values())
-        logits = self._classify(solutions, use_activation=[False] * len(solutions))
-        for index, step_logits in zip(encoded, logits, strict=True):
-            yield index, self._activate(step_logits)
+        outcomes = self._classify(
+            solutions, use_activation=[False] * len(solutions), yields_errors=yields_errors
+        )
+        for index, outcome in zip(encoded, outcomes, strict=True):
+            if isinstance(outcome, ItemError):
+                yield index, outcome
+            else:
+                yield index, self._activate(outcome)
 
     def _activate(self, step_logits: list[list[float]]) -> list[float]:
         """Return the rewards of the logits of the steps, [K, C]."""
@@ -111,9 +133,15 @@ class PoolingScorer(TokenScorer):
         return result
 
     def _classify(
-        self, solutions: Sequence[EncodedSolution], *, use_activation: Sequence[bool]
-    ) -> list[list[list[float]]]:
+        self,
+        solutions: Sequence[EncodedSolution],
+        *,
+        use_activation: Sequence[bool],
+        yields_errors: bool = False,
+    ) -> list[list[list[float]] | ItemError]:
         """Return the classes at the score positions, [K, C], of each solution.
+
+        With ``yields_errors``, a rejected solution has its error in place of the classes.
 
         Raises:
             InputError: if the server does not classify every token.
@@ -137,9 +165,11 @@ class PoolingScorer(TokenScorer):
                 parse=lambda response, _seconds: response["data"][0]["data"],
             )
 
-        results: list[list[list[float]]] = [[] for _ in solutions]
-        for index, data in self._server.stream(classify, len(solutions)):
-            results[index] = self._read_steps(solutions[index], data)
+        results: list[list[list[float]] | ItemError] = [[] for _ in solutions]
+        stream = self._server.stream(classify, len(solutions), yields_errors=yields_errors)
+        for index, data in stream:
+            is_error = isinstance(data, ItemError)
+            results[index] = data if is_error else self._read_steps(solutions[index], data)
         return results
 
     def _read_steps(self, solution: EncodedSolution, data: Any) -> list[list[float]]:

@@ -1,13 +1,13 @@
 """Base classes of the scorers that read token ids; every distinct solution is scored once."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
-from fsdpo_data.core.errors import UnavailableError
+from fsdpo_data.core.errors import ItemError, UnavailableError
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput
 from fsdpo_data.engines.scorers.prm_format_tokens import PrmFormatTokenizer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.step_tokens import EncodedSolution, StepTokenizer
@@ -41,7 +41,18 @@ class TokenScorer:
         Raises:
             UnavailableError: if the model returns NaN or infinite rewards.
         """
-        results: list[list[float] | None] = [[] if not item.steps else None for item in items]
+        outcomes = self._score_unique(items, self._score_encoded)
+        return [None if isinstance(outcome, ItemError) else outcome for outcome in outcomes]
+
+    def _score_unique(
+        self,
+        items: Sequence[ScorerInput],
+        score_encoded: Callable[
+            [dict[int, EncodedSolution]], Iterator[tuple[int, list[float] | ItemError]]
+        ],
+    ) -> list[ScoreOutcome]:
+        """Return the outcome of each item, from a function that scores encoded solutions."""
+        results: list[ScoreOutcome] = [[] if not item.steps else None for item in items]
         # Samples often repeat each other. Equal texts are scored once, and get equal rewards.
         duplicates: dict[tuple[str | None, ...], list[int]] = {}
         for index, item in enumerate(items):
@@ -53,8 +64,8 @@ class TokenScorer:
             solution = self._encode(items[indices[0]])
             if not solution.truncated_steps:
                 encoded[indices[0]] = solution
-        for index, rewards in self._score_encoded(encoded):
-            if not all(map(math.isfinite, rewards)):
+        for index, rewards in score_encoded(encoded):
+            if not isinstance(rewards, ItemError) and not all(map(math.isfinite, rewards)):
                 raise UnavailableError(
                     "the reward model returned NaN or infinite step rewards, so its weights are "
                     "damaged or overflow. Try `dtype=float32`.",
