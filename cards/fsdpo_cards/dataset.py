@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsdpo_cards import commands
-from fsdpo_cards.render import combined_licence, front_matter, render
+from fsdpo_cards.render import TABLES, combined_licence, front_matter, render
 
 #: The Hub's size categories.
 _SIZE_CATEGORIES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "n>10M")
@@ -53,7 +53,7 @@ def dataset_card(
         plots=card_data.plots,
         spec=spec,
         name=name,
-        title=_title(spec),
+        title=dataset_title(spec),
         revision=revision,
         rebuild_commands=commands.rebuild_commands(card_data.manifest.get("commands", [])),
         policy=commands.policy_argument(spec),
@@ -61,8 +61,8 @@ def dataset_card(
     return front_matter(_metadata(card_data)) + body
 
 
-def _title(spec: Mapping[str, Any]) -> str:
-    """Return the title of the card."""
+def dataset_title(spec: Mapping[str, Any]) -> str:
+    """Return the title of a dataset, for the spec of its manifest."""
     if "step_labels" in spec:
         return f"Step labels of {spec['sources'][0]['name']} ({spec['step_labels']['format']})"
     return f"Step-annotated solutions by {spec['model']['name']}"
@@ -75,10 +75,10 @@ def _metadata(card_data: DatasetCardData) -> dict[str, Any]:
     return {
         "license": combined_licence(spec["sources"]),
         "language": ["en"],
-        "pretty_name": _title(spec),
+        "pretty_name": dataset_title(spec),
         "size_categories": [_SIZE_CATEGORIES[bisect_right(_SIZE_BOUNDS, n_solutions)]],
         "task_categories": ["text-generation"],
-        "tags": ["math", "reasoning", "process-supervision", "fsdpo"],
+        "tags": TABLES["dataset"]["tags"],
         "configs": [
             {
                 "config_name": config,

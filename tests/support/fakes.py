@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
@@ -15,6 +16,9 @@ from fsdpo_data.engines.scorers import ScorerInput
 #: Thinking of :class:`ThinkingSampler`, and its answer.
 THOUGHT = "Hm.\n\nLet me see.\n\nIt is 4."
 ANSWER = "It is 4.\n\nMore follows."
+
+
+_LAST_STEP = "Step 2: So it is {}. The answer is: {}"
 
 
 class ThinkingSampler(StreamingSampler):
@@ -156,3 +160,29 @@ class Judge:
             step = random.Random(f"{self.seed}/{prompt}/{steps[: end + 1]}")
             rewards.append(step.randrange(self.levels) / self.levels)
         return rewards
+
+
+class PartlyRightSampler:
+    """A sampler with 3 of 4 right answers after a right step, and 1 of 4 after a wrong one.
+
+    Args:
+        dies_after: Calls answered before the engine dies.
+    """
+
+    model = ModelRef("continues", "0")
+
+    def __init__(self, dies_after: int | None = None) -> None:
+        self.prompts: list[str] = []
+        self.remaining_calls = dies_after
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        if self.remaining_calls == 0:
+            raise UnavailableError("the engine died")
+        self.remaining_calls = None if self.remaining_calls is None else self.remaining_calls - 1
+        self.prompts += prompts
+        return [self._completions(prompt)[: spec.n] for prompt in prompts]
+
+    def _completions(self, prompt: str) -> list[Completion]:
+        right = 3 if "= 42" in prompt else 1
+        answers = [42] * right + [7] * (4 - right)
+        return [Completion(_LAST_STEP.format(a, a), "stop", 10, 0.5) for a in answers]

@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from fakes import FixedSampler
+from fakes import FixedSampler, PartlyRightSampler
 
 from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.identity import ModelRef, SourceRef, digest
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage import Stage, derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
+from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
+from fsdpo_data.stages.label import LabelStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build
 
 RIGHT = "Step 1: 20 + 22 = 42.\nStep 2: So it is 42. The answer is: 42"
@@ -80,6 +83,28 @@ def derive(source: Path, out: Path, stage: Stage, **options: Any) -> dict[str, A
     manifest = derive_dataset(source, out, [stage], progress=LineProgress(), **options)
     assert validate(out) == manifest
     return manifest.to_dict()
+
+
+def label_with_rollouts(
+    source: Path,
+    out: Path,
+    sampler: PartlyRightSampler | None = None,
+    *,
+    n: int = 4,
+    **options: Any,
+) -> dict[str, Any]:
+    """Label a dataset by continuations of its prefixes, and return the new manifest."""
+    manifest = read_manifest(source)
+    chosen = sampler or PartlyRightSampler()
+    continuer = ContinuationSampler(
+        chosen.model,
+        continuation_sampling(manifest, n, seed=1),
+        {"name": "replay", "dtype": "auto"},
+        lambda: chosen,
+        batch_size=options.pop("batch", 2),
+    )
+    stage = LabelStage(continuer)
+    return derive(source, out, stage, **options)
 
 
 def rollouts(out: Path) -> list[Any]:

@@ -3,74 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
-from helpers import RIGHT, WRONG, derive, problem_set, rollouts, seal_json, small_build
+from fakes import PartlyRightSampler
+from helpers import (
+    RIGHT,
+    WRONG,
+    label_with_rollouts,
+    problem_set,
+    rollouts,
+    seal_json,
+    small_build,
+)
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
-from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
 from fsdpo_data.stages.grade import GradeStage
-from fsdpo_data.stages.label import LabelOptions, LabelStage
-
-END = "Step 2: So it is {}. The answer is: {}"
-
-
-class PartlyRightSampler:
-    """A sampler with 3 of 4 right answers after a right step, and 1 of 4 after a wrong one.
-
-    Args:
-        dies_after: Calls answered before the engine dies.
-    """
-
-    model = ModelRef("continues", "0")
-
-    def __init__(self, dies_after: int | None = None) -> None:
-        self.prompts: list[str] = []
-        self.remaining_calls = dies_after
-
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        if self.remaining_calls == 0:
-            raise UnavailableError("the engine died")
-        self.remaining_calls = None if self.remaining_calls is None else self.remaining_calls - 1
-        self.prompts += prompts
-        return [self._completions(prompt)[: spec.n] for prompt in prompts]
-
-    def _completions(self, prompt: str) -> list[Completion]:
-        right = 3 if "= 42" in prompt else 1
-        answers = [42] * right + [7] * (4 - right)
-        return [Completion(END.format(a, a), "stop", 10, 0.5) for a in answers]
-
-
-def label_with_rollouts(
-    source: Path,
-    out: Path,
-    sampler: PartlyRightSampler | None = None,
-    *,
-    n: int = 4,
-    **options: Any,
-) -> dict[str, Any]:
-    manifest = read_manifest(source)
-    chosen = sampler or PartlyRightSampler()
-    continuer = ContinuationSampler(
-        chosen.model,
-        continuation_sampling(manifest, n, seed=1),
-        {"name": "replay", "dtype": "auto"},
-        lambda: chosen,
-        batch_size=options.pop("batch", 2),
-    )
-    stage = LabelStage(continuer)
-    return derive(source, out, stage, **options)
+from fsdpo_data.stages.label import LabelOptions
 
 
 def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
