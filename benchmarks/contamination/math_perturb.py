@@ -17,6 +17,10 @@ some problems; `decisions.csv` has our decisions about other reported pairs (col
 
 The script chooses the threshold on the problems with an odd id, by the F1 of precision and recall,
 and reports the others. With `PYTHONPATH` of an older version it measures that version.
+
+`--short-questions` measures only a threshold that grows for short questions: t (1 + k / n), where n
+is the number of tokens of the shorter question. It chooses t and k on the odd ids in two ways: by
+F1, and by the precision at no less recall than the default has.
 """
 
 import argparse
@@ -25,17 +29,25 @@ import json
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fsdpo_data.problems.load import load_problems
-from fsdpo_data.problems.overlap import MIN_OVERLAP, LocatedQuestion, find_overlapping_pairs
+from fsdpo_data.problems.overlap import (
+    MIN_OVERLAP,
+    LocatedQuestion,
+    _text_frame,
+    _tokens,
+    find_overlapping_pairs,
+)
 from fsdpo_data.stages.decontaminate import find_overlaps
 
 FOLDER = Path(__file__).parent
 #: The smallest measured threshold.
 MIN_THRESHOLD = 0.3
 THRESHOLDS = [round(MIN_THRESHOLD + step / 100, 2) for step in range(68)]
+#: Growths of the threshold for short questions, in tokens; 0 is a constant threshold.
+GROWTHS = (0, 0.5, 1, 2, 3, 4, 5, 6, 8, 10)
 #: Benchmarks of the measurement of time.
 TIMED_BENCHMARKS = (
     *("math", "math500", "gsm8k", "svamp", "asdiv", "gsm_ic2", "gsm_icm", "gk2023", "ocw"),
@@ -49,6 +61,11 @@ class PerturbedPair:
     perturbed: int  #: Position of the perturbed problem.
     original: int  #: Position of the problem of the original benchmark.
     overlap: float  #: Their overlap.
+    n_tokens: int = 0  #: Tokens of the shorter question, if they were counted.
+
+    def reaches(self, threshold: float, growth: float = 0) -> bool:
+        """Return whether the overlap reaches the threshold, which may grow for short questions."""
+        return self.overlap >= threshold * (1 + growth / self.n_tokens if growth else 1)
 
 
 @dataclass(frozen=True)
@@ -145,11 +162,12 @@ def rates(
     decisions: dict[tuple[str, int, int], bool],
     chosen: set[int],
     threshold: float,
+    growth: float = 0,
 ) -> tuple[int, int, int, int]:
     """Return the numbers of right pairs, all pairs, found problems, and problems in wrong pairs."""
     right, found_problems, wrong_problems, n_pairs = 0, set(), set(), 0
     for pair in pairs:
-        if pair.perturbed not in chosen or pair.overlap < threshold:
+        if pair.perturbed not in chosen or not pair.reaches(threshold, growth):
             continue
         version = versions[pair.perturbed]
         is_seed = pair.original == version.seed
@@ -231,6 +249,63 @@ def measure_math_perturb(data: Path, *, show_undecided: bool) -> None:
                 print("   ", version.question[:300], "\n   ", originals[pair.original][:300])
 
 
+def count_tokens(questions: Sequence[str]) -> list[int]:
+    """Return the number of tokens of each question."""
+    texts = _text_frame(locate(questions), n_training=0)
+    counts = dict(_tokens(texts, 1).group_by("id").len().iter_rows())
+    return [counts.get(index, 1) for index in range(len(questions))]
+
+
+def measure_short_questions(data: Path) -> None:
+    """Print precision and recall for a threshold that grows for short questions."""
+    math = read_math(data)
+    positions = {key: index for index, key in enumerate(math)}
+    versions = read_math_perturb(data, positions)
+    originals = list(math.values())
+    decisions = read_decisions(positions)
+    original_tokens = count_tokens(originals)
+    perturbed_tokens = count_tokens([version.question for version in versions])
+    pairs = [
+        replace(
+            pair,
+            n_tokens=min(original_tokens[pair.original], perturbed_tokens[pair.perturbed]),
+        )
+        for pair in find_pairs(originals, versions)
+    ]
+
+    def counts(
+        selected_kinds: Sequence[str], parity: int, threshold: float, growth: float
+    ) -> tuple[tuple[int, int, int, int], int]:
+        ids = {
+            index
+            for index, version in enumerate(versions)
+            if version.kind in selected_kinds and version.group % 2 == parity
+        }
+        return rates(pairs, versions, decisions, ids, threshold, growth), len(ids)
+
+    kinds = ("simple", "hard")
+    (_, _, min_found, _), n_odd = counts(kinds, 1, MIN_OVERLAP, 0)
+    grid = {
+        (threshold, growth): counts(kinds, 1, threshold, growth)[0]
+        for threshold in THRESHOLDS
+        for growth in GROWTHS
+    }
+    by_f1 = max(grid, key=lambda rule: f1(*grid[rule][:3], n_odd))
+    by_precision = max(
+        (rule for rule in grid if grid[rule][2] >= min_found),
+        key=lambda rule: grid[rule][0] / grid[rule][1],
+    )
+    rules = {"default": (MIN_OVERLAP, 0), "best F1": by_f1, "best precision": by_precision}
+    print("A threshold t (1 + k / n) for the n tokens of the shorter question, chosen on odd ids")
+    print(f"{'problems':<42}{'t':>9}  {'precision':<20}{'recall':<20}{'wrong pair':>10}")
+    for name, (threshold, growth) in rules.items():
+        for parity, parity_name in ((1, "odd"), (0, "even")):
+            for kind in kinds:
+                rule_counts, n = counts([kind], parity, threshold, growth)
+                row_name = f"{name} (k = {growth:g}), {parity_name} ids, {kind}"
+                print_rates(row_name, threshold, rule_counts, n)
+
+
 def measure_gsm_plus(data: Path) -> None:
     """Print precision and recall on GSM-Plus at the default threshold, by kind."""
     originals = [row["question"] for row in read_lines(data / "benchmarks/gsm8k/test.jsonl")]
@@ -268,7 +343,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--undecided", action="store_true", help="Print pairs without a decision.")
+    parser.add_argument("--short-questions", action="store_true", help="Measure only these rules.")
     options = parser.parse_args()
+    if options.short_questions:
+        measure_short_questions(options.data)
+        return
     measure_math_perturb(options.data, show_undecided=options.undecided)
     measure_gsm_plus(options.data)
     measure_time(options.data)
