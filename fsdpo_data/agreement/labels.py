@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
@@ -58,11 +59,13 @@ class Labeller:
 
     name: str  #: The dataset and the kind of its labels.
     threshold: float  #: A step is right if its score is at least the threshold.
-    solutions: dict[str, StepScores]  #: Scores by a key of the solution.
+    solutions: dict[Hashable, StepScores]  #: Scores by a key of the solution.
     votes: int | None = None  #: Votes or continuations behind each score, if all have the same.
 
 
-def read_labeller(text: str, threshold: float | None, field: str) -> Labeller:
+def read_labeller(
+    text: str, threshold: float | None, field: str, *, match: Literal["id", "text"] = "id"
+) -> Labeller:
     """Read the labels of ``DATA`` or ``DATA:LABELS``.
 
     Args:
@@ -70,6 +73,8 @@ def read_labeller(text: str, threshold: float | None, field: str) -> Labeller:
         threshold: Smallest score of a right step. None for the usual one: any correct continuation
             of Monte-Carlo labels, and 0.5 of other labels.
         field: Name of the option, for errors.
+        match: The key of a solution: its id, or its question and steps. Equal solutions of a
+            dataset also have their number among these in the key.
 
     Raises:
         InputError: if the dataset has no such labels.
@@ -82,7 +87,8 @@ def read_labeller(text: str, threshold: float | None, field: str) -> Labeller:
     rows = _read_rows(path, manifest, LABEL_COLUMNS[kind])
     if kind == "first-error" and not manifest.spec.labels_are_searched:
         rows = []
-    solutions: dict[str, StepScores] = {}
+    solutions: dict[Hashable, StepScores] = {}
+    text_counts: Counter[Hashable] = Counter()
     vote_counts: set[int] = set()
     for row in rows:
         scores = _scores(row, kind)
@@ -90,7 +96,12 @@ def read_labeller(text: str, threshold: float | None, field: str) -> Labeller:
             continue
         if kind == "rollouts":
             vote_counts |= {counts["n"] for counts in row["value"][:-1]}
-        solutions[row["solution_id"]] = StepScores(row["problem_id"], row["source"], scores)
+        key: Hashable = row["solution_id"]
+        if match == "text":
+            texts = _text_key(row)
+            key = (texts, text_counts[texts])
+            text_counts[texts] += 1
+        solutions[key] = StepScores(row["problem_id"], row["source"], scores)
     if not solutions:
         raise InputError(
             f"the dataset has no {kind} labels for all steps of a solution. Choose other labels "
@@ -117,14 +128,19 @@ def _best_kind(manifest: Manifest) -> str:
 
 
 def _read_rows(path: Path, manifest: Manifest, column: str) -> list[dict[str, Any]]:
-    """Return the solutions with a value in ``column``, with their problem and its source."""
+    """Return the solutions with a value in ``column``, with their texts, problem and source."""
     problems = scan_rows("problems", manifest.config_paths(path, "problems"))
     solutions = scan_rows("solutions", manifest.config_paths(path, "solutions"))
     rows = solutions.select(
-        "solution_id", "problem_id", "outcome", pl.col(column).alias("value")
+        "solution_id", "problem_id", "completions", "outcome", pl.col(column).alias("value")
     ).drop_nulls("value")
-    rows = rows.join(problems.select("problem_id", "source"), on="problem_id", how="left")
-    return collect_rows(rows).to_dicts()
+    columns = problems.select("problem_id", "source", "question")
+    return collect_rows(rows.join(columns, on="problem_id", how="left")).to_dicts()
+
+
+def _text_key(row: dict[str, Any]) -> tuple[str, ...]:
+    """Return the question and the steps of a solution, without differences in white space."""
+    return tuple(" ".join(text.split()) for text in (row["question"], *row["completions"]))
 
 
 def _scores(row: dict[str, Any], kind: str) -> list[float] | None:

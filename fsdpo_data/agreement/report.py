@@ -40,6 +40,8 @@ class AgreeOptions(Options):
         reference_threshold: The same for the reference.
         calibrate: Choose the threshold, or the number of votes, that maximises this number on half
             of the problems. All numbers are those of the other half.
+        match: Match the solutions of the datasets by their ids, or by the texts of question and
+            steps, for datasets that were imported or built separately.
         seed: Seed of the halves.
         json: Print the numbers as JSON.
 
@@ -49,6 +51,8 @@ class AgreeOptions(Options):
         fsdpo-data agree runs/people:imported runs/scored:rewards --threshold 0.4
 
         fsdpo-data agree runs/people runs/judged --calibrate f1 --json
+
+        fsdpo-data agree runs/people runs/imported-again --match text
     """
 
     reference: Annotated[str, Option(positional=True, metavar="A[:LABELS]")] = field(kw_only=False)
@@ -56,6 +60,7 @@ class AgreeOptions(Options):
     threshold: float | None = None
     reference_threshold: float | None = None
     calibrate: Literal["f1", "kappa"] | None = None
+    match: Literal["id", "text"] = "id"
     seed: Seed = 0
     json: bool = False
 
@@ -131,11 +136,13 @@ def compare_labellers(options: AgreeOptions) -> AgreementReport:
     Raises:
         InputError: if they have no solution in common, or labels are missing.
     """
-    reference = read_labeller(options.reference, options.reference_threshold, "reference")
-    labeller = read_labeller(options.labeller, options.threshold, "labeller")
-    common = reference.solutions.keys() & labeller.solutions.keys()
+    reference = read_labeller(
+        options.reference, options.reference_threshold, "reference", match=options.match
+    )
+    labeller = read_labeller(options.labeller, options.threshold, "labeller", match=options.match)
+    common = [key for key in reference.solutions if key in labeller.solutions]
     pairs = []
-    for key in sorted(common):
+    for key in common:
         first, second = reference.solutions[key], labeller.solutions[key]
         if len(first.scores) == len(second.scores):
             truth = [score >= reference.threshold for score in first.scores]
@@ -144,7 +151,7 @@ def compare_labellers(options: AgreeOptions) -> AgreementReport:
         raise options.field_error(
             "labeller",
             f"{reference.name} and {labeller.name} label no common solution with the same steps. "
-            "Label copies of one dataset.",
+            + _no_match_advice(options.match),
         )
     threshold, source = labeller.threshold, "given" if options.threshold is not None else "default"
     test_pairs = pairs
@@ -169,12 +176,22 @@ def compare_labellers(options: AgreeOptions) -> AgreementReport:
         threshold=threshold,
         threshold_source=source,
         solutions=len(test_pairs),
-        only_reference=len(reference.solutions.keys() - common),
-        only_labeller=len(labeller.solutions.keys() - common),
+        only_reference=len(reference.solutions) - len(common),
+        only_labeller=len(labeller.solutions) - len(common),
         other_steps=len(common) - len(pairs),
         total=_measure(test_pairs, threshold),
         by_source={name: _measure(by_source[name], threshold) for name in sorted(by_source)},
         by_position=_by_position(test_pairs, threshold),
+    )
+
+
+def _no_match_advice(match: str) -> str:
+    """Return the next step for datasets without a common solution."""
+    if match == "text":
+        return "The texts of all questions or steps differ. Label copies of one dataset."
+    return (
+        "Label copies of one dataset. If the datasets have the same texts with other ids, use "
+        "`match=text`."
     )
 
 

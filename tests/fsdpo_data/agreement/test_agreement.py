@@ -18,6 +18,7 @@ import fsdpo_data as fd
 from fsdpo_data.agreement.kappa import cohen_kappa, kappa_interval, measure_agreement
 from fsdpo_data.agreement.labels import LabellerName
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.exchange.step_label_dataset import import_dataset
 
 
 def sklearn_kappa(first: list[bool], second: list[bool]) -> float:
@@ -193,3 +194,32 @@ def test_missing_labels_are_an_error(datasets: tuple[str, str]) -> None:
         fd.agree(f"{base}:first-error", base)
     assert math.isclose(fd.agree(base, base).total.steps.agreement, 1)
     assert pl.read_parquet(f"{base}/solutions/*.parquet").height == 48
+
+
+def test_datasets_with_other_ids_are_matched_by_their_texts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"prompt": f"{n}+{n}?", "completions": ["a", f"b{n}"], "labels": [True, n % 3 > 0]}
+        for n in range(12)
+    ]
+    # Two equal solutions with different labels match in their order.
+    twins = [{**rows[1], "labels": [True, True]}, {**rows[1], "labels": [False, False]}]
+    other_rows = [{**row, "prompt": f"{row['prompt']} "} for row in (*rows[2:][::-1], *twins)]
+    other_rows.append({"prompt": "1+2?", "completions": ["c"], "labels": [True]})
+    for name, lines in (("first", [*rows, twins[1]]), ("second", other_rows)):
+        source = tmp_path / f"{name}.jsonl"
+        source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        import_dataset(source, "trl-stepwise", tmp_path / name)
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    code, _, err = run(capsys, "agree", first, second)
+    assert code == 1 and "label no common solution" in err and "use --match text" in err
+    report = fd.agree(first, second, match="text")
+    assert (report.solutions, report.only_reference, report.only_labeller) == (12, 1, 1)
+    assert report.total.steps.agreement == 1
+
+    third = tmp_path / "third.jsonl"
+    third.write_text(json.dumps({**rows[0], "completions": ["a b0", "c"], "labels": [True, True]}))
+    import_dataset(third, "trl-stepwise", tmp_path / "third")
+    with pytest.raises(InputError, match="The texts of all questions or steps differ"):
+        fd.agree(first, str(tmp_path / "third"), match="text")
