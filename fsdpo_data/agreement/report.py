@@ -113,6 +113,9 @@ class AgreementReport:
     only_labeller: int  #: Solutions that only the labeller labels.
     other_steps: int  #: Solutions of both with different numbers of steps, which are left out.
     total: LabelAgreement  #: Agreement on all steps.
+    #: Agreement on the steps before the last of each solution; None if all have one step. Labels
+    #: that come from outcomes agree at the last step by construction.
+    before_last: LabelAgreement | None
     by_source: dict[str, LabelAgreement]  #: Agreement by source of the problem.
     by_position: dict[str, LabelAgreement]  #: Agreement by number of the step, from 1.
 
@@ -180,6 +183,7 @@ def compare_labellers(options: AgreeOptions) -> AgreementReport:
         only_labeller=len(labeller.solutions) - len(common),
         other_steps=len(common) - len(pairs),
         total=_measure(test_pairs, threshold),
+        before_last=_before_last(test_pairs, threshold),
         by_source={name: _measure(by_source[name], threshold) for name in sorted(by_source)},
         by_position=_by_position(test_pairs, threshold),
     )
@@ -233,6 +237,16 @@ def _step_agreement(pairs: Iterable[_SolutionPair], threshold: float) -> StepAgr
 def _measure(pairs: Sequence[_SolutionPair], threshold: float) -> LabelAgreement:
     """Return the agreement on solutions."""
     return LabelAgreement(_step_agreement(pairs, threshold), _first_errors(pairs, threshold))
+
+
+def _before_last(pairs: Sequence[_SolutionPair], threshold: float) -> LabelAgreement | None:
+    """Return the agreement on the steps before the last of each solution."""
+    shorter = [
+        pair._replace(truth=pair.truth[:-1], scores=pair.scores[:-1])
+        for pair in pairs
+        if len(pair.truth) > 1
+    ]
+    return LabelAgreement(_step_agreement(shorter, threshold), None) if shorter else None
 
 
 def _by_position(pairs: Sequence[_SolutionPair], threshold: float) -> dict[str, LabelAgreement]:
@@ -297,7 +311,10 @@ def format_report(report: AgreementReport) -> str:
         f"{'kappa':<24}first errors: F1, found, passed",
     ]
     lines.append(_format_row("all", report.total))
-    lines += [_format_row(name, part) for name, part in report.by_source.items()]
+    if report.before_last is not None:
+        lines.append(_format_row("before the last", report.before_last))
+    if len(report.by_source) > 1:
+        lines += [_format_row(name, part) for name, part in report.by_source.items()]
     lines += [_format_row(f"step {name}", part) for name, part in report.by_position.items()]
     return "\n".join(lines)
 

@@ -155,6 +155,8 @@ def test_first_errors_and_base_rates(datasets: tuple[str, str]) -> None:
     assert (errors.with_error.hits, errors.with_error.n) == (0, 24)
     assert (errors.without_error.hits, errors.without_error.n, errors.f1) == (12, 12, 0)
     assert list(report.by_source) == ["test"] and list(report.by_position) == ["1", "2"]
+    assert report.before_last is not None  # step 1 of each solution with two steps
+    assert (report.before_last.steps.steps, report.before_last.steps.agreement) == (24, 0.5)
     second = report.by_position["2"].steps
     assert second.agreement == 1 and second.kappa == 1 and second.kappa_ci95 is not None
     assert second.kappa_ci95[0] < 1
@@ -177,7 +179,7 @@ def test_the_command_prints_base_rates_with_every_kappa(
     base, scored = datasets
     code, out, err = run(capsys, "agree", base, f"{scored}:rewards", "--threshold", "0.3")
     assert code == 0, err
-    rows = [line for line in out.splitlines() if line.startswith(("all", "test", "step "))]
+    rows = [line for line in out.splitlines() if line.startswith(("all", "before", "step "))]
     assert len(rows) == 4 and all("%, " in row for row in rows)
     code, out, err = run(capsys, "agree", base, f"{scored}:rewards", "--json")
     values = json.loads(out)
