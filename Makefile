@@ -4,11 +4,17 @@ VENV := .venv
 VLLM_VENV := .venv-vllm
 DEEPSPEED_VENV := .venv-deepspeed
 SKYPILOT_VENV := .venv-skypilot
+ADAPTERS_VENV := .venv-adapters
+NEMO_GYM_VENV := .venv-nemo-gym
 BIN := $(VENV)/bin
 DEMO := runs/fsdpo-demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo study evidence test proof real gpu docs lint embedded perf clean
+#: A Python for NeMo-Gym, which needs 3.12; empty if there is none.
+PYTHON312 ?= $(shell for python in python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python; do \
+	$$python -c '' 2> /dev/null && echo $$python && break; done)
+
+.PHONY: demo study evidence test proof adapters real gpu docs lint embedded perf clean
 
 demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a policy, measured before and after
 	rm -rf $(DEMO)
@@ -26,10 +32,15 @@ evidence: $(VENV)/.train  ## what step rewards buy on 32,000 real samples; POOLS
 test: $(VENV)/.dev lint  ## everything that is checked on every change
 	$(BIN)/python -m pytest -n auto
 
-proof: $(VENV)/.dev $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed $(SKYPILOT_VENV)/.skypilot  ## the long proofs
+proof: $(VENV)/.dev $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed $(SKYPILOT_VENV)/.skypilot adapters  ## the long proofs
 	$(BIN)/python -m pytest -m 'proof and not deepspeed' -n auto
 	$(VLLM_VENV)/bin/python -m pytest -m 'vllm or ray'
 	$(DEEPSPEED_VENV)/bin/python -m pytest -m deepspeed
+
+adapters: $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)  ## our grader in other harnesses and trainers
+	$(ADAPTERS_VENV)/bin/python -m pytest -m adapters tests/adapters
+	$(if $(PYTHON312),$(NEMO_GYM_VENV)/bin/python -m pytest -m adapters tests/nemo_gym,\
+		@echo 'NeMo-Gym was not tested: it needs Python 3.12; set PYTHON312=')
 
 real: $(VLLM_VENV)/.vllm  ## a pretrained model through every stage; PROBLEMS= for a file of your own
 	$(VLLM_VENV)/bin/python benchmarks/perf/real.py $(if $(PROBLEMS),--problems $(PROBLEMS))
@@ -88,5 +99,24 @@ $(SKYPILOT_VENV)/.skypilot: Makefile
 	$(SKYPILOT_VENV)/bin/python -m pip install -q --disable-pip-version-check skypilot==0.14.1
 	touch $@
 
+# The other harnesses pin versions of their own. pip finds the torch that the user's settings choose;
+# uv installs the rest, because it is several times faster.
+$(ADAPTERS_VENV)/.adapters: pyproject.toml constraints-adapters.txt
+	test -x $(ADAPTERS_VENV)/bin/python || $(PYTHON) -m venv $(ADAPTERS_VENV)
+	$(ADAPTERS_VENV)/bin/python -m pip install -q --disable-pip-version-check \
+		-c constraints-adapters.txt uv torch
+	$(ADAPTERS_VENV)/bin/uv pip install -q --python $(ADAPTERS_VENV)/bin/python \
+		-r constraints-adapters.txt -e .
+	touch $@
+
+$(NEMO_GYM_VENV)/.nemo-gym: pyproject.toml constraints-nemo-gym.txt
+	test -x $(NEMO_GYM_VENV)/bin/python || $(PYTHON312) -m venv $(NEMO_GYM_VENV)
+	$(NEMO_GYM_VENV)/bin/python -m pip install -q --disable-pip-version-check \
+		-c constraints-nemo-gym.txt uv
+	$(NEMO_GYM_VENV)/bin/uv pip install -q --python $(NEMO_GYM_VENV)/bin/python \
+		-r constraints-nemo-gym.txt -e .
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(DEEPSPEED_VENV) $(SKYPILOT_VENV) runs
+	rm -rf $(VENV) $(VLLM_VENV) $(DEEPSPEED_VENV) $(SKYPILOT_VENV) $(ADAPTERS_VENV) \
+		$(NEMO_GYM_VENV) runs
