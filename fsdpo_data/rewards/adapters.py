@@ -55,7 +55,7 @@ def verl_compute_score(
 def verl_batch_compute_score(
     reward: RewardFunction, *, undecided: float = 0.0
 ) -> Callable[..., list[VerlScore]]:
-    """Return the ``compute_score`` of verl's reward manager ``batch``.
+    """Return the ``compute_score`` of verl's reward manager ``batch``, which verl has up to 0.8.
 
     See :func:`verl_compute_score`; the arguments are lists, with names in the plural.
     """
@@ -98,13 +98,17 @@ def _verl_score(score: float | None, undecided: float) -> VerlScore:
 def verifiers_reward(
     reward: RewardFunction, *, undecided: float = 0.0
 ) -> Callable[..., Awaitable[float]]:
-    """Return a reward function for the ``Rubric`` of verifiers.
+    """Return a reward function for verifiers.
+
+    The ``Rubric`` of releases before 0.4 calls the function:
 
         rubric = vf.Rubric(funcs=[rewards.verifiers_reward(rewards.outcome())])
 
     The function is asynchronous and scores in a thread, so the rollouts of a group share batches.
-    It reads the prompt, the completion and the columns of the dataset. In a task of verifiers 1,
-    call it with the texts: ``await reward(prompt=..., completion=trace.last_reply, answer=...)``.
+    It reads the prompt, the completion and the columns of the dataset. In a task of
+    ``verifiers.v1``, call it with the texts:
+
+        await reward(prompt=..., completion=trace.last_reply, answer=...)
 
     Args:
         reward: The reward function.
