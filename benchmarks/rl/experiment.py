@@ -42,7 +42,6 @@ TEST_PROBLEM_SEED = 300
 TEMPERATURE = 1.0  #: Of training and of the measurement.
 MAX_TOKENS = 180  #: Tokens per completion. The longest correct solutions have about 130.
 GENERATIONS = 8  #: Completions per prompt in training.
-CHECKPOINT_STEPS = 25  #: Optimizer steps between two checkpoints.
 
 #: The commands that make the process reward model. The continuations have a low temperature,
 #: because the sampled policy often fails from a right prefix, too.
@@ -88,7 +87,7 @@ class Experiment:
     prm_problems: int  #: Problems on which the process reward model is trained.
     test_problems: int  #: Held-out problems per training seed.
     test_samples: int  #: Samples of each held-out problem.
-    log_every: int = 25  #: Optimizer steps between two lines of progress.
+    log_every: int = 25  #: Optimizer steps between two lines of progress and two checkpoints.
 
     def run_directory(self, arm: str, seed: int) -> Path:
         """Return the directory of the checkpoints and the measurement of one training."""
@@ -202,7 +201,7 @@ def make_trainer(experiment: Experiment, arm: str, seed: int) -> Any:
             bf16=False,
             gradient_checkpointing=False,
             logging_steps=experiment.log_every,
-            save_steps=CHECKPOINT_STEPS,
+            save_steps=experiment.log_every,
             save_total_limit=1,
             report_to="none",
             disable_tqdm=True,

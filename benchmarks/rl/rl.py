@@ -43,7 +43,7 @@ from experiment import (
 ROOT = Path(__file__).parents[2]
 EXAMPLES = """examples:
   python benchmarks/rl/rl.py --out runs/rl
-  python benchmarks/rl/rl.py --out runs/rl-one-seed --seeds 0 --jobs 1
+  python benchmarks/rl/rl.py --out runs/rl --seeds 0 1 2 --jobs 2
   python benchmarks/rl/rl.py --out runs/rl-small --steps 4 --seeds 0 --prm-problems 20 \\
       --test-problems 10 --test-samples 2
   python benchmarks/rl/rl.py --out runs/rl-outcome --arms outcome --lr 3e-4
@@ -105,7 +105,9 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--test-problems", type=int, default=150, help="held-out problems per seed")
     parser.add_argument("--test-samples", type=int, default=4, help="samples per held-out problem")
-    parser.add_argument("--log-every", type=int, default=25, help="steps between progress lines")
+    parser.add_argument(
+        "--log-every", type=int, default=25, help="steps between progress lines and checkpoints"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="trainings at the same time")
     parser.add_argument("--publish", action="store_true", help="write benchmarks/measured/rl.txt")
     return parser.parse_args(arguments)

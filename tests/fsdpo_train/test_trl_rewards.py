@@ -255,3 +255,37 @@ def test_a_small_experiment_runs_and_is_not_computed_again(tmp_path: Path) -> No
     assert second.stdout.partition("step rewards of the PRM: AUC")[2] == table
     other = run_experiment(out, "--lr", "1")
     assert other.returncode == 1 and "these differ: lr" in other.stderr
+
+
+@pytest.mark.proof
+def test_a_stopped_training_continues_to_the_same_policy(tmp_path: Path) -> None:
+    import experiment
+    import torch
+    from transformers import AutoModelForCausalLM, TrainerCallback
+
+    class StoppedError(Exception):
+        pass
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step == 3:
+                raise StoppedError
+
+    def train(name: str, *, is_stopped: bool) -> dict[str, Any]:
+        size = experiment.Experiment(
+            tmp_path / name, steps=4, prompts=1, lr=1e-3, prm_problems=0, test_problems=0,
+            test_samples=0, log_every=2,
+        )  # fmt: skip
+        if is_stopped:
+            trainer = experiment.make_trainer(size, "outcome", seed=0)
+            trainer.add_callback(Stop())
+            with pytest.raises(StoppedError):
+                trainer.train()
+        policy = experiment.train_policy(size, "outcome", seed=0)
+        return AutoModelForCausalLM.from_pretrained(policy).state_dict()
+
+    complete, stopped = train("complete", is_stopped=False), train("stopped", is_stopped=True)
+    start = AutoModelForCausalLM.from_pretrained(experiment.CHECKPOINT).state_dict()
+    assert any(not torch.equal(start[name], weight) for name, weight in complete.items())
+    for name, weight in complete.items():
+        assert torch.equal(weight, stopped[name]), name
