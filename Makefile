@@ -14,7 +14,7 @@ PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 PYTHON312 ?= $(shell for python in python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python; do \
 	$$python -c '' 2> /dev/null && echo $$python && break; done)
 
-.PHONY: demo study evidence test proof adapters real gpu docs lint embedded perf clean
+.PHONY: demo study evidence test proof environments adapters real gpu docs lint embedded perf clean
 
 demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a policy, measured before and after
 	rm -rf $(DEMO)
@@ -32,10 +32,13 @@ evidence: $(VENV)/.train  ## what step rewards buy on 32,000 real samples; POOLS
 test: $(VENV)/.dev lint  ## everything that is checked on every change
 	$(BIN)/python -m pytest -n auto
 
-proof: $(VENV)/.dev $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed $(SKYPILOT_VENV)/.skypilot adapters  ## the long proofs
+proof: $(VENV)/.dev environments adapters  ## the long proofs
 	$(BIN)/python -m pytest -m 'proof and not deepspeed' -n auto
 	$(VLLM_VENV)/bin/python -m pytest -m 'vllm or ray'
 	$(DEEPSPEED_VENV)/bin/python -m pytest -m deepspeed
+
+environments: $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed $(SKYPILOT_VENV)/.skypilot  ## what the proofs need beside .venv
+environments: $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)
 
 adapters: $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)  ## our grader in other harnesses and trainers
 	$(ADAPTERS_VENV)/bin/python -m pytest -m adapters tests/adapters
