@@ -336,7 +336,7 @@ def resolved_engine(options: EngineOptionsT, spec_entry: Mapping[str, str]) -> E
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayOptions(FailureOptions):
+class ReplayOptions(Options):
     """Options of a command that samples solutions, or replays those of another model.
 
     Attributes:

@@ -172,7 +172,7 @@ def format_rollout_cost(manifest: Manifest) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelOptions(StageOptions, ContinuationOptions, FailureOptions):
+class LabelOptions(FailureOptions, StageOptions, ContinuationOptions):
     r"""Label steps: sample continuations from each step and count correct answers, or ask a judge.
 
     Outcome labels (N=1) are already in the dataset and cost nothing. Monte-Carlo labels sample N

@@ -24,6 +24,7 @@ from fsdpo_data.dataset.stage import Stage, stage_specs
 from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import (
     DEFAULT_MODEL,
+    FailureOptions,
     PrmFormatName,
     ReplayOptions,
     SamplerOptions,
@@ -51,7 +52,7 @@ _ParallelSize = Annotated[int, Option(min=1, panel=_ENGINE_PANEL, in_digest=Fals
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(ReplayOptions):
+class BuildOptions(FailureOptions, ReplayOptions):
     r"""Sample solutions, split them into steps, grade and label them, and seal the dataset.
 
     If a build is interrupted, run the same command with `--resume` to continue.

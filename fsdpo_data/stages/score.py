@@ -256,7 +256,7 @@ def _ranking_stats(auc: RankingAuc) -> RankingStats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreOptions(StageOptions, FailureOptions):
+class ScoreOptions(FailureOptions, StageOptions):
     r"""Give every step of every solution a reward.
 
     Attributes:

@@ -18,7 +18,12 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Group, Option, check_read_options
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
-from fsdpo_data.engines.options import PrmFormatName, ReplayOptions, check_engine_options
+from fsdpo_data.engines.options import (
+    FailureOptions,
+    PrmFormatName,
+    ReplayOptions,
+    check_engine_options,
+)
 from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE
 from fsdpo_data.steps.segment import SEGMENTER_NAMES
 
@@ -28,7 +33,7 @@ _COUNT = Option(min=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(ReplayOptions, AnswerJudgeOptions):
+class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     r"""Decode benchmarks with a model, grade the answers, and report accuracy, intervals and cost.
 
     Decoders that choose from samples share one set: for each K they use its first K samples. To
