@@ -1,4 +1,4 @@
-"""The reward function of the page about RL, through the loader and the reward managers of verl."""
+"""The blocks of the page about RL in verl: its reward managers and its advantages call them."""
 
 from __future__ import annotations
 
@@ -61,3 +61,26 @@ def test_the_reward_manager_calls_the_function(tmp_path: Path, manager: str) -> 
     assert [result["reward_score"] for result in results] == [case.score for case in CASES]
     undecided = [result["reward_extra_info"]["undecided"] for result in results]
     assert undecided == [case.reward is None for case in CASES]
+
+
+def test_verl_computes_advantages_with_the_estimator() -> None:
+    """By hand: the reward to go, less the mean reward per token of the other completion."""
+    import numpy as np
+    import torch
+    from verl import DataProto
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+
+    exec(page_block("rl.md", "# step_estimator.py"), {})
+    rewards = torch.tensor([[0.0, 1.0, 0.0, 0.5], [0.0, 0.25, 0.0, 0.0]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    batch = DataProto.from_dict(
+        tensors={"token_level_rewards": rewards, "response_mask": mask},
+        non_tensors={"uid": np.array(["a", "a"], dtype=object)},
+    )
+    output = compute_advantage(batch, adv_estimator="step_reward_to_go", config={})
+    other_means = torch.tensor([[0.25 / 2], [1.5 / 4]])
+    rewards_to_go = torch.tensor([[1.5, 1.5, 0.5, 0.5], [0.25, 0.25, 0.0, 0.0]])
+    remaining_tokens = torch.tensor([[4, 3, 2, 1], [2, 1, 0, 0]])
+    expected = rewards_to_go - remaining_tokens * other_means
+    torch.testing.assert_close(output.batch["advantages"], expected)
+    torch.testing.assert_close(output.batch["returns"], expected)
