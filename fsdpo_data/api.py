@@ -34,9 +34,11 @@ from fsdpo_data.core.options import class_summary
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.sampling import DeclaredSampling, SamplingSpec
+from fsdpo_data.core.urls import check_url, is_url
 from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets
 from fsdpo_data.dataset.html_page import dataset_page
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.remote import local_copy, local_paths
 from fsdpo_data.dataset.schema import CONFIGS, ColumnSummary, scan_rows, summarize_columns
 from fsdpo_data.dataset.stage import StageOptions, derive_dataset
 from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
@@ -134,7 +136,7 @@ def _stage(
     """
 
     def method(self: Dataset, /, *args: P.args, **kwargs: P.kwargs) -> Dataset:
-        options = make_keyword_options(kind, name, (self.path, *args), kwargs)
+        options = make_keyword_options(kind, name, (self.url or self.path, *args), kwargs)
         try:
             return run_stage(options)
         except FsdpoError as error:
@@ -166,12 +168,19 @@ class Dataset:
     ``help(dataset.brevity)`` shows the options.
 
     Attributes:
-        path: Directory of the dataset.
+        path: Directory of the dataset. For a URL, its verified copy in the cache.
         manifest: Description of its content, origin and cost.
+        url: URL of the dataset on object storage; empty for a local dataset.
     """
 
     path: Path
     manifest: Manifest
+    url: str = ""
+
+    @property
+    def location(self) -> str:
+        """URL of the dataset, or its directory."""
+        return self.url or str(self.path)
 
     def problems(self) -> pl.LazyFrame:
         """Return the problems; a row has the fields of :meth:`Problem.to_row`."""
@@ -192,7 +201,7 @@ class Dataset:
     def _rows(self, config: str) -> pl.LazyFrame:
         files = self.manifest.config_paths(self.path, config)
         if not files:
-            raise InputError(f"{self.path} has no {config}.")
+            raise InputError(f"{self.location} has no {config}.")
         return scan_rows(config, files)
 
     def columns(self) -> dict[str, list[ColumnSummary]]:
@@ -230,7 +239,9 @@ class Dataset:
         selected = collect_rows(problems)
         if selected.is_empty():
             request = f"problem {problem!r}" if problem else f"a solution with outcome {outcome!r}"
-            raise InputError(f"{self.path} holds no {request}. Leave the option out to see all.")
+            raise InputError(
+                f"{self.location} holds no {request}. Leave the option out to see all."
+            )
         if problem:
             selected = selected.head(count)
         else:
@@ -316,19 +327,36 @@ class Dataset:
 
 
 @checks_arguments
-def open_dataset(path: StrPath) -> Dataset:
+def open_dataset(path: StrPath, progress: Progress = NO_PROGRESS) -> Dataset:
     """Open a sealed dataset.
 
     Example:
         solutions = open_dataset("runs/first").solutions().collect()
 
     Args:
-        path: The directory of the dataset.
+        path: The directory of the dataset, or a URL such as ``s3://bucket/runs/first``. Files of a
+            URL are copied to the cache, and compared with their digests.
+        progress: Receives the progress of a download.
 
     Raises:
+        InputError: if a URL contains credentials.
         SchemaError: if the directory holds no dataset, or a dataset of another schema.
+        UnavailableError: if the store of a URL cannot be reached, or refuses.
     """
-    return Dataset(Path(path), read_manifest(Path(path)))
+    if is_url(path):
+        check_url(str(path), "path")
+    directory = local_copy(path, progress)
+    return _make_dataset(path, directory, read_manifest(directory))
+
+
+def _make_dataset(location: StrPath, directory: Path, manifest: Manifest) -> Dataset:
+    """Return the dataset in a directory, with its URL."""
+    return Dataset(directory, manifest, str(location) if is_url(location) else "")
+
+
+def open_output(location: StrPath, manifest: Manifest) -> Dataset:
+    """Return a dataset that was just written, by its directory or its URL."""
+    return _make_dataset(location, local_copy(location), manifest)
 
 
 @accepts_options(BuildOptions)
@@ -341,8 +369,7 @@ def build(options: BuildOptions) -> Dataset:
         dataset = build(problems="train.jsonl", model="./my-sft", sampling=SamplingSpec(n=8))
     """
     _refuse_shard(options)
-    path, manifest = run_build(options, NO_PROGRESS)
-    return Dataset(path, manifest)
+    return open_output(*run_build(options, NO_PROGRESS))
 
 
 @checks_arguments
@@ -350,11 +377,13 @@ def run_stage(options: StageOptions, progress: Progress = NO_PROGRESS) -> Datase
     """Run one stage on a dataset and return the new dataset, of several the dataset ``out``."""
     _refuse_shard(options)
     _refuse_dry_run(options)
-    for out, stage in stage_entry(options).stages(options, progress).items():
-        manifest = derive_dataset(
-            Path(options.data), out, [stage], resume=options.resume, progress=progress
-        )
-    return Dataset(out, manifest)
+    with local_paths(options, progress) as local_options:
+        source = Path(local_options.data)
+        for out, stage in stage_entry(options).stages(local_options, progress).items():
+            manifest = derive_dataset(
+                source, out, [stage], resume=options.resume, progress=progress
+            )
+    return open_output(options.out, manifest)
 
 
 def _refuse_dry_run(options: StageOptions) -> None:
@@ -528,7 +557,7 @@ def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main"
         commit = push("runs/first", "org/name", public=True)
 
     Args:
-        data: The directory of the dataset.
+        data: The directory or the URL of the dataset.
         name: The repository on the Hub, ``org/name``.
         public: Whether a new repository is public.
         branch: The branch that gets the commit.
@@ -536,9 +565,8 @@ def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main"
     Returns:
         The commit.
     """
-    return push_dataset(
-        plan_push(Path(data), name, branch=branch), public=public, progress=NO_PROGRESS
-    )
+    root = open_dataset(data).path
+    return push_dataset(plan_push(root, name, branch=branch), public=public, progress=NO_PROGRESS)
 
 
 @checks_arguments

@@ -19,6 +19,7 @@ from fsdpo_data.cli.launch import NODES, LaunchTemplate, find_template, launch_s
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.memory_limit import check_address_space
+from fsdpo_data.core.option_types import is_path_type
 from fsdpo_data.core.options import (
     Option,
     Options,
@@ -43,10 +44,10 @@ class DatasetOptions(Options):
     """Options of a command that reads a dataset.
 
     Attributes:
-        data: Directory of a sealed dataset.
+        data: Directory or URL of a sealed dataset.
     """
 
-    data: Annotated[Path, Option(positional=True)]
+    data: Annotated[str | Path, Option(positional=True, dataset="input")]
 
 
 #: Parameters of commands that are not fields of their options.
@@ -216,6 +217,8 @@ def _typer_parameter(parameter: CommandParameter, parameters: _Parameters) -> Pa
         "show_default": _default_text(option, default),
         "rich_help_panel": option.panel or None,
     }
+    if is_path_type(parameter.type):
+        settings["path_type"] = str
     if option.choices is not None or literal_choices(parameter.type):
         settings["autocompletion"] = lambda incomplete: [
             choice for choice in map(str, parameter.choices) if choice.startswith(incomplete)
@@ -283,8 +286,10 @@ def _typer_type(field_type: Any) -> Any:
         return field_type
     if origin in (tuple, Sequence):
         return list[_typer_type(arguments[0])]  # type: ignore[misc]
-    if Path in arguments:  # the library also accepts paths as text
-        return Path | None if type(None) in arguments else Path
+    if field_type is Path:  # the options make paths of texts that are not URLs
+        return str
+    if Path in arguments:
+        return str | None if type(None) in arguments else str
     if origin in (UnionType, typing.Union):
         return functools.reduce(lambda left, right: left | right, map(_typer_type, arguments))
     return field_type

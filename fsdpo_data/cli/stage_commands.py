@@ -1,5 +1,6 @@
 """The commands of registered stages, and the output after the creation of a dataset."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from fsdpo_data.core.failures import FAILURES_FILE, read_failures
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.remote import local_copy, local_paths
 from fsdpo_data.dataset.stage import StageOptions
 from fsdpo_data.dataset.stage_registry import NEW_DATASET, STAGES, StageEntry
 from fsdpo_data.stages.merge import ShardedOptions, run_shard
@@ -41,28 +43,28 @@ def _run_stage(entry: StageEntry[Any], options: StageOptions) -> None:
         run_shard_command(options)
         return
     if getattr(options, "dry_run", False) and entry.describe_plan is not None:
-        with progress() as progress_bar:
-            plan = entry.describe_plan(options, progress_bar)
+        with progress() as progress_bar, local_paths(options, progress_bar) as local_options:
+            plan = entry.describe_plan(local_options, progress_bar)
         typer.echo(plan)
         return
     with progress() as progress_bar:
         data = api.run_stage(options, progress_bar)
-    print_summary(data.manifest, f"sealed {data.path}")
+    print_summary(data.manifest, f"sealed {data.location}")
     if entry.describe_result and (text := entry.describe_result(data.manifest)):
         typer.echo(f"\n{text}")
     typer.echo()
-    print_next_command(_next_words(entry.next_command, data.path))
+    print_next_command(_next_words(entry.next_command, data.location))
 
 
-def _next_words(words: Sequence[str], path: Path) -> list[str]:
-    """Return the words of the next command, with flags and the path of the new dataset."""
+def _next_words(words: Sequence[str], location: str) -> list[str]:
+    """Return the words of the next command, with flags and the new dataset."""
     next_words: list[str] = []
     for word in words:
         name, has_value, value = word.partition("=")
         if has_value:
             next_words += [f"--{name.replace('_', '-')}", value]
         else:
-            next_words.append(str(path) if word == NEW_DATASET else word)
+            next_words.append(location if word == NEW_DATASET else word)
     return next_words
 
 
@@ -102,21 +104,22 @@ def run_shard_command(options: ShardedOptions) -> None:
     with progress() as progress_bar:
         out = run_shard(options, progress_bar)
     typer.echo(f"{out} contains shard {getattr(options, 'shard', None)}")
-    for file in sorted(out.rglob(FAILURES_FILE)):
+    for file in sorted(local_copy(out).rglob(FAILURES_FILE)):
         n_failed = sum(1 for _ in read_failures(file.parent))
         typer.echo(f"{n_failed:,} failed items, with reasons in {file}; --resume tries them again")
-    typer.echo(f"next, when all shards are finished: fsdpo-data merge {out} … --out NEW")
+    name = shlex.quote(str(out))
+    typer.echo(f"next, when all shards are finished: fsdpo-data merge {name} … --out NEW")
 
 
-def create_dataset(create: Callable[[Progress], tuple[Path, Manifest]]) -> api.Dataset:
+def create_dataset(create: Callable[[Progress], tuple[str | Path, Manifest]]) -> api.Dataset:
     """Create a dataset with a progress bar, and print its summary."""
     with progress() as progress_bar:
-        path, manifest = create(progress_bar)
-    print_summary(manifest, f"sealed {path}")
-    return api.Dataset(path, manifest)
+        location, manifest = create(progress_bar)
+    print_summary(manifest, f"sealed {location}")
+    return api.open_output(location, manifest)
 
 
 def print_inspect_command(data: api.Dataset) -> None:
     """Print the command that inspects a new dataset."""
     typer.echo()
-    print_next_command(["fsdpo-data", "inspect", data.path])
+    print_next_command(["fsdpo-data", "inspect", data.location])

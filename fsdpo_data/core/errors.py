@@ -37,6 +37,15 @@ class FsdpoError(Exception):
             error.args = (f"{field} = {self.value!r}: {self.message}",)
         return error
 
+    def with_text(self, old: str, new: str) -> Self:
+        """Return a copy of the error with a part of its texts replaced, such as a path."""
+        error = copy.copy(self)
+        error.message = self.message.replace(old, new)
+        error.args = (str(self).replace(old, new),)
+        if isinstance(self.value, str | Path):
+            error.value = str(self.value).replace(old, new)
+        return error
+
 
 class InputError(FsdpoError, ValueError):
     """An option or an input file has an unusable value."""

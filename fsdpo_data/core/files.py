@@ -27,6 +27,12 @@ _REASONS = {
 }
 
 
+def user_cache_folder(name: str) -> Path:
+    """Return a folder of this package in the cache of the user, which all runs share."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "fsdpo" / name
+
+
 @contextlib.contextmanager
 def store_errors(path: Path, *, saved_problems: int = 0) -> Iterator[None]:
     """Turn any OSError into a StoreError with the reason and the next step.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 __all__ = [
     "LazyModule",
+    "fsspec",
     "hf",
     "hf_constants",
     "hf_errors",
@@ -28,6 +29,7 @@ class LazyModule:
 
 
 if TYPE_CHECKING:
+    import fsspec
     import huggingface_hub as hf
     import huggingface_hub.constants as hf_constants
     import huggingface_hub.errors as hf_errors
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     import torch
     import transformers
 else:
+    fsspec = LazyModule("fsspec")
     hf = LazyModule("huggingface_hub")
     hf_constants = LazyModule("huggingface_hub.constants")
     hf_errors = LazyModule("huggingface_hub.errors")

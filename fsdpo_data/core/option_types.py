@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from fsdpo_data.core.urls import is_url
+
 _TYPE_WORDS = {
     int: "a whole number",
     float: "a number",
@@ -21,16 +23,24 @@ _TYPE_WORDS = {
 
 
 def convert_value(value: Any, field_type: Any) -> Any:
-    """Convert text to a tuple of one item or to a path, and a path to text, as the type asks."""
+    """Convert text to a tuple of one item or to a path, and a path to text, as the type asks.
+
+    URLs stay texts, because a path would lose one of their slashes.
+    """
     if isinstance(value, Path) and _accepts_type(field_type, str):
         return value if _accepts_type(field_type, Path) else str(value)
     if not isinstance(value, str):
         return value
     if typing.get_origin(field_type) in (tuple, Sequence):
         return (value,)
-    if _accepts_type(field_type, Path):
+    if _accepts_type(field_type, Path) and not is_url(value):
         return Path(value)
     return value
+
+
+def is_path_type(field_type: Any) -> bool:
+    """Return whether a type accepts paths, or sequences of paths."""
+    return _accepts_type(field_type, Path) or _accepts_type(item_type(field_type), Path)
 
 
 def _accepts_type(field_type: Any, plain_type: type) -> bool:

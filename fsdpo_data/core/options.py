@@ -28,10 +28,12 @@ from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.option_types import (
     convert_value,
     describe_type,
+    is_path_type,
     item_type,
     matches_type,
     plain_type,
 )
+from fsdpo_data.core.urls import check_url, hide_credentials, is_url
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)
 
@@ -53,6 +55,9 @@ class Option:
     in_digest: bool = True
     placeholder: str = ""  #: Text in stored command lines in place of the value, e.g. ``FILE``.
     has_flag: bool = True  #: Whether the command line has the option.
+    #: Whether the value is a dataset or a shard that the command reads or writes; empty for other
+    #: values. Such a value may be a URL (:mod:`fsdpo_data.dataset.remote`).
+    dataset: Literal["", "input", "output"] = ""
     metavar: str = ""  #: Placeholder of the value in ``--help``; empty for a name from the type.
     #: Valid words, for fields whose type is not a ``Literal``. A registry is read when it is used.
     choices: Collection[str] | None = None
@@ -220,6 +225,8 @@ class Options(metaclass=OptionsType):
                 if items is value:
                     _check_type(field_name, item_type(declaration.type), item)
                 _check_value(field_name, declaration, item)
+                if is_path_type(declaration.type) and is_url(item):
+                    _check_url_value(field_name, declaration, item)
 
     def field_error(self, field: str, message: str) -> InputError:
         """Return the error for a field that contradicts other fields."""
@@ -287,6 +294,17 @@ def _check_value(field: str, declaration: DeclaredField, value: Any) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and (requirement := declaration.option.describe_violation(value)):
         raise InputError(f"expected {requirement}.", field=field, value=value)
+
+
+def _check_url_value(field: str, declaration: DeclaredField, url: str) -> None:
+    """Refuse a URL with credentials, and a URL in a field that takes only local paths."""
+    if not declaration.option.dataset:
+        raise InputError(
+            "expected a local path; this option takes no URL.",
+            field=field,
+            value=hide_credentials(url),
+        )
+    check_url(url, field)
 
 
 def _is_utf8(text: str) -> bool:

@@ -205,13 +205,15 @@ class StageOptions(Options):
     """Derive a new dataset from a sealed dataset.
 
     Attributes:
-        data: A sealed dataset. It does not change.
-        out: Directory of the new dataset.
+        data: A sealed dataset, as a directory or a URL. It does not change.
+        out: Directory or URL of the new dataset.
         resume: Continue the run in `out`.
     """
 
-    data: Annotated[str | Path, Option(positional=True, placeholder=PARENT)] = field(kw_only=False)
-    out: Annotated[str | Path, Option(in_digest=False)]
+    data: Annotated[str | Path, Option(positional=True, placeholder=PARENT, dataset="input")] = (
+        field(kw_only=False)
+    )
+    out: Annotated[str | Path, Option(in_digest=False, dataset="output")]
     resume: Resume = False
 
 

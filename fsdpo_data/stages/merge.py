@@ -24,7 +24,14 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.run import COMPLETIONS_FILE, CONFIG_FILE, MANIFEST_FILE, lock_run_directory
+from fsdpo_data.dataset.remote import expand_folders, local_paths
+from fsdpo_data.dataset.run import (
+    COMPLETIONS_FILE,
+    CONFIG_FILE,
+    MANIFEST_FILE,
+    SHARD_FILE,
+    lock_run_directory,
+)
 from fsdpo_data.dataset.stage import (
     ShardedStage,
     StageOptions,
@@ -36,7 +43,6 @@ from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
 from fsdpo_data.engines.options import FailureOptions, Workers
 from fsdpo_data.stages.pipeline import BuildOptions, run_build, run_build_shard
 
-SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its directory.
 LINES_PER_WRITE = 256  #: Lines of completions per write.
 #: The files of JSON lines in a shard, with the field that identifies a line.
 _LINE_KEYS = {COMPLETIONS_FILE: "problem_id", FAILURES_FILE: "id"}
@@ -53,16 +59,19 @@ class MergeOptions(Options):
     If the merge is interrupted, run the same command again.
 
     Attributes:
-        shards: Directories of all shards, in any order.
-        out: Directory of the new dataset.
+        shards: Directories of all shards, in any order. A URL may end in `/*`, which stands for all
+            folders there.
+        out: Directory or URL of the new dataset.
         workers: Number of processes that grade.
 
     Examples:
         fsdpo-data merge runs/demo-shards/* --out runs/demo
+
+        fsdpo-data merge 's3://bucket/demo-shards/*' --out s3://bucket/demo
     """
 
-    shards: Annotated[Sequence[str | Path], Option(positional=True)]
-    out: Annotated[str | Path, Option(in_digest=False)]
+    shards: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
+    out: Annotated[str | Path, Option(in_digest=False, dataset="output")]
     workers: Workers = None
 
 
@@ -71,6 +80,7 @@ class _ShardInfo:
     """A finished shard on disk."""
 
     path: Path  #: Directory of the shard.
+    location: str | Path  #: The directory or the URL that the user named.
     job: JobShard  #: Index of the shard, and the number of shards.
     command: str  #: The command that wrote the shard.
     options: dict[str, Any]  #: Options of the command, without ``_PER_JOB_OPTIONS``.
@@ -78,20 +88,27 @@ class _ShardInfo:
     config: dict[str, Any]  #: Config of the complete run.
 
 
-def run_shard(options: ShardedOptions, progress: Progress) -> Path:
-    """Do the part of a command's work that the option ``shard`` names; return its directory."""
+def run_shard(options: ShardedOptions, progress: Progress) -> str | Path:
+    """Do the part of a command's work that the option ``shard`` names.
+
+    Returns:
+        The directory or the URL of the shard.
+    """
     job = JobShard.parse(str(getattr(options, "shard", None)))
-    if isinstance(options, BuildOptions):
-        out = run_build_shard(options, job, progress)
-        _write_shard_file(BUILD_COMMAND, options, job, out)
-        return out
-    entry = stage_entry(options)
-    out = Path(options.out)
-    stage = cast(ShardedStage, entry.make_stage(options))
-    source = Path(options.data)
-    derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
-    _write_shard_file(entry.name, options, job, out)
-    return out
+    with local_paths(options, progress) as local_options:
+        if isinstance(local_options, BuildOptions):
+            command = BUILD_COMMAND
+            out = run_build_shard(local_options, job, progress)
+        else:
+            entry = stage_entry(local_options)
+            command = entry.name
+            out = Path(local_options.out)
+            stage = cast(ShardedStage, entry.make_stage(local_options))
+            source = Path(local_options.data)
+            derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
+        # The merge may run on another machine, so the description keeps the URLs of the options.
+        _write_shard_file(command, options, job, out)
+    return options.out or out
 
 
 def _write_shard_file(command: str, options: ShardedOptions, job: JobShard, out: Path) -> None:
@@ -112,8 +129,11 @@ def _write_shard_file(command: str, options: ShardedOptions, job: JobShard, out:
     write_text(out / SHARD_FILE, text + "\n")
 
 
-def merge_shards(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
+def merge_shards(options: MergeOptions, progress: Progress) -> tuple[str | Path, Manifest]:
     """Merge shards, and finish the command that wrote them.
+
+    Returns:
+        The directory or the URL of the dataset, and its manifest.
 
     Raises:
         InputError: if a shard is missing, unfinished, or belongs to another run.
@@ -121,15 +141,29 @@ def merge_shards(options: MergeOptions, progress: Progress) -> tuple[Path, Manif
             changed since.
         StoreError: if the disk fails.
     """
-    out = Path(options.out)
-    shards = _check_shards([_read_shard(Path(path)) for path in options.shards])
+    options = replace(options, shards=expand_folders(options.shards))
+    with local_paths(options, progress) as local_options:
+        shards = [
+            _read_shard(Path(path), location)
+            for path, location in zip(local_options.shards, options.shards, strict=True)
+        ]
+        manifest = _finish_command(
+            _check_shards(shards), Path(local_options.out), options.workers, progress
+        )
+    return options.out, manifest
+
+
+def _finish_command(
+    shards: Sequence[_ShardInfo], out: Path, workers: int | None, progress: Progress
+) -> Manifest:
+    """Copy the shards to ``out``, and resume their command there; return the new manifest."""
     first_shard = shards[0]
     options_class = _options_class(first_shard.command)
     known_names = command_parameters(options_class).keys() - _PER_JOB_OPTIONS
     differing_names = first_shard.options.keys() ^ known_names
     if differing_names:
         raise _shard_error(
-            first_shard.path,
+            first_shard.location,
             f"the options of this shard differ from this release: "
             f"{summarize_list(sorted(differing_names))}. Merge with the release that wrote it.",
         )
@@ -139,16 +173,17 @@ def merge_shards(options: MergeOptions, progress: Progress) -> tuple[Path, Manif
     arguments = {name: first_shard.options[name] for name in first_shard.given_names}
     arguments |= {"out": str(out), "resume": True}
     if "workers" in known_names:
-        arguments["workers"] = options.workers
+        arguments["workers"] = workers
     command_options = make_options(options_class, arguments)
     if isinstance(command_options, FailureOptions):
         # The shards have tried every item, and another try would need the model.
         command_options = replace(command_options, retry_failed=False)
     if isinstance(command_options, BuildOptions):
-        return run_build(command_options, progress)
-    source = Path(command_options.data)
-    stages = [STAGES[first_shard.command].make_stage(command_options)]
-    return out, derive_dataset(source, out, stages, resume=True, progress=progress)
+        return run_build(command_options, progress)[1]
+    with local_paths(command_options, progress) as local_options:
+        source = Path(local_options.data)
+        stages = [STAGES[first_shard.command].make_stage(local_options)]
+        return derive_dataset(source, out, stages, resume=True, progress=progress)
 
 
 def _options_class(command: str) -> type[ShardedOptions]:
@@ -161,8 +196,13 @@ def _options_class(command: str) -> type[ShardedOptions]:
     return entry.options_class
 
 
-def _read_shard(path: Path) -> _ShardInfo:
-    """Read the description of a finished shard; InputError if there is none."""
+def _read_shard(path: Path, location: str | Path) -> _ShardInfo:
+    """Read the description of a finished shard; InputError if there is none.
+
+    Args:
+        path: Directory of the shard.
+        location: The directory or the URL that the user named.
+    """
     try:
         entry = read_json(path / SHARD_FILE)
         config = read_json(path / CONFIG_FILE)
@@ -174,6 +214,7 @@ def _read_shard(path: Path) -> _ShardInfo:
             config.pop("config_digest", None)
             return _ShardInfo(
                 path=path,
+                location=location,
                 job=job,
                 command=entry["command"],
                 options=entry["options"],
@@ -184,21 +225,23 @@ def _read_shard(path: Path) -> _ShardInfo:
         pass
     if (path / MANIFEST_FILE).is_file():
         raise _shard_error(
-            path,
+            location,
             "this directory is a complete dataset, and `merge` joins only the shards of one "
             "command, which `shard=i/N` writes. `fsdpo-data mix` joins datasets.",
         )
     if not path.is_dir():
-        raise _shard_error(path, "there is no such directory; expected the directory of a shard.")
+        raise _shard_error(
+            location, "there is no such directory; expected the directory of a shard."
+        )
     raise _shard_error(
-        path,
+        location,
         "expected a finished shard. Finish it with the command that started it and `resume=True`.",
     )
 
 
-def _shard_error(path: Path, message: str) -> InputError:
+def _shard_error(location: str | Path, message: str) -> InputError:
     """Return the error of one shard."""
-    return InputError(message, field="MergeOptions.shards", value=str(path))
+    return InputError(message, field="MergeOptions.shards", value=str(location))
 
 
 def _check_shards(shards: Sequence[_ShardInfo]) -> list[_ShardInfo]:
@@ -212,9 +255,9 @@ def _check_shards(shards: Sequence[_ShardInfo]) -> list[_ShardInfo]:
             or shard.job.count != count
         ):
             raise _shard_error(
-                shard.path,
-                f"the shard is not of the same run as {first_shard.path}: they were started with "
-                "other options.",
+                shard.location,
+                f"the shard is not of the same run as {first_shard.location}: they were "
+                "started with other options.",
             )
     indices = [shard.job.index for shard in shards]
     missing = [str(index) for index in range(1, count + 1) if index not in indices]

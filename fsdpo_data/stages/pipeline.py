@@ -19,6 +19,7 @@ from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.remote import local_paths
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import Stage, stage_specs
 from fsdpo_data.engines.load import load_selected_sampler
@@ -62,7 +63,7 @@ class BuildOptions(FailureOptions, ReplayOptions):
         problems: `embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`,
             or a file or directory; may be given several times.
         limit: Maximum number of problems; `limit_seed` selects them.
-        out: Directory of the new dataset.
+        out: Directory of the new dataset, or a URL such as `s3://bucket/runs/demo`.
         prm: Process reward model. With it, the build also scores the solutions and forms pairs.
         prm_format: PRM format of a published reward model: a name, or a TOML file.
         top: With `--prm`: best and worst solutions per problem that form pairs (the paper's T).
@@ -133,9 +134,10 @@ class BuildOptions(FailureOptions, ReplayOptions):
         ),
     ] = SamplingSpec()
     limit: Annotated[int | None, Option(min=1)] = None
-    out: Annotated[str | Path | None, Option(default_text="runs/MODEL-DIGEST", in_digest=False)] = (
-        None
-    )
+    out: Annotated[
+        str | Path | None,
+        Option(default_text="runs/MODEL-DIGEST", in_digest=False, dataset="output"),
+    ] = None
     prm: str | None = None
     prm_format: PrmFormatName = None
     top: Annotated[int | None, Option(min=1, default_text=str(PairSpec().top))] = None
@@ -201,20 +203,24 @@ def _make_stages(options: BuildOptions) -> list[Stage]:
     return [score_stage, PairStage(pair_spec)]
 
 
-def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest]:
+def run_build(options: BuildOptions, progress: Progress) -> tuple[str | Path, Manifest]:
     """Resolve the model and the problems, and build the dataset.
 
     Returns:
-        The directory of the dataset, and its manifest.
+        The directory or the URL of the dataset, and its manifest.
 
     Raises:
         FsdpoError: if a model, a file or an engine is missing, or options conflict.
     """
-    job = _make_job(options)
-    stages = _make_stages(options)
-    out = Path(options.out or _default_out(job, stages))
-    command = _build_command(options, job.spec, stages)
-    return out, build(job, out, stages, command=command, resume=options.resume, progress=progress)
+    with local_paths(options, progress) as local_options:
+        job = _make_job(local_options)
+        stages = _make_stages(local_options)
+        out = Path(local_options.out or _default_out(job, stages))
+        command = _build_command(local_options, job.spec, stages)
+        manifest = build(
+            job, out, stages, command=command, resume=options.resume, progress=progress
+        )
+    return options.out or out, manifest
 
 
 def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) -> Path:

@@ -116,7 +116,7 @@ class SelectOptions(StageOptions):
               --problem-filter "subject <> 'Geometry' AND correct >= 2" --out runs/b
     """
 
-    out: Annotated[str | Path, Option(in_digest=False, default_text="")] = ""
+    out: Annotated[str | Path, Option(in_digest=False, default_text="", dataset="output")] = ""
     dry_run: Annotated[bool, Option(in_digest=False)] = False
     pass_rate: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_PROBLEMS_PANEL)] = None
     mixed: Annotated[bool, Option(panel=_PROBLEMS_PANEL)] = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from fsdpo_data.core.errors import InputError, UnavailableError
-from fsdpo_data.core.files import write_file
+from fsdpo_data.core.files import user_cache_folder, write_file
 from fsdpo_data.core.http_bodies import download
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
@@ -31,8 +31,7 @@ class PublicFile:
 
 def cache_folder() -> Path:
     """Return the folder of downloaded benchmarks, which all runs of this user share."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "fsdpo" / "benchmarks"
+    return user_cache_folder("benchmarks")
 
 
 def fetch_file(name: str, file: PublicFile, folder: Path | None = None) -> Path:

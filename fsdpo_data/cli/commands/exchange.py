@@ -113,13 +113,14 @@ def push(options: PushOptions) -> None:
 
 def _plan_push(options: PushOptions) -> PushPlan:
     """Return the plan of a push; a dry run needs neither a token nor the network."""
+    root = api.open_dataset(options.data).path
     try:
-        return plan_push(options.data, options.name, branch=options.revision)
+        return plan_push(root, options.name, branch=options.revision)
     except UnavailableError as error:
         if not options.dry_run:
             raise
         typer.echo(f"not compared with the Hub; the plan is the one of a first push: {error}\n")
-        return plan_push(options.data, options.name, branch=options.revision, remote=RemoteState())
+        return plan_push(root, options.name, branch=options.revision, remote=RemoteState())
 
 
 def _print_plan(plan: PushPlan, *, public: bool) -> None:

@@ -144,10 +144,17 @@ class ViewOptions(DatasetOptions):
 @command(app, ViewOptions, panel="Inspect")
 def view(options: ViewOptions) -> None:
     """Write the page, and print the command that opens the page."""
-    out = options.out or options.data.parent / f"{options.data.absolute().name}.html"
     data = api.open_dataset(options.data)
+    out = options.out or _page_path(options.data)
     write_text(out, data.page(megabytes=options.megabytes, gamma=options.gamma))
     print_next_command(["open", out])
+
+
+def _page_path(data: str | Path) -> Path:
+    """Return the default file of a page: next to a local dataset, and here for a URL."""
+    if isinstance(data, Path):
+        return data.parent / f"{data.absolute().name}.html"
+    return Path(f"{data.rstrip('/').rpartition('/')[2]}.html")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,22 +162,24 @@ class DiffOptions(DatasetOptions):
     """Compare two datasets: count added, removed, regraded, relabelled and rescored rows.
 
     Attributes:
-        other: Directory of another sealed dataset.
+        other: Directory or URL of another sealed dataset.
         json: Print the counts as JSON.
 
     Examples:
         fsdpo-data diff runs/a runs/a-regraded
     """
 
-    other: Annotated[Path, Option(positional=True)]
+    other: Annotated[str | Path, Option(positional=True, dataset="input")]
     json: bool = False
 
 
 @command(app, DiffOptions, panel="Inspect")
 def diff(options: DiffOptions) -> None:
     """Print the options that differ, then one line per config (problems, solutions, pairs)."""
-    differences = api.open_dataset(options.data).diff(api.open_dataset(options.other))
-    specs = spec_changes(options.data, options.other)
+    data = api.open_dataset(options.data)
+    other = api.open_dataset(options.other)
+    differences = data.diff(other)
+    specs = spec_changes(data.path, other.path)
     if options.json:
         values: dict[str, Any] = {"specs": specs}
         for config, difference in differences.items():

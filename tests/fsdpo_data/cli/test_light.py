@@ -18,7 +18,7 @@ HEAVY = {
     "polars",
     "datatrove",
 }
-HEAVY |= {"pyarrow", "numpy", "scipy", "mpmath", "jinja2", "yaml", "huggingface_hub"}
+HEAVY |= {"pyarrow", "numpy", "scipy", "mpmath", "jinja2", "yaml", "huggingface_hub", "fsspec"}
 
 COMMANDS = [
     ("fsdpo_data", "--help"),

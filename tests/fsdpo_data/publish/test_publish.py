@@ -89,6 +89,25 @@ def our_files(dataset: Path) -> set[str]:
     return paths | DESCRIPTIONS | {"manifest.json"}
 
 
+def test_datasets_of_the_hub_have_urls(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    url = "hf://datasets/o/r"
+    ran = run(
+        hub,
+        tmp_path / "home",
+        ["push", dataset, "o/r"],
+        ["validate", url],
+        ["validate", f"{url}@v1.0"],
+        ["grade", url, "--out", "hf://datasets/o/r/graded"],
+        ["validate", "hf://datasets/o/r/graded"],
+        ["push", f"{url}/graded", "o/graded"],
+        **cache,
+    )
+    assert [code for code, _, _ in ran] == [0] * len(ran), ran
+    files = repo_of(hub).at("main")
+    assert {"graded/upload.json", "graded/manifest.json", "manifest.json"} <= set(files)
+
+
 def test_push_then_load_then_pull(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     (dry, first, again), out = (
         run(
