@@ -164,10 +164,15 @@ def checks_fields(advice: str) -> Callable[[type[ResultT]], type[ResultT]]:
         initialize = record_class.__init__
         signature = inspect.signature(record_class)
         name = record_class.__name__
+        defaults = {
+            parameter.name: parameter.default
+            for parameter in signature.parameters.values()
+            if parameter.default is not parameter.empty
+        }
 
         @functools.wraps(initialize)
         def check_and_initialize(self: Any, *args: Any, **kwargs: Any) -> None:
-            values = {**dict(zip(signature.parameters, args, strict=False)), **kwargs}
+            values = {**defaults, **dict(zip(signature.parameters, args, strict=False)), **kwargs}
             for field, field_type in get_type_hints(record_class).items():
                 value = values.get(field)
                 if not isinstance(value, field_type):
