@@ -19,6 +19,8 @@ _OPTIMIZER = "Optimizer"
 _COMPUTE = "Memory and speed"
 _LOGGING = "Checkpoints and logs"
 
+HeadChunk = Annotated[int | None, Option(min=1, panel=_COMPUTE, default_text="by the free memory")]
+
 
 def check_loss_options(
     options: Options, loss: PreferenceLoss | PrmLoss, losses: Registry[Any]
@@ -171,6 +173,9 @@ class SftConfig(TrainConfig):
             ``org/name[@revision]`` of such a dataset on the Hub.
         from_config: Start from random weights instead of `model`. Give a ``config.json``, or its
             directory. The directory must also contain the tokenizer.
+        head_chunk: Number of tokens whose logits are computed at once. Fewer tokens need less
+            memory and more time. By default, the logits take at most a quarter of the memory that
+            is free at the start.
 
     Examples:
         fsdpo-train sft sft.jsonl --model Qwen/Qwen2-7B --out runs/sft \
@@ -189,6 +194,7 @@ class SftConfig(TrainConfig):
     schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "cosine"
     warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.03
     from_config: Path | None = None
+    head_chunk: HeadChunk = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -327,6 +333,9 @@ class DpoConfig(PreferenceSpec, TrainConfig):
             ``auto``, which uses flex if possible.
         reference_cache: Directory for reference log-probabilities, which several runs can share.
             The default is ``reference`` in `out`.
+        head_chunk: Number of tokens whose logits are computed at once. Fewer tokens need less
+            memory and more time. By default, the logits take at most a quarter of the memory that
+            is free at the start.
 
     Examples:
         fsdpo-train dpo runs/pairs --model tiny --out runs/full-step --lr 1e-4 \
@@ -348,3 +357,4 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     share_prompt: Annotated[bool, Option(panel=_COMPUTE)] = True
     attention: Annotated[Literal["auto", "flex", "sdpa"], Option(panel=_COMPUTE)] = "auto"
     reference_cache: Annotated[Path | None, Option(panel=_COMPUTE, in_digest=False)] = None
+    head_chunk: HeadChunk = None

@@ -11,7 +11,10 @@ have about 120 tokens, and responses about 250 (see `--response`). The variants 
   16 pairs;
 - `no prompt sharing`: the prompt is computed for every solution;
 - `no unique solutions`: every pair computes its own two solutions;
-- `no chunked head`: the vocabulary head processes all tokens at once;
+- `no chunked head`: the vocabulary head processes all tokens at once, which `ours` does where a
+  quarter of the free memory suffices;
+- `chunked head`: the vocabulary head processes `--head-chunk` tokens at once, as with little free
+  memory;
 - `no cached reference`: every step runs the reference model;
 - `trl`: DPOTrainer with precomputed reference log-probabilities and without gradient checkpointing,
   which is faster. A micro-batch has `--trl-batch` pairs, and the gradients of 64 pairs accumulate.
@@ -54,6 +57,7 @@ VARIANTS = (
     "no prompt sharing",
     "no unique solutions",
     "no chunked head",
+    "chunked head",
     "no cached reference",
     "trl",
 )
@@ -87,6 +91,7 @@ def parse_options() -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--steps", type=int, default=2, help="timed steps, after an untimed one")
     parser.add_argument("--batch", type=int, default=1, help="prompts per micro-batch of ours")
+    parser.add_argument("--head-chunk", type=int, default=512, help="tokens of `chunked head`")
     parser.add_argument("--trl-batch", type=int, default=16, help="pairs per micro-batch of TRL")
     parser.add_argument("--variants", nargs="*", default=VARIANTS, choices=VARIANTS)
     parser.add_argument("--run", help=argparse.SUPPRESS)
@@ -135,12 +140,10 @@ def measure_training(options: argparse.Namespace) -> dict[str, float]:
 
 def dpo_options(options: argparse.Namespace) -> dict[str, Any]:
     """Patch the trainer for the variant, and return its options of `fsdpo-train dpo`."""
-    from fsdpo_data.engines import logprobs
     from fsdpo_train.preference import train
 
     variant = options.run
-    if variant == "no chunked head":
-        logprobs.token_logprobs.__defaults__ = (2**31,)  # chunk_tokens: one chunk for all tokens
+    head_chunks = {"no chunked head": 2**31, "chunked head": options.head_chunk}
     if variant == "no unique solutions":
         # The trainer calls this function before training, so it can also split the groups.
         reference_logprobs = train.reference_logprobs
@@ -161,6 +164,7 @@ def dpo_options(options: argparse.Namespace) -> dict[str, Any]:
         save_every=0,
         share_prompt=variant not in ("no prompt sharing", "no unique solutions"),
         reference_cache=options.folder / "reference",
+        head_chunk=head_chunks.get(variant),
     )
 
 

@@ -4,16 +4,16 @@
 model return them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from types import MethodType
 from typing import Any, TypeGuard
 
-import psutil
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.memory_limit import available_memory
 from fsdpo_data.engines.prefix_sharing.model_attention import (
     TreeAttention,
     tree_inputs,
@@ -23,7 +23,7 @@ from fsdpo_data.models.checkpoints import decoder_of
 
 _PROBE_TOKENS = 8  #: Tokens of the input that compares a model's logits with its head.
 _MAX_RELATIVE_ROUNDING = 1e-3  #: Relative difference of logits that rounding may cause.
-#: Maximum tokens per chunk. On CPUs, larger chunks are not faster.
+#: Maximum tokens per chunk without gradients. On CPUs, larger chunks are not faster.
 MAX_TOKENS_CPU = 512
 MAX_TOKENS_GPU = 8192
 #: Maximum logits (tokens × vocabulary) per chunk on CPUs.
@@ -34,18 +34,33 @@ _BYTES_PER_LOGIT = 12  #: Three float32 copies of a logit.
 
 
 def chunk_size(vocabulary: int, device: torch.device) -> int:
-    """Return how many tokens to process at once: a power of two that fits into free memory."""
+    """Return how many tokens to process at once without gradients, which are never recomputed."""
     if device.type == "cuda":
-        cached_bytes = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        free_bytes = torch.cuda.mem_get_info(device)[0] + cached_bytes
+        free_bytes = free_gpu_memory(device)
         max_tokens = MAX_TOKENS_GPU
     else:
-        free_bytes = psutil.virtual_memory().available
+        free_bytes = available_memory()
         max_tokens = min(MAX_TOKENS_CPU, MAX_LOGITS_CPU // vocabulary)
-    # A chunk takes at most a quarter of the free memory.
-    tokens = min(max_tokens, int(free_bytes) // (4 * _BYTES_PER_LOGIT * vocabulary))
-    power_of_two = 1 << tokens.bit_length() >> 1
-    return max(16, power_of_two)
+    return min(largest_chunk(vocabulary, free_bytes), max(16, _floor_power_of_two(max_tokens)))
+
+
+def largest_chunk(vocabulary: int, free_bytes: int) -> int:
+    """Return the tokens whose logits take at most a quarter of the free memory.
+
+    The number is a power of two, and at least 16.
+    """
+    return max(16, _floor_power_of_two(free_bytes // (4 * _BYTES_PER_LOGIT * vocabulary)))
+
+
+def _floor_power_of_two(number: int) -> int:
+    """Return the largest power of two that is at most ``number``; 0 for 0."""
+    return 1 << number.bit_length() >> 1
+
+
+def free_gpu_memory(device: torch.device) -> int:
+    """Return the free bytes of a GPU, with the memory that torch has reserved and does not use."""
+    cached_bytes = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0] + cached_bytes)
 
 
 def token_logprobs(
@@ -258,16 +273,31 @@ def patch_to_return_logprobs(
     """
     forward = _forward_to_logprobs if has_plain_head else _forward_to_logprobs_of_logits
     model.forward = MethodType(forward, model)
+    if has_plain_head:
+        model.head_chunk_tokens = 0
     if attention is not None:
         use_tree_attention(model, attention)
     return model
+
+
+def logprob_models(models: Iterable[Any]) -> Iterator[Any]:
+    """Yield the models of :func:`patch_to_return_logprobs` in ``models``, also inside of wrappers.
+
+    Their attribute ``head_chunk_tokens`` is the number of tokens whose logits are computed at once;
+    0 uses :func:`chunk_size`. Models with a :func:`head_error` always use it, and are left out.
+    """
+    for model in models:
+        for module in model.modules():
+            if "head_chunk_tokens" in vars(module):
+                yield module
 
 
 def _forward_to_logprobs(self: Any, source_N: Tensor, target_N: Tensor, **inputs: Tensor) -> Tensor:
     decoder_inputs = tree_inputs(self, **inputs)
     hidden_RLD = decoder_of(self)(**decoder_inputs, use_cache=False).last_hidden_state
     head = self.get_output_embeddings()
-    return token_logprobs(hidden_RLD.flatten(0, 1)[source_N], target_N, head)
+    hidden_ND = hidden_RLD.flatten(0, 1)[source_N]
+    return token_logprobs(hidden_ND, target_N, head, self.head_chunk_tokens)
 
 
 def _forward_to_logprobs_of_logits(

@@ -250,6 +250,10 @@ class ImplicitTrainer(PrmTrainer):
             Bfloat16Weights(reference).install()  # the reference computes with bfloat16 copies
         self.reference = reference.to(self.args.device)
 
+    def models_with_head(self) -> list[Any]:
+        """Return the policy and the reference."""
+        return [*super().models_with_head(), self.reference]
+
     def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         """Return β·log(π/π_ref) up to every label position, shape [B, K]."""
         inputs_of_model = completion_inputs(inputs, self.share_prompt)

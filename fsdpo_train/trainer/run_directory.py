@@ -18,6 +18,8 @@ from fsdpo_train.config import TrainConfig
 
 #: Key of the command line in the record of a run. The other options determine the command line.
 COMMAND_KEY = "command"
+#: Key of the number of tokens whose logits are computed at once. The start of the run chooses it.
+HEAD_CHUNK_KEY = "head_chunk_tokens"
 #: Files of a run that ended before its first step: the lock, and the log-probabilities of the
 #: reference policy. A new run may start next to them.
 _LEFTOVER_FILES = {LOCK_FILE, "reference"}
@@ -49,8 +51,7 @@ def lock_run_directory(config: TrainConfig, identity: Mapping[str, Any]) -> Iter
 
 def _check_run_directory(config: TrainConfig, identity: Mapping[str, Any]) -> None:
     """Check that the directory is free, or that the run in it may be resumed."""
-    identity_file = config.out / f"{config.stage}.json"
-    if not identity_file.exists():
+    if not _identity_file(config).exists():
         _check_no_other_files(config.out)
         return
     if not config.resume:
@@ -59,10 +60,8 @@ def _check_run_directory(config: TrainConfig, identity: Mapping[str, Any]) -> No
             field="out",
             value=str(config.out),
         )
-    stored = read_identity(
-        identity_file, "so the options of its run are unknown. Choose another `out`"
-    )
-    compared_keys = (stored.keys() | identity.keys()) - {COMMAND_KEY}
+    stored = stored_identity(config)
+    compared_keys = (stored.keys() | identity.keys()) - {COMMAND_KEY, HEAD_CHUNK_KEY}
     changed = {key for key in compared_keys if stored.get(key) != identity.get(key)}
     if changed:
         raise RunMismatchError(
@@ -84,6 +83,23 @@ def _check_no_other_files(folder: Path) -> None:
     )
 
 
+def _identity_file(config: TrainConfig) -> Path:
+    """Return the file with the identity of a run."""
+    return config.out / f"{config.stage}.json"
+
+
+def stored_identity(config: TrainConfig) -> dict[str, Any]:
+    """Return the identity of the run in the directory; empty for a directory without a run.
+
+    Raises:
+        StoreError: if the file cannot be read.
+    """
+    file = _identity_file(config)
+    if not file.exists():
+        return {}
+    return read_identity(file, "so the options of its run are unknown. Choose another `out`")
+
+
 def read_identity(file: Path, remedy: str) -> dict[str, Any]:
     """Read the identity of a run or of a store: a JSON object.
 
@@ -103,4 +119,4 @@ def read_identity(file: Path, remedy: str) -> dict[str, Any]:
 def write_identity(config: TrainConfig, identity: Mapping[str, Any]) -> None:
     """Write the identity of a run to ``{stage}.json``, which reserves the directory for the run."""
     content = json.dumps(dict(identity), indent=2) + "\n"
-    write_text(config.out / f"{config.stage}.json", content)
+    write_text(_identity_file(config), content)

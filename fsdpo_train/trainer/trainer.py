@@ -28,9 +28,10 @@ from fsdpo_train.trainer.checkpoints import (
     staging_directory,
 )
 from fsdpo_train.trainer.deepspeed import deepspeed_errors
+from fsdpo_train.trainer.head_chunk import set_head_chunk
 from fsdpo_train.trainer.log_callback import log_instead_of_printing
 from fsdpo_train.trainer.models import attach_to_full_precision
-from fsdpo_train.trainer.run_directory import write_identity
+from fsdpo_train.trainer.run_directory import stored_identity, write_identity
 from fsdpo_train.trainer.training_rows import TrainingRow
 from fsdpo_train.trainer.training_state import find_state_mismatch, resume_errors
 
@@ -117,6 +118,10 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         self.compute_context = (
             Bfloat16Weights(self.model).use_in_model if self.uses_bfloat16 else nullcontext
         )
+
+    def models_with_head(self) -> list[Any]:
+        """Return the models that training runs, of which some have a vocabulary head."""
+        return [self.model]
 
     def _get_train_sampler(self, train_dataset: Any = None) -> PromptGroupedSampler:
         return PromptGroupedSampler(self.train_dataset, self.stage_config, self.args.world_size)
@@ -266,8 +271,9 @@ def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, Any]) 
             folder, lambda path: find_state_mismatch(path, trainer)
         )
     (checkpoint,) = broadcast_object_list([newest_checkpoint])
+    head_chunk = set_head_chunk(trainer, stored_identity(config) if resumes_here else {})
     if is_first_process:
-        write_identity(config, identity)
+        write_identity(config, {**identity, **head_chunk})
         shutil.rmtree(folder / STAGING_FOLDER, ignore_errors=True)  # left by a killed run
         if config.resume:
             start = checkpoint or "the beginning: there is no complete checkpoint"

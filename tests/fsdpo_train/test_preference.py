@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from types import SimpleNamespace
 
 import pytest
 
@@ -385,8 +384,7 @@ def test_chunk_size_follows_the_free_memory(device, max_tokens, monkeypatch):
     chunk_sizes = []
     for gigabytes in (0, 1, 8, 16, 10_000):
         free = gigabytes * 10**9
-        memory = SimpleNamespace(available=free)
-        monkeypatch.setattr(logprobs.psutil, "virtual_memory", lambda memory=memory: memory)
+        monkeypatch.setattr(logprobs, "available_memory", lambda free=free: free)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free // 2, 0))
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device, free=free: free)
         monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device, free=free: free // 2)

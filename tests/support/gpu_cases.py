@@ -206,9 +206,7 @@ def train(folder: Path, case: GpuCase) -> Metrics:
         options["share_prompt"] = variant != NO_SHARING
         options["attention"] = "sdpa" if variant == NO_FLEX else "auto"
     if variant == NO_CHUNKED_HEAD:
-        from fsdpo_data.engines import logprobs
-
-        logprobs.token_logprobs.__defaults__ = (2**31,)
+        options["head_chunk"] = 2**31
     return work | run_with_trainer(method, options, time_training)
 
 

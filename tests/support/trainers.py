@@ -131,10 +131,13 @@ def run_with_trainer(
         options: Fields of the method's config.
         measure: Gets the trainer that is ready to train.
     """
+    from fsdpo_train.trainer.head_chunk import set_head_chunk
+
     module = import_module(f"fsdpo_train.{'preference' if method == 'dpo' else method}.train")
     config = getattr(import_module("fsdpo_train.config"), f"{method.title()}Config")(**options)
 
     def measure_and_stop(trainer: Any, *_: Any) -> None:
+        set_head_chunk(trainer, {})
         raise MeasurementDoneError(measure(trainer))
 
     with patch.object(module, "run_trainer", measure_and_stop):
