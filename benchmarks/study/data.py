@@ -21,7 +21,7 @@ from typing import Any
 
 import polars as pl
 from control import CONTROL_PAIRS_FILE, write_control_pairs
-from fsdpo_bench.recipes.recipe import RecipeStage, Workload, pending_command, run_stages
+from fsdpo_bench.recipes.recipe import RecipeStage, pending_command, run_stages
 from plan import COMMANDS, DRAW_SEED_STEP, KINDS, PAIR_SEED, SIZES, STAGES, Arm, Size
 
 from fsdpo_data.core.entities import Problem
@@ -33,6 +33,7 @@ from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.engines.load import load_likelihood, load_sampler
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.planning.workload import Workload
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step

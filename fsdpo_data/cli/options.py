@@ -17,7 +17,7 @@ import typer
 from fsdpo_data.cli.help import help_command_class
 from fsdpo_data.cli.launch import NODES, LaunchTemplate, find_template, launch_script
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
-from fsdpo_data.core.errors import FsdpoError
+from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.memory_limit import check_address_space
 from fsdpo_data.core.option_types import is_path_type
 from fsdpo_data.core.options import (
@@ -29,6 +29,7 @@ from fsdpo_data.core.options import (
 )
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.registry import Registry, UnversionedNames
+from fsdpo_data.planning.plan import Plan
 
 CommandOptions = TypeVar("CommandOptions")
 
@@ -52,6 +53,8 @@ class DatasetOptions(Options):
 
 #: Parameters of commands that are not fields of their options.
 PRINT_LAUNCH = "print_launch"
+PLAN = "plan"
+RATE = "rate"
 PLUGIN = "plugin"
 _CONTEXT = "context"
 
@@ -64,6 +67,7 @@ def command(
     notes: str = "",
     panel: str | None = None,
     launch: Mapping[str, LaunchTemplate] | None = None,
+    plan: Callable[[CommandOptions, float | None], Plan] | None = None,
 ) -> Callable[[Callable[[CommandOptions], None]], Callable[..., None]]:
     """Return a decorator that registers a function of options as a command.
 
@@ -76,6 +80,8 @@ def command(
         panel: Heading of the command in the help of ``app``.
         launch: Templates of ``--print-launch`` (:mod:`fsdpo_data.cli.launch`); None for no such
             flag.
+        plan: Returns the plan of the command for ``--plan``, at the tokens per second of
+            ``--rate`` or at a measured rate; None for no such flags.
 
     Raises:
         TypeError: If the docstring of ``options_class`` does not document all fields.
@@ -85,7 +91,7 @@ def command(
         raise TypeError(
             f"{options_class.__name__}: the docstring does not document {sorted(undocumented)}."
         )
-    signature = _make_signature(parameters, launch)
+    signature = _make_signature(parameters, launch, has_plan=plan is not None)
 
     def register(run: Callable[[CommandOptions], None]) -> Callable[..., None]:
         """Register ``run`` as a command."""
@@ -94,6 +100,8 @@ def command(
         def run_command(context: typer.Context, **values: Any) -> None:
             """Run the command with the values of its parameters."""
             launcher = values.pop(PRINT_LAUNCH, None)
+            is_plan = values.pop(PLAN, False)
+            tokens_per_second = values.pop(RATE, None)
             try:
                 check_address_space()
                 for plugin in values.pop(PLUGIN):  # plug-ins add valid values of other parameters
@@ -109,7 +117,11 @@ def command(
                     typer.echo(launch_script(launch, launcher, program, sys.argv[1:]), nl=False)
                     return
                 options = make_options(options_class, command_values)
-                run(options)
+                if plan is None or not is_plan:
+                    _check_no_rate(tokens_per_second)
+                    run(options)
+                else:
+                    typer.echo(with_flags(plan(options, tokens_per_second).describe(), parameters))
             except FsdpoError as error:
                 raise _with_flag_names(error, parameters) from None
             except KeyboardInterrupt:
@@ -134,7 +146,7 @@ def command(
 
 
 def _make_signature(
-    parameters: _Parameters, launch: Mapping[str, LaunchTemplate] | None
+    parameters: _Parameters, launch: Mapping[str, LaunchTemplate] | None, *, has_plan: bool
 ) -> Signature:
     """Return the signature of a command, from which typer derives its flags."""
     return Signature(
@@ -142,6 +154,7 @@ def _make_signature(
             Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context),
             *(_typer_parameter(parameter, parameters) for parameter in parameters.values()),
             *([_print_launch_parameter(launch)] if launch else []),
+            *(_plan_parameters() if has_plan else []),
             _plugin_parameter(),
         ]
     )
@@ -184,6 +197,35 @@ def _print_launch_parameter(scripts: Mapping[str, LaunchTemplate]) -> Parameter:
     )
     annotation = Annotated[str | None, parameter]
     return Parameter(PRINT_LAUNCH, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _plan_parameters() -> list[Parameter]:
+    """Return the parameters of ``--plan`` and ``--rate``."""
+    plan = typer.Option(
+        "--plan",
+        help="Run and write nothing. Print replicas, memory, tokens and hours. Without `--rate`, a "
+        "short run measures the rate.",
+        rich_help_panel="Run",
+    )
+    rate = typer.Option(
+        "--rate",
+        help="With `--plan`: tokens per second of one replica.",
+        metavar="X",
+        min=1e-9,
+        rich_help_panel="Run",
+    )
+    return [
+        Parameter(PLAN, Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, plan]),
+        Parameter(
+            RATE, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[float | None, rate]
+        ),
+    ]
+
+
+def _check_no_rate(tokens_per_second: float | None) -> None:
+    """Raise an InputError if a rate is given to a command that runs."""
+    if tokens_per_second is not None:
+        raise InputError("--rate belongs to --plan. Add --plan, or remove --rate.")
 
 
 def _plugin_parameter() -> Parameter:

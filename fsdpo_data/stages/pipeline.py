@@ -110,6 +110,10 @@ class BuildOptions(FailureOptions, ReplayOptions):
 
             fsdpo-data build --engine replay --replay responses.jsonl \
               --model-name 'GPT-9' --temperature 0.7
+
+        Print tokens, memory and hours at 3,000 tokens per second, and sample nothing:
+
+            fsdpo-data build --model tiny --samples 32 --plan --rate 3000
     """
 
     model: Annotated[str | None, Option(default_text=DEFAULT_MODEL)] = None
@@ -156,7 +160,7 @@ class BuildOptions(FailureOptions, ReplayOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_prm_options(self.prm, self.prm_format)
-        _sampler_options(self)  # checks the sizes against the engine
+        sampler_options(self)  # checks the sizes against the engine
         if self.sampling.max_think_tokens is not None and not self.engine.can_continue_text:
             raise InputError(
                 "the limit needs a sampler that continues a text, which replay and chat servers "
@@ -176,7 +180,7 @@ class BuildOptions(FailureOptions, ReplayOptions):
             )
 
 
-def _sampler_options(options: BuildOptions) -> SamplerOptions:
+def sampler_options(options: BuildOptions) -> SamplerOptions:
     """Return the options of the sampler, with the arguments of vLLM that are build options."""
     sizes = {
         "tensor_parallel_size": options.tensor_parallel_size,
@@ -192,11 +196,11 @@ def _make_stages(options: BuildOptions) -> list[Stage]:
     """Return the stages after sampling: with a reward model, score and pair."""
     if options.prm is None:
         return []
-    sampler_options = _sampler_options(options)
-    engine = scorer_engine_for(sampler_options.engine, shares_memory=False)
+    policy_options = sampler_options(options)
+    engine = scorer_engine_for(policy_options.engine, shares_memory=False)
     score_stage = make_score_stage(
         options.prm,
-        sampler_options.scorer_options(engine, options.prm_format),
+        policy_options.scorer_options(engine, options.prm_format),
         options.failure_policy,
     )
     pair_spec = PairSpec() if options.top is None else PairSpec(top=options.top)
@@ -253,7 +257,7 @@ def _make_job(options: BuildOptions) -> BuildJob:
     """Resolve model, problems and engine; the weights are loaded when they are needed."""
     _check_device(options)  # before any download
     segmenter = segmenter_name(options.segmenter)
-    engine = _sampler_options(options)
+    engine = sampler_options(options)
     model = resolve_model(options.model or DEFAULT_MODEL, engine, options.template)
     source = limited_problems(options)
     for warning in source.warnings:

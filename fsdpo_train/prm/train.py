@@ -129,7 +129,7 @@ def _load_prm(config: PrmConfig) -> tuple[Any, Any]:
     """Load the model and its tokenizer: a policy if the loss trains one, else a reward model."""
     if config.prm_loss.trains_policy:
         return load_model(config, "AutoModelForCausalLM")
-    return load_model(config, "AutoModelForTokenClassification", _set_reward_head)
+    return load_model(config, "AutoModelForTokenClassification", set_reward_head)
 
 
 def _make_trainer(
@@ -159,7 +159,7 @@ def _make_trainer(
     )
 
 
-def _set_reward_head(model_config: Any) -> None:
+def set_reward_head(model_config: Any) -> None:
     """Configure the model to have a head with one logit per token."""
     model_config.num_labels = 1
     model_config.id2label = {0: "reward"}

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from fsdpo_bench.cli.app import app as bench_app
 from fsdpo_bench.recipes.load import load_recipe, read_recipes
-from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, Workload
+from fsdpo_bench.recipes.recipe import Recipe, RecipeStage
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.planning.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 HEAD = 'title = "T"\nabout = "A"\n'

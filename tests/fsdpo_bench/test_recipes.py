@@ -16,12 +16,8 @@ from bench_runs import config, make_results
 from fsdpo_bench.cli.app import app as bench_app
 from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
 from fsdpo_bench.recipes.recipe import (
-    GPUS,
-    UTILISATION,
     Recipe,
     RecipeStage,
-    Workload,
-    estimate,
     measured_cost,
     pending_command,
     run_stages,
@@ -33,6 +29,7 @@ from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import MODELS
+from fsdpo_data.planning.workload import GPUS, UTILISATION, Workload, estimate
 from fsdpo_train.cli.app import app as train_app
 
 ROOT = Path(__file__).parents[2]

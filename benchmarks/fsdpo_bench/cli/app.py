@@ -16,7 +16,7 @@ from fsdpo_bench.cli import options as cli_options
 from fsdpo_bench.prm.measure import PrmOptions, measure_prm
 from fsdpo_bench.publish.export import export_run
 from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
-from fsdpo_bench.recipes.recipe import GPUS, run_stages
+from fsdpo_bench.recipes.recipe import run_stages
 from fsdpo_bench.rerank.options import RerankOptions
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.tasks.fetch import fetch_file
@@ -29,6 +29,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress as show_progress
 from fsdpo_data.core.terminal import strip_control_characters
+from fsdpo_data.planning.workload import GPUS
 
 if TYPE_CHECKING:
     from fsdpo_bench.cli import printing, recipe_printing, record_printing, rerank_printing

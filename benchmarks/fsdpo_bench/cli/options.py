@@ -7,13 +7,13 @@ from typing import Annotated
 
 from fsdpo_bench.audit.fields import FAMILY_FIELDS
 from fsdpo_bench.publish.export import EXPORT_FORMATS
-from fsdpo_bench.recipes.recipe import GPUS
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS
 from fsdpo_bench.results.compare import ComparisonOptions
 from fsdpo_bench.runs.regrade import RUN_PLACEHOLDER
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
+from fsdpo_data.planning.workload import GPUS
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _POSITIONAL = Option(positional=True)

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from fsdpo_bench.recipes.recipe import Gpu, Recipe, RecipeStage, estimate, measured_cost
+from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, measured_cost
 from fsdpo_bench.report.tables import print_table, print_text
+from fsdpo_data.planning.workload import Gpu, estimate
 
 
 def print_recipes(recipes: Sequence[Recipe]) -> None:

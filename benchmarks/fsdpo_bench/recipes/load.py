@@ -7,12 +7,13 @@ from typing import Annotated, Any, cast, get_args
 
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
-from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, WorkKind, Workload
+from fsdpo_bench.recipes.recipe import Recipe, RecipeStage
 from fsdpo_bench.recipes.templates import Table, TemplateError, expand_grid, expand_stages, fill
 from fsdpo_bench.results.published import shipped_path
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names, unknown_name_error
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.row_errors import describe_row_error
+from fsdpo_data.planning.workload import WorkKind, Workload
 
 #: Suffix of a recipe file before the name of one of its recipes, as in ``mine.toml:small``.
 _NAME_SEPARATOR = ".toml:"

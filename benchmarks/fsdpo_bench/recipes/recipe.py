@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.decoders import parse_result_name
 from fsdpo_bench.results.published import published_results
@@ -18,68 +18,9 @@ from fsdpo_bench.results.result_types import RESULTS_FILE, read_results
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.sampling import UNKNOWN
-from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.core.workers import run_child
 from fsdpo_data.dataset.run import MANIFEST_FILE
-
-WorkKind = Literal["generate", "score", "train", "pairs", "none"]  #: See :class:`Workload`.
-
-UTILISATION = 0.4  #: Fraction of a GPU's peak FLOP/s that training and scoring reach.
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A GPU for cost estimates; the fields are the keys of ``gpus.toml``."""
-
-    title: str  #: Name of the GPU.
-    peak: float  #: Dense bfloat16 TFLOP/s.
-    bandwidth: float  #: Memory bandwidth in TB/s.
-    source: str  #: Source of these numbers.
-    #: Measured tokens per second of a model with 7 billion parameters; 0 if unknown.
-    decode_tokens_per_second: float = 0.0
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Decoding speed of a model with 7 billion parameters, measured or scaled from the A100."""
-        reference = GPUS["a100"]
-        return (
-            self.decode_tokens_per_second
-            or reference.decode_tokens_per_second * self.bandwidth / reference.bandwidth
-        )
-
-    @property
-    def assumptions(self) -> str:
-        """The assumptions of the estimates for this GPU, in words."""
-        scaling = "" if self.decode_tokens_per_second else ", scaled from the A100 by bandwidth"
-        return (
-            f"GPU-hours are of one {self.title}. Generation: tokens / "
-            f"({self.tokens_per_second:,.0f} per second{scaling}, x 7 / billions of parameters). "
-            "Training: 8 x parameters x tokens FLOP (forward, backward, and forward again for "
-            "gradient checkpointing). Scoring and "
-            f"reference log-probabilities: 2 x. Both run at {100 * UTILISATION:.0f} % of "
-            f"{self.peak:,.0f} TFLOP/s ({self.source}). Token counts per text are estimates; the "
-            "numbers of sequences are upper bounds. The measured cost comes from the files of the "
-            "stages; training does not record it."
-        )
-
-
-GPUS = TomlTable(str(Path(__file__).with_name("gpus")), lambda _, **fields: Gpu(**fields))
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """The amount of computation of a stage."""
-
-    #: ``generate`` samples completions. ``score`` runs one forward pass over prompts and
-    #: completions. ``train`` trains on both. ``pairs`` trains on pairs with a reference model,
-    #: where completions of a prompt share its computation. ``none`` needs no GPU.
-    kind: WorkKind
-    sequences: int = 0  #: Number of completions.
-    prompts: int = 0  #: Number of different prompts, for ``pairs``.
-    prompt_tokens: int = 0  #: Tokens per prompt.
-    tokens: int = 0  #: Tokens per completion.
-    parameters: float = 0.0  #: Billions of parameters of the model.
-    epochs: float = 1.0  #: Training epochs.
+from fsdpo_data.planning.workload import CostEstimate, Gpu, Workload, estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,35 +105,6 @@ class Recipe:
                 f"expected one of {', '.join(stage_names)}.", field="stage", value=name
             )
         return [stage for stage in self.stages if not names or stage.name in names]
-
-
-class CostEstimate(NamedTuple):
-    """The estimated or measured cost of a stage."""
-
-    tokens: float | None  #: Processed tokens; None if unknown.
-    gpu_hours: float  #: GPU-hours, by the formulas of :attr:`Gpu.assumptions` or measured.
-
-
-def estimate(work: Workload, gpu: Gpu | None = None) -> CostEstimate:
-    """Estimate the cost of a stage, by default on the paper's A100."""
-    gpu = gpu or GPUS["a100"]
-    if work.kind == "none":
-        return CostEstimate(0.0, 0.0)
-    if work.kind == "generate":
-        tokens = float(work.sequences * work.tokens)
-        tokens_per_second = gpu.tokens_per_second * 7 / work.parameters
-        return CostEstimate(tokens, tokens / tokens_per_second / 3600)
-    prompts = work.prompts if work.kind == "pairs" else work.sequences
-    tokens_per_epoch = float(prompts * work.prompt_tokens + work.sequences * work.tokens)
-    flop_per_parameter_and_token = {
-        "score": 2.0,
-        "train": 8 * work.epochs,
-        "pairs": 8 * work.epochs + 2,
-    }[work.kind]
-    flop = flop_per_parameter_and_token * work.parameters * 1e9 * tokens_per_epoch
-    return CostEstimate(
-        tokens_per_epoch * work.epochs, flop / (gpu.peak * 1e12 * UTILISATION) / 3600
-    )
 
 
 class _RecordedCost(NamedTuple):
