@@ -226,13 +226,11 @@ def _memory(
     config: TrainConfig, size: ModelSize, planned: _PlannedRows, *, on_gpu: bool, processes: int
 ) -> MemoryEstimate:
     """Estimate the peak memory of a process, from the largest micro-batch of the first epoch."""
-    from fsdpo_data.engines.logprobs import MAX_LOGITS_CPU, MAX_TOKENS_CPU, MAX_TOKENS_GPU
-
     largest = 0
     for batch in _batches(config, planned, processes):
         parts = [sum(row.length for row in batch)] if on_gpu else planned.cpu_parts(batch)
         largest = max(largest, *parts)
-    chunk = MAX_TOKENS_GPU if on_gpu else min(MAX_TOKENS_CPU, MAX_LOGITS_CPU // size.vocabulary)
+    chunk = getattr(config, "head_chunk", None) or _head_chunk(size, on_gpu=on_gpu)
     sharding = str(config.deepspeed or "")
     return training_memory(
         size,
@@ -249,6 +247,17 @@ def _memory(
         state_shards=processes if sharding else 1,
         weight_shards=processes if sharding == "zero3" else 1,
     )
+
+
+def _head_chunk(size: ModelSize, *, on_gpu: bool) -> int:
+    """Return the tokens whose logits a training computes at once, with this machine's memory."""
+    from fsdpo_data.core.memory_limit import available_memory
+    from fsdpo_data.engines.logprobs import MAX_TOKENS_GPU, largest_chunk
+
+    if on_gpu:  # the free memory of the GPU is not known
+        return MAX_TOKENS_GPU
+    training_bytes = 12 * size.parameters  # a gradient and two moments in float32
+    return largest_chunk(size.vocabulary, max(0, available_memory() - training_bytes))
 
 
 def _lora_parameters(size: ModelSize, config: TrainConfig) -> int:
