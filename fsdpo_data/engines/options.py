@@ -127,7 +127,7 @@ class EngineOptions(Options):
             Scorers use transformers without a GPU and for published reward models. `ray` runs a
             replica of the `auto` engine on every GPU of a Ray cluster (address in `RAY_ADDRESS`;
             default: this machine).
-        actors: For `ray`: number of replicas of the model.
+        actors: For `ray`: maximum number of replicas of the model, which must fit at the start.
         gpus_per_actor: For `ray`: GPUs per replica, or CPU cores on machines without GPUs. With
             0.5, two replicas share one GPU, and vLLM splits its memory.
         device: For `transformers`: device of the model; `auto` takes a GPU if there is one.

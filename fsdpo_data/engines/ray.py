@@ -2,16 +2,18 @@
 
 No other module imports ray. The cluster is at ``RAY_ADDRESS``; without this variable, Ray starts on
 this machine. Each replica runs another engine, such as vLLM. A sample depends only on (seed,
-prompt, index), so a run can start on one machine and continue on several.
+prompt, index), so a run can start on one machine and continue on several. Nodes may join and leave
+while it runs.
 """
 
 import math
 import os
 import socket
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from fsdpo_data.core.errors import FsdpoError, InputError, ItemError, install_command
@@ -33,6 +35,10 @@ from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput, score_outcomes
 
 MAX_CONSECUTIVE_DEATHS = 3  #: Replicas that may die in a row before the pool gives up.
 MIN_CHUNK_ITEMS = 8  #: Minimum items per chunk, unless each replica gets fewer items.
+#: Seconds between two counts of the nodes. A death counts only at the next count, because Ray may
+#: report the death of a replica before the end of its node.
+RESIZE_INTERVAL_SECONDS = 1.0
+NODE_TIMEOUT_SECONDS = 600.0  #: Seconds to wait for a node if no node has space for a replica.
 CLOSE_TIMEOUT_SECONDS = 60.0  #: Seconds that replicas have to free their memory.
 
 
@@ -69,47 +75,81 @@ class Placement:
         Raises:
             InputError: if the cluster is too small for the replicas.
         """
-        node_resources = [node["Resources"] for node in nodes if node["Alive"]]
-        gpus = self.gpus_per_replica
-        if gpus is None:
-            gpus = int(any(node.get("GPU", 0) for node in node_resources))
-        if gpus:
-            reserved_gpus = gpus * self.gpu_fraction
-            capacity = sum(int(node.get("GPU", 0) / reserved_gpus) for node in node_resources)
-            replica_count = self._check_capacity(
-                capacity,
-                default=capacity // self.model_count,
-                unit=f"place(s) with {reserved_gpus:g} GPU(s)",
-            )
+        resources = self.fit(nodes)
+        replica_count = self.actors or 1
+        if resources.replica_count >= replica_count:
+            return resources
+        reserved_gpus = self.gpus_on(nodes) * self.gpu_fraction
+        unit = f"place(s) with {reserved_gpus:g} GPU(s)" if reserved_gpus else "CPUs"
+        raise InputError(
+            f"the Ray cluster has {self._places(nodes)} {unit}, but needs more for "
+            f"{self.model_count} model(s) with {replica_count} replica(s) each. Use fewer actors, "
+            "add nodes to the cluster, or choose another engine.",
+            field="actors" if self.actors else "engine",
+            value=replica_count if self.actors else "ray",
+        )
+
+    def fit(self, nodes: Sequence[Any]) -> ReplicaResources:
+        """Return the replicas that fit on ``ray.nodes()``: at most ``actors``, perhaps none."""
+        places_per_model = self._places(nodes) // self.model_count
+        reserved_gpus = self.gpus_on(nodes) * self.gpu_fraction
+        if reserved_gpus:
+            replica_count = min(self.actors or places_per_model, places_per_model)
             return ReplicaResources(
                 replica_count, {"num_gpus": reserved_gpus, "num_cpus": self.gpu_fraction}
             )
-        cores = [int(node.get("CPU", 0)) for node in node_resources]
-        replica_count = self._check_capacity(
-            int(sum(cores) / self.gpu_fraction), default=len(cores), unit="CPUs"
-        )
+        cores = _cores_by_node(nodes)
+        replica_count = min(self.actors or len(cores), places_per_model)
+        if not replica_count:
+            return ReplicaResources(0, {})
         replicas_per_node = math.ceil(replica_count * self.model_count / len(cores))
         reserved_cpus = min(cores) // replicas_per_node or self.gpu_fraction
         return ReplicaResources(replica_count, {"num_gpus": 0, "num_cpus": reserved_cpus})
 
-    def _check_capacity(self, capacity: int, *, default: int, unit: str) -> int:
-        """Return the number of replicas; InputError if they exceed the cluster's capacity."""
-        replica_count = self.actors or default
-        if 1 <= replica_count * self.model_count <= capacity:
-            return replica_count
-        raise InputError(
-            f"the Ray cluster has {capacity} {unit}, but needs more for {self.model_count} "
-            f"model(s) with {max(1, replica_count)} replica(s) each. Use fewer actors, add nodes "
-            "to the cluster, or choose another engine.",
-            field="actors" if self.actors else "engine",
-            value=replica_count if self.actors else "ray",
-        )
+    def gpus_on(self, nodes: Sequence[Any]) -> int:
+        """Return the GPUs of a replica on ``ray.nodes()``; 0: run on CPUs."""
+        if self.gpus_per_replica is not None:
+            return self.gpus_per_replica
+        return int(any(node.get("GPU", 0) for node in _node_resources(nodes)))
+
+    def _places(self, nodes: Sequence[Any]) -> int:
+        """Return the number of replicas, of all models together, that the nodes have space for."""
+        reserved_gpus = self.gpus_on(nodes) * self.gpu_fraction
+        if reserved_gpus:
+            return sum(int(node.get("GPU", 0) / reserved_gpus) for node in _node_resources(nodes))
+        return int(sum(_cores_by_node(nodes)) / self.gpu_fraction)
+
+
+def _node_resources(nodes: Sequence[Any]) -> list[dict[str, float]]:
+    """Return the resources of the nodes that are in the cluster."""
+    return [node["Resources"] for node in nodes if node["Alive"]]
+
+
+def _cores_by_node(nodes: Sequence[Any]) -> list[int]:
+    """Return the number of cores of each node that has any."""
+    cores = [int(resources.get("CPU", 0)) for resources in _node_resources(nodes)]
+    return [n_cores for n_cores in cores if n_cores]
+
+
+@dataclass(eq=False, slots=True)
+class _Replica:
+    """A replica of a pool."""
+
+    actor: Any  #: The Ray actor.
+    node_id: str | None = None  #: Node on which it runs; None until it has started.
+
+
+class _Death(NamedTuple):
+    """The death of a replica since the last result."""
+
+    node_id: str | None  #: Node on which the replica ran; None if it had not started.
+    error: Exception  #: Error of its last call.
 
 
 class _Chunk(NamedTuple):
     """Items that one replica is processing."""
 
-    actor: Any  #: The Ray actor of the replica.
+    replica: _Replica  #: The replica.
     pending: dict[int, int]  #: Unfinished items: index in the pool's batch by index in the chunk.
 
 
@@ -119,12 +159,12 @@ class ReplicaPool(StreamingSampler):
     Each replica is a Ray actor that loads the model on its first call. An idle replica takes the
     next chunk of items, and chunks shrink as the work runs out (guided self-scheduling,
     Polychronopoulos & Kuck 1987). If a replica dies, a new one starts, and the others process its
-    chunk.
+    chunk. The number of replicas follows the nodes of the cluster while there is work.
 
     Args:
         model: The model of the replicas.
         load: Function without arguments that loads the engine; Ray sends it to the actors.
-        placement: Number and resources of the replicas.
+        placement: Maximum number of the replicas, and their resources.
         batch_size: Maximum number of prompts per chunk.
     """
 
@@ -132,15 +172,24 @@ class ReplicaPool(StreamingSampler):
         self, model: ModelRef, load: Callable[[], Any], placement: Placement, batch_size: int
     ) -> None:
         self.model = model
+        self._load = load
         self._batch_size = batch_size
         start_ray()
-        resources = placement.resources(ray.nodes())
-        actor_class = ray.remote(**resources.actor_options, **_plugin_options())(_Replica)
-        self._start_replica = partial(actor_class.remote, load)
-        self._actors = [self._start_replica() for _ in range(resources.replica_count)]
-        self._consecutive_deaths = 0
+        nodes = ray.nodes()
+        placement.resources(nodes)  # refuses a cluster that is too small
+        # A run that started on GPUs stays on GPUs, even if the nodes with GPUs leave for a while.
+        self._placement = replace(placement, gpus_per_replica=placement.gpus_on(nodes))
+        self._replicas: list[_Replica] = []
+        self._deaths: list[_Death] = []  #: Deaths since the last result.
+        self._last_fit_seconds = time.monotonic()  #: Time at which a node had space for a replica.
         # Also at the exit of the process, because actors are slow to end by themselves.
-        self._kill = weakref.finalize(self, _kill_actors, self._actors)
+        self._kill = weakref.finalize(self, _kill_replicas, self._replicas)
+        self._resize()
+
+    @property
+    def replica_count(self) -> int:
+        """The number of replicas that run or start."""
+        return len(self._replicas)
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         """Yield ``spec.n`` completions of each prompt as the replicas finish them.
@@ -199,63 +248,114 @@ class ReplicaPool(StreamingSampler):
             UnavailableError: if too many replicas died in a row without any result.
         """
         missing = list(range(len(items)))
-        self._consecutive_deaths = 0
-        idle_actors: list[Any] = []
-        min_chunk_items = min(MIN_CHUNK_ITEMS, math.ceil(len(items) / len(self._actors)))
+        self._deaths = []
+        idle: list[_Replica] = []
         running: dict[Any, _Chunk] = {}  # by the Ray generator of the results
-
-        def start_chunk(actor: Any, indices: Sequence[int]) -> None:
-            """Send items to an actor."""
-            call = actor.process.options(num_returns="streaming")
-            chunk_items = [items[index] for index in indices]
-            results = call.remote(method, chunk_items, spec, yields_errors)
-            running[results] = _Chunk(actor, dict(enumerate(indices)))
-
-        for actor in self._actors:
-            start_chunk(actor, ())  # an empty chunk finishes when the actor has started
+        # The call of an idle replica returns at once, of a new one when it has started.
+        starting = {replica.actor.node_id.remote(): replica for replica in self._replicas}
+        unreachable: list[_Replica] = []
+        resize_seconds = -math.inf
         while missing or any(chunk.pending for chunk in running.values()):
-            while missing and idle_actors:
-                fair_items = len(missing) // (2 * len(self._actors))
-                chunk_items = min(max_chunk_items, max(min_chunk_items, fair_items))
-                start_chunk(idle_actors.pop(), missing[:chunk_items])
-                del missing[:chunk_items]
-            for results in ray.wait(list(running), fetch_local=False)[0]:
-                actor, pending = running[results]
+            if missing and time.monotonic() - resize_seconds > RESIZE_INTERVAL_SECONDS:
+                for replica in [*self._resize(), *unreachable]:
+                    starting[replica.actor.node_id.remote()] = replica
+                unreachable = []
+                resize_seconds = time.monotonic()
+            while missing and idle:
+                chunk_items = min(max_chunk_items, self._chunk_items(len(items), len(missing)))
+                indices, missing = missing[:chunk_items], missing[chunk_items:]
+                replica = idle.pop()
+                call = replica.actor.process.options(num_returns="streaming")
+                chunk = [items[index] for index in indices]
+                results = call.remote(method, chunk, spec, yields_errors)
+                running[results] = _Chunk(replica, dict(enumerate(indices)))
+            for call in _wait_for_calls([*running, *starting]):
+                replica = starting[call] if call in starting else running[call].replica
                 try:
-                    chunk_index, result = _get_result(next(results))
-                    yield pending.pop(chunk_index), result
-                    self._consecutive_deaths = 0
+                    if call in starting:
+                        replica.node_id = ray.get(call)
+                        del starting[call]
+                        idle.append(replica)
+                        continue
+                    chunk_index, result = _get_result(next(call))
+                    yield running[call].pending.pop(chunk_index), result
+                    self._deaths = []
                 except StopIteration:
-                    del running[results]
-                    idle_actors.append(actor)
+                    del running[call]
+                    idle.append(replica)
                 except ray.exceptions.RayActorError as error:
-                    del running[results]
-                    start_chunk(self._replace_replica(actor, error), ())
-                    missing = sorted([*missing, *pending.values()])
+                    starting.pop(call, None)
+                    if call in running:
+                        missing = sorted([*missing, *running.pop(call).pending.values()])
+                    if isinstance(error, ray.exceptions.ActorUnavailableError):
+                        unreachable.append(replica)  # the next call says whether it died, and why
+                    else:
+                        self._remove(replica, error)
 
-    def _replace_replica(self, dead_actor: Any, error: Exception) -> Any:
-        """Start a replica in place of a dead one, and return its actor."""
-        self._consecutive_deaths += 1
-        if self._consecutive_deaths > MAX_CONSECUTIVE_DEATHS:
+    def _chunk_items(self, n_items: int, n_missing: int) -> int:
+        """Return the number of items of the next chunk, of ``n_missing`` items that are left."""
+        replica_count = max(1, self.replica_count)
+        min_items = min(MIN_CHUNK_ITEMS, math.ceil(n_items / replica_count))
+        return max(min_items, n_missing // (2 * replica_count))
+
+    def _resize(self) -> list[_Replica]:
+        """Start the replicas that the nodes have space for, and return them.
+
+        Raises:
+            UnavailableError: if too many replicas died in a row, or there is no node for long.
+        """
+        nodes = ray.nodes()
+        self._check_deaths(nodes)
+        resources = self._placement.fit(nodes)
+        surplus = max(0, self.replica_count - resources.replica_count)
+        for replica in [replica for replica in self._replicas if replica.node_id is None][:surplus]:
+            self._remove(replica)  # waits for a node that left
+        new_replicas = []
+        if resources.replica_count > self.replica_count:
+            make_actor = ray.remote(**resources.actor_options, **_plugin_options())(_ReplicaActor)
+            for _ in range(resources.replica_count - self.replica_count):
+                new_replicas.append(_Replica(make_actor.remote(self._load)))
+            self._replicas += new_replicas
+        if self._replicas:
+            self._last_fit_seconds = time.monotonic()
+        elif time.monotonic() - self._last_fit_seconds > NODE_TIMEOUT_SECONDS:
             raise engine_error(
                 "ray",
-                f"a replica of the model died {self._consecutive_deaths} times in a row "
-                f"({str(error).splitlines()[0]}). Finished samples are saved, so you can resume "
-                "the run. If memory ran out, use fewer actors or a smaller batch.",
-            ) from error
-        new_actor = self._start_replica()
-        self._actors[self._actors.index(dead_actor)] = new_actor
-        return new_actor
+                f"no node had space for a replica for {NODE_TIMEOUT_SECONDS:.0f} seconds. Finished "
+                "samples are saved, so you can resume the run when the nodes are back.",
+            )
+        return new_replicas
+
+    def _check_deaths(self, nodes: Sequence[Any]) -> None:
+        """Raise UnavailableError if too many replicas died in a row on nodes that did not leave."""
+        alive = {node["NodeID"] for node in nodes if node["Alive"]}
+        deaths = [death for death in self._deaths if death.node_id in {None, *alive}]
+        if len(deaths) > MAX_CONSECUTIVE_DEATHS:
+            raise engine_error(
+                "ray",
+                f"a replica of the model died {len(deaths)} times in a row "
+                f"({str(deaths[-1].error).splitlines()[0]}). Finished samples are saved, so you "
+                "can resume the run. If memory ran out, use fewer actors or a smaller batch.",
+            ) from deaths[-1].error
+
+    def _remove(self, replica: _Replica, error: Exception | None = None) -> None:
+        """Remove a replica that died with an error, or that is not needed."""
+        if replica not in self._replicas:
+            return
+        self._replicas.remove(replica)
+        ray.kill(replica.actor)  # it may still live, if only its connection broke
+        if error is not None:
+            self._deaths.append(_Death(replica.node_id, error))
 
     def close(self) -> None:
         """Shut down the replicas and free their memory."""
-        calls = [actor.close.remote() for actor in self._actors]
+        calls = [replica.actor.close.remote() for replica in self._replicas]
         # The timeout covers replicas that died or hang.
         ray.wait(calls, num_returns=len(calls), timeout=CLOSE_TIMEOUT_SECONDS)
         self._kill()
 
 
-class _Replica:
+class _ReplicaActor:
     """The Ray actor of a replica; it loads the engine when the first items arrive."""
 
     def __init__(self, load: Callable[[], Any]) -> None:
@@ -265,6 +365,11 @@ class _Replica:
     def _engine(self) -> Any:
         return self._load()
 
+    def node_id(self) -> str:
+        """Return the id of the node on which the actor runs."""
+        node_id: str = ray.get_runtime_context().get_node_id()
+        return node_id
+
     def process(
         self,
         method: str,
@@ -273,8 +378,6 @@ class _Replica:
         yields_errors: bool,
     ) -> Iterator[tuple[int, Any]]:
         """Yield the index and the result of each item as it finishes."""
-        if not items:
-            return
         results: Iterable[tuple[int, Any]]
         if method == "sample":
             assert spec is not None
@@ -355,9 +458,18 @@ def _plugin_options() -> dict[str, Any]:
     return {"runtime_env": {"env_vars": environment}} if environment else {}
 
 
-def _kill_actors(actors: Sequence[Any]) -> None:
-    for actor in actors:
-        ray.kill(actor)
+def _kill_replicas(replicas: Sequence[_Replica]) -> None:
+    for replica in replicas:
+        ray.kill(replica.actor)
+
+
+def _wait_for_calls(calls: Sequence[Any]) -> list[Any]:
+    """Return the calls with a result, or none of them after the interval of resizing."""
+    if calls:
+        finished, _ = ray.wait(calls, timeout=RESIZE_INTERVAL_SECONDS, fetch_local=False)
+        return list(finished)
+    time.sleep(RESIZE_INTERVAL_SECONDS)  # until a node joins
+    return []
 
 
 def _get_result(call: Any) -> Any:

@@ -23,6 +23,8 @@ from fsdpo_data.engines.registry import (
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.models.resolve import ResolvedWeights
 
+ROUNDS_PER_BATCH = 16  #: Batches of an engine per replica, in a batch of a cluster.
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSelection:
@@ -48,12 +50,13 @@ class EngineSelection:
     def batch_size(self) -> int:
         """Prompts per batch, over all replicas.
 
-        On a cluster a batch holds four rounds of work, so that a slow replica does not finish last.
+        On a cluster a batch holds many rounds of work, so that a slow replica does not finish last,
+        and replicas on nodes that join later have work.
 
         Raises:
             InputError: if the cluster is too small for the requested replicas.
         """
-        rounds = 4 * self.placement.replica_count if self.placement else 1
+        rounds = ROUNDS_PER_BATCH * self.placement.replica_count if self.placement else 1
         return self.entry.batch_size * rounds
 
     def with_memory_limit(self, gpu_fraction: float) -> Self:

@@ -138,7 +138,7 @@ def test_actors_get_the_plugins(plugin: Path, monkeypatch: pytest.MonkeyPatch) -
         options_of_actors.append(options)
         return lambda actor_class: SimpleNamespace(remote=lambda load: "actor")
 
-    node = {"Alive": True, "Resources": {"CPU": 2.0}}
+    node = {"NodeID": "n", "Alive": True, "Resources": {"CPU": 2.0}}
     fake_ray = SimpleNamespace(remote=remote, nodes=lambda: [node], kill=lambda actor: None)
     monkeypatch.setattr(ray_engine, "ray", fake_ray)
     monkeypatch.setattr(ray_engine, "start_ray", lambda: None)
