@@ -34,6 +34,8 @@ MODULES = (
     "fsdpo_data.cli.app", "fsdpo_data.engines.scorers.prm", "fsdpo_train.cli.app",
     "fsdpo_train.preference.train", "fsdpo_train.prm.train", "fsdpo_train.sft.train",
 )  # fmt: skip
+#: The modules of commands that need no models.
+DATA_MODULES = ("orjson", "pyarrow.parquet", "pydantic", "fsdpo_data.api", "fsdpo_data.cli.app")
 _PR_SET_CHILD_SUBREAPER = 36  # option of prctl(2)
 
 
@@ -71,13 +73,14 @@ class WarmInterpreter:
 
     Args:
         env: The environment during the imports.
+        modules: The modules that are imported.
     """
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], modules: Sequence[str] = MODULES) -> None:
         #: Exit status of each ended command, by process id.
         self.exit_codes: dict[int, int] = {}
         self._socket, server_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, __file__, str(server_socket.fileno())]
+        command = [sys.executable, __file__, str(server_socket.fileno()), *modules]
         self._process = subprocess.Popen(command, env=env, pass_fds=[server_socket.fileno()])
         server_socket.close()
         assert self._socket.recv(100) == b"ready"
@@ -164,9 +167,9 @@ def _run_command(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
 
 
 def main() -> None:
-    """Import all modules, then serve on the socket with the given file descriptor."""
+    """Import the given modules, then serve on the socket with the given file descriptor."""
     server_socket = socket.socket(fileno=int(sys.argv[1]))
-    for module in MODULES:
+    for module in sys.argv[2:]:
         __import__(module)
     gc.freeze()
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
