@@ -138,7 +138,7 @@ def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float)
     is_correct = solution["outcome"] == "correct"
     rewards = _format_rewards(solution["step_rewards"], gamma, is_chosen=is_correct)
     rewards = rewards or [""] * len(steps)
-    rollouts = _format_rollouts(solution["rollouts"]) or [""] * len(steps)
+    rollouts = _format_rollouts(solution.get("rollouts")) or [""] * len(steps)
     step_rows = zip(steps, labels, rollouts, rewards, strict=True)
     for number, (step, label, counts, reward) in enumerate(step_rows, start=1):
         body = escape_for_terminal(step.rstrip()).replace("\n", "\n" + " " * 8)

@@ -25,15 +25,17 @@ _TYPE_WORDS = {
 def convert_value(value: Any, field_type: Any) -> Any:
     """Convert text to a tuple of one item or to a path, and a path to text, as the type asks.
 
-    URLs stay texts, because a path would lose one of their slashes.
+    The items of sequences are converted too. URLs stay texts, because a path would lose one of
+    their slashes.
     """
+    if isinstance(value, str) and typing.get_origin(field_type) in (tuple, Sequence):
+        value = (value,)
+    if isinstance(value, tuple | list):
+        items = [convert_value(item, item_type(field_type)) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, Path) and _accepts_type(field_type, str):
         return value if _accepts_type(field_type, Path) else str(value)
-    if not isinstance(value, str):
-        return value
-    if typing.get_origin(field_type) in (tuple, Sequence):
-        return (value,)
-    if _accepts_type(field_type, Path) and not is_url(value):
+    if isinstance(value, str) and _accepts_type(field_type, Path) and not is_url(value):
         return Path(value)
     return value
 

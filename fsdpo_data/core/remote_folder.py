@@ -227,9 +227,7 @@ def _missing_package_error(protocol: str) -> UnavailableError:
 
     module = str(known_implementations.get(protocol, {}).get("class", protocol))
     package = module.partition(".")[0]
-    command = f"pip install {package}"
+    advice = "Install it."
     if protocol in _EXTRAS:
-        command = install_command(_EXTRAS[protocol])
-    return UnavailableError(
-        f"{protocol}:// needs the package {package}: install it with `{command}`."
-    )
+        advice = f"Install it with `{install_command(_EXTRAS[protocol])}`."
+    return UnavailableError(f"{protocol}:// needs the package {package}. {advice}")

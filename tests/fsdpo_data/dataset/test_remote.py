@@ -528,7 +528,7 @@ def test_errors_of_stores_hide_credentials(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("dropbox://x/y", "dropbox:// needs the package dropboxdrivefs: install it with"),
+        ("dropbox://x/y", "dropbox:// needs the package dropboxdrivefs. Install it."),
         ("nothing://x/y", "nothing reads nothing://"),
         ("://x", "expected a local path, or PROTOCOL://PATH"),
         ("simplecache::s3://bucket/x", "expected a local path, or PROTOCOL://PATH"),
