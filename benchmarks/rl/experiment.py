@@ -180,7 +180,9 @@ def make_trainer(experiment: Experiment, arm: str, seed: int) -> Any:
         }
     transformers.utils.logging.disable_progress_bar()
     model = transformers.AutoModelForCausalLM.from_pretrained(CHECKPOINT, trust_remote_code=False)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(CHECKPOINT, padding_side="left")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        CHECKPOINT, padding_side="left", trust_remote_code=False
+    )
     trainer = trainer_class(
         model=model,
         reward_funcs=reward_funcs,

@@ -10,6 +10,7 @@ from fakes import ANSWER, THOUGHT, Judge, ThinkingSampler
 from fsdpo_bench.decode.beam import BeamSpec, beam_search
 from fsdpo_bench.decode.solution import sample_solutions
 
+from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.sampling import SamplingSpec
@@ -41,6 +42,7 @@ def test_builds_continuations_and_judges_of_labels(tmp_path: Path) -> None:
             batch_size=4,
             phase="sample",
             progress=NO_PROGRESS,
+            failures=FailureLog(tmp_path, STOP_AT_FIRST, "prompts"),
         )
         [record] = run.read_records(["a"])
     assert record["completions"][0]["text"] == LIMITED
