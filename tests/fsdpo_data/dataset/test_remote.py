@@ -6,32 +6,28 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import fsspec
-import orjson
 import pytest
 from command_line import run
 from hashes import hashes
-from helpers import RIGHT, SILENT, WRONG, build_spec, small_build
+from helpers import build_spec, small_build
+from replayed_build import build_line, write_recording
 
 from fsdpo_data import api
 from fsdpo_data.core.errors import FsdpoError, InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.remote_folder import RemoteFolder
-from fsdpo_data.core.sampling import Completion
 from fsdpo_data.core.urls import hide_credentials
 from fsdpo_data.dataset.remote import expand_folders, local_copy, local_paths, upload
 from fsdpo_data.dataset.upload_index import INDEX_FILE, UploadIndex
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.models.prompts import get_template
 from fsdpo_data.stages.pipeline import BuildOptions
 
 #: A key whose characters are patterns elsewhere.
 STORE = "memory://bucket/a [1] b*"
-PROBLEMS = 7
 
 
 @pytest.fixture(autouse=True)
@@ -80,35 +76,7 @@ def change_memory(url: str, change: bytes | None) -> None:
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write problems, and recorded completions of their prompts and prefixes."""
-    folder = tmp_path_factory.mktemp("recording")
-    template = get_template("problem")
-    with (
-        (folder / "problems.jsonl").open("wb") as problems,
-        (folder / "recorded.jsonl").open("wb") as recorded,
-    ):
-        for index in range(PROBLEMS):
-            question = f"What is 20 + 22, the {index}th time?"
-            problems.write(orjson.dumps({"question": question, "answer": "42"}) + b"\n")
-            prompt = template.render(question)
-            texts = [RIGHT, WRONG, SILENT, f"{RIGHT} ({index})"]
-            texts_by_prefix = {prompt: texts} | {
-                prompt + text.splitlines(keepends=True)[0]: [text.splitlines()[-1]] * 4
-                for text in texts
-            }
-            for prefix, completion_texts in texts_by_prefix.items():
-                completions = [
-                    asdict(Completion(text, "stop", 9, seconds=0.1)) for text in completion_texts
-                ]
-                recorded.write(orjson.dumps({"prompt": prefix, "completions": completions}) + b"\n")
-        problems.write(b'{"question": "no gold?"}\n')
-    return folder
-
-
-def build_line(recording: Path) -> list[str]:
-    options = ["--problems", recording / "problems.jsonl", "--samples", 4, "--template", "problem"]
-    replay = ["--engine", "replay", "--replay", recording / "recorded.jsonl", "--batch-size", 2]
-    return ["build", *map(str, [*options, *replay])]
+    return write_recording(tmp_path_factory.mktemp("recording"))
 
 
 def run_command(capsys: pytest.CaptureFixture[str], *line: str) -> str:

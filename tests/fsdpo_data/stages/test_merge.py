@@ -11,8 +11,9 @@ import orjson
 import pytest
 from command_line import run
 from hashes import hashes
-from helpers import RIGHT, SILENT, WRONG, small_build
+from helpers import small_build
 from random_model import save_random_model, save_random_prm
+from replayed_build import PROBLEMS, build_line, write_recording
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
@@ -20,40 +21,10 @@ from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.models.prompts import get_template
 
-PROBLEMS = 7
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write problems, one of them unusable, and recorded completions of prompts and prefixes."""
-    folder = tmp_path_factory.mktemp("shards")
-    template = get_template("problem")
-    with (
-        (folder / "problems.jsonl").open("wb") as problems,
-        (folder / "recorded.jsonl").open("wb") as recorded,
-    ):
-        for index in range(PROBLEMS):
-            question = f"What is 20 + 22, the {index}th time?"
-            problems.write(orjson.dumps({"question": question, "answer": "42"}) + b"\n")
-            prompt = template.render(question)
-            texts = [RIGHT, WRONG, SILENT, f"{RIGHT} ({index})"]
-            texts_by_prefix = {prompt: texts} | {
-                prompt + text.splitlines(keepends=True)[0]: [text.splitlines()[-1]] * 4
-                for text in texts
-            }
-            for prefix, completion_texts in texts_by_prefix.items():
-                done = [
-                    asdict(Completion(text, "stop", 9, seconds=0.1)) for text in completion_texts
-                ]
-                recorded.write(orjson.dumps({"prompt": prefix, "completions": done}) + b"\n")
-        problems.write(b'{"question": "no gold?"}\n')
-    return folder
-
-
-def build(folder: Path) -> list[str]:
-    options = ["--problems", folder / "problems.jsonl", "--samples", 4, "--template", "problem"]
-    replay = ["--engine", "replay", "--replay", folder / "recorded.jsonl", "--batch-size", 2]
-    return ["build", *map(str, [*options, *replay])]
+    return write_recording(tmp_path_factory.mktemp("shards"))
 
 
 def run_in_shards(
@@ -79,14 +50,14 @@ def run_in_shards(
 def test_merged_samples_are_those_of_one_build(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, count: int
 ) -> None:
-    file_hashes = run_in_shards(capsys, build(folder), tmp_path, count)
+    file_hashes = run_in_shards(capsys, build_line(folder), tmp_path, count)
     assert {"completions.jsonl", "manifest.json", "quarantine.jsonl"} <= file_hashes.keys()
 
 
 def test_merged_labels_are_those_of_one_stage(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
 ) -> None:
-    run(capsys, *build(folder), "--out", str(tmp_path / "built"))
+    run(capsys, *build_line(folder), "--out", str(tmp_path / "built"))
     replay = ["--engine", "replay", "--replay", str(folder / "recorded.jsonl")]
     line = ["label", str(tmp_path / "built"), "--rollouts", "4", *replay, "--model", "tiny"]
     assert "rollouts/completions.jsonl" in run_in_shards(capsys, line, tmp_path, 4)
@@ -150,7 +121,7 @@ def test_merged_scores_are_those_of_one_stage(
 ) -> None:
     pytest.importorskip("torch")
     monkeypatch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
-    run(capsys, *build(folder), "--out", str(tmp_path / "built"))
+    run(capsys, *build_line(folder), "--out", str(tmp_path / "built"))
     prm = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
     line = ["score", str(tmp_path / "built"), "--prm", str(prm), "--device", "cpu"]
     assert (
@@ -165,13 +136,13 @@ def test_incomplete_or_mixed_shards_are_refused(
 ) -> None:
     parts = [str(tmp_path / f"{index}") for index in (1, 2, 3)]
     for index in (1, 2):
-        run(capsys, *build(folder), "--shard", f"{index}/3", "--out", parts[index - 1])
-    run(capsys, *build(folder), "--temperature", "1", "--shard", "3/3", "--out", parts[2])
+        run(capsys, *build_line(folder), "--shard", f"{index}/3", "--out", parts[index - 1])
+    run(capsys, *build_line(folder), "--temperature", "1", "--shard", "3/3", "--out", parts[2])
     merge, out = ("merge", *parts[:2]), ("--out", str(tmp_path / "merged"))
     assert "shard 3 is missing" in run(capsys, *merge, *out)[2]
     assert "not of the same run" in run(capsys, *merge, parts[2], *out)[2]
     shutil.rmtree(parts[2])
-    run(capsys, *build(folder), "--shard", "3/3", "--out", parts[2])
+    run(capsys, *build_line(folder), "--shard", "3/3", "--out", parts[2])
     assert "given twice" in run(capsys, *merge, parts[2], parts[1], *out)[2]
     file = Path(parts[0]) / "shard.json"
     file.write_text(file.read_text().replace('"device"', '"deviice"'))
@@ -195,7 +166,7 @@ def test_an_interrupted_merge_can_be_repeated(
 ) -> None:
     parts = [str(tmp_path / f"{index}") for index in (1, 2)]
     for index, part in enumerate(parts, 1):
-        run(capsys, *build(folder), "--shard", f"{index}/2", "--out", part)
+        run(capsys, *build_line(folder), "--shard", f"{index}/2", "--out", part)
     merge = ("merge", *parts, "--out", str(tmp_path / "merged"))
     assert run(capsys, *merge)[0] == 0
     expected_hashes = hashes(tmp_path / "merged")
@@ -212,10 +183,10 @@ def test_another_shard_cannot_resume_in_the_directory(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
 ) -> None:
     out = ("--out", str(tmp_path / "part"), "--resume")
-    assert run(capsys, *build(folder), "--shard", "1/2", *out)[0] == 0
-    code, _, err = run(capsys, *build(folder), "--shard", "2/2", *out)
+    assert run(capsys, *build_line(folder), "--shard", "1/2", *out)[0] == 0
+    code, _, err = run(capsys, *build_line(folder), "--shard", "2/2", *out)
     assert code == 1 and "shard: '1/2' in the run, '2/2' now" in err
-    code, _, err = run(capsys, *build(folder), *out)
+    code, _, err = run(capsys, *build_line(folder), *out)
     assert code == 1 and "shard: '1/2' in the run, None now" in err
 
 
