@@ -90,23 +90,34 @@ def _lock_file(folder: Path, purpose: str) -> contextlib.AbstractContextManager[
     Raises:
         StoreError: if another process has the lock.
     """
-    from filelock import FileLock, Timeout
+    from filelock import Timeout
 
     file = folder / LOCK_FILE
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # filelock warns about missing flock
-        for is_retry in (False, True):
-            try:
-                return FileLock(file, blocking=False).acquire()
-            except Timeout:
-                has_flock = _supports_flock(file)
-                if is_retry or has_flock or not _is_abandoned(file):
-                    break
-                file.unlink(missing_ok=True)
+    for is_retry in (False, True):
+        try:
+            return acquire_lock(file, blocking=False)
+        except Timeout:
+            has_flock = _supports_flock(file)
+            if is_retry or has_flock or not _is_abandoned(file):
+                break
+            file.unlink(missing_ok=True)
     advice = "Wait for it to end, or choose another `out`."
     if not has_flock:
         advice += f" If it ran on another machine and has ended, delete {file}."
     raise StoreError(f"another process is {purpose}. {advice}", field="out", value=str(folder))
+
+
+def acquire_lock(file: Path, *, blocking: bool) -> contextlib.AbstractContextManager[object]:
+    """Acquire a lock file, which is released at the end of the returned context.
+
+    Raises:
+        filelock.Timeout: if another process has the lock, without ``blocking``.
+    """
+    from filelock import FileLock
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # filelock warns about missing flock
+        return FileLock(file, blocking=blocking).acquire()
 
 
 def _supports_flock(file: Path) -> bool:

@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 import re
 import shutil
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 from fsdpo_data.core.errors import FsdpoError, InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.files import (
     LOCK_FILE,
+    acquire_lock,
     lock_directory,
     store_errors,
     user_cache_folder,
@@ -243,14 +243,9 @@ def _copy_name(stored: _StoredRun) -> str:
 @contextlib.contextmanager
 def _wait_for_copy(copy: Path) -> Iterator[None]:
     """Lock a copy; wait while another process downloads it."""
-    from filelock import FileLock
-
     with store_errors(copy):
         copy.parent.mkdir(parents=True, exist_ok=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # filelock warns about missing flock
-        lock = FileLock(copy.with_name(copy.name + ".lock"))
-    with store_errors(copy), lock:
+    with store_errors(copy), acquire_lock(copy.with_name(copy.name + ".lock"), blocking=True):
         yield
 
 
