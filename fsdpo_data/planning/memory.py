@@ -13,6 +13,9 @@ from fsdpo_data.core.lazy import torch, transformers
 #: Python with torch and transformers in a process on a CPU, measured after the first step of a
 #: model with 40,000 parameters.
 PROGRAM_BYTES = 480 * 10**6
+#: The same for a worker of vLLM, with the activations of its batches, measured with a model of 135M
+#: parameters.
+VLLM_PROGRAM_BYTES = 1_150 * 10**6
 #: Bytes of the optimizer's state per trained parameter, by a part of its name. AdamW has two
 #: float32 moments, and is the default.
 OPTIMIZER_BYTES = {"8bit": 2, "adafactor": 0, "sgd": 0, "lion": 4, "adagrad": 4}
@@ -216,5 +219,22 @@ def inference_memory(
             "cache": cached_tokens * size.kv_values * value_bytes / shards,
             "activations": batch_tokens * layer_values * value_bytes,
             "head": logit_rows * size.vocabulary * 4 * 4,  # float32 copies that are sorted
+        }
+    )
+
+
+def vllm_cpu_memory(size: ModelSize, *, dtype: str, cache_bytes: int) -> MemoryEstimate:
+    """Estimate the peak memory of a worker of vLLM on a CPU, which fills its cache.
+
+    Args:
+        size: The model.
+        dtype: Precision of the weights.
+        cache_bytes: Bytes of the keys and values.
+    """
+    return MemoryEstimate(
+        parts={
+            "program": VLLM_PROGRAM_BYTES,
+            "weights": size.parameters * (4 if dtype == "float32" else 2),
+            "cache": cache_bytes,
         }
     )

@@ -12,19 +12,34 @@ from typing import Any
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pl, torch
+from fsdpo_data.core.registry import Registry
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.remote import local_copy
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.engines.load import load_sampler, load_scorer
-from fsdpo_data.engines.options import DEFAULT_MODEL, EngineOptions, EngineOptionsT
+from fsdpo_data.engines.options import (
+    DEFAULT_MODEL,
+    EngineOptions,
+    EngineOptionsT,
+    SamplerOptions,
+    ScorerOptions,
+)
+from fsdpo_data.engines.registry import SAMPLERS, SCORERS, EntryT, choose_engine
 from fsdpo_data.engines.samplers.base import close_engine
+from fsdpo_data.engines.samplers.vllm import cpu_cache_bytes
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_model, resolve_prm
 from fsdpo_data.models.checkpoints import MAX_CPU_BATCH_TOKENS, load_config
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.untrusted import read_tokenizer
-from fsdpo_data.planning.memory import ModelSize, inference_memory, model_size
+from fsdpo_data.planning.memory import (
+    MemoryEstimate,
+    ModelSize,
+    inference_memory,
+    model_size,
+    vllm_cpu_memory,
+)
 from fsdpo_data.planning.plan import Plan, Rate
 from fsdpo_data.planning.workload import Workload
 from fsdpo_data.stages.pipeline import BuildOptions, limited_problems, sampler_options
@@ -48,6 +63,28 @@ class _PlannedModel:
 
     size: ModelSize
     dtype: str  #: Data type of the weights.
+    runs_on_vllm: bool  #: Whether vLLM runs the model on this machine.
+
+
+@dataclass(frozen=True, slots=True)
+class _SolutionTokens:
+    """The tokens of the solutions to score, estimated from the first rows."""
+
+    n_solutions: int  #: Number of solutions.
+    n_prompts: int  #: Number of different prompts.
+    rows: Sequence[Mapping[str, Any]]  #: The first rows.
+    prompt_counts: Sequence[int]  #: Tokens of the prompt of each of these rows.
+    solution_counts: Sequence[int]  #: Tokens of the solution of each of these rows.
+
+    @property
+    def prompt_tokens(self) -> float:
+        """The mean number of tokens of a prompt."""
+        return sum(self.prompt_counts) / max(1, len(self.rows))
+
+    @property
+    def solution_tokens(self) -> float:
+        """The mean number of tokens of a solution."""
+        return sum(self.solution_counts) / max(1, len(self.rows))
 
 
 def plan_build(options: BuildOptions, tokens_per_second: float | None = None) -> Plan:
@@ -76,26 +113,12 @@ def plan_build(options: BuildOptions, tokens_per_second: float | None = None) ->
     problems = _shard(options.shard).select(limited_problems(options).problems)
     sampling = options.sampling
     prompts = [weights.template.render(problem.question) for problem in problems[:SAMPLE_ROWS]]
-    planned = _open_model(weights, engine)
+    planned = _open_model(weights, engine, SAMPLERS)
     n_sequences = len(problems) * sampling.n
     cpu_memory = gpu_memory = None
     if planned is not None:
         longest = max(_token_counts(weights, prompts), default=0) + sampling.max_tokens
-        cpu_memory, gpu_memory = (
-            inference_memory(
-                planned.size,
-                dtype=planned.dtype,
-                batch_tokens=rows * longest,
-                cached_tokens=rows * longest,
-                logit_rows=rows,
-                shards=shards,
-            )
-            for rows, shards in (
-                (min(n_sequences, engine.batch_size or CPU_SEQUENCES), 1),
-                (min(n_sequences, engine.batch_size or GPU_SEQUENCES), _gpus_per_replica(engine)),
-            )
-        )
-    rate = _given_rate(tokens_per_second) or _measure_build(options, name, prompts)
+        cpu_memory, gpu_memory = _sampling_memory(planned, engine, n_sequences, longest)
     return Plan(
         replicas=_replicas(engine),
         replica_note=_REPLICA_NOTE,
@@ -105,12 +128,12 @@ def plan_build(options: BuildOptions, tokens_per_second: float | None = None) ->
             "generate",
             sequences=n_sequences,
             tokens=sampling.max_tokens,
-            parameters=planned.size.parameters / 1e9 if planned else 0,
+            parameters=_billions_of_parameters(planned),
         ),
         cpu_memory=cpu_memory,
         gpu_memory=gpu_memory,
         gpu_note=_VLLM_NOTE if planned else "",
-        rate=rate,
+        rate=_given_rate(tokens_per_second) or _measure_build(options, name, prompts),
     )
 
 
@@ -135,6 +158,95 @@ def plan_score(options: ScoreOptions, tokens_per_second: float | None = None) ->
         raise options.field_error(
             "prm", "a judge writes critiques of unknown length, so its tokens cannot be planned."
         )
+    solutions = _count_solution_tokens(options, weights)
+    planned = _open_model(weights, options.engine, SCORERS)
+    cpu_memory = gpu_memory = None
+    if planned is not None:
+        cpu_memory, gpu_memory = _scoring_memory(planned, options.engine, solutions)
+    return Plan(
+        replicas=_replicas(options.engine),
+        replica_note=_REPLICA_NOTE,
+        token_note=f"{solutions.n_solutions:,} solutions of {solutions.solution_tokens:,.0f} "
+        f"tokens and their prompts, estimated from {len(solutions.rows)}",
+        work=Workload(
+            "score",
+            sequences=solutions.n_solutions,
+            prompt_tokens=round(solutions.prompt_tokens),
+            tokens=round(solutions.solution_tokens),
+            parameters=_billions_of_parameters(planned),
+        ),
+        cpu_memory=cpu_memory,
+        gpu_memory=gpu_memory,
+        gpu_note=_VLLM_NOTE if planned and options.engine.engine == "vllm" else "",
+        rate=_given_rate(tokens_per_second) or _measure_score(options, weights, solutions),
+    )
+
+
+def _sampling_memory(
+    planned: _PlannedModel, engine: SamplerOptions, n_sequences: int, longest: int
+) -> tuple[MemoryEstimate, MemoryEstimate]:
+    """Estimate the memory of sampling on a CPU and on a GPU.
+
+    Args:
+        planned: The model.
+        engine: Options of the engine.
+        n_sequences: Number of completions.
+        longest: Tokens of the longest prompt and of the longest possible completion.
+    """
+
+    def estimate(max_rows: int, gpus: int) -> MemoryEstimate:
+        rows = min(n_sequences, engine.batch_size or max_rows)
+        return inference_memory(
+            planned.size,
+            dtype=planned.dtype,
+            batch_tokens=rows * longest,
+            cached_tokens=rows * longest,
+            logit_rows=rows,
+            shards=gpus,
+        )
+
+    gpu_memory = estimate(GPU_SEQUENCES, _gpus_per_replica(engine))
+    if planned.runs_on_vllm:
+        return _vllm_cpu_memory(planned), gpu_memory
+    return estimate(CPU_SEQUENCES, 1), gpu_memory
+
+
+def _scoring_memory(
+    planned: _PlannedModel, engine: ScorerOptions, solutions: _SolutionTokens
+) -> tuple[MemoryEstimate, MemoryEstimate]:
+    """Estimate the memory of scoring on a CPU and on a GPU.
+
+    Keys and values are those of the prompts, and of a batch of solutions with their prompts.
+    """
+    cached_prompts = min(solutions.n_prompts, SCORER_PROMPTS)
+    solutions_of_prompts = cached_prompts * solutions.n_solutions / max(1, solutions.n_prompts)
+
+    def estimate(batch_tokens: int) -> MemoryEstimate:
+        solutions_of_batch = batch_tokens / max(1.0, solutions.solution_tokens)
+        cached_solutions = min(solutions_of_prompts, solutions_of_batch)
+        cached_tokens = cached_prompts * solutions.prompt_tokens + cached_solutions * (
+            solutions.prompt_tokens + solutions.solution_tokens
+        )
+        return inference_memory(
+            planned.size,
+            dtype=planned.dtype,
+            batch_tokens=batch_tokens,
+            cached_tokens=round(cached_tokens),
+        )
+
+    gpu_memory = estimate(engine.batch_tokens)
+    if planned.runs_on_vllm:
+        return _vllm_cpu_memory(planned), gpu_memory
+    return estimate(min(engine.batch_tokens, MAX_CPU_BATCH_TOKENS)), gpu_memory
+
+
+def _vllm_cpu_memory(planned: _PlannedModel) -> MemoryEstimate:
+    """Estimate the memory of the worker process of vLLM on a CPU."""
+    return vllm_cpu_memory(planned.size, dtype=planned.dtype, cache_bytes=cpu_cache_bytes())
+
+
+def _count_solution_tokens(options: ScoreOptions, weights: ResolvedWeights) -> _SolutionTokens:
+    """Count the solutions of a dataset or shard, and the tokens of the first ones."""
     root = local_copy(options.data)
     files = _shard(options.shard).select(read_manifest(root).config_paths(root, "solutions"))
     solutions = scan_rows("solutions", list(files)).select("prompt", "completions")
@@ -142,56 +254,12 @@ def plan_score(options: ScoreOptions, tokens_per_second: float | None = None) ->
         solutions.select(pl.len(), pl.col("prompt").n_unique()).collect().row(0)
     )
     rows = solutions.head(SAMPLE_ROWS).collect().to_dicts()
-    planned = _open_model(weights, options.engine)
-    texts = ["".join(row["completions"]) for row in rows]
-    solution_counts = _token_counts(weights, texts)
-    prompt_counts = _token_counts(weights, [row["prompt"] for row in rows])
-    solution_tokens = sum(solution_counts) / max(1, len(rows))
-    prompt_tokens = sum(prompt_counts) / max(1, len(rows))
-    cpu_memory = gpu_memory = None
-    if planned is not None:
-        # Keys and values are those of the prompts, and of a batch of solutions with their prompts.
-        cached_prompts = min(n_prompts, SCORER_PROMPTS)
-        cpu_memory, gpu_memory = (
-            inference_memory(
-                planned.size,
-                dtype=planned.dtype,
-                batch_tokens=batch_tokens,
-                cached_tokens=round(
-                    cached_prompts * prompt_tokens
-                    + min(
-                        cached_prompts * n_solutions / max(1, n_prompts),
-                        batch_tokens / max(1.0, solution_tokens),
-                    )
-                    * (prompt_tokens + solution_tokens)
-                ),
-            )
-            for batch_tokens in (
-                min(options.engine.batch_tokens, MAX_CPU_BATCH_TOKENS),
-                options.engine.batch_tokens,
-            )
-        )
-    inputs = [ScorerInput(row["prompt"], row["completions"]) for row in rows[:RATE_TEXTS]]
-    rate = _given_rate(tokens_per_second)
-    if rate is None:
-        counts = zip(prompt_counts, solution_counts, strict=True)
-        rate = _measure_score(options, weights, inputs, [sum(pair) for pair in counts])
-    return Plan(
-        replicas=_replicas(options.engine),
-        replica_note=_REPLICA_NOTE,
-        token_note=f"{n_solutions:,} solutions of {solution_tokens:,.0f} tokens and their prompts, "
-        f"estimated from {len(rows)}",
-        work=Workload(
-            "score",
-            sequences=n_solutions,
-            prompt_tokens=round(prompt_tokens),
-            tokens=round(solution_tokens),
-            parameters=planned.size.parameters / 1e9 if planned else 0,
-        ),
-        cpu_memory=cpu_memory,
-        gpu_memory=gpu_memory,
-        gpu_note=_VLLM_NOTE if planned and options.engine.engine == "vllm" else "",
-        rate=rate,
+    return _SolutionTokens(
+        n_solutions=n_solutions,
+        n_prompts=n_prompts,
+        rows=rows,
+        prompt_counts=_token_counts(weights, [row["prompt"] for row in rows]),
+        solution_counts=_token_counts(weights, ["".join(row["completions"]) for row in rows]),
     )
 
 
@@ -216,17 +284,34 @@ def _gpus_per_replica(options: EngineOptions) -> int:
     return int(options.engine_args.get("tensor_parallel_size", 1))
 
 
-def _open_model(weights: ResolvedWeights, options: EngineOptions) -> _PlannedModel | None:
-    """Return the sizes of a model; None if a server runs the model."""
-    if options.engine_entry.is_remote:
+def _open_model(
+    weights: ResolvedWeights, options: EngineOptions, registry: Registry[EntryT]
+) -> _PlannedModel | None:
+    """Return the sizes of a model; None if a server runs the model.
+
+    Args:
+        weights: The model.
+        options: Options of the engine. A named engine need not be installed.
+        registry: The engines, of which an automatic choice takes one.
+    """
+    entry = options.engine_entry
+    if entry.is_remote:
         return None
+    if entry.is_automatic:
+        entry = choose_engine(registry, options.device)
     config = load_config(weights)
     is_reward_model = "ForTokenClass" in str(config.architectures)
     auto_class = "AutoModelForTokenClassification" if is_reward_model else "AutoModelForCausalLM"
     dtype: str = options.dtype
     if dtype == "auto":
         dtype = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
-    return _PlannedModel(model_size(config, auto_class), dtype)
+    size = model_size(config, auto_class)
+    return _PlannedModel(size, dtype, runs_on_vllm="vllm" in entry.packages)
+
+
+def _billions_of_parameters(planned: _PlannedModel | None) -> float:
+    """Return the size of a model for a workload; 0 if a server runs the model."""
+    return planned.size.parameters / 1e9 if planned else 0
 
 
 def _token_counts(weights: ResolvedWeights, texts: Sequence[str]) -> list[int]:
@@ -270,20 +355,19 @@ def _measure_build(options: BuildOptions, model: str, prompts: Sequence[str]) ->
 
 
 def _measure_score(
-    options: ScoreOptions,
-    weights: ResolvedWeights,
-    inputs: Sequence[ScorerInput],
-    token_counts: Sequence[int],
+    options: ScoreOptions, weights: ResolvedWeights, solutions: _SolutionTokens
 ) -> Rate:
     """Score a few solutions, and return the rate."""
-    if not inputs:
+    rows = solutions.rows[:RATE_TEXTS]
+    if not rows:
         raise InputError("there are no solutions to plan.", field="data")
+    inputs = [ScorerInput(row["prompt"], row["completions"]) for row in rows]
     scorer: Any = load_scorer(weights, _in_process(options.engine))
     try:
         started = time.perf_counter()
-        scorer.score(list(inputs))
+        scorer.score(inputs)
         seconds = time.perf_counter() - started
     finally:
         close_engine(scorer)
-    tokens = sum(token_counts[: len(inputs)])
+    tokens = sum(solutions.prompt_counts[: len(rows)]) + sum(solutions.solution_counts[: len(rows)])
     return Rate(tokens_per_second=tokens / seconds, source=f"measured here on {tokens} tokens")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -165,3 +168,43 @@ def test_the_option_has_priority_and_belongs_to_the_run(folder: Path) -> None:
     assert recorded_chunk(folder, "option") == 8
     with pytest.raises(RunMismatchError, match="head_chunk"):
         train_sft(config(folder, "option", head_chunk=16, max_steps=2, resume=True))
+
+
+#: `fsdpo-train`, but the second process can reserve little memory beyond its libraries.
+LAUNCHER = """
+import os
+import resource
+
+from fsdpo_data.core.memory_limit import MIN_ADDRESS_SPACE_BYTES
+from fsdpo_train.cli.app import main
+
+if os.environ["RANK"] == "1":
+    limit = MIN_ADDRESS_SPACE_BYTES + 2**28
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+main()
+"""
+
+
+@pytest.mark.proof
+def test_processes_use_the_choice_of_the_process_with_the_least_memory(
+    folder: Path, tmp_path: Path
+) -> None:
+    """The first process writes the record; the second one has the least memory."""
+    script = tmp_path / "launcher.py"
+    script.write_text(LAUNCHER)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    for processes in ("1", "2"):
+        out = folder / f"{processes}-processes"
+        command = [sys.executable, *torchrun, processes, script, "sft", folder / "rows.jsonl"]
+        command += ["--model", folder / "policy", "--out", out, "--batch-size", "4"]
+        command += ["--max-steps", "1", "--log-every", "1", "--save-every", "0"]
+        process = subprocess.run(
+            [str(argument) for argument in command],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        assert process.returncode == 0, process.stderr[-9000:]
+    # Two processes share the memory of the machine; without the limit, each would have half.
+    whole, least = (recorded_chunk(folder, f"{processes}-processes") for processes in ("1", "2"))
+    assert 16 < least < whole // 4

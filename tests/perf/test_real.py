@@ -16,6 +16,8 @@ from fsdpo_data.engines.cpu_bf16.weights import has_bfloat16_products
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/perf/real.py"
+#: Largest relative error of a planned memory.
+MAX_ERROR = 0.2
 #: Easy enough that a model of 135 million parameters gets some right.
 PROBLEMS = {
     "Tom has 3 apples and buys 4 more. How many apples does Tom have?": "3 + 4 = 7.\n#### 7",
@@ -38,11 +40,15 @@ def test_a_pretrained_model_goes_through_every_stage(tmp_path: Path) -> None:
     if process.returncode == os.EX_UNAVAILABLE:
         pytest.skip(process.stderr.strip().splitlines()[-1])
     assert process.returncode == 0, process.stdout + process.stderr[-4000:]
-    stages = [row.split()[0] for row in process.stdout.splitlines()[1:]]
+    table = [row.split() for row in process.stdout.splitlines()[1:]]
+    stages = [cells[0] for cells in table]
     sft, prm, dpo = (
         [f"{argument}-float32", f"{argument}-bfloat16"] for argument in ("sft", "prm", "dpo")
     )
     assert stages == ["built", *sft, *prm, "scored", "pairs", *dpo]
+    measured_stages = [cells for cells in table if cells[0] != "pairs" and "skipped:" not in cells]
+    for *_, peak_megabytes, planned_megabytes in measured_stages:
+        assert float(planned_megabytes) == pytest.approx(float(peak_megabytes), rel=MAX_ERROR)
     manifest = validate(tmp_path / "real/pairs")
     assert manifest.rows.solutions == 16 and manifest.pairs is not None and manifest.pairs.pairs
     assert manifest.outcomes["correct"] >= 1 and manifest.spec.template.name == "chat-boxed@1"
