@@ -15,7 +15,7 @@ PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 PYTHON312 ?= $(shell for python in python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python; do \
 	$$python -c '' 2> /dev/null && echo $$python && break; done)
 
-.PHONY: demo study evidence test proof environments adapters real gpu docs lint embedded perf clean
+.PHONY: demo study evidence test proof vllm-proof library-proofs environments adapters real gpu docs lint embedded perf clean
 
 demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a policy, measured before and after
 	rm -rf $(DEMO)
@@ -33,9 +33,15 @@ evidence: $(VENV)/.train  ## what step rewards buy on 32,000 real samples; POOLS
 test: $(VENV)/.dev lint  ## everything that is checked on every change
 	$(BIN)/python -m pytest -n auto
 
-proof: $(VENV)/.dev environments adapters  ## the long proofs
+proof: $(VENV)/.dev environments  ## the long proofs
 	$(BIN)/python -m pytest -m 'proof and not deepspeed' -n auto
+	$(MAKE) -j 2 --output-sync=target vllm-proof library-proofs
+
+# Each of these tests starts processes of its own, and waits for them most of the time.
+vllm-proof: $(VLLM_VENV)/.vllm
 	$(VLLM_VENV)/bin/python -m pytest -m 'vllm or ray'
+
+library-proofs: $(DEEPSPEED_VENV)/.deepspeed $(S3_VENV)/.s3 adapters
 	$(DEEPSPEED_VENV)/bin/python -m pytest -m deepspeed
 	$(S3_VENV)/bin/python -m pytest -m s3 tests/fsdpo_data/dataset/test_object_storage.py
 

@@ -24,6 +24,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["FSDPO_GITHUB"] = "http://127.0.0.1:9"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the tests of whole pages and packages: the longest ones must not start last."""
+    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Return the folder of public data next to the checkout; skip the test if it is missing."""

@@ -21,7 +21,9 @@ from fsdpo_data.core.errors import FsdpoError, InputError, RunMismatchError, Sch
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.remote_folder import RemoteFolder
 from fsdpo_data.core.urls import hide_credentials
-from fsdpo_data.dataset.remote import expand_folders, local_copy, local_paths, upload
+from fsdpo_data.dataset.remote import expand_folders, local_paths
+from fsdpo_data.dataset.remote_copies import local_copy
+from fsdpo_data.dataset.remote_outputs import upload
 from fsdpo_data.dataset.upload_index import INDEX_FILE, UploadIndex
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.stages.pipeline import BuildOptions
