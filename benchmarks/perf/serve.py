@@ -11,6 +11,7 @@ order, and the times are sums over the rounds. The rewards must agree to 1e-5 fo
 
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -55,6 +56,8 @@ def main(
     dtype: str = "float32",
 ) -> None:
     """Time both ways of scoring in alternating order."""
+    # An exception, so that the server stops too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ["OMP_NUM_THREADS"] = str(threads)
     torch.set_num_threads(threads)
     items = read_solutions(problems)[:solutions]
