@@ -84,7 +84,7 @@ class TrainConfig(Options):
     #: Name of the stage in file names and cards.
     stage: ClassVar[str]
 
-    data: Annotated[Path, Option(positional=True)]
+    data: Annotated[str | Path, Option(positional=True)]
     out: Annotated[Path, Option(in_digest=False)]
     model: str | None = None
     epochs: Annotated[float, Option(exclusive_min=0)] = 1.0
@@ -214,9 +214,9 @@ class PrmConfig(TrainConfig):
     learning rate of 5e-7. Small models need a much higher learning rate.
 
     Attributes:
-        data: A sealed dataset, ``org/name[@revision]`` of one on the Hub, or a JSONL or parquet
-            file. A file has the columns ``prompt``, ``completions`` and ``labels`` (booleans, or
-            numbers in [0, 1]).
+        data: Directory or URL of a sealed dataset, ``org/name[@revision]`` of one on the Hub, or a
+            JSONL or parquet file. A file has the columns ``prompt``, ``completions`` and ``labels``
+            (booleans, or numbers in [0, 1]).
         model: Policy whose weights get the reward head: a short name, a directory, or
             ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions
             of a sealed dataset.
@@ -254,6 +254,7 @@ class PrmConfig(TrainConfig):
 
     stage: ClassVar[str] = "prm"
 
+    data: Annotated[str | Path, Option(positional=True, dataset="input")]
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     batch_size: Annotated[int, Option(min=1)] = 8
     grad_accum: Annotated[int, Option(min=1)] = 32
@@ -315,8 +316,8 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     learning rate.
 
     Attributes:
-        data: A sealed dataset with pairs, ``org/name[@revision]`` of one on the Hub, or a JSONL or
-            parquet file with the columns of the config ``pairs``.
+        data: Directory or URL of a sealed dataset with pairs, ``org/name[@revision]`` of one on the
+            Hub, or a JSONL or parquet file with the columns of the config ``pairs``.
         model: Start model, which is also the reference policy: a short name, a directory, or
             ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions
             of a sealed dataset.
@@ -353,6 +354,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
 
     stage: ClassVar[str] = "dpo"
 
+    data: Annotated[str | Path, Option(positional=True, dataset="input")]
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     batch_size: Annotated[int, Option(min=1)] = 4
     shuffle: Literal["groups", "pairs"] = "groups"

@@ -63,13 +63,17 @@ def local_paths(options: OptionsT, progress: Progress = NO_PROGRESS) -> Iterator
                 copy: item for copy, item in zip(local_items, items, strict=True) if is_url(item)
             }
         if copies:
-            stack.enter_context(_errors_with_urls(copies))
+            stack.enter_context(errors_with_urls(copies))
         yield dataclasses.replace(options, **local_values) if local_values else options  # type: ignore[type-var]
 
 
 @contextlib.contextmanager
-def _errors_with_urls(copies: Mapping[Path, str]) -> Iterator[None]:
-    """Write the URLs of copies in place of their paths in errors of the block."""
+def errors_with_urls(copies: Mapping[Path, str]) -> Iterator[None]:
+    """Write the URLs of copies in place of their paths in errors of the block.
+
+    Args:
+        copies: URLs by the path of the local copy.
+    """
     try:
         yield
     except FsdpoError as error:

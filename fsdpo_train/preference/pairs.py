@@ -86,7 +86,7 @@ class PromptGroup:
         return self.select(sorted({index for pair in pairs for index in pair}), pairs)
 
 
-def open_pairs(data: Path) -> RowSource:
+def open_pairs(data: str | Path) -> RowSource:
     """Open the pairs in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
     return open_source(data, COLUMNS, config="pairs", optional_columns=("chosen", "rejected"))
 

@@ -136,7 +136,8 @@ def train_dpo(config: DpoConfig) -> DpoReport:
             DpoReport,
             trainer,
             config,
-            {**identity, **source.provenance, "reference": store.digest},
+            source,
+            {**identity, "reference": store.digest},
             counts=counts,
             metrics=_last_metrics(trainer.state.log_history),
         )

@@ -60,7 +60,7 @@ class PrmData:
     counts: Counter[str]
 
 
-def open_solutions(data: Path) -> RowSource:
+def open_solutions(data: str | Path) -> RowSource:
     """Open the solutions in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
     return open_source(data, _COLUMNS, config="solutions", optional_columns=_OPTIONAL_COLUMNS)
 

@@ -1,7 +1,7 @@
 """Sources of training rows: a sealed dataset, a dataset on the Hub, or a file."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,10 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.row_files import read_records
-from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.core.urls import is_url
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.remote import errors_with_urls
+from fsdpo_data.dataset.remote_copies import local_copy
 from fsdpo_data.dataset.schema import default_values, scan_rows
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
@@ -23,22 +26,32 @@ class RowSource:
     """An opened source of training rows."""
 
     identity: str  #: Digest of the content, or name and commit on the Hub.
+    #: A URL, a pinned name on the Hub, or the last part of a local path, whose folders are private.
+    name: str
     rows: Callable[[], Iterator[LocatedRow]]  #: Reads all rows. It may be called several times.
     #: Whether the rows have all columns of a dataset config, and not only those of the data format.
     is_dataset: bool = True
     #: Origin of the rows for the model card: the ``dataset``, and the ``prm`` that scored it.
     provenance: Mapping[str, str] = field(default_factory=dict)
-    #: Spec of a sealed dataset, as JSON values; None for other sources.
-    spec: Mapping[str, Any] | None = None
+    manifest: Manifest | None = None  #: Manifest of a sealed dataset; None for others.
+
+    @property
+    def spec(self) -> Mapping[str, Any] | None:
+        """The spec of a sealed dataset, as JSON values; None for other sources."""
+        return self.manifest.spec.to_dict() if self.manifest else None
 
 
 def open_source(
-    data: Path, columns: Sequence[str], config: str = "", optional_columns: Sequence[str] = ()
+    data: str | Path,
+    columns: Sequence[str],
+    config: str = "",
+    optional_columns: Sequence[str] = (),
 ) -> RowSource:
     """Open the rows in ``data``.
 
     Args:
-        data: A JSONL or parquet file, ``org/name[@revision]`` on the Hub, or a sealed dataset.
+        data: A JSONL or parquet file, ``org/name[@revision]`` on the Hub, or a directory or URL of
+            a sealed dataset.
         columns: The columns that rows need.
         config: The config of a sealed dataset that contains such rows. Empty if no config does.
         optional_columns: Further columns to read from a sealed dataset.
@@ -46,13 +59,19 @@ def open_source(
     Raises:
         InputError: if ``data`` does not contain such rows.
         SchemaError: if the dataset is not sealed, or its rows were changed later.
-        UnavailableError: if the Hub cannot be reached, or refuses access.
+        UnavailableError: if the Hub or a store cannot be reached, or refuses access.
     """
+    all_columns = [*columns, *optional_columns]
+    if is_url(data):
+        copy = local_copy(data)
+        with errors_with_urls({copy: str(data)}):
+            return replace(_open_sealed(copy, config, all_columns), name=str(data).rstrip("/"))
+    data = Path(data)
     if config and data.is_dir():
-        return _open_sealed(data, config, [*columns, *optional_columns])
+        return _open_sealed(data, config, all_columns)
     if data.is_file() and data.suffix in (".jsonl", ".json", ".parquet"):
         identity = "sha256:" + file_sha256(data)
-        return RowSource(identity, lambda: _file_rows(data), is_dataset=False)
+        return RowSource(identity, data.resolve().name, lambda: _file_rows(data), is_dataset=False)
     hub_source = HubSource.parse(f"{data}:{config}" if config else str(data), {})
     if not data.exists() and hub_source is not None:
         return _open_hub_dataset(hub_source, config)
@@ -85,9 +104,10 @@ def _open_sealed(root: Path, config: str, columns: Sequence[str]) -> RowSource:
     shards = manifest.config_paths(root, config)
     return RowSource(
         manifest.digest,
+        root.resolve().name,
         lambda: _shard_rows(config, shards, columns),
         provenance=provenance,
-        spec=manifest.spec.to_dict(),
+        manifest=manifest,
     )
 
 
@@ -115,6 +135,7 @@ def _open_hub_dataset(source: HubSource, config: str) -> RowSource:
     ]
     return RowSource(
         identity=identity,
+        name=identity,
         rows=lambda: iter(rows),
         is_dataset=bool(config),
         provenance={"dataset": identity},

@@ -19,8 +19,6 @@ import fsdpo_data
 from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.plugins import load_environment_plugins, loaded_plugins
-from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.dataset.stage_registry import card_rows
 from fsdpo_data.models.checkpoints import hide_bars
 from fsdpo_data.models.prompts import TEMPLATES
@@ -64,7 +62,7 @@ def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, Any]
         # on another machine. A run from random weights has no model.
         ref = resolve_weights(config.model).ref
         identity["model"] = f"{ref.name}@{ref.revision}"
-    words = train_command(config, _pinned_model(identity), _data_name(config, identity))
+    words = train_command(config, _pinned_model(identity), source.name)
     identity[COMMAND_KEY] = shlex.join(words)
     with lock_run_directory(config, identity), hide_bars():
         transformers.set_seed(config.seed)
@@ -88,6 +86,7 @@ def finish_run(
     report_class: type[ReportT],
     trainer: Any,
     config: TrainConfig,
+    source: RowSource,
     card_data: Mapping[str, Any],
     prompts: Sequence[str] = (),
     **report_fields: Any,
@@ -98,7 +97,9 @@ def finish_run(
         report_class: Class of the report.
         trainer: The trainer after training.
         config: The options of the run.
-        card_data: The identity of the run, and the provenance of its data. The card shows both.
+        source: The data of the run.
+        card_data: The identity of the run, and further entries. The card shows both, and the
+            provenance of the data.
         prompts: Prompts of rows without a manifest; they show the prompt template.
         **report_fields: The fields that ``report_class`` adds to :class:`TrainingReport`.
 
@@ -114,25 +115,26 @@ def finish_run(
         **report_fields,
     )
     if is_main_process():
-        _write_card(config, card_data, report)
-        _write_template(config, prompts)
+        _write_card(config, source, {**card_data, **source.provenance}, report)
+        _write_template(config, source, prompts)
     return report
 
 
-def _write_template(config: TrainConfig, prompts: Sequence[str]) -> None:
+def _write_template(config: TrainConfig, source: RowSource, prompts: Sequence[str]) -> None:
     """Write the prompt template of the training, so that the model is sampled with the same one."""
-    if (config.data / MANIFEST_FILE).exists():
-        name: str | None = read_manifest(config.data).spec.template.name
+    if source.manifest is not None:
+        name: str | None = source.manifest.spec.template.name
     else:
         name = recognise_template(prompts, str(config.out))
     if name in TEMPLATES:
         write_trained_template(config.out, str(name))
 
 
-def _write_card(config: TrainConfig, card_data: Mapping[str, Any], report: TrainingReport) -> None:
+def _write_card(
+    config: TrainConfig, source: RowSource, card_data: Mapping[str, Any], report: TrainingReport
+) -> None:
     """Write the model card to ``README.md``."""
-    has_manifest = (config.data / MANIFEST_FILE).exists()
-    manifest = read_manifest(config.data) if has_manifest else None
+    manifest = source.manifest
     versions = {
         "fsdpo": fsdpo_data.__version__,
         "torch": version("torch"),
@@ -143,7 +145,7 @@ def _write_card(config: TrainConfig, card_data: Mapping[str, Any], report: Train
         stage=config.stage,
         name=config.out.resolve().name,
         model=_pinned_model(card_data),
-        data=_data_name(config, card_data),
+        data=source.name,
         report=vars(report),
         options={**_without_folders(options), **versions},
         command=card_data[COMMAND_KEY],
@@ -163,12 +165,6 @@ def _pinned_model(identity: Mapping[str, Any]) -> str:
     return pinned_name({"name": name, "revision": revision})
 
 
-def _data_name(config: TrainConfig, identity: Mapping[str, Any]) -> str:
-    """Return the training data: a pinned name on the Hub, or the name of a file or folder."""
-    # The parent folders of a file stay private.
-    return config.data.resolve().name if config.data.exists() else identity["data"]
-
-
 def train_command(config: TrainConfig, model: str, data: str) -> list[str]:
     """Return the words of the command line that trains the same model, without local folders.
 
@@ -177,7 +173,7 @@ def train_command(config: TrainConfig, model: str, data: str) -> list[str]:
         model: Name of the initial model; empty for random weights.
         data: Name of the training data.
     """
-    pinned_config = dataclasses.replace(config, data=Path(data), model=model or None)
+    pinned_config = dataclasses.replace(config, data=data, model=model or None)
     words = command_line(pinned_config, "fsdpo-train", config.stage)
     local_paths = {str(getattr(config, name, None)) for name in _PATH_OPTIONS}
     return [Path(word).name if word in local_paths else word for word in words]

@@ -326,7 +326,7 @@ def test_a_completion_has_the_token_ids_of_the_joined_text(name, shared):
     sentencepiece = name in ("mistral", "llama2")
     for completion in ("Let's think.", "\nStep 1: 2 + 2 = 4")[: 2 if sentencepiece else 1]:
         row = {"prompt": "### Response:", "completion": completion}
-        source = RowSource("", lambda row=row: iter([("row", row)]))
+        source = RowSource("", "", lambda row=row: iter([("row", row)]))
         (encoded,), _, _ = sft_data.encode_rows(source, tok, max_length=128)
         ids = encoded.input_ids.tolist()
         assert ids[:-1] == tok("### Response:" + completion)["input_ids"]
