@@ -130,7 +130,7 @@ def min_form_rewards(
     r"""Return PURE's transformed step rewards, whose sum approximates the minimum, [B, K].
 
     Cheng et al. 2025 (arXiv 2504.15275). Their rewards are in [−1, 1]: the probability of a right
-    step minus the probability of a wrong one, which is 2p − 1 for a probability p.
+    step minus the probability of a wrong one. For a probability p this is 2p − 1.
 
     .. math:: r*_k = softmax(−r / T)_k · r_k,   Σ_k r*_k → min_k r_k  for  T → 0
 
@@ -159,8 +159,8 @@ def min_form_advantages(
     r"""Return PURE's step advantages: min-form credit with a leave-one-out baseline, [B, K].
 
     Cheng et al. 2025 (arXiv 2504.15275), with the baselines of their code (CJReinforce/PURE,
-    ``experience_maker.py``). r* are the rewards of :func:`min_form_rewards`, N is a number of
-    tokens, K a number of steps, and j runs over the other completions of the group:
+    ``experience_maker.py``). The symbol r* is a reward of :func:`min_form_rewards`, N is a number
+    of tokens, and K a number of steps. The index j runs over the other completions of the group:
 
     .. math::
         A_k = Σ_{l ≥ k} (r*_l − b_l),   b_l = N_l · Σ_j Σ_m r*_{j,m} / Σ_j N_j  (token),
@@ -225,8 +225,9 @@ def implicit_advantages(
 ) -> Tensor:
     r"""Return PRIME's token advantages: reward to go over a leave-one-out baseline, [B, T].
 
-    Cui et al. 2025 (PRIME, arXiv 2502.01456). j runs over the other completions of the group, n is
-    the size of the group, r̄ is the mean reward per token of a completion:
+    Cui et al. 2025 (PRIME, arXiv 2502.01456). The index j runs over the other completions of the
+    group, and n is the size of the group. The symbol r̄ is the mean reward per token of a
+    completion:
 
     .. math:: A_t = Σ_{s ≥ t} γ^{s−t} ( r_s − 1/(n−1) · Σ_j r̄_j )  +  o − 1/(n−1) · Σ_j o_j
 

@@ -312,7 +312,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     r"""Train a policy on preference pairs with step-wise DPO, DPO or a related loss.
 
     The defaults are the paper's: one epoch, 4 prompts with 16 pairs each per optimizer step on one
-    device. The learning rate, β and γ are those of the paper too. Small models need a much higher
+    device. The learning rate, β and γ come from the paper too. Small models need a much higher
     learning rate.
 
     Attributes:

@@ -119,8 +119,8 @@ def train_tokenizer(texts: Iterable[str]) -> Any:
     """Train a byte-level BPE tokenizer, in which every digit is a token.
 
     Decoding returns the NFC form of the text. The tokenizer is a ``Qwen2Tokenizer``, and its
-    training uses the pre-tokenizer of this class. transformers loads this class for every model of
-    type ``qwen2`` and ignores the class in the tokenizer files.
+    training uses the pre-tokenizer of this class. For every model of type ``qwen2``, transformers
+    loads this class and ignores the class in the tokenizer files.
     """
     from tokenizers import pre_tokenizers, trainers
 

@@ -151,7 +151,7 @@ def _plan_completions(config: SftConfig) -> tuple[TrainConfig, ResolvedWeights, 
     from fsdpo_train.trainer.batching import pack_rows
     from fsdpo_train.trainer.row_source import open_source
 
-    if config.model is None:  # the sizes of `from_config` are those of a model
+    if config.model is None:  # `from_config` has the sizes of a model
         config = replace(config, model=str(config.from_config), from_config=None)
     source = open_source(config.data, COLUMNS)
     weights, tokenizer, max_length = _open_model(config)

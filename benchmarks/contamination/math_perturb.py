@@ -20,7 +20,7 @@ and reports the others. With `PYTHONPATH` of an older version it measures that v
 
 `--short-questions` measures only a threshold that grows for short questions: t (1 + k / n), where n
 is the number of tokens of the shorter question. It chooses t and k on the odd ids in two ways: by
-F1, and by the precision at no less recall than the default has.
+F1, and by precision. The second way requires at least the recall of the default.
 """
 
 import argparse

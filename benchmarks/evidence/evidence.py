@@ -40,7 +40,7 @@ class Benchmark:
     pool: Path  #: Folder of the samples and scores.
     out: Path  #: Folder of the results.
     models: list[str]  #: Names of the files of scores.
-    golds: Path | None  #: File with gold answers; None for those of the pool.
+    golds: Path | None  #: File with gold answers; None for the golds of the pool.
 
     def import_scores(self, model: str) -> Path:
         """Import the samples with the scores of a model, and return the dataset."""

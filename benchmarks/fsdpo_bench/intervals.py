@@ -121,10 +121,10 @@ def mean_difference(
     """Return the mean of one paired difference per problem, with a 95 % interval.
 
     The differences are between two values in [0, 1], such as two accuracies over eight samples. The
-    interval is Student's over the groups, with half an imagined group at each end of [-1, 1], as
-    Agresti & Min (2005) add imagined counts for proportions. A sample that contains none of the few
-    problems that changed would otherwise have an interval without width. The p-value is the one at
-    which the interval ends at zero.
+    interval is Student's over the groups, with half an imagined group at each end of [-1, 1].
+    Agresti & Min (2005) add imagined counts to proportions in the same way. A sample that contains
+    none of the few problems that changed would otherwise have an interval without width. The
+    p-value is the one at which the interval ends at zero.
 
     Args:
         differences: One difference in [-1, 1] per problem.
@@ -141,7 +141,7 @@ def mean_difference(
     residuals = math.fsum((total - centre * count) ** 2 for total, count in groups)
     residuals += imagined_count**2 * ((1 - centre) ** 2 + (1 + centre) ** 2) / 2
     error = math.sqrt((len(groups) + 1) / len(groups) * residuals) / extended_n
-    # The imagined group brings no freedom: the quantile is that of the real groups.
+    # The quantile has the degrees of freedom of the real groups, without the imagined one.
     freedom = max(1, len(groups) - 1)
     half_width = float(stdtrit(freedom, 0.975)) * error
     return MeanDifference(

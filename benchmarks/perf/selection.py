@@ -5,7 +5,7 @@
 The script builds 100,000 solutions with 32 samples per problem, and repeats them with new ids for
 larger datasets. Each command runs as a process of its own. The script prints solutions per second
 and the peak private memory of the process. From the second size on, it also prints the growth of
-the memory, and the memory of 10 million solutions at the same growth per solution.
+the memory. It extrapolates the memory to 10 million solutions with this growth per solution.
 """
 
 import argparse

@@ -3,9 +3,9 @@
     python benchmarks/perf/serve.py [--solutions 400] [--clients 8] [--rounds 4] [--threads 2] \
         [--problems ../shared/data/stepwise/processbench/gsm8k.json] [--dtype bfloat16]
 
-The solutions are those of ProcessBench. The PRM has the shape of SmolLM2-135M, random weights and a
-head with one output. Every client has a part of the solutions and a thread of its own.
-The solutions are divided among the rounds. Each round scores its part in both ways, in alternating
+The solutions come from ProcessBench. The PRM has the shape of SmolLM2-135M, random weights and a
+head with one output. Every client has a part of the solutions and a thread of its own. The
+solutions are divided among the rounds. Each round scores its part in both ways, in alternating
 order, and the times are sums over the rounds. The rewards must agree to 1e-5 for float32.
 """
 

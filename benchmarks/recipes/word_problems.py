@@ -117,7 +117,7 @@ def main(
 
 
 def load_set(name: str, file: Path) -> list[Problem]:
-    """Return the problems of a set; its rows are those of a benchmark of ``fsdpo-bench``."""
+    """Return the problems of a set; its rows come from a benchmark of ``fsdpo-bench``."""
     if name in builtin_tasks():
         return load_task(builtin_tasks()[name], file).problems
     part = replace(builtin_tasks()["mawps"], count=None, digest="", groups={})
@@ -243,10 +243,10 @@ def format_row(question: str, completion: str) -> dict[str, str]:
 def format_solution(problem: Problem) -> str:
     r"""Return the calculations of a problem's formula, one per line, and the answer in a box.
 
-    The formula ``(74-(35+18))/3=7`` becomes ``35 + 18 = 53\n74 - 53 = 21\n21 / 3 = 7\nThe answer is
-    \boxed{7}.`` The result is empty if the problem has no such formula, if a value is negative or
-    has over two decimals, if there are more than ``MAX_CALCULATIONS``, or if the formula has
-    another value than the answer.
+    The formula ``(74-(35+18))/3=7`` becomes
+    ``35 + 18 = 53\n74 - 53 = 21\n21 / 3 = 7\nThe answer is \boxed{7}.`` The result is empty in
+    these cases: the problem has no such formula, a value is negative or has over two decimals,
+    there are more than ``MAX_CALCULATIONS``, or the formula has another value than the answer.
     """
     formula = str(problem.metadata.get("formula") or problem.metadata.get("Equation") or "")
     answer = _NUMBER.match(problem.answer)

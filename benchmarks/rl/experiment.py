@@ -277,7 +277,7 @@ class PrmQuality(NamedTuple):
 def measure_prm(experiment: Experiment) -> PrmQuality:
     """Compare the step rewards with the true labels of steps, on held-out problems.
 
-    The samples are those of the start policy. A step is right before the first wrong step.
+    The samples come from the start policy. A step is right before the first wrong step.
     """
     file = experiment.out / "prm-quality.json"
     if not file.exists():

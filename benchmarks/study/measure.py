@@ -32,9 +32,9 @@ def estimate(value_SP: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) ->
     """Return the mean over training seeds and problems with a bootstrap interval.
 
     The bootstrap draws seeds, and then problems within each seed. Each seed has test problems of
-    its own, so the variance between seeds contains that of the problems. The interval is therefore
-    too wide if only the problems differ. It is too narrow if five seeds or fewer differ much more
-    than their problems do; ``benchmarks/intervals/interval_coverage.py`` measures both.
+    its own, so the variance between seeds contains the variance between problems. The interval is
+    therefore too wide if only the problems differ. It is too narrow if five seeds or fewer differ
+    much more than their problems do; ``benchmarks/intervals/interval_coverage.py`` measures both.
 
     Args:
         value_SP: One value per seed and problem.

@@ -86,9 +86,9 @@ def decide_verdict(p: float, value: float, low: float, high: float) -> str:
         high: Upper end of its 95 % interval.
 
     Returns:
-        "ahead" or "behind" if the difference is significant. Else "equivalent" if the interval is
-        within the margin, "no gain" or "no loss" if it excludes a gain or a loss of the margin, and
-        "open" if it excludes neither.
+        "ahead" or "behind" if the difference is significant. Otherwise "equivalent" if the interval
+        is within the margin. "no gain" or "no loss" if the interval excludes only a gain or only a
+        loss of the margin. "open" if it excludes neither.
     """
     if p < SIGNIFICANCE:
         return "ahead" if value > 0 else "behind"

@@ -79,10 +79,10 @@ def kappa_interval(
 ) -> Interval | None:
     """Return a 95 % interval of Cohen's kappa, with problems as the independent units.
 
-    The variance is that of the linearised kappa (Fleiss, Cohen & Everitt 1969), summed within
-    problems. The interval is Wilson's of (1 + kappa) / 2 at the effective sample size, so it stays
-    in [-1, 1] and has a width even if all labels agree. ``benchmarks/intervals/kappa_coverage.py``
-    measures how often it contains kappa. It is None below two problems, or without a kappa.
+    The variance of the linearised kappa (Fleiss, Cohen & Everitt 1969) is summed within problems.
+    The interval is Wilson's of (1 + kappa) / 2 at the effective sample size. It stays in [-1, 1],
+    and has a width even if all labels agree. ``benchmarks/intervals/kappa_coverage.py`` measures
+    how often it contains kappa. It is None below two problems, or without a kappa.
     """
     kappa = cohen_kappa(reference, labeller)
     if kappa is None or len(set(problems)) < 2:

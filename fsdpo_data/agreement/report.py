@@ -1,7 +1,7 @@
 """Compare two labellers: kappa with base rates, first errors, and a threshold from other problems.
 
-The scores of first errors are those of ProcessBench (Zheng et al. 2024): the accuracy on solutions
-with an error, the accuracy on solutions without an error, and F1, their harmonic mean.
+First errors are scored as in ProcessBench (Zheng et al. 2024). Two accuracies count solutions with
+and without an error. F1 is their harmonic mean.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MAX_POSITION = 10  #: Steps from this position on share a row.
 class AgreeOptions(Options):
     r"""Measure how far two labellers of steps agree, with the base rate of each.
 
-    A labeller is DATA or DATA:LABELS, where LABELS is one of ``imported`` (people), ``rollouts``
+    A labeller is DATA or DATA:LABELS. LABELS is one of ``imported`` (people), ``rollouts``
     (continuations, or votes of a judge), ``first-error``, ``rewards`` (a reward model) and
-    ``outcome``. Without LABELS, the dataset's most specific labels are taken. Both datasets contain
-    the same solutions. Kappa is never printed without the base rates.
+    ``outcome``. Without LABELS, the command takes the dataset's most specific labels. Both datasets
+    contain the same solutions. Each kappa is printed with the base rates.
 
     Attributes:
         reference: The labels that count as true.
@@ -39,9 +39,9 @@ class AgreeOptions(Options):
             correct continuation for Monte-Carlo labels.
         reference_threshold: The same for the reference.
         calibrate: Choose the threshold, or the number of votes, that maximises this number on half
-            of the problems. All numbers are those of the other half.
+            of the problems. All printed numbers come from the other half.
         match: Match the solutions of the datasets by their ids, or by the texts of question and
-            steps, for datasets that were imported or built separately.
+            steps. Use `text` for datasets that were imported or built separately.
         seed: Seed of the halves.
         json: Print the numbers as JSON.
 

@@ -80,8 +80,8 @@ def command(
         panel: Heading of the command in the help of ``app``.
         launch: Templates of ``--print-launch`` (:mod:`fsdpo_data.cli.launch`); None for no such
             flag.
-        plan: Returns the plan of the command for ``--plan``, at the tokens per second of
-            ``--rate`` or at a measured rate; None for no such flags.
+        plan: Returns the plan of the command for ``--plan``. The rate is the tokens per second of
+            ``--rate``, or a measured rate. None for no such flags.
 
     Raises:
         TypeError: If the docstring of ``options_class`` does not document all fields.

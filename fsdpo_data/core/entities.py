@@ -80,11 +80,10 @@ class Solution:
         answer: The final answer that the grader extracted; None if it found no answer.
         outcome: The result of grading.
         labels: Whether each step is correct, by the outcome of the solution or by a search for the
-            first error; None for ``undecided``, ``gold_unparsed``,
-            ``timed_out`` and ``ungraded``.
-        rollouts: One entry per step: the number ``n`` of continuations and the number
-            ``n_correct`` of correct ones; null for a step that a search for the first error did
-            not continue. None without rollouts.
+            first error. None for ``undecided``, ``gold_unparsed``, ``timed_out`` and ``ungraded``.
+        rollouts: One entry per step: the number ``n`` of continuations and the number ``n_correct``
+            of correct ones. Null for a step that a search for the first error did not continue.
+            None without rollouts.
         step_rewards: One reward per step, in [0, 1] unless the reward model gives other values;
             None if not scored.
         thinking_closed: Whether the thinking before the answer ended; None without thinking.

@@ -102,7 +102,7 @@ class FailureLog:
         return list(self._records.values())
 
     def expect(self, n_items: int) -> None:
-        """Add items to the total, of which a percentage may fail."""
+        """Add items to the total. A percentage of the total may fail."""
         self._n_expected += n_items
 
     def resolve(self, item_id: str) -> None:

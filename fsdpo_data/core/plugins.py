@@ -1,7 +1,7 @@
 """Plug-ins: modules outside this package that add samplers, segmenters, losses and other things.
 
-A plug-in is a file or module that the user names with ``--plugin``, or an installed package with
-entry points of a group such as ``fsdpo.segmenters``. Both register their things in a
+The user names a plug-in file or module with ``--plugin``. An installed package is a plug-in too if
+it has entry points of a group such as ``fsdpo.segmenters``. All register their objects in a
 :class:`~fsdpo_data.core.registry.Registry`. A plug-in runs with the rights of the program.
 """
 

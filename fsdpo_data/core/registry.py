@@ -143,7 +143,7 @@ class Registry(Mapping[str, EntryT]):
         return {name: text for name, text in texts.items() if text}
 
     def _load_modules(self) -> None:
-        """Import the modules that register entries: those of the package, then plug-ins."""
+        """Import the modules that register entries: first the package's own, then plug-ins."""
         self._load_package()
         load_environment_plugins()
 

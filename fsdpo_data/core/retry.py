@@ -15,7 +15,7 @@ def retry_delay(retry_after: str, attempt: int) -> float:
     """Return the seconds to wait after a failed attempt.
 
     The ``Retry-After`` header has priority, in seconds or as a date (RFC 9110, 10.2.3). Without it,
-    the delay doubles with every attempt, and random jitter removes up to half of it, so that
+    the delay doubles with every attempt. Random jitter removes up to half of the delay, so that
     clients do not all return at the same time.
 
     Args:

@@ -170,7 +170,7 @@ class SparseSection(ManifestSection):
 
 
 class SpecSection(SparseSection):
-    """The options that determine the rows: those of sampling, and a section per later stage."""
+    """The options that determine the rows: sampling, and a section per later stage."""
 
     digest: str  #: Digest of the other fields.
     engine: EngineRef  #: The engine that sampled the solutions.

@@ -55,7 +55,7 @@ def local_output(url: str, *, resume: bool, progress: Progress) -> Iterator[Path
         try:
             yield out
         except RunMismatchError:
-            if was_empty:  # the files are those of another run, which the folder still has
+            if was_empty:  # the files belong to another run, which the folder still has
                 shutil.rmtree(out, ignore_errors=True)
             raise
         other_outputs = [

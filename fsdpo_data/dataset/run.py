@@ -213,7 +213,7 @@ def _check_empty(path: Path) -> None:
 def differing_keys(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 ) -> list[KeyChange]:
-    """Return the keys whose values differ between two configs, except those of the run itself."""
+    """Return the keys whose values differ between two configs, except the run's own keys."""
     changes: list[KeyChange] = []
     for key in sorted(old.keys() | new.keys()):
         old_value = old.get(key)

@@ -1,7 +1,7 @@
 """The registered stages: one entry per stage, with everything that the program asks about it.
 
-The module of a stage registers its entry. The command line makes a command of each entry,
-:class:`~fsdpo_data.api.Dataset` a method, ``merge`` reads whether the stage has shards, and cards
+The module of a stage registers its entry. Each entry becomes a command of the command line, and a
+method of :class:`~fsdpo_data.api.Dataset`. ``merge`` reads whether the stage has shards, and cards
 show the stage's row.
 """
 

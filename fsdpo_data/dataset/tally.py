@@ -110,7 +110,7 @@ class Tally:
         """Derive the fields of :class:`SolutionStats` that depend on outcomes.
 
         The samples of one problem are not independent, so the 95 % interval of the accuracy is
-        clustered by problem. pass@k counts problems, so its interval is Wilson's.
+        clustered by problem. The interval of pass@k is Wilson's, because it counts problems.
         """
         graded_problems = [count for count in self.graded_counts if count.graded]
         correct = sum(count.correct for count in graded_problems)

@@ -337,7 +337,7 @@ def resolved_engine(options: EngineOptionsT, spec_entry: Mapping[str, str]) -> E
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions(Options):
-    """Options of a command that samples solutions, or replays those of another model.
+    """Options of a command that samples solutions, or replays solutions of another model.
 
     Attributes:
         model: Short name, `org/name[@revision]` on the Hub, or a directory.

@@ -50,7 +50,7 @@ class EngineSelection:
     def batch_size(self) -> int:
         """Prompts per batch, over all replicas.
 
-        On a cluster a batch holds many rounds of work, so that a slow replica does not finish last,
+        On a cluster, a batch holds many rounds of work. A slow replica then does not finish last,
         and replicas on nodes that join later have work.
 
         Raises:

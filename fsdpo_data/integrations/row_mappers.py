@@ -58,7 +58,8 @@ class RowMapper:
 class SolutionSampler(RowMapper):
     """Samples solutions: a row with a ``question`` becomes one row per solution.
 
-    The rows are those of ``fsdpo-data build`` with the same model, engine and sampling settings.
+    The rows are the same as from ``fsdpo-data build`` with the same model, engine and sampling
+    settings.
 
     Example:
         rows = SolutionSampler("tiny", fd.SamplingSpec(n=2)).map_rows([{"question": "2+2?"}])

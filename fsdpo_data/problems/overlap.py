@@ -8,14 +8,14 @@ of a figure is one token.
 The overlap is the larger one of two values. Both compare runs of ``ngram`` tokens, which have
 weights:
 
-- The similarity of the texts is 2 s / (a + b). The weights of their runs add up to a and b, and
-  those of the common runs to s.
+- The similarity of the texts is 2 s / (a + b). The weights of their runs add up to a and b, and the
+  weights of the common runs to s.
 - The containment is (s / min(a, b))². A problem inside a longer one has the containment 1. It is
   used if the shorter text has at least :data:`MIN_CONTAINED_NGRAMS` runs, and
   :data:`MIN_CONTAINED_WORDS` words of prose.
 
-A run that occurs f times in the N texts of both sides has the weight ln(1 + N/f), so phrases of
-many problems count little. Neither value exceeds the same value of the words of prose alone.
+If a run occurs f times in the N texts of both sides, its weight is ln(1 + N/f). Phrases of many
+problems therefore count little. Neither value exceeds the same value of the words of prose alone.
 Problems that share a long formula, and ask something else about it, therefore have a small overlap.
 Texts with fewer than :data:`MIN_TOKENS` tokens overlap only if they are identical.
 """
@@ -86,10 +86,10 @@ def find_overlapping_pairs(
         min_overlap: Minimum overlap of a pair, from 0 to 1.
 
     Returns:
-        One row per pair, sorted by the training question, then by the benchmark question. The
-        columns are ``training`` and ``benchmark`` (positions in the arguments), ``identical``
-        (whether the questions are identical), ``overlap`` (1 for identical questions) and
-        ``same_answer`` (whether the gold answers are equal and not empty).
+        One row per pair, sorted by the training question, then by the benchmark question.
+        ``training`` and ``benchmark`` are positions in the arguments. ``identical`` is whether the
+        questions are identical. ``overlap`` is 1 for identical questions. ``same_answer`` is
+        whether the gold answers are equal and not empty.
     """
     texts = _text_frame([*training, *benchmarks], n_training=len(training))
     identical = _identical_pairs(texts)
@@ -199,10 +199,10 @@ def _ngrams(
         of_texts: Ids of the texts whose n-grams are returned; all texts if None.
 
     Returns:
-        The n-grams with the columns ``id``, ``ngram`` (a hash), ``count`` in the text, ``weight``
-        and ``rank`` (by weight, the rarest first), and the columns of the text. The texts have the
-        columns ``id``, ``is_training``, ``n_ngrams`` and ``size``, the number and the weight of
-        all n-grams, and ``unshared``, the weight of the n-grams that are left out.
+        The n-grams and the texts. N-grams have ``id``, ``ngram`` (a hash), ``count`` in the text,
+        ``weight``, ``rank`` (by weight, the rarest first), and the columns of the text. Texts have
+        ``id``, ``is_training``, ``n_ngrams`` (the number of all n-grams), ``size`` (the weight of
+        all n-grams) and ``unshared`` (the weight of the n-grams that are left out).
     """
     ngram = pl.col("hash")
     for k in range(1, n):
@@ -241,9 +241,9 @@ def _ngrams(
 def _candidates(ngrams: pl.DataFrame, min_overlap: float) -> pl.DataFrame:
     """Return ``id`` and ``id_benchmark`` of all pairs whose overlap may reach the minimum.
 
-    A pair with the similarity t shares the part t / (2 - t) of the weight of each text at least,
-    because the similarity is 2 s / (a + b), and s is at most b. The rarest common n-gram is
-    therefore among the rarest n-grams of each text, whose weights add up to the remaining part.
+    A pair with the similarity t shares at least the part t / (2 - t) of the weight of each text.
+    The reason is that the similarity is 2 s / (a + b), and s is at most b. The rarest common n-gram
+    is therefore among the rarest n-grams of each text, whose weights add up to the remaining part.
     """
     min_part = min_overlap / (2 - min_overlap)
     max_contained_missing = 1 - math.sqrt(min_overlap)

@@ -32,7 +32,7 @@ def count_solutions(golds: Sequence[str]) -> int:
 
 
 def describe_solutions(golds: Sequence[str]) -> str:
-    """Describe golds of which most are complete solutions; return an empty text for other golds."""
+    """Describe golds that are mostly complete solutions; return an empty text for other golds."""
     n_solutions = count_solutions(golds)
     if not n_solutions:
         return ""

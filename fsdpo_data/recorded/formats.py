@@ -1,7 +1,7 @@
 """Recorded model responses in the formats of their publishers.
 
-A publisher is the project or library that wrote the file. :class:`ResponseFormat` lists the names
-of fields; the first field that is present and not null counts. ``doc.question`` is a nested field,
+A publisher is the project or library that wrote the file. A :class:`ResponseFormat` lists names of
+fields, and the first field that is present and not null counts. ``doc.question`` is a nested field,
 and ``body + question`` joins two texts.
 """
 

@@ -41,8 +41,8 @@ def read_steps(
         segmenter: Name of the segmenter that replaces the steps of the row; None without one.
 
     Raises:
-        StepScoreError: if the steps are not in the response, if a score is not a number in [0, 1],
-            or if the numbers of steps and scores differ.
+        StepScoreError: if the steps are not in the response, or if the numbers of steps and scores
+            differ. Also if a score is not a number in [0, 1].
     """
     scores = _check_scores(response.step_scores)
     if segmenter is not None or (response.steps is None and not response_format.step_separator):

@@ -13,8 +13,8 @@ Reward functions run in any thread, and in several threads at once, because they
 They can be pickled. A reward model is loaded once, at the first call, and concurrent calls share
 its batches.
 
-The reward is None if there is no reward: the grader left the answer undecided, the gold is missing
-or unreadable, or the completion is longer than the context of the reward model. TRL leaves such a
+The reward is None if the grader left the answer undecided, or if the gold is missing or unreadable.
+It is also None if the completion is longer than the context of the reward model. TRL leaves such a
 completion out of the baseline of its group. Other trainers need a number; see the adapters.
 """
 

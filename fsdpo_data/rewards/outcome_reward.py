@@ -105,8 +105,8 @@ def outcome(
 
     Args:
         gold_column: Name of the column with the gold answers, which are texts or numbers.
-        gold: How to read golds: ``extract`` takes the final answer of complete solutions, such as
-            those of GSM8K and MATH; ``as-given`` takes every gold as it is.
+        gold: How to read golds. ``extract`` takes the final answer of complete solutions, as in
+            GSM8K and MATH. ``as-given`` takes every gold as it is.
         grader: Full name of the grader; the default of this release if None.
 
     Raises:

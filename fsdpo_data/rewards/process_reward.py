@@ -82,8 +82,8 @@ class ProcessReward(RewardFunction):
     ) -> list[StepRewards]:
         """Return the steps of each completion with their rewards, for advantages per token.
 
-        The arguments are those of a call. A trainer that assigns the steps to its own token ids
-        passes texts that it decoded from these ids.
+        The arguments are the same as in a call. A trainer that assigns the steps to its own token
+        ids passes texts that it decoded from these ids.
         """
         return self.score_rollouts(self.make_rollouts(prompts, completions, columns))
 

@@ -333,7 +333,7 @@ class ContinuationOptions(Options):
 
     Attributes:
         model: Model that samples the continuations.
-        sampling: Sampling settings that differ from those of the solutions.
+        sampling: Sampling settings that differ from the settings of the solutions.
         engine: Engine that runs the model.
         seed: Random seed. Sample i of a prompt depends only on the seed, the prompt and i.
         workers: Number of processes that grade answers.

@@ -233,7 +233,7 @@ class FirstErrorStage(Stage):
         manifest.set_failed(self.spec_key, n_failed)
         files = draft.current_files("solutions")
         all_prefixes = {prefix.id for prefix in list_step_prefixes(files)}
-        manifest.judge = None  # these labels replace those of a judge
+        manifest.judge = None  # these labels replace a judge's labels
         manifest.labels = count_labels(files)
         manifest.rollouts = RolloutStats.model_validate(
             {

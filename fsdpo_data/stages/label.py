@@ -107,7 +107,7 @@ class LabelStage(Stage):
             manifest.set_failed(self.spec_key, len(sampler.open_failures(run)))
             files = draft.current_files("solutions")
             rounded_stats = label_stats(files, is_searched=False)
-            manifest.judge = None  # these labels replace those of a judge
+            manifest.judge = None  # these labels replace a judge's labels
             if manifest.spec.labels_are_searched:
                 manifest.labels = count_labels(files)  # outcome labels again
             manifest.rollouts = RolloutStats.model_validate(
@@ -180,9 +180,10 @@ class LabelOptions(FailureOptions, StageOptions, ContinuationOptions):
     wrong step. Sampling options that you do not set come from the dataset, or from the judge's
     format.
 
-    A binary search needs fewer continuations (OmegaPRM, Luo et al. 2024): at most ⌈log₂ K⌉ prefixes
-    of a wrong solution of K steps, and none of a correct one. A prefix is right if one of its N
-    continuations is correct. The search assumes that a solution never recovers from an error.
+    A binary search needs fewer continuations (OmegaPRM, Luo et al. 2024). It continues at most
+    ⌈log₂ K⌉ prefixes of a wrong solution of K steps, and none of a correct one. A prefix is right
+    if one of its N continuations is correct. The search assumes that a solution never recovers from
+    an error.
 
     Attributes:
         rollouts: Continuations per step (N), at least 2.

@@ -63,8 +63,9 @@ class MixOptions(Options):
     """Mix several datasets into one new dataset, without the duplicates across them.
 
     A problem of several datasets occurs once, with the solutions of all of them. If an earlier
-    dataset has a question with another gold answer, the problem of the later dataset is dropped,
-    and so is a solution whose text an earlier dataset has. Pairs are not copied; run `pair` again.
+    dataset has a question with another gold answer, the problem of the later dataset is dropped. A
+    solution whose text an earlier dataset has is dropped too. Pairs are not copied; run `pair`
+    again.
 
     Attributes:
         datasets: Sealed datasets, in order of preference. PATH:WEIGHT takes a random sample of the

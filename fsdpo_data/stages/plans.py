@@ -216,7 +216,7 @@ def _scoring_memory(
 ) -> tuple[MemoryEstimate, MemoryEstimate]:
     """Estimate the memory of scoring on a CPU and on a GPU.
 
-    Keys and values are those of the prompts, and of a batch of solutions with their prompts.
+    Keys and values exist for the prompts, and for a batch of solutions with their prompts.
     """
     cached_prompts = min(solutions.n_prompts, SCORER_PROMPTS)
     solutions_of_prompts = cached_prompts * solutions.n_solutions / max(1, solutions.n_prompts)
@@ -292,7 +292,7 @@ def _open_model(
     Args:
         weights: The model.
         options: Options of the engine. A named engine need not be installed.
-        registry: The engines, of which an automatic choice takes one.
+        registry: The engines that an automatic choice selects from.
     """
     entry = options.engine_entry
     if entry.is_remote:

@@ -71,7 +71,7 @@ class SelectOptions(StageOptions):
         source: Only problems of this source; may be given several times.
         level: Only problems whose metadata has this level; may be given several times.
         question_length: Range of the length of the question, in characters.
-        problem_filter: Condition on problems in SQL. Its columns are those of problems, the fields
+        problem_filter: Condition on problems in SQL. It may use the columns of problems, the fields
             of the metadata, and counts such as correct and graded.
         unique_questions: Only the first of several problems with the same question.
         against: File or directory of a benchmark, as for `decontaminate`. Problems that overlap
@@ -84,10 +84,12 @@ class SelectOptions(StageOptions):
         filter: Condition on solutions in SQL, such as `finish_reason = 'stop'`.
         unique: Only the first of several solutions of a problem with the same text.
         near_duplicates: Drop a solution whose steps are at least this similar to an earlier one of
-            the problem: the Jaccard similarity of sequences of three tokens, from 0 to 1.
+            the problem. The measure is the Jaccard similarity of sequences of three tokens, from 0
+            to 1.
         per_problem: Most solutions of a problem, a random choice.
-        stratify: Balance of this choice: as many correct as incorrect solutions, if the problem
-            has them; or as many solutions of each answer; or no balance.
+        stratify: Balance of this choice. `outcome` takes as many correct as incorrect solutions, if
+            the problem has them. `answer` takes as many solutions of each answer. `none` does not
+            balance.
         sample: Number of problems in a random sample; a number below 1 is a fraction.
         split: Name and fraction of a split by problem; may be given several times. Each split
             becomes the dataset OUT-NAME, and `out` gets all other problems.
@@ -415,7 +417,7 @@ def _spec(options: SelectOptions, against: Sequence[Mapping[str, str]]) -> dict[
 
 @dataclass(frozen=True)
 class SelectStage(Stage):
-    """Writes the selected problems and solutions, or those of one split."""
+    """Writes the selected problems and solutions, or only one split."""
 
     spec_key = "select"
 

@@ -69,8 +69,9 @@ def read_labelled_rows(source: RowSource, config: PrmConfig) -> Iterator[Labelle
     """Yield the labelled solutions that ``config`` selects.
 
     Raises:
-        InputError: if the file cannot be read, labels and steps do not match, or the labels are
-            those of a search, which has no fractions of correct continuations for all steps.
+        InputError: if the file cannot be read, or if labels and steps do not match. Also if the
+            options need a fraction of correct continuations for each step, but the labels come from
+            a search for the first error.
     """
     if not source.is_dataset:
         yield from _read_file_rows(source, config)
@@ -87,7 +88,7 @@ def read_labelled_rows(source: RowSource, config: PrmConfig) -> Iterator[Labelle
 
 
 def _check_label_kind(source: RowSource, config: PrmConfig) -> bool:
-    """Return whether the labels of a dataset are those of a search for the first error.
+    """Return whether the labels of a dataset come from a search for the first error.
 
     Raises:
         InputError: if the options ask for labels that the dataset does not have.

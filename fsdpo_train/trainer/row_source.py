@@ -29,7 +29,7 @@ class RowSource:
     #: A URL, a pinned name on the Hub, or the last part of a local path, whose folders are private.
     name: str
     rows: Callable[[], Iterator[LocatedRow]]  #: Reads all rows. It may be called several times.
-    #: Whether the rows have all columns of a dataset config, and not only those of the data format.
+    #: Whether the rows have all columns of a dataset config, and not only the data format's.
     is_dataset: bool = True
     #: Origin of the rows for the model card: the ``dataset``, and the ``prm`` that scored it.
     provenance: Mapping[str, str] = field(default_factory=dict)

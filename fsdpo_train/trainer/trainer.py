@@ -120,7 +120,7 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         )
 
     def models_with_head(self) -> list[Any]:
-        """Return the models that training runs, of which some have a vocabulary head."""
+        """Return the models that training runs; some have a vocabulary head."""
         return [self.model]
 
     def _get_train_sampler(self, train_dataset: Any = None) -> PromptGroupedSampler:

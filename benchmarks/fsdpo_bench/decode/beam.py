@@ -73,7 +73,7 @@ class PartialSolution:
 
     text: str = ""  #: All steps joined.
     steps: tuple[str, ...] = ()  #: The steps so far.
-    #: Number of generated tokens, including those of dropped steps; None if unknown.
+    #: Number of generated tokens, including the tokens of dropped steps; None if unknown.
     n_tokens: int | None = 0
     #: Ids of the generated tokens, which may reach beyond the text; None if the engine has no ids.
     token_ids: tuple[int, ...] | None = ()

@@ -204,7 +204,7 @@ def margin_interval(
 ) -> tuple[float, float] | None:
     """Return a 95 % interval of the mean margin; None for rewards outside [0, 1].
 
-    A margin is a difference of two values in [0, 1], so the interval is that of
+    A margin is a difference of two values in [0, 1], so the interval comes from
     :func:`~fsdpo_bench.intervals.mean_difference`.
 
     Args:

@@ -2,9 +2,9 @@
 
 PRMBench (Song et al. 2025) counts a step as right if its reward is above a threshold. Its PRMScore
 is the mean of two F1 scores over steps: F1 of the right steps, and negative F1 of the wrong steps.
-Solutions that are too long for the model are excluded. The numbers equal those of the ``mr_eval``
-code of PRMBench, with one exception: if a number is undefined (a zero denominator), ``mr_eval``
-gives -1. Here, it is None, or 0 for an F1 whose precision and recall are 0.
+Solutions that are too long for the model are excluded. The numbers equal the numbers of the
+``mr_eval`` code of PRMBench, with one exception: if a number is undefined (a zero denominator),
+``mr_eval`` gives -1. Here, it is None, or 0 for an F1 whose precision and recall are 0.
 """
 
 from collections import Counter

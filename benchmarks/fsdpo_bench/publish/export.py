@@ -69,7 +69,7 @@ def _export_records(run: Path, task: str, decoder: str) -> Iterator[ExportRecord
 
 
 def _lm_eval_file(task: str, records: Iterable[ExportRecord]) -> tuple[str, bytes]:
-    """Return name and content of a file like those of lm-evaluation-harness, a line per problem."""
+    """Return name and content of a file as lm-evaluation-harness writes it, a line per problem."""
     lines = []
     for record in records:
         document = {"question": record["question"], "answer": record["gold"]}

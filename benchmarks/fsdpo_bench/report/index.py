@@ -68,7 +68,7 @@ def render_index(root: Path, out: Path, reload_seconds: int | None = None) -> tu
 def write_index(root: Path, out: Path, reload_seconds: int | None = None) -> bool:
     """Write the page of the runs in ``root``, and return whether all runs are complete.
 
-    The arguments and errors are those of :func:`render_index`.
+    The arguments and errors are the same as for :func:`render_index`.
     """
     page, is_complete = render_index(root, out, reload_seconds)
     write_text(out, page)

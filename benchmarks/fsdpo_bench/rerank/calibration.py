@@ -11,9 +11,10 @@ def calibration(reward_PM: np.ndarray, correct_PM: np.ndarray) -> dict[str, Any]
     """Compare rewards in [0, 1] with the outcomes of the solutions.
 
     Returns:
-        ``brier``, the mean squared error; ``base_brier``, the error of a constant prediction of the
-        accuracy; ``ece``, the expected calibration error; ``mean_reward`` and ``accuracy``; and
-        ``bins`` with (mean reward, accuracy, solutions) of each bin that is not empty.
+        A dictionary. ``brier`` is the mean squared error. ``base_brier`` is the error of a constant
+        prediction of the accuracy. ``ece`` is the expected calibration error. ``mean_reward`` and
+        ``accuracy`` are means over the solutions. ``bins`` has (mean reward, accuracy, solutions)
+        of each bin that is not empty.
     """
     is_scored_PM = ~np.isnan(reward_PM)
     rewards = reward_PM[is_scored_PM]

@@ -17,9 +17,9 @@ class RerankOptions(Options):
     averages over subsets of N samples: exact for best-of-N and pass@N, and over random subsets for
     votes. Intervals resample problems, and differences from the vote are paired.
 
-    The best strategy (best-of-N or weighted vote, and the aggregate) is selected on one half of the
-    problems and measured on the other half, for both halves. The p-values are corrected with Holm's
-    method for all models and values of N.
+    A strategy is best-of-N or the weighted vote, with an aggregate. The best strategy on one half
+    of the problems is measured on the other half, for both halves. The p-values are corrected with
+    Holm's method for all models and values of N.
 
     Attributes:
         data: Sealed datasets with step rewards.

@@ -27,11 +27,11 @@ def pair_weights(
         gammas: Values of γ, the inverse temperature of the weights.
 
     Returns:
-        ``pairs`` and ``problems``, their numbers; ``margin`` with the mean and quantiles; and
-        ``weights`` by γ and side: ``from_uniform``, the total variation distance of the weights
-        from 1/K; ``max_over_uniform``, K times the largest weight; ``effective_steps``, the
-        exponential of the entropy over K. These are means over sides with at least two steps,
-        whose share is ``several_steps``.
+        A dictionary. ``pairs`` and ``problems`` count the pairs and their problems. ``margin`` has
+        the mean and quantiles. ``weights`` has these means by γ and side. ``from_uniform`` is the
+        total variation distance of the weights from 1/K. ``max_over_uniform`` is K times the
+        largest weight. ``effective_steps`` is the exponential of the entropy, divided by K. Only
+        sides with at least two steps count; ``several_steps`` is their fraction.
     """
     manifest = read_manifest(root)
     solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))

@@ -160,7 +160,7 @@ def _decoder_results(
 
 
 def _sum_costs(costs: Sequence[DecodingCost | CostResult]) -> CostResult:
-    """Return the sum of costs; the tokens are unknown if those of one cost are."""
+    """Return the sum of costs; the tokens are unknown if one cost has unknown tokens."""
     tokens = [cost.tokens for cost in costs if isinstance(cost.tokens, int | float)]
     return CostResult(
         tokens=round(sum(tokens), 3) if len(tokens) == len(costs) else UNKNOWN,

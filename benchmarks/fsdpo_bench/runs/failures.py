@@ -1,8 +1,8 @@
-"""Problems of which an engine refuses a prompt or a solution, while the rest of a batch goes on.
+"""Problems with a refused prompt or solution, while the rest of a batch goes on.
 
-The decoders of a batch get a sampler and a scorer that answer a refused prompt with empty
-completions, and a refused solution with no rewards. The batch is decoded to its end, and the
-problems of the refused items are then left out.
+The decoders of a batch get a special sampler and scorer. This sampler answers a refused prompt with
+empty completions. This scorer answers a refused solution with no rewards. The batch is decoded to
+its end, and the problems of the refused items are then left out.
 """
 
 from collections.abc import Iterator, Sequence

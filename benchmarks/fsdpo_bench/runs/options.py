@@ -64,9 +64,9 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
             `{question}`, or the directory of a dataset, whose template is used.
         segmenter: Rule that splits a solution into steps.
         sampling: Sampling settings; `k` replaces the number of samples `n`.
-        aggregate: Function from the step rewards of a sample to its reward, for decoders that
-            choose by reward; `last` takes the reward of the last step. By default, the aggregate
-            of the PRM format.
+        aggregate: Function from the step rewards of a sample to its reward. Decoders that choose by
+            reward use it. `last` takes the reward of the last step. By default, the aggregate of
+            the PRM format.
         b1: Next steps to sample for each solution in the beam.
         b2: Solutions to keep after each step (the beam size); may be repeated, for one search
             each.

@@ -187,8 +187,8 @@ def _write_batch(
 ) -> None:
     """Write the records of a batch.
 
-    If some of its problems failed in an earlier session, the other records come from a batch of
-    another composition, so all of them are replaced.
+    If some of its problems failed in an earlier session, the other records come from a batch with
+    other problems. All of these records are replaced.
     """
     if any(_failure_id(loaded, key) in failures for key in batch.missing_keys):
         replace_records(log, records)

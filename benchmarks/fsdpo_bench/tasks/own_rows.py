@@ -20,8 +20,8 @@ class RowOptions(Options):
         subject_field: Field with the subject of a problem, in your own file of rows. Reports give
             the accuracy by subject.
         level_field: Field with the level of a problem, in your own file of rows.
-        gold: How to read the gold of your own file: `extract` takes the final answer of a complete
-            solution, `number`, `boxed` and `hashes` expect one form.
+        gold: How to read the gold of your own file. `extract` takes the final answer of a complete
+            solution. `number`, `boxed` and `hashes` each expect one form.
     """
 
     metric: Annotated[str | None, Option(default_text="the benchmark's")] = None

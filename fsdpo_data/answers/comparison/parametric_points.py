@@ -1,7 +1,7 @@
 """Comparison of sets of points over real parameters: lines, planes, solutions of linear systems.
 
-``(1, 2) + t(3, 4)`` and ``x = 4 + 3s, y = 6 + 4s`` are one line, because each direction of one side
-and the difference of their points are combinations of the directions of the other side.
+``(1, 2) + t(3, 4)`` and ``x = 4 + 3s, y = 6 + 4s`` are one line. Each direction of one side is a
+combination of the directions of the other side, and so is the difference of their points.
 """
 
 from collections.abc import Iterable, Sequence

@@ -65,7 +65,7 @@ def are_equal(left: Node, right: Node, budget: Budget) -> bool:
 
 
 def are_equal_long_sums(left: Node, right: Node, budget: Budget) -> bool:
-    """Whether two sides are equal, of which one has a sum or product with too many terms.
+    """Whether two sides are equal if one side has a sum or product with too many terms.
 
     Raises:
         TooManyTermsError: Sympy finds no closed form, so neither verdict is certain.

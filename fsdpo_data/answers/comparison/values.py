@@ -373,7 +373,7 @@ class AnswerComparer:
 
 
 def _is_numbered_root(name: str) -> bool:
-    """Whether a name is that of one of several roots, such as ``x_1``."""
+    """Whether a name denotes one of several roots, such as ``x_1``."""
     root, _, number = name.partition("_")
     return root in _ROOT_NAMES and number.isdigit()
 

@@ -169,7 +169,7 @@ _STEPS: dict[str, Step] = {
     "island": _keep_island,
     "parts": _keep_parts,
 }
-_LABEL_STEPS = frozenset(("label", "conclusion"))  #: Steps of which only one is applied.
+_LABEL_STEPS = frozenset(("label", "conclusion"))  #: Only one of these steps is applied.
 #: Patterns of the text between two forms of one answer, by their ranks.
 _FORM_SEPARATORS = ("colon", "semicolon", "or")
 #: Steps after which the kept part may be shortened by another step.

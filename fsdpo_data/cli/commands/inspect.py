@@ -75,7 +75,8 @@ class InspectOptions(DatasetOptions):
         problem: Only the problem whose id starts with this text.
         outcome: Only solutions with this outcome.
         gamma: Inverse temperature γ of the step weights α that the step-wise loss would use.
-            Correct solutions get the weights of chosen ones, others those of rejected ones.
+            Correct solutions get the weights of chosen solutions, and others the weights of
+            rejected solutions.
         seed: Seed of the random choice of problems.
 
     Examples:

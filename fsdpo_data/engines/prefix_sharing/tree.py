@@ -42,7 +42,7 @@ def pack_prefix_tree(ids_ST: Tensor, is_solution_ST: Tensor) -> PackedTree:
     is_packed_ST = is_solution_ST | (is_first_S[:, None] & is_prompt_ST)
     position_ST = (is_packed_ST.flatten().cumsum(0) - 1).view_as(ids_ST)
     first_row_S = is_first_S.nonzero()[is_first_S.cumsum(0) - 1, 0]
-    # Two segments per row, of which some are empty: the prompt and the solution.
+    # Two segments per row, the prompt and the solution; some segments are empty.
     is_segment_S2 = torch.stack([is_first_S, ~is_only_S], 1)
     prompt_tokens_S = is_prompt_ST.sum(1) + is_only_S * is_solution_ST.sum(1)
     n_tokens_S2 = torch.stack([prompt_tokens_S, is_solution_ST.sum(1)], 1)

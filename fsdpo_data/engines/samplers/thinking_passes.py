@@ -182,7 +182,7 @@ def _sample_in_passes(
 ) -> Iterator[PromptOutcome]:
     """Yield ``spec.n`` completions of each prompt when the last of them is finished.
 
-    A prompt of which one pass fails has failed.
+    A prompt fails if one of its passes fails.
     """
     drafts_by_prompt = [_start_drafts(prompt, spec) for prompt in prompts]
     pending = {index: list(drafts) for index, drafts in enumerate(drafts_by_prompt)}

@@ -1,9 +1,9 @@
 """Critiques of solutions by a judge: prompts, sampling, votes, and a scorer.
 
 A PRM format defines the prompt of a judge and how its critiques are read. A vote is the index of
-the first wrong step, from 0, or ``NO_ERROR``. A critique gives no vote if it is truncated, if it
-names a step that the solution does not have, or if it judges too many or too few steps. The code
-that a critique contains is never run.
+the first wrong step, from 0, or ``NO_ERROR``. A critique gives no vote if it is truncated, or if it
+names a step that the solution does not have. It also gives no vote if it judges too many or too few
+steps. The code that a critique contains is never run.
 """
 
 import re
