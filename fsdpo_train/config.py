@@ -214,8 +214,8 @@ class PrmConfig(TrainConfig):
     learning rate of 5e-7. Small models need a much higher learning rate.
 
     Attributes:
-        data: Directory or URL of a sealed dataset, ``org/name[@revision]`` of one on the Hub, or a
-            JSONL or parquet file. A file has the columns ``prompt``, ``completions`` and ``labels``
+        data: Sealed dataset: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a JSONL
+            or parquet file. A file has the columns ``prompt``, ``completions`` and ``labels``
             (booleans, or numbers in [0, 1]).
         model: Policy whose weights get the reward head: a short name, a directory, or
             ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions
@@ -316,8 +316,8 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     learning rate.
 
     Attributes:
-        data: Directory or URL of a sealed dataset with pairs, ``org/name[@revision]`` of one on the
-            Hub, or a JSONL or parquet file with the columns of the config ``pairs``.
+        data: Sealed dataset with pairs: a directory, a URL, or ``org/name[@revision]`` on the Hub.
+            Or a JSONL or parquet file with the columns of the config ``pairs``.
         model: Start model, which is also the reference policy: a short name, a directory, or
             ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions
             of a sealed dataset.

@@ -244,9 +244,10 @@ def format_solution(problem: Problem) -> str:
     r"""Return the calculations of a problem's formula, one per line, and the answer in a box.
 
     The formula ``(74-(35+18))/3=7`` becomes
-    ``35 + 18 = 53\n74 - 53 = 21\n21 / 3 = 7\nThe answer is \boxed{7}.`` The result is empty in
-    these cases: the problem has no such formula, a value is negative or has over two decimals,
-    there are more than ``MAX_CALCULATIONS``, or the formula has another value than the answer.
+    ``35 + 18 = 53\n74 - 53 = 21\n21 / 3 = 7\nThe answer is \boxed{7}.`` The result is empty if the
+    problem has no such formula, or if the formula has another value than the answer. It is also
+    empty for a negative value, for a value with over two decimals, and for more than
+    ``MAX_CALCULATIONS`` calculations.
     """
     formula = str(problem.metadata.get("formula") or problem.metadata.get("Equation") or "")
     answer = _NUMBER.match(problem.answer)

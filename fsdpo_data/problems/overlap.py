@@ -201,8 +201,8 @@ def _ngrams(
     Returns:
         The n-grams and the texts. N-grams have ``id``, ``ngram`` (a hash), ``count`` in the text,
         ``weight``, ``rank`` (by weight, the rarest first), and the columns of the text. Texts have
-        ``id``, ``is_training``, ``n_ngrams`` (the number of all n-grams), ``size`` (the weight of
-        all n-grams) and ``unshared`` (the weight of the n-grams that are left out).
+        ``id``, ``is_training``, ``n_ngrams`` and ``size`` (the number and the weight of all
+        n-grams). ``unshared`` is the weight of the n-grams that are left out.
     """
     ngram = pl.col("hash")
     for k in range(1, n):

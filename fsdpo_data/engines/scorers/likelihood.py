@@ -79,8 +79,9 @@ class LikelihoodScorer(TransformersScorer):
 class ImplicitScorer(LikelihoodScorer):
     """Scorer with implicit rewards: β·log π/π_ref of a step, or of all steps up to its end.
 
-    A policy has an implicit reward for each step if it was trained by DPO, or on outcomes with a
-    log-ratio as its reward (Yuan et al. 2024). Policy and reference both read each solution.
+    A policy has an implicit reward for each step if its training made the log-ratio a reward.
+    Examples are DPO, and training on outcomes (Yuan et al. 2024). Policy and reference both read
+    each solution.
 
     Raises:
         InputError: if the two models have different vocabularies.
