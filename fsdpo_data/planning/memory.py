@@ -10,9 +10,12 @@ from typing import Any
 
 from fsdpo_data.core.lazy import torch, transformers
 
-#: Python with torch and transformers in a process on a CPU, measured after the first step of a
-#: model with 40,000 parameters.
+#: Python with torch and transformers in a training process on a CPU, measured after the first step
+#: of a model with 40,000 parameters.
 PROGRAM_BYTES = 480 * 10**6
+#: The same for a process that samples or scores, which reads and writes datasets too, with a
+#: tokenizer of 49,152 tokens.
+INFERENCE_PROGRAM_BYTES = 700 * 10**6
 #: The same for a worker of vLLM, with the activations of its batches, measured with a model of 135M
 #: parameters.
 VLLM_PROGRAM_BYTES = 1_150 * 10**6
@@ -214,7 +217,7 @@ def inference_memory(
     layer_values = 2 * size.mlp_width + 6 * size.width
     return MemoryEstimate(
         parts={
-            "program": PROGRAM_BYTES,
+            "program": INFERENCE_PROGRAM_BYTES,
             "weights": size.parameters * value_bytes / shards,
             "cache": cached_tokens * size.kv_values * value_bytes / shards,
             "activations": batch_tokens * layer_values * value_bytes,
