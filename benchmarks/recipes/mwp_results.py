@@ -9,6 +9,7 @@ measured by then. ``report`` prints the tables. The recipe calls the commands ``
 ``shuffle``.
 
 The results file has the number of correct samples of each test problem, by seed, arm and benchmark.
+Seeds that ran with an early version have no mean lengths and no weights of last steps.
 """
 
 import json
@@ -19,7 +20,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -29,9 +30,10 @@ from fsdpo_bench.results.outcomes import read_problem_results
 from fsdpo_bench.runs.records import read_records
 
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.lazy import pl, torch
 from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_train.losses.preference_losses import scaled_step_weights
 
 RECIPE = "smollm2-mwp"
 FOLDER = Path("runs") / RECIPE  #: The value ``folder`` of the recipe.
@@ -44,6 +46,7 @@ ARMS = {
     "shuffled": "Full-Step-DPO, shuffled rewards",
     "dpo-k": "DPO/K",
 }
+GAMMA = 8.0  #: γ of Full-Step-DPO in the recipe.
 #: The comparisons: an arm, and the arm that it is compared with.
 COMPARISONS = (
     ("dpo", "sft"),
@@ -67,6 +70,7 @@ class ArmResult(NamedTuple):
 
     samples: int  #: Samples per problem.
     correct: Counts  #: Numbers of correct samples.
+    mean_tokens: float | None = None  #: Mean number of tokens of a sample.
 
 
 @app.command()
@@ -120,6 +124,7 @@ def collect(
             "ranking_auc_ci95": manifest.rewards.ranking_auc["mean"].ci95,
             "pairs": manifest.pairs.pairs,
             "steps_per_solution": steps_per_solution(run_folder / "pairs"),
+            "last_step_weights": last_step_weights(run_folder / "pairs"),
         },
         "arms": arms,
     }
@@ -147,6 +152,7 @@ def report(file: Path = RESULTS_FILE) -> None:
     print_detectable([read_result(entry, "sft") for entry in seeds.values()])
     print_accuracies(seeds)
     print_comparisons(seeds)
+    print_lengths(seeds)
 
 
 @app.command()
@@ -194,6 +200,27 @@ def steps_per_solution(pairs: Path) -> float:
     )
 
 
+def last_step_weights(pairs: Path) -> dict[str, float]:
+    """Return the mean K·α of the last step, by side, over solutions with more than one step.
+
+    A weight of 1 is that of DPO/K.
+    """
+    files = read_manifest(pairs).config_paths(pairs, "pairs")
+    rows = collect_rows(scan_parquet(files))
+    mean_weights = {}
+    for side, sign in (("chosen", 1), ("rejected", -1)):
+        weights = []
+        for rewards in rows[f"{side}_rewards"].to_list():
+            reward_SK = torch.tensor([rewards])
+            is_step_SK = torch.ones_like(reward_SK, dtype=torch.bool)
+            if len(rewards) > 1:
+                weights.append(
+                    float(scaled_step_weights(reward_SK, is_step_SK, GAMMA, sign)[0, -1])
+                )
+        mean_weights[side] = fmean(weights) if weights else math.nan
+    return mean_weights
+
+
 def read_seeds(file: Path) -> dict[str, Any]:
     """Return the entries of a results file by seed; no entries if the file does not exist."""
     return json.loads(file.read_text()) if file.exists() else {}
@@ -206,13 +233,15 @@ def read_result(entry: dict[str, Any], arm: str) -> ArmResult:
 
 def read_arm(run_folder: Path) -> ArmResult:
     """Return the numbers of correct samples of a run of `fsdpo-bench run`."""
-    by_task = read_problem_results(read_records(run_folder))
+    records = list(read_records(run_folder))
+    by_task = read_problem_results(records)
     [samples] = {result.graded_samples for results in by_task.values() for result in results}
     correct = {
         Path(name).stem: [result.correct_samples for result in results]
         for name, results in by_task.items()
     }
-    return ArmResult(samples, correct)
+    mean_tokens = fmean(sample.n_tokens for record in records for sample in record.samples)
+    return ArmResult(samples, correct, round(mean_tokens, 1))
 
 
 def print_detectable(results: Sequence[ArmResult]) -> None:
@@ -222,10 +251,10 @@ def print_detectable(results: Sequence[ArmResult]) -> None:
     samples of both policies share random numbers, the true variance is smaller.
     """
     within_variances = []
-    for samples, correct in results:
+    for samples, correct, _ in results:
         fractions = [count / samples for counts in correct.values() for count in counts]
         within_variances.append(fmean(x * (1 - x) for x in fractions) * samples / (samples - 1))
-    samples, correct = results[0]
+    samples, correct, _ = results[0]
     n_problems = sum(map(len, correct.values()))
     difference_variance = 2 * fmean(within_variances) / samples
     for n_seeds in (1, 3):
@@ -262,14 +291,17 @@ def format_mean(fractions: Sequence[float]) -> str:
 
 
 def print_comparisons(seeds: dict[str, Any]) -> None:
-    """Print the paired differences of arms in points, with intervals over problems."""
+    """Print the paired differences of arms in points, with intervals over problems and seeds.
+
+    The p-values are over problems, and hold for these seeds.
+    """
     rows = []
     for arm, baseline in COMPARISONS:
         entries = [entry for entry in seeds.values() if {arm, baseline} <= entry["arms"].keys()]
         if entries:
             rows.append((arm, baseline, entries, compare(entries, arm, baseline)))
-    print("\n| arm | against | difference | p | p (Holm) | by seed | by benchmark |")
-    print("|---" * 7 + "|")
+    print("\n| arm | against | difference | p | p (Holm) | by seed | over seeds | by benchmark |")
+    print("|---" * 8 + "|")
     holm_p_values = holm([difference.p for *_, difference in rows if difference.p is not None])
     for (arm, baseline, entries, difference), p_holm in zip(rows, holm_p_values, strict=True):
         by_seed = [compare([entry], arm, baseline).value for entry in entries]
@@ -281,7 +313,42 @@ def print_comparisons(seeds: dict[str, Any]) -> None:
         print(
             f"| {ARMS[arm]} | {ARMS[baseline]} | {format_points(difference)} | {difference.p:.3f} "
             f"| {p_holm:.3f} | {', '.join(f'{100 * value:+.1f}' for value in by_seed)} "
-            f"| {', '.join(by_benchmark)} |"
+            f"| {format_seed_interval(by_seed)} | {', '.join(by_benchmark)} |"
+        )
+
+
+def format_seed_interval(by_seed: Sequence[float]) -> str:
+    """Return Student's 95 % interval of a mean difference over seeds in points; – for one seed."""
+    from scipy.special import stdtrit
+
+    if len(by_seed) < 2:
+        return "–"
+    mean = fmean(by_seed)
+    error = stdev(by_seed) / math.sqrt(len(by_seed))
+    half_width = float(stdtrit(len(by_seed) - 1, 0.975)) * error
+    return f"[{100 * (mean - half_width):+.1f}, {100 * (mean + half_width):+.1f}]"
+
+
+def print_lengths(seeds: dict[str, Any]) -> None:
+    """Print the mean length of the samples of each arm, and the weights of the last steps."""
+    measured_seeds = {
+        seed: entry for seed, entry in seeds.items() if "last_step_weights" in entry["data"]
+    }
+    if not measured_seeds:
+        return
+    print("\n| mean tokens of a sample | " + " | ".join(f"seed {s}" for s in measured_seeds) + " |")
+    print("|---" * (len(measured_seeds) + 1) + "|")
+    for arm, title in ARMS.items():
+        cells = [
+            f"{read_result(entry, arm).mean_tokens:.1f}" if arm in entry["arms"] else "–"
+            for entry in measured_seeds.values()
+        ]
+        print(f"| {title} | " + " | ".join(cells) + " |")
+    for seed, entry in measured_seeds.items():
+        weights = entry["data"]["last_step_weights"]
+        print(
+            f"seed {seed}: the mean K·α of the last step is {weights['chosen']:.2f} in chosen and "
+            f"{weights['rejected']:.2f} in rejected solutions"
         )
 
 
@@ -315,7 +382,7 @@ def mean_fractions(results: Sequence[ArmResult], benchmarks: Sequence[str]) -> l
     """Return the fraction of correct samples of each problem of benchmarks, as mean over seeds."""
     by_seed = [
         [count / samples for name in benchmarks for count in correct[name]]
-        for samples, correct in results
+        for samples, correct, _ in results
     ]
     return [fmean(fractions) for fractions in zip(*by_seed, strict=True)]
 

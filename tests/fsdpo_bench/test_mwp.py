@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import random
 import shutil
@@ -14,6 +15,7 @@ from types import ModuleType
 
 import polars as pl
 import pytest
+from paired_data import paired_dataset
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.models.prompts import get_template
@@ -205,9 +207,28 @@ def test_the_printed_tables_are_those_of_the_results_file(
     _, _, printed = results.RESULTS_FILE.with_suffix(".txt").read_text().partition("\n")
     assert capsys.readouterr().out == printed
     page = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    accuracies, comparisons = (table.splitlines() for table in printed.split("\n\n")[1:])
+    accuracies, comparisons, lengths = (table.splitlines() for table in printed.split("\n\n")[1:])
     assert all(line in page for line in accuracies)
-    assert all("|".join(line.split("|")[:6]) + "|\n" in page for line in comparisons)
+    assert all("|".join(line.split("|")[:8]) + "|\n" in page for line in comparisons)
+    assert all(line in page for line in lengths if line.startswith("|"))
+
+
+def test_the_interval_over_seeds_is_that_of_student() -> None:
+    assert results.format_seed_interval([0.01, 0.02, 0.03]) == "[-0.5, +4.5]"
+    assert results.format_seed_interval([0.01]) == "–"
+
+
+def test_weights_of_last_steps_are_those_of_the_loss(tmp_path: Path) -> None:
+    pairs = paired_dataset(tmp_path / "pairs")
+    [file] = (pairs / "pairs").iterdir()
+    rows = pl.read_parquet(file)
+    weights = results.last_step_weights(pairs)
+    for side, sign in (("chosen", 1), ("rejected", -1)):
+        scaled = []
+        for rewards in rows[f"{side}_rewards"].to_list():
+            powers = [math.exp(sign * 8 * reward) for reward in rewards]
+            scaled.append(len(powers) * powers[-1] / sum(powers))
+        assert weights[side] == pytest.approx(sum(scaled) / len(scaled), rel=1e-5)
 
 
 @pytest.mark.proof
