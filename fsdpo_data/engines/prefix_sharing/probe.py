@@ -33,9 +33,9 @@ _MAX_RELATIVE_ROUNDING = {4: 1e-3, 2: 0.1}
 def supports_prefix_sharing(model: Any, max_row_tokens: int) -> bool:
     """Return whether a model can compute a prompt once for all of its solutions.
 
-    The answer is no if an attention window is shorter than the rows. It is no if transformers
-    cannot replace the attention of the architecture, or if a test with the model gives other
-    values. The test runs the model, so all weights must be loaded.
+    The rows must fit into the attention window, and transformers must be able to replace the
+    attention of the architecture. A test with the model must give the same values. The test runs
+    the model, so all weights must be loaded.
 
     Args:
         model: The model.
