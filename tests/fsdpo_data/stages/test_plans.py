@@ -69,3 +69,16 @@ def test_replicas_and_shards_divide_the_work(folder: Path) -> None:
     hours = plan_hours()
     assert plan_hours(shard="1/2") == hours / 2
     assert plan_hours(data_parallel_size=2) == hours / 2
+
+
+def test_the_plan_of_vllm_needs_no_vllm_and_has_its_cache_on_a_cpu(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = ["build", "--model", folder / "model", "--problems", folder / "problems.jsonl"]
+    line += ["--template", "problem", "--engine", "vllm", "--plan", "--rate", "100"]
+    for variable, cache in (("", "cache 2.15"), ("3", "cache 3.22")):
+        monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", variable)
+        code, out, err = run(capsys, *map(str, line))
+        assert code == 0, err
+        [cpu_line] = [text for text in out.splitlines() if text.startswith("CPU")]
+        assert cache in cpu_line
