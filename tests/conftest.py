@@ -11,6 +11,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from fsdpo_data.core import plugins
+
 # Every change is judged by the same examples, and not by how long a busy machine takes for one.
 hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("same")
@@ -36,6 +38,15 @@ def shared() -> Path:
     if not path.exists():
         pytest.skip("needs ../shared (public data beside the checkout)")
     return path
+
+
+@pytest.fixture
+def empty_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget all plug-ins before and after a test: later datasets would record them."""
+    # Unlike delenv, setenv also undoes what a test adds to an absent variable.
+    monkeypatch.setenv(plugins.PLUGINS_VARIABLE, "")
+    monkeypatch.setattr(plugins, "_loaded_plugins", {})
+    monkeypatch.setattr(plugins, "_loaded_arguments", set())
 
 
 @pytest.fixture(autouse=True)

@@ -26,15 +26,6 @@ FRUITS = Registry("fruit", Fruit, group="fsdpo.fruits")
 FRUITS.register(Fruit("apple", "red"))
 
 
-@pytest.fixture
-def empty_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget all plug-ins before and after a test."""
-    # Unlike delenv, setenv also undoes what a test adds to an absent variable.
-    monkeypatch.setenv(plugins.PLUGINS_VARIABLE, "")
-    monkeypatch.setattr(plugins, "_loaded_plugins", {})
-    monkeypatch.setattr(plugins, "_loaded_arguments", set())
-
-
 def install_package(folder: Path, source: str, entry_points: str) -> None:
     """Write a module and its metadata, as pip installs them."""
     (folder / "orchard.py").write_text(source)

@@ -58,11 +58,8 @@ SCORERS.register(ScorerEntry(name="short", loader=ShortScorer, architectures=("S
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_plugins: None) -> Iterator[Path]:
     """Load the plug-in, and forget it after the test."""
-    monkeypatch.setenv(plugins.PLUGINS_VARIABLE, "")
-    monkeypatch.setattr(plugins, "_loaded_plugins", {})
-    monkeypatch.setattr(plugins, "_loaded_arguments", set())
     for registry in (SAMPLERS, SCORERS):
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     file = tmp_path / "parrot_and_short.py"

@@ -76,13 +76,11 @@ def test_a_build_with_stages_stores_one_command(
     assert inner_command == command.replace(" --prm prm --top 2", "")
 
 
+@pytest.mark.usefixtures("empty_plugins")
 def test_plugins_are_recorded_and_may_not_change(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FSDPO_PLUGINS", "")
-    monkeypatch.setattr("fsdpo_data.core.plugins._loaded_plugins", {})
-    monkeypatch.setattr("fsdpo_data.core.plugins._loaded_arguments", set())
     file = tmp_path / "my_plugin_of_commands.py"
     file.write_text("VERSION = 1\n")
     monkeypatch.setitem(sys.modules, file.stem, None)  # restores the state at the end
