@@ -1,6 +1,6 @@
 """Run a pretrained model through every stage and print the time and memory of each command.
 
-The memory that `--plan` predicts is printed beside the peak.
+The script also prints the memory that `--plan` predicts.
 
     .venv-vllm/bin/python benchmarks/perf/real.py [--problems FILE] [--limit 48] [--samples 8] \
         [--tokens 256] [--out runs/real]

@@ -33,7 +33,6 @@ from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import pl, torch
 from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_train.losses.preference_losses import scaled_step_weights
 
 RECIPE = "smollm2-mwp"
 FOLDER = Path("runs") / RECIPE  #: The value ``folder`` of the recipe.
@@ -113,6 +112,7 @@ def collect(
         if (arm_folder / "results.json").exists():
             arms[arm] = read_arm(arm_folder)._asdict()
     manifest = read_manifest(run_folder / "pairs")
+    pairs = read_pairs(run_folder / "pairs")
     seeds = read_seeds(file)
     seeds[seed] = {
         "minutes": round(minutes),
@@ -123,8 +123,8 @@ def collect(
             "ranking_auc": manifest.rewards.ranking_auc["mean"].value,
             "ranking_auc_ci95": manifest.rewards.ranking_auc["mean"].ci95,
             "pairs": manifest.pairs.pairs,
-            "steps_per_solution": steps_per_solution(run_folder / "pairs"),
-            "last_step_weights": last_step_weights(run_folder / "pairs"),
+            "steps_per_solution": steps_per_solution(pairs),
+            "last_step_weights": last_step_weights(pairs),
         },
         "arms": arms,
     }
@@ -171,9 +171,7 @@ def shuffle(
 
     A solution of several pairs has the same order in all of them.
     """
-    files = read_manifest(pairs).config_paths(pairs, "pairs")
-    rows = collect_rows(scan_parquet(files)).to_dicts()
-    write_shuffled_pairs(rows, out, seed)
+    write_shuffled_pairs(read_pairs(pairs).to_dicts(), out, seed)
 
 
 def write_shuffled_pairs(rows: Sequence[dict[str, Any]], out: Path, seed: int) -> None:
@@ -191,32 +189,35 @@ def write_shuffled_pairs(rows: Sequence[dict[str, Any]], out: Path, seed: int) -
     print(f"pairs with shuffled rewards: {len(rows)}")
 
 
-def steps_per_solution(pairs: Path) -> float:
+def read_pairs(pairs: Path) -> pl.DataFrame:
+    """Return the pairs of a dataset."""
+    return collect_rows(scan_parquet(read_manifest(pairs).config_paths(pairs, "pairs")))
+
+
+def steps_per_solution(pairs: pl.DataFrame) -> float:
     """Return the mean number of steps of the solutions in pairs."""
-    files = read_manifest(pairs).config_paths(pairs, "pairs")
-    rows = collect_rows(scan_parquet(files))
     return fmean(
-        len(steps) for side in ("chosen", "rejected") for steps in rows[f"{side}_steps"].to_list()
+        len(steps) for side in ("chosen", "rejected") for steps in pairs[f"{side}_steps"].to_list()
     )
 
 
-def last_step_weights(pairs: Path) -> dict[str, float]:
+def last_step_weights(pairs: pl.DataFrame) -> dict[str, float]:
     """Return the mean K·α of the last step, by side, over solutions with more than one step.
 
     A weight of 1 is that of DPO/K.
     """
-    files = read_manifest(pairs).config_paths(pairs, "pairs")
-    rows = collect_rows(scan_parquet(files))
+    from fsdpo_train.losses.preference_losses import scaled_step_weights  # imports torch
+
     mean_weights = {}
     for side, sign in (("chosen", 1), ("rejected", -1)):
         weights = []
-        for rewards in rows[f"{side}_rewards"].to_list():
+        for rewards in pairs[f"{side}_rewards"].to_list():
+            if len(rewards) == 1:
+                continue
             reward_SK = torch.tensor([rewards])
-            is_step_SK = torch.ones_like(reward_SK, dtype=torch.bool)
-            if len(rewards) > 1:
-                weights.append(
-                    float(scaled_step_weights(reward_SK, is_step_SK, GAMMA, sign)[0, -1])
-                )
+            mask_SK = torch.ones_like(reward_SK, dtype=torch.bool)
+            weight_SK = scaled_step_weights(reward_SK, mask_SK, GAMMA, sign)
+            weights.append(float(weight_SK[0, -1]))
         mean_weights[side] = fmean(weights) if weights else math.nan
     return mean_weights
 

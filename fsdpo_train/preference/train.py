@@ -136,8 +136,8 @@ def train_dpo(config: DpoConfig) -> DpoReport:
             DpoReport,
             trainer,
             config,
-            source,
-            {**identity, "reference": store.digest},
+            source=source,
+            card_data={**identity, "reference": store.digest},
             counts=counts,
             metrics=_last_metrics(trainer.state.log_history),
         )

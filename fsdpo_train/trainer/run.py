@@ -86,6 +86,7 @@ def finish_run(
     report_class: type[ReportT],
     trainer: Any,
     config: TrainConfig,
+    *,
     source: RowSource,
     card_data: Mapping[str, Any],
     prompts: Sequence[str] = (),

@@ -1,8 +1,8 @@
 """Checks of the files that continue a run: the trainer's state, the optimizer and the schedule.
 
 The digests of a checkpoint show damaged files. The checks of this module show files that belong to
-another run, or that a person has edited. With such files, With such files, transformers would stop
-with a traceback, or would train other weights.
+another run, or that a person has edited. With such files, transformers would stop with a traceback,
+or would train other weights.
 """
 
 import math

@@ -222,7 +222,7 @@ def test_weights_of_last_steps_are_those_of_the_loss(tmp_path: Path) -> None:
     pairs = paired_dataset(tmp_path / "pairs")
     [file] = (pairs / "pairs").iterdir()
     rows = pl.read_parquet(file)
-    weights = results.last_step_weights(pairs)
+    weights = results.last_step_weights(rows)
     for side, sign in (("chosen", 1), ("rejected", -1)):
         scaled = []
         for rewards in rows[f"{side}_rewards"].to_list():
