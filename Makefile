@@ -3,19 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 VLLM_VENV := .venv-vllm
 DEEPSPEED_VENV := .venv-deepspeed
-S3_VENV := .venv-s3
-SKYPILOT_VENV := .venv-skypilot
 ADAPTERS_VENV := .venv-adapters
-NEMO_GYM_VENV := .venv-nemo-gym
 BIN := $(VENV)/bin
 DEMO := runs/fsdpo-demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
-#: A Python for NeMo-Gym, which needs 3.12; empty if there is none.
-PYTHON312 ?= $(shell for python in python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python; do \
-	$$python -c '' 2> /dev/null && echo $$python && break; done)
-
-.PHONY: demo study evidence test proof vllm-proof library-proofs environments adapters real gpu docs lint embedded perf clean
+.PHONY: demo study evidence test proof proof-short environments adapters real gpu docs lint embedded perf clean
 
 demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a policy, measured before and after
 	rm -rf $(DEMO)
@@ -33,25 +26,21 @@ evidence: $(VENV)/.train  ## what step rewards buy on 32,000 real samples; POOLS
 test: $(VENV)/.dev lint  ## everything that is checked on every change
 	$(BIN)/python -m pytest -n auto
 
-proof: $(VENV)/.dev environments  ## the long proofs
+# One process each for vLLM and DeepSpeed: their tests start processes, and wait most of the time.
+proof-short: $(VENV)/.dev environments  ## the proofs that one change can break; CONTRIBUTING.md lists them
+	$(BIN)/python -m pytest -m 'short_proof and proof and not deepspeed' -n auto
+	$(VLLM_VENV)/bin/python -m pytest -m 'short_proof and (vllm or ray)'
+	$(DEEPSPEED_VENV)/bin/python -m pytest -m 'short_proof and deepspeed'
+
+proof: $(VENV)/.dev environments adapters  ## all proofs, before a release
 	$(BIN)/python -m pytest -m 'proof and not deepspeed' -n auto
-	$(MAKE) -j 2 --output-sync=target vllm-proof library-proofs
-
-# Each of these tests starts processes of its own, and waits for them most of the time.
-vllm-proof: $(VLLM_VENV)/.vllm
 	$(VLLM_VENV)/bin/python -m pytest -m 'vllm or ray'
-
-library-proofs: $(DEEPSPEED_VENV)/.deepspeed $(S3_VENV)/.s3 adapters
 	$(DEEPSPEED_VENV)/bin/python -m pytest -m deepspeed
-	$(S3_VENV)/bin/python -m pytest -m s3 tests/fsdpo_data/dataset/test_object_storage.py
 
-environments: $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed $(SKYPILOT_VENV)/.skypilot  ## what the proofs need beside .venv
-environments: $(S3_VENV)/.s3 $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)
+environments: $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed  ## what the short proofs need beside .venv
 
-adapters: $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)  ## our grader in other harnesses and trainers
+adapters: $(ADAPTERS_VENV)/.adapters  ## our grader in other harnesses and trainers
 	$(ADAPTERS_VENV)/bin/python -m pytest -m adapters tests/adapters
-	$(if $(PYTHON312),$(NEMO_GYM_VENV)/bin/python -m pytest -m adapters tests/nemo_gym,\
-		@echo 'NeMo-Gym was not tested: it needs Python 3.12; set PYTHON312=')
 
 real: $(VLLM_VENV)/.vllm  ## a pretrained model through every stage; PROBLEMS= for a file of your own
 	$(VLLM_VENV)/bin/python benchmarks/perf/real.py $(if $(PROBLEMS),--problems $(PROBLEMS))
@@ -104,12 +93,6 @@ $(DEEPSPEED_VENV)/.deepspeed: pyproject.toml constraints.txt
 		$(DEEPSPEED_VENV)/bin/python $(PIP_INSTALL) --no-build-isolation deepspeed
 	touch $@
 
-# SkyPilot reads the files of `--print-launch skypilot`. Its dependencies have other versions.
-$(SKYPILOT_VENV)/.skypilot: Makefile
-	test -x $(SKYPILOT_VENV)/bin/python || $(PYTHON) -m venv $(SKYPILOT_VENV)
-	$(SKYPILOT_VENV)/bin/python -m pip install -q --disable-pip-version-check skypilot==0.14.1
-	touch $@
-
 # The other harnesses pin versions of their own. pip finds the torch that the user's settings choose;
 # uv installs the rest, because it is several times faster.
 $(ADAPTERS_VENV)/.adapters: pyproject.toml constraints-adapters.txt
@@ -120,23 +103,5 @@ $(ADAPTERS_VENV)/.adapters: pyproject.toml constraints-adapters.txt
 		-r constraints-adapters.txt -e .
 	touch $@
 
-$(NEMO_GYM_VENV)/.nemo-gym: pyproject.toml constraints-nemo-gym.txt
-	test -x $(NEMO_GYM_VENV)/bin/python || $(PYTHON312) -m venv $(NEMO_GYM_VENV)
-	$(NEMO_GYM_VENV)/bin/python -m pip install -q --disable-pip-version-check \
-		-c constraints-nemo-gym.txt uv
-	$(NEMO_GYM_VENV)/bin/uv pip install -q --python $(NEMO_GYM_VENV)/bin/python \
-		-r constraints-nemo-gym.txt -e .
-	touch $@
-
-# botocore needs an older python-dateutil than the rest, and nothing here needs torch.
-$(S3_VENV)/.s3: pyproject.toml constraints.txt constraints-s3.txt
-	test -x $(S3_VENV)/bin/python || $(PYTHON) -m venv $(S3_VENV)
-	grep -v '^python-dateutil==' constraints.txt > $(S3_VENV)/constraints.txt
-	$(S3_VENV)/bin/python -m pip install -q --disable-pip-version-check \
-		-c $(S3_VENV)/constraints.txt -c constraints-s3.txt -e '.[s3]' \
-		hypothesis 'moto[server]' pytest pytest-xdist
-	touch $@
-
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(DEEPSPEED_VENV) $(SKYPILOT_VENV) $(ADAPTERS_VENV) \
-		$(NEMO_GYM_VENV) $(S3_VENV) runs
+	rm -rf $(VENV) $(VLLM_VENV) $(DEEPSPEED_VENV) $(ADAPTERS_VENV) runs

@@ -479,6 +479,7 @@ def bench_command(out: Path, *arguments: str) -> list[str]:
 
 
 @pytest.mark.proof
+@pytest.mark.short_proof
 def test_a_killed_run_resumes_to_the_same_records(tmp_path: Path) -> None:
     """Kill the command twice with SIGKILL while it decodes."""
     out = tmp_path / "killed"
@@ -506,6 +507,7 @@ def test_an_interrupted_regrading_can_be_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.proof
+@pytest.mark.short_proof
 def test_a_killed_regrading_resumes_to_the_same_records(tmp_path: Path) -> None:
     parts = [limit_problems(load_task(builtin_tasks()["embedded"]), 400)]
     out = small_run(tmp_path / "run", parts, batch=400)

@@ -46,7 +46,7 @@ def losses(out: Path) -> list[float]:
 @pytest.mark.parametrize(
     ("preset", "adapters"),
     [
-        ("zero2", ()),
+        pytest.param("zero2", (), marks=pytest.mark.short_proof),
         ("zero3", ()),
         ("zero2", ("--lora", 4)),
         ("zero2", ("--lora", 4, "--load-in-4bit")),
@@ -121,6 +121,7 @@ print(json.dumps([entry["loss"] for entry in trainer.state.log_history if "loss"
 """
 
 
+@pytest.mark.short_proof
 @pytest.mark.skipif(find_spec("trl") is None, reason="needs TRL (the extra dev)")
 def test_dpo_loss_equals_the_sigmoid_loss_of_trl(folder: Path, tmp_path: Path) -> None:
     """Compare six steps on full batches: equal later losses need equal earlier gradients."""
@@ -136,6 +137,7 @@ def test_dpo_loss_equals_the_sigmoid_loss_of_trl(folder: Path, tmp_path: Path) -
     assert losses(ours)[-1] < 0.5
 
 
+@pytest.mark.short_proof
 def test_a_killed_run_resumes_to_the_same_weights(folder: Path) -> None:
     data = folder / "pairs.jsonl"
     uninterrupted = folder / "whole"

@@ -37,7 +37,7 @@ def losses(out: Path) -> list[float]:
 
 
 @pytest.mark.deepspeed
-@pytest.mark.parametrize("preset", ["zero2", "zero3"])
+@pytest.mark.parametrize("preset", ["zero2", pytest.param("zero3", marks=pytest.mark.short_proof)])
 def test_two_processes_train_to_the_losses_of_one_process(folder: Path, preset: str) -> None:
     import transformers
 
@@ -61,6 +61,7 @@ def test_two_processes_train_to_the_losses_of_one_process(folder: Path, preset: 
 
 
 @pytest.mark.proof
+@pytest.mark.short_proof
 def test_a_killed_run_resumes_to_the_same_losses(folder: Path) -> None:
     options: list[Any] = ["--batch-size", "8", "--save-every", "4"]
     uninterrupted = folder / "whole"

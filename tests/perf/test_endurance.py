@@ -23,6 +23,7 @@ def run(script: str, *options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.short_proof
 def test_after_kills_and_bad_disks_every_command_ends_in_the_same_bytes() -> None:
     pytest.importorskip("torch")
     selection = [word for name in COMMANDS for word in ("--only", name)]

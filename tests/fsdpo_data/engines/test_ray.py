@@ -207,6 +207,7 @@ class TestReplicas:
         with pytest.raises(UnavailableError, match="no Ray cluster at RAY_ADDRESS='127"):
             start_ray()
 
+    @pytest.mark.short_proof
     def test_a_dead_replica_is_replaced(self, tmp_path: Path) -> None:
         replicas = ReplicaPool(
             REF, partial(SquaresScorer, str(tmp_path)), Placement(actors=2), batch_size=32
@@ -276,6 +277,7 @@ class TestCommands:
     pytestmark = needs_ray
     build = ("build", "--limit", 12, "--samples", 4, "--max-tokens", 128)
 
+    @pytest.mark.short_proof
     def test_two_replicas_give_the_same_dataset(self, tmp_path: Path) -> None:
         prm = save_random_prm(tmp_path / "prm", Path(resolve("tiny").path))
         line = [*self.build, "--device", "cpu", "--prm", prm]

@@ -43,6 +43,7 @@ def completion_texts(results: list[list[Completion]]) -> list[list[str]]:
     return [[completion.text for completion in completions] for completions in results]
 
 
+@pytest.mark.short_proof
 def test_greedy_completions_equal_those_of_transformers_except_at_ties(
     engine: Any, tiny: ResolvedModel, prompts: list[str]
 ) -> None:
@@ -64,6 +65,7 @@ def test_greedy_completions_equal_those_of_transformers_except_at_ties(
     )
 
 
+@pytest.mark.short_proof
 def test_a_sample_depends_on_seed_prompt_and_index(engine: Any, prompts: list[str]) -> None:
     many = completion_texts(engine.sample(prompts[:20], SamplingSpec(n=8, max_tokens=64)))
     few = completion_texts(engine.sample(prompts[:20][::-1], SamplingSpec(n=3, max_tokens=64)))[
@@ -99,6 +101,7 @@ def test_thinking_is_limited_and_ignores_stop_strings(engine: Any, prompts: list
     assert any("\n" in completion.text.partition("\n</think>")[0] for completion in completions)
 
 
+@pytest.mark.short_proof
 def test_stop_strings_length_and_context(engine: Any, prompts: list[str]) -> None:
     (free,), (stopped,) = (
         engine.sample(prompts[:1], SamplingSpec(n=1, temperature=0, max_tokens=64, stop=stop))[0]

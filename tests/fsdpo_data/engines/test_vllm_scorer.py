@@ -14,6 +14,7 @@ from fsdpo_data.problems.load import load_problems
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 
+@pytest.mark.short_proof
 def test_vllm_gives_the_rewards_of_transformers(tmp_path: Path) -> None:
     from scored import REF, solutions, worst
 

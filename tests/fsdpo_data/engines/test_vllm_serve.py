@@ -55,6 +55,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.wait(60)
 
 
+@pytest.mark.short_proof
 def test_greedy_completions_equal_those_of_transformers(url: str) -> None:
     from fsdpo_data.engines.samplers.transformers import TransformersSampler
 
