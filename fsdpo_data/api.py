@@ -63,6 +63,7 @@ from fsdpo_data.stages.pair import PairOptions, StepPairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
 from fsdpo_data.stages.select import SelectOptions
+from fsdpo_data.steps.rewards import DEFAULT_GAMMA
 from fsdpo_data.steps.segment import segmenter_name
 
 __all__ = [
@@ -265,7 +266,7 @@ class Dataset:
         ]
 
     @checks_arguments
-    def page(self, *, megabytes: float = 16, gamma: float = 0.5) -> str:
+    def page(self, *, megabytes: float = 16, gamma: float = DEFAULT_GAMMA) -> str:
         """Return an HTML page: statistics, problems, solutions, step rewards, pairs side by side.
 
         Args:

@@ -407,6 +407,22 @@ class StepLabelStats(ManifestSection):
     wrong: int  #: Other steps.
 
 
+class LastSteps(ManifestSection):
+    """Means over the last steps of one side of the pairs; the last step comes first."""
+
+    n: list[int]  #: Number of steps at each position.
+    reward: list[Number]  #: Mean reward.
+    weight: list[Number]  #: Mean weight K·α of the paper's loss.
+
+
+class StepWeightStats(ManifestSection):
+    """The weights that the paper's loss gives to the last steps of pairs."""
+
+    gamma: Number  #: Inverse temperature γ of the weights.
+    chosen: LastSteps  #: The chosen side.
+    rejected: LastSteps  #: The rejected side.
+
+
 class PairStats(ManifestSection):
     """Statistics of the pairs; see :mod:`fsdpo_data.pairs.statistics`."""
 
@@ -417,6 +433,8 @@ class PairStats(ManifestSection):
     margin: dict[str, Number | None] | None = None
     first_error: Number | None = None  #: Mean number of the first wrong step, from 1.
     length: dict[str, Number | None]  #: Lengths of the chosen and the rejected side.
+    #: Rewards and weights of the last steps; None for Step-DPO, and if no solution has several.
+    step_weights: StepWeightStats | None = None
     resampled: ContinuationStats | None = None  #: Cost of new steps (Step-DPO).
 
     @pydantic.model_validator(mode="after")

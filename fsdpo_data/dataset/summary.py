@@ -16,9 +16,12 @@ from fsdpo_data.dataset.manifest_sections import (
     PassAtK,
     RewardStats,
     SpecSection,
+    StepWeightStats,
 )
 from fsdpo_data.models.prompts import TEMPLATES
 
+#: Difference between the mean weights of the last step on both sides that is worth a warning.
+MAX_WEIGHT_DIFFERENCE = 0.1
 #: The items that can fail in a stage, as ``Manifest.failed`` counts them.
 _FAILED_ITEMS = {
     "sample": "problems without samples",
@@ -89,6 +92,7 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
         "rate": f"  ({token_rate:,.0f} tokens/s)" if token_rate else "",
         "step_pairs": pairs and pairs.resampled,
         "solution_pairs": pairs and not pairs.resampled,
+        "step_weights": pairs and pairs.step_weights,
     }
     if manifest.rollouts:
         entries["label_disagreements"] = _fraction(
@@ -98,6 +102,8 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
         entries |= _ranking_entries(manifest.rewards)
     if pairs:
         entries |= _pair_entries(pairs)
+        if pairs.step_weights:
+            entries["last_steps"] = _last_step_texts(pairs.step_weights)
     if manifest.mixture:
         n_mixed = sum(part.selected.solutions for part in manifest.mixture)
         entries["mixture_text"] = ", ".join(
@@ -170,6 +176,17 @@ def _pair_entries(pairs: PairStats) -> dict[str, Any]:
     }
 
 
+def _last_step_texts(statistics: StepWeightStats) -> dict[str, str]:
+    """Return the mean rewards and weights of the last steps of both sides, as text."""
+    return {
+        f"{side}_{quantity}": ", ".join(
+            f"{number:.2f}" for number in getattr(getattr(statistics, side), quantity)
+        )
+        for side in ("chosen", "rejected")
+        for quantity in ("reward", "weight")
+    }
+
+
 def _fraction(part: float, total: int) -> float | None:
     return part / total if total else None
 
@@ -211,4 +228,19 @@ def dataset_warnings(manifest: Manifest) -> list[str]:
         warnings.append("under 5 % of the step labels are positive")
     if ranking_interval and ranking_interval[0] <= 0.5:
         warnings.append("rewards may rank correct over incorrect solutions no better than chance")
+    if manifest.pairs and manifest.pairs.step_weights:
+        warnings += _step_weight_warnings(manifest.pairs.step_weights)
     return warnings
+
+
+def _step_weight_warnings(statistics: StepWeightStats) -> list[str]:
+    """Return a sentence if the weight of the last step depends on the side of the pair."""
+    chosen = statistics.chosen.weight[0]
+    rejected = statistics.rejected.weight[0]
+    if abs(chosen - rejected) <= MAX_WEIGHT_DIFFERENCE:
+        return []
+    return [
+        f"the mean weight K·α of the last step is {chosen:.2f} in chosen and {rejected:.2f} in "
+        f"rejected solutions (γ {statistics.gamma:g}): the loss may teach the policy to postpone "
+        "or to hurry the answer; train with a smaller γ, and look at the lengths of its solutions"
+    ]

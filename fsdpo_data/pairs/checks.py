@@ -13,7 +13,7 @@ from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.pairs import statistics
 from fsdpo_data.pairs.first_error import StepPairSpec, first_low_reward
 from fsdpo_data.pairs.statistics import SIDES
-from fsdpo_data.steps.rewards import AGGREGATES
+from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA
 
 #: Columns of solutions that the checks compare with the pairs.
 _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
@@ -148,10 +148,13 @@ def _compare_statistics(
             pairs,
             solutions,
             aggregate if is_known else "mean",
+            (pair_stats.get("step_weights") or {}).get("gamma", DEFAULT_GAMMA),
             allow_unclosed=spec.get("allow_unclosed", False),
         )
         if not is_known:  # the plug-in that defines the aggregate is absent
             computed["margin"] = pair_stats.get("margin")
+        if "step_weights" not in pair_stats:  # earlier releases did not compute them
+            del computed["step_weights"]
         if not spec.get("finished"):  # earlier releases did not count truncated solutions
             del computed["solutions"]["truncated"]
     if computed != pair_stats:

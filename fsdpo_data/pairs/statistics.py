@@ -21,6 +21,10 @@ from fsdpo_data.steps.rewards import aggregate_expr
 
 #: The two sides of a pair, as prefixes of column names.
 SIDES = ("chosen", "rejected")
+#: The sign of γ in the step weights of the paper's loss, by side.
+_WEIGHT_SIGNS = {"chosen": 1, "rejected": -1}
+#: Number of steps, counted from the end, whose mean rewards and weights are shown.
+STEP_POSITIONS = 5
 
 
 def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
@@ -49,6 +53,7 @@ def pair_statistics(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
     aggregate: str,
+    gamma: float,
     *,
     allow_unclosed: bool = False,
 ) -> dict[str, Any]:
@@ -58,6 +63,7 @@ def pair_statistics(
         pairs: Files of pairs.
         solutions: Files of the solutions in the pairs.
         aggregate: Aggregate of step rewards for the margins.
+        gamma: Inverse temperature γ of the step weights; see :func:`step_weight_statistics`.
         allow_unclosed: Whether solutions whose thinking never ends may be in pairs.
 
     Returns:
@@ -92,7 +98,62 @@ def pair_statistics(
         },
         "margin": _margin_statistics(table["margin"]),
         "length": _length_statistics(table, unit),
+        "step_weights": step_weight_statistics(pairs, gamma),
     }
+
+
+def step_weight_statistics(pairs: Sequence[Path], gamma: float) -> dict[str, Any] | None:
+    """Compute the mean reward and the mean weight of the last steps, over the pairs.
+
+    The weight of a step is K·α, where α is the softmax of ±γ·reward over the K steps of the
+    solution (section 3.2 of the paper). DPO divided by K gives every step the weight 1. Solutions
+    of one step have no choice of weights, and do not count.
+
+    Args:
+        pairs: Files of pairs.
+        gamma: Inverse temperature γ.
+
+    Returns:
+        ``gamma``, and for each side the lists ``n``, ``reward`` and ``weight`` by position from the
+        end: the last step comes first. None if no solution has several steps.
+    """
+    statistics: dict[str, Any] = {"gamma": gamma}
+    for side, sign in _WEIGHT_SIGNS.items():
+        frames = [_weigh_last_steps(file, f"{side}_rewards", sign * gamma) for file in pairs]
+        steps = pl.concat(frames)
+        by_position = [
+            steps.filter(pl.col("position") == position) for position in range(STEP_POSITIONS)
+        ]
+        counted = [rows for rows in by_position if rows.height]
+        if not counted:
+            return None
+        statistics[side] = {
+            "n": [rows.height for rows in counted],
+            "reward": [_round(rows["reward"].mean()) for rows in counted],
+            "weight": [_round(rows["weight"].mean()) for rows in counted],
+        }
+    return statistics
+
+
+def _weigh_last_steps(pairs: Path, column: str, signed_gamma: float) -> pl.DataFrame:
+    """Return position from the end, reward and weight K·α of the last steps of one side."""
+    reward = pl.col("reward")
+    n_steps = pl.len().over("row")
+    power = (signed_gamma * reward - (signed_gamma * reward).max().over("row")).exp()
+    steps = (
+        scan_parquet([pairs])
+        .select(reward=pl.col(column).cast(pl.List(pl.Float64)))
+        .filter(reward.list.len() > 1)
+        .with_row_index("row")
+        .explode("reward")
+        .select(
+            "reward",
+            weight=n_steps * power / power.sum().over("row"),
+            position=n_steps - 1 - pl.int_range(pl.len()).over("row"),
+        )
+        .filter(pl.col("position") < STEP_POSITIONS)
+    )
+    return collect_rows(steps)
 
 
 def _measure_pairs(

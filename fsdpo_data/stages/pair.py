@@ -28,7 +28,7 @@ from fsdpo_data.stages.continuations import (
     resolve_continuation_sampler,
 )
 from fsdpo_data.stages.step_pairs import BasePairStage, StepPairStage
-from fsdpo_data.steps.rewards import AGGREGATES
+from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA
 
 #: Headings in ``--help`` of the options that belong to one style.
 _FULL_PANEL = "Style full"
@@ -40,6 +40,7 @@ class PairStage(BasePairStage):
     """Adds the ``pairs`` config with pairs of complete solutions."""
 
     pair_spec: PairSpec  #: The rule that selects the pairs.
+    gamma: float = DEFAULT_GAMMA  #: Inverse temperature of the step weights in the statistics.
     command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
     def check(self, source: Path, manifest: Manifest) -> None:
@@ -63,6 +64,7 @@ class PairStage(BasePairStage):
             draft.current_files("pairs"),
             files,
             self.pair_spec.aggregate,
+            self.gamma,
             allow_unclosed=self.pair_spec.allow_unclosed,
         )
         if not counts["pairs"]:
@@ -146,6 +148,8 @@ class PairOptions(StageOptions):
         require_outcome: Pair the best correct with the worst incorrect solutions. Without it, pair
             the highest with the lowest rewards, regardless of the outcome.
         min_margin: Minimum reward of the chosen minus the rejected solution.
+        gamma: Inverse temperature γ of the step weights that are printed; it does not change the
+            pairs.
         step_dpo: Options of `style=step-dpo`.
 
     Examples:
@@ -171,6 +175,7 @@ class PairOptions(StageOptions):
     aggregate: Annotated[str, Option(panel=_FULL_PANEL, choices=AGGREGATES)] = PairSpec().aggregate
     require_outcome: Annotated[bool, Option(panel=_FULL_PANEL)] = PairSpec().require_outcome
     min_margin: Annotated[float | None, Option(min=-1, max=1, panel=_FULL_PANEL)] = None
+    gamma: Annotated[float, Option(min=0, panel=_FULL_PANEL, in_digest=False)] = DEFAULT_GAMMA
     step_dpo: StepPairOptions = StepPairOptions()
 
     def __post_init__(self) -> None:
@@ -201,7 +206,11 @@ def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:
         min_margin=options.min_margin,
         allow_unclosed=options.allow_unclosed,
     )
-    return PairStage(pair_spec, command=command_line(options, "fsdpo-data", "pair"))
+    return PairStage(
+        pair_spec,
+        gamma=options.gamma,
+        command=command_line(options, "fsdpo-data", "pair"),
+    )
 
 
 def _make_step_pair_stage(options: PairOptions, step_dpo: StepPairOptions) -> StepPairStage:

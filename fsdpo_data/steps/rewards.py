@@ -68,6 +68,7 @@ for _aggregate in (
     AGGREGATES.register(_aggregate)
 #: The aggregate of decoders that choose among samples, if the PRM format names no other one.
 DEFAULT_AGGREGATE = "min"
+DEFAULT_GAMMA = 0.5  #: Inverse temperature γ of the step weights (section 4.1 of the paper).
 
 
 def check_aggregate(name: str) -> str:

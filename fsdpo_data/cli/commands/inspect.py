@@ -23,6 +23,7 @@ from fsdpo_data.dataset.diff import spec_changes
 from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.models.prompts import TEMPLATES, find_template
 from fsdpo_data.models.resolve import MODELS
+from fsdpo_data.steps.rewards import DEFAULT_GAMMA
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ class InspectOptions(DatasetOptions):
     samples: Annotated[int, Option(min=1)] = 3
     problem: Annotated[str | None, Option(metavar="ID")] = None
     outcome: Outcome | None = None
-    gamma: Annotated[float, Option(min=0)] = 0.5
+    gamma: Annotated[float, Option(min=0)] = DEFAULT_GAMMA
     seed: Seed = 0
 
 
@@ -138,7 +139,7 @@ class ViewOptions(DatasetOptions):
     """
 
     out: Annotated[Path | None, Option(default_text="DATA.html")] = None
-    gamma: Annotated[float, Option(min=0)] = 0.5
+    gamma: Annotated[float, Option(min=0)] = DEFAULT_GAMMA
     megabytes: Annotated[float, Option(min=0.1)] = 16
 
 

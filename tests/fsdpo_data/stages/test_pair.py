@@ -21,7 +21,7 @@ from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.stage import derive_dataset
-from fsdpo_data.dataset.summary import summary_rows
+from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
 from fsdpo_data.pairs.statistics import join_solutions
@@ -423,3 +423,30 @@ def test_solutions_that_stop_inside_their_thinking_form_no_pairs(
     manifest = validate(tmp_path / "all")
     assert manifest.pairs is not None and manifest.pairs.pairs == 4
     assert "unclosed" not in manifest.pairs.solutions
+
+
+@pytest.mark.parametrize(
+    ("rejected_rewards", "gamma", "rejected_weights"),
+    [
+        ([0.2, 0.9], 8.0, [0.007369, 1.992631]),  # the last weight of a wrong solution is small
+        ([0.9, 0.2], 0.5, [1.173235, 0.826765]),
+        ([0.5, 0.5], 8.0, [1.0, 1.0]),
+    ],
+)
+def test_a_last_step_with_another_weight_on_each_side_is_a_warning(
+    make_scored_dataset: MakeDataset,
+    rejected_rewards: list[float],
+    gamma: float,
+    rejected_weights: list[float],
+) -> None:
+    source = make_scored_dataset({right(1): [0.5, 0.5], wrong(1): rejected_rewards}, problems=2)
+    out = source.parent / "pairs"
+    derive_dataset(source, out, [PairStage(PairSpec(), gamma=gamma)], progress=LineProgress())
+    manifest = validate(out)
+    assert manifest.pairs and (statistics := manifest.pairs.step_weights)
+    assert statistics.chosen.weight == [1.0, 1.0]
+    assert statistics.rejected.weight == pytest.approx(rejected_weights, abs=1e-4)
+    assert statistics.rejected.reward == pytest.approx(rejected_rewards[::-1], abs=1e-4)
+    warnings = [text for text in dataset_warnings(manifest) if "K·α of the last step" in text]
+    assert len(warnings) == (abs(rejected_weights[0] - 1) > 0.1)
+    assert "step weights" in dict(summary_rows(manifest))
