@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from fsdpo_data.core.options import Option, Options, check_read_options, declared_fields
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
+from fsdpo_data.steps.rewards import DEFAULT_GAMMA
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES, PreferenceLoss
 from fsdpo_train.losses.prm_losses import PRM_LOSSES, PrmLoss
 
@@ -175,7 +176,7 @@ class SftConfig(TrainConfig):
             directory. The directory must also contain the tokenizer.
         head_chunk: Number of tokens whose logits are computed at once. Fewer tokens need less
             memory and more time. By default, the logits take at most a quarter of the memory that
-            is free at the start.
+            is free at the start; on a GPU, they are those of 2,048 tokens at most.
 
     Examples:
         fsdpo-train sft sft.jsonl --model Qwen/Qwen2-7B --out runs/sft \
@@ -295,7 +296,7 @@ class PreferenceSpec(Options):
 
     loss: Annotated[str, Option(choices=PREFERENCE_LOSSES)] = "full-step"
     beta: Annotated[float, Option(exclusive_min=0)] = 0.05
-    gamma: Annotated[float, Option(min=0, allow_infinity=True)] = 0.5
+    gamma: Annotated[float, Option(min=0, allow_infinity=True)] = DEFAULT_GAMMA
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -336,7 +337,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
             The default is ``reference`` in `out`.
         head_chunk: Number of tokens whose logits are computed at once. Fewer tokens need less
             memory and more time. By default, the logits take at most a quarter of the memory that
-            is free at the start.
+            is free at the start; on a GPU, they are those of 2,048 tokens at most.
 
     Examples:
         fsdpo-train dpo runs/pairs --model tiny --out runs/full-step --lr 1e-4 \

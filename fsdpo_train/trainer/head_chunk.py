@@ -1,9 +1,10 @@
 """The number of tokens whose logits a training computes at once.
 
 A chunk with all tokens of a batch is fastest, because the backward pass computes the logits of
-every other chunk again. The size is chosen once per run, from the free memory at its start. It
-changes the last bits of the gradients, so the record of the run has it, and a resumed run uses it
-again. All processes of a run use the same size.
+every other chunk again. On a GPU, the logits of a large vocabulary would then take more memory than
+all activations, so a chunk has at most ``MAX_CHUNK_TOKENS_GPU`` tokens. The size is chosen once per
+run, from the free memory at its start. It changes the last bits of the gradients, so the record of
+the run has it, and a resumed run uses it again. All processes of a run use the same size.
 """
 
 import logging
@@ -16,7 +17,6 @@ from accelerate.utils import broadcast_object_list
 
 from fsdpo_data.core.memory_limit import available_memory
 from fsdpo_data.engines.logprobs import (
-    MAX_TOKENS_GPU,
     free_gpu_memory,
     largest_chunk,
     logprob_models,
@@ -25,6 +25,8 @@ from fsdpo_train.trainer.run_directory import HEAD_CHUNK_KEY
 
 log = logging.getLogger(__name__)
 
+#: Maximum tokens of a chunk on a GPU: 3.7 GB of logits with a vocabulary of 152k.
+MAX_CHUNK_TOKENS_GPU = 2048
 #: Bytes that training adds per trainable weight: a gradient and two moments in float32.
 _BYTES_PER_TRAINABLE_WEIGHT = 12
 
@@ -71,7 +73,4 @@ def _choose_chunk(trainer: Any, models: Iterable[Any]) -> int:
     free_bytes = max(0, free_bytes - _BYTES_PER_TRAINABLE_WEIGHT * n_trainable)
     vocabulary = max(model.get_input_embeddings().num_embeddings for model in models)
     chunk_tokens = largest_chunk(vocabulary, free_bytes)
-    if is_gpu and chunk_tokens > MAX_TOKENS_GPU:
-        # Logits on GPUs really take twelve bytes, and activations may fill most of the memory.
-        return max(MAX_TOKENS_GPU, chunk_tokens // 2)
-    return chunk_tokens
+    return min(chunk_tokens, MAX_CHUNK_TOKENS_GPU) if is_gpu else chunk_tokens

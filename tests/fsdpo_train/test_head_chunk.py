@@ -115,9 +115,9 @@ def test_the_choice(
 
 
 @pytest.mark.parametrize(
-    ("gigabytes", "chunk"), [(8, 4096), (16, 8192), (32, 8192), (64, 16384), (0, 16)]
+    ("gigabytes", "chunk"), [(1, 512), (4, 2048), (16, 2048), (64, 2048), (0, 16)]
 )
-def test_the_choice_on_a_gpu_leaves_more_memory_to_activations(
+def test_the_choice_on_a_gpu_leaves_the_memory_to_activations(
     gigabytes: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(head_chunk, "free_gpu_memory", lambda _: gigabytes * GIGABYTE)

@@ -60,6 +60,7 @@ PEAK_FLOPS = {
 #: Tokens of a prompt, and of each of its solutions.
 ATTENTION_SIZES = ("64:512", "512:512", "2048:512")
 ROUNDS = 5
+MICRO_BATCH_ROWS = 16  #: Rows of a micro-batch: pairs or solutions of TRL, and our SFT rows.
 #: Lines of a failed case that go to stderr.
 ERROR_LINES = 40
 SAMPLER_SCRIPT = Path(__file__).parents[2] / "benchmarks" / "perf" / "sampler.py"
@@ -183,9 +184,9 @@ def train(folder: Path, case: GpuCase) -> Metrics:
             data,
             folder / size,
             max_steps=ROUNDS + 1,
-            per_device_train_batch_size=16,
+            per_device_train_batch_size=MICRO_BATCH_ROWS,
             num_train_epochs=99,
-            gradient_accumulation_steps=len(data.read_text().splitlines()) // 16,
+            gradient_accumulation_steps=len(data.read_text().splitlines()) // MICRO_BATCH_ROWS,
         )
         return work | time_training(trainer)
     options: dict[str, Any] = dict(
@@ -200,6 +201,9 @@ def train(folder: Path, case: GpuCase) -> Metrics:
         log_every=1,
         dtype="bfloat16" if torch.cuda.is_available() else "float32",
     )
+    if method == "sft":
+        options["batch_size"] = MICRO_BATCH_ROWS
+        options["grad_accum"] = len(rows) // MICRO_BATCH_ROWS
     if method == "prm":
         options["held_out"] = 0
     if method == "dpo":

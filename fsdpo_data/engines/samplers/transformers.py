@@ -25,6 +25,7 @@ from transformers.cache_utils import DynamicLayer
 
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
+from fsdpo_data.engines.logprobs import free_gpu_memory
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
 from fsdpo_data.engines.samplers.tokenization import (
@@ -43,8 +44,10 @@ from fsdpo_data.models.checkpoints import (
 )
 from fsdpo_data.models.resolve import ResolvedWeights
 
-#: Sequences decoded together, by device. With few, keys and values stay in the caches of a CPU.
-BATCH_SIZE = {"cuda": 256, "cpu": 32}
+#: Sequences decoded together on a CPU: with few, keys and values stay in its caches.
+BATCH_SIZE_CPU = 32
+#: Maximum number of sequences decoded together on a GPU, whose memory may allow fewer.
+MAX_BATCH_SIZE_GPU = 1024
 #: Tokens that the first round of a batch generates; each further round is twice as long.
 FIRST_ROUND_TOKENS = 128
 
@@ -80,7 +83,7 @@ class TransformersSampler(StreamingSampler):
     ) -> None:
         self.model = weights.ref
         self._device = pick_device(options.device)
-        self._batch_size = batch_size or BATCH_SIZE[self._device]
+        self._batch_size = batch_size
         self._tokenizer, net = load_checkpoint(
             "AutoModelForCausalLM",
             weights,
@@ -119,8 +122,9 @@ class TransformersSampler(StreamingSampler):
             ]
         requests.sort(key=lambda request: -len(request.context.ids))
         finished: defaultdict[int, list[Completion]] = defaultdict(list)
-        for start in range(0, len(requests), self._batch_size):
-            batch = requests[start : start + self._batch_size]
+        batch_size = self._batch_size or self._choose_batch_size(requests)
+        for start in range(0, len(requests), batch_size):
+            batch = requests[start : start + batch_size]
             sequences = self._generate_batch(batch, spec)
             for request, (ids, completion) in zip(batch, sequences, strict=True):
                 index = request.prompt_index
@@ -134,6 +138,18 @@ class TransformersSampler(StreamingSampler):
                 finished[index].append(completion)
                 if len(finished[index]) == spec.n:
                     yield PromptResult(index, finished.pop(index))
+
+    def _choose_batch_size(self, requests: Sequence[GenerationRequest]) -> int:
+        """Return the number of sequences to decode together, long prompts first.
+
+        On a GPU, their keys and values take at most a quarter of the free memory.
+        """
+        if self._device == "cpu" or not requests:
+            return BATCH_SIZE_CPU
+        longest = max(len(request.context.ids) + request.max_new_tokens for request in requests)
+        cache_bytes = longest * cache_bytes_per_token(self._net.config, self._net.dtype)
+        n_fitting = free_gpu_memory(self._net.device) // (4 * cache_bytes)
+        return max(1, min(MAX_BATCH_SIZE_GPU, n_fitting))
 
     def _generate_batch(
         self, batch: Sequence[GenerationRequest], spec: SamplingSpec
@@ -253,6 +269,16 @@ class TransformersSampler(StreamingSampler):
             stop_string=stop_string,
         )
         return GeneratedSequence(ids, completion)
+
+
+def cache_bytes_per_token(config: Any, dtype: torch.dtype) -> int:
+    """Return the bytes of the keys and values of one token, in all layers."""
+    text_config = config.get_text_config()
+    n_heads = text_config.num_attention_heads
+    n_key_heads = getattr(text_config, "num_key_value_heads", None) or n_heads
+    head_size = getattr(text_config, "head_dim", None) or text_config.hidden_size // n_heads
+    numbers: int = 2 * text_config.num_hidden_layers * n_key_heads * head_size
+    return numbers * dtype.itemsize
 
 
 class NewStopCriteria(StopStringCriteria):  # type: ignore[misc]

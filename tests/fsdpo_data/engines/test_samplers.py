@@ -12,15 +12,20 @@ import numpy as np
 import pytest
 import torch
 from random_model import save_random_model
+from transformers import DynamicCache
 
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
-from fsdpo_data.engines.samplers.tokenization import cut_at_stop, encode_prompt
+from fsdpo_data.engines.samplers.tokenization import ContextTokens, cut_at_stop, encode_prompt
 from fsdpo_data.engines.samplers.transformers import (
+    BATCH_SIZE_CPU,
+    MAX_BATCH_SIZE_GPU,
+    GenerationRequest,
     InverseCdfProcessor,
     TransformersSampler,
+    cache_bytes_per_token,
     make_cache,
 )
 from fsdpo_data.engines.step_tokens import StepTokenizer
@@ -235,6 +240,39 @@ def test_the_preallocated_cache_equals_the_cache_of_transformers(
         for cache in (ours, DynamicCache(config=net.config))
     ]
     assert torch.equal(torch.stack(scores[0]), torch.stack(scores[1]))
+
+
+def test_the_cache_bytes_are_those_of_the_cache(random_sampler: TransformersSampler) -> None:
+    net = random_sampler._net
+    cache = DynamicCache(config=net.config)
+    net(torch.ones((1, 7), dtype=torch.long), past_key_values=cache)
+    stored_bytes = sum(
+        tensor.numel() * tensor.itemsize
+        for layer in cache.layers
+        for tensor in (layer.keys, layer.values)
+    )
+    assert 7 * cache_bytes_per_token(net.config, net.dtype) == stored_bytes
+
+
+@pytest.mark.parametrize(
+    ("free_caches", "batch_size"), [(10_000, MAX_BATCH_SIZE_GPU), (40, 10), (1, 1)]
+)
+def test_the_caches_of_a_batch_take_a_quarter_of_the_free_gpu_memory(
+    random_sampler: TransformersSampler,
+    free_caches: int,
+    batch_size: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = random_sampler._net
+    context = ContextTokens([1] * 20, [], "")
+    requests = [GenerationRequest(0, context, 0, max_new_tokens=30)]
+    free_bytes = free_caches * 50 * cache_bytes_per_token(net.config, net.dtype)
+    assert random_sampler._choose_batch_size(requests) == BATCH_SIZE_CPU
+    monkeypatch.setattr(random_sampler, "_device", "cuda")
+    monkeypatch.setattr(
+        "fsdpo_data.engines.samplers.transformers.free_gpu_memory", lambda _: free_bytes
+    )
+    assert random_sampler._choose_batch_size(requests) == batch_size
 
 
 def test_the_context_length_limits_completions(random_sampler: TransformersSampler) -> None:
