@@ -42,8 +42,11 @@ environments: $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed  ## what the short
 adapters: $(ADAPTERS_VENV)/.adapters  ## our grader in other harnesses and trainers
 	$(ADAPTERS_VENV)/bin/python -m pytest -m adapters tests/adapters
 
-real: $(VLLM_VENV)/.vllm  ## a pretrained model through every stage; PROBLEMS= for a file of your own
-	$(VLLM_VENV)/bin/python benchmarks/perf/real.py $(if $(PROBLEMS),--problems $(PROBLEMS))
+# The CPU samples with vLLM. The other sizes need torch and transformers alone.
+SIZE ?= cpu
+REAL_VENV = $(if $(filter cpu,$(SIZE)),$(VLLM_VENV),$(VENV))
+real: $(if $(filter cpu,$(SIZE)),$(VLLM_VENV)/.vllm,$(VENV)/.dev)  ## a model of 0.5B weights through every stage, measured; SIZE=cpu, gpu or smoke
+	$(REAL_VENV)/bin/python benchmarks/evidence/real.py run $(SIZE)
 
 gpu: $(VENV)/.train  ## on whatever GPU there is: throughput, memory and MFU in ten minutes, offline
 	$(BIN)/python benchmarks/perf/gpu.py

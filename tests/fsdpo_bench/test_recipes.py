@@ -74,9 +74,6 @@ def test_each_row_of_the_papers_tables_has_a_recipe() -> None:
         "embedded",
         "pairs",
         "prm-curve",
-        "smollm2",
-        "smollm2-mwp",
-        "smollm2-small",
     }
 
 

@@ -427,7 +427,6 @@ INTERVAL = re.compile(r"-?\d+\.\d \[-?\d+\.\d, -?\d+\.\d\]")
 def test_intervals_on_the_page_equal_the_result_files() -> None:
     """Every interval on the page is in the result files, and in a row of its arm."""
     text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    text = text.partition("\n## A pretrained model")[0]  # this section has other result files
     for section in (SECTION, CONTROL_SECTION, DRAWS_SECTION):
         text_before, _, text_after = text.partition(section)
         text = f"{text_before}\n## {text_after.partition('## ')[2]}"
@@ -568,7 +567,6 @@ def test_size_tables_on_the_page_equal_the_result_files() -> None:
 def test_every_number_of_the_text_is_in_a_file() -> None:
     """Numbers with decimals are values of a table; whole numbers are from the plan or counts."""
     text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    text = text.partition("\n## A pretrained model")[0]  # this section has other result files
     text = re.sub(r"<!-- measured: .*?-->\n(.+\n)+", "", text)  # held by test_numbers.py
     text = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
     text = re.sub(r"`[^`]*`|\]\([^)]*\)|[γβ] [\d.]+", "", INTERVAL.sub("", text))

@@ -1,0 +1,152 @@
+"""Train and measure reward models and policies of half a billion weights on GSM8K.
+
+    python benchmarks/evidence/real.py run cpu     # `make real`; also gpu and smoke
+    python benchmarks/evidence/real.py tables cpu  # the tables, from the numbers of a run
+
+The model is Qwen2.5-Coder-0.5B-Instruct (Apache-2.0), whose weights are in Python packages
+(`real_model.py`). The sizes are in `real/cpu.toml`, `real/gpu.toml` and `real/smoke.toml`. Every
+stage is a command of the toolkit, which the script prints before it runs. Complete stages are
+skipped, and interrupted ones resume. A stage that fails or takes too long does not stop the stages
+that do not need it.
+
+`benchmarks/measured/real/SIZE/` gets each number as soon as it exists: one row per problem and
+choice in `choices.csv`, per row of ProcessBench in `processbench.csv`, per problem and policy in
+`policies.csv`, and one row per stage in `stages.csv`. Exit code 69 means that the model cannot be
+downloaded.
+"""
+
+import json
+import math
+import random
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from real_model import write_model
+from real_run import StageRunner
+from real_stages import ROOT, StageList, read_sizes
+from real_tables import render_tables
+
+from fsdpo_data.core.files import write_text
+from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.schema import scan_rows
+
+RESULTS = ROOT / "benchmarks/measured/real"
+#: Lower bound of a step's probability in the likelihood of a solution.
+MIN_PROBABILITY = 1e-300
+
+app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+
+
+@app.command()
+def run(
+    size: Annotated[str, typer.Argument(help="cpu, gpu, smoke, or a TOML file.")] = "cpu",
+    model: Annotated[Path | None, typer.Option(help="Model to start from.")] = None,
+    parts: Annotated[
+        Path | None, typer.Option(help="Folder with the packages of the model, or their parts.")
+    ] = None,
+    problems: Annotated[
+        Path | None,
+        typer.Option(help="Folder with train.jsonl, test.jsonl and processbench.json."),
+    ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(help="Folder with completions to replay in place of sampling."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for models and datasets.")] = Path("runs/real"),
+    results: Annotated[Path | None, typer.Option(help="Folder for the numbers.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Stage to run, with the stages that it needs.")
+    ] = None,
+) -> None:
+    """Run every stage that is not complete."""
+    sizes = read_sizes(size)
+    if problems is not None:
+        files = {
+            "train_file": problems / "train.jsonl",
+            "test_file": problems / "test.jsonl",
+            "processbench_file": problems / "processbench.json",
+        }
+        sizes = sizes.model_copy(update=files)
+    name = Path(size).stem
+    run_folder = out / name
+    run_folder.mkdir(parents=True, exist_ok=True)
+    results_folder = results or RESULTS / name
+    if model is None:
+        model = out / "qwen2.5-coder-0.5b-instruct"
+        if not model.exists():
+            # A process of its own, because this one stays alive beside the stages.
+            with ProcessPoolExecutor(1) as executor:
+                executor.submit(write_model, parts, model).result()
+    stages = StageList(sizes, run_folder, results_folder, model, recorded).build()
+    runner = StageRunner(sizes, run_folder, results_folder)
+    n_failed = runner.run(stages, only or [])
+    print(render_tables(results_folder, sizes))
+    if n_failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def tables(
+    size: Annotated[str, typer.Argument(help="cpu, gpu, smoke, or a TOML file.")] = "cpu",
+    results: Annotated[Path | None, typer.Option(help="Folder with the numbers.")] = None,
+) -> None:
+    """Print the tables of the numbers of a run."""
+    print(render_tables(results or RESULTS / Path(size).stem, read_sizes(size)))
+
+
+@app.command()
+def likelihood(
+    data: Path,
+    model: Path,
+    dtype: Annotated[str, typer.Option(help="Data type of the model.")] = "auto",
+    out: Annotated[Path, typer.Option(help="JSON file.")] = Path("likelihood.json"),
+) -> None:
+    """Write log π of each solution of a dataset under a policy, by solution id."""
+    from fsdpo_data.engines.load import load_likelihood
+    from fsdpo_data.engines.options import ScorerOptions
+    from fsdpo_data.engines.scorers import ScorerInput
+
+    files = read_manifest(data).config_paths(data, "solutions")
+    rows = collect_rows(scan_rows("solutions", files))
+    options: Any = {"dtype": dtype}
+    scorer = load_likelihood(str(model), ScorerOptions(**options))
+    items = [
+        ScorerInput(prompt, steps)
+        for prompt, steps in rows.select("prompt", "completions").iter_rows()
+    ]
+    logprobs = {
+        solution_id: sum(math.log(max(step, MIN_PROBABILITY)) for step in steps) if steps else None
+        for solution_id, steps in zip(rows["solution_id"], scorer.score(items), strict=True)
+    }
+    write_text(out, json.dumps(logprobs, indent=0) + "\n")
+
+
+@app.command()
+def shuffle(
+    pairs: Path,
+    out: Annotated[Path, typer.Option(help="JSONL file.")],
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+) -> None:
+    """Write the pairs of a dataset with the step rewards of each solution in random order.
+
+    A solution of several pairs has the same order in all of them.
+    """
+    rows = collect_rows(scan_rows("pairs", read_manifest(pairs).config_paths(pairs, "pairs")))
+    rng = random.Random(seed)
+    shuffled_rewards: dict[str, list[float]] = {}
+    pair_rows = rows.to_dicts()
+    for row in pair_rows:
+        for side in ("chosen", "rejected"):
+            rewards = row[f"{side}_rewards"]
+            solution_id = row[f"{side}_id"]
+            if solution_id not in shuffled_rewards:
+                shuffled_rewards[solution_id] = rng.sample(rewards, len(rewards))
+            row[f"{side}_rewards"] = shuffled_rewards[solution_id]
+    write_text(out, "".join(json.dumps(row) + "\n" for row in pair_rows))
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,312 @@
+"""The tables of `make real`, from the CSV files with one row per problem."""
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, stdev
+
+from fsdpo_bench.intervals import MeanDifference, mean_difference, paired_interval, proportion
+from fsdpo_bench.prm.first_error import best_threshold, count_first_errors
+from real_results import (
+    AVERAGE,
+    BEST,
+    CHOICES_FILE,
+    GREEDY,
+    MOST_LIKELY,
+    POLICIES_FILE,
+    PROCESSBENCH_FILE,
+    RANKING_AUC,
+    STAGES_FILE,
+    START,
+    VOTE,
+    WEIGHTED_VOTE,
+    read_rows,
+)
+from real_stages import Sizes
+
+from fsdpo_data.core.statistics import mean_interval
+
+PRM_TITLES = {
+    "outcome": "cross-entropy on outcomes",
+    "rollouts": "cross-entropy on Monte-Carlo labels",
+    "pqm": "PQM on Monte-Carlo labels",
+    "implicit": "implicit loss on outcomes",
+}
+POLICY_TITLES = {
+    START: "the model before training",
+    "dpo": "DPO",
+    "dpo-k": "DPO divided by K",
+    "step-dpo": "Step-DPO",
+    "full-step": "Full-Step-DPO, γ 0.5",
+    "full-step-4": "Full-Step-DPO, γ 4",
+    "shuffled": "Full-Step-DPO, γ 0.5, shuffled rewards",
+}
+#: Paired comparisons of policies: a policy, and the policy that it is compared with.
+COMPARISONS = (
+    ("full-step", "dpo"),
+    ("full-step", "shuffled"),
+    ("full-step-4", "dpo"),
+    ("dpo-k", "dpo"),
+    ("step-dpo", "dpo"),
+    ("dpo", START),
+    ("full-step", START),
+)
+
+#: Standard errors of a difference that a test at 5 % finds with a probability of 80 %.
+DETECTABLE_ERRORS = 1.96 + 0.84
+
+#: One value per problem, by problem id.
+Values = Mapping[str, float]
+Row = Mapping[str, str]  #: A row of a CSV file, by column.
+
+
+def render_tables(results: Path, sizes: Sizes) -> str:
+    """Return all tables whose numbers exist."""
+    tables = (
+        prm_table(results, sizes.samples),
+        policy_table(results, sizes.policy_samples),
+        stage_table(results),
+    )
+    return "\n\n".join(table for table in tables if table)
+
+
+def prm_table(results: Path, n_samples: int) -> str:
+    """Return the accuracy of each choice among the samples, and the measures of reward models."""
+    values: dict[str, dict[str, float]] = defaultdict(dict)
+    for choice, problem_id, value in read_rows(results / CHOICES_FILE):
+        values[choice][problem_id] = float(value)
+    if VOTE not in values:
+        return ""
+    titles = {
+        GREEDY: "one greedy solution",
+        AVERAGE: "an average sample",
+        VOTE: f"vote of {n_samples}",
+        MOST_LIKELY: f"most likely of {n_samples}",
+    }
+    rows = [
+        [title, format_accuracy(values[name]), format_ahead(values[name], values[VOTE]), "", ""]
+        for name, title in titles.items()
+        if name in values
+    ]
+    for prm, title in PRM_TITLES.items():
+        for choice, choice_title in ((BEST, "best"), (WEIGHTED_VOTE, "weighted vote")):
+            name = f"{prm}: {choice}"
+            if name not in values:
+                continue
+            is_first = choice == BEST
+            rows.append(
+                [
+                    f"{choice_title} of {n_samples}: {title}",
+                    format_accuracy(values[name]),
+                    format_ahead(values[name], values[VOTE]),
+                    format_auc(values[f"{prm}: {RANKING_AUC}"]) if is_first else "",
+                    format_processbench(results, prm) if is_first else "",
+                ]
+            )
+    header = [
+        f"choice ({len(values[VOTE])} problems)",
+        "accuracy (%)",
+        "points ahead of the vote",
+        "ranking AUC",
+        "ProcessBench F1 (GSM8K)",
+    ]
+    return markdown_table(header, rows)
+
+
+def policy_table(results: Path, n_samples: int) -> str:
+    """Return the results of each policy, and the paired comparisons."""
+    by_policy = read_policies(results)
+    trained = [policy for policy in by_policy if policy != START]
+    if not trained:
+        return ""
+    common_ids = set.intersection(
+        *({row["problem_id"] for row in rows} for seeds in by_policy.values() for rows in seeds)
+    )
+    rows = []
+    for policy, title in POLICY_TITLES.items():
+        if policy not in by_policy:
+            continue
+        seeds = [
+            [row for row in rows if row["problem_id"] in common_ids] for rows in by_policy[policy]
+        ]
+        n_all = n_samples * len(common_ids) * len(seeds)
+        tokens = sum(int(row["tokens"]) for rows in seeds for row in rows)
+        cut_off = sum(int(row["cut_off"]) for rows in seeds for row in rows)
+        rows.append(
+            [
+                title,
+                str(len(seeds)),
+                format_accuracy(mean_values(seeds, lambda row: float(row["greedy"]))),
+                format_accuracy(mean_values(seeds, average)),
+                format_accuracy(mean_values(seeds, lambda row: float(row["vote"]))),
+                f"{tokens / n_all:.0f}",
+                f"{100 * cut_off / n_all:.1f}",
+            ]
+        )
+    header = [
+        f"policy ({len(common_ids)} problems)",
+        "seeds",
+        "greedy (%)",
+        f"avg@{n_samples} (%)",
+        f"vote of {n_samples} (%)",
+        "tokens per sample",
+        "cut off (%)",
+    ]
+    comparison_rows = [
+        compare(by_policy, policy, baseline, common_ids)
+        for policy, baseline in COMPARISONS
+        if policy in by_policy and baseline in by_policy
+    ]
+    comparison_header = [
+        f"avg@{n_samples} of",
+        "against",
+        "points",
+        "by seed",
+        "95 % over seeds",
+        "detectable",
+    ]
+    tables = (markdown_table(header, rows), markdown_table(comparison_header, comparison_rows))
+    return "\n\n".join(tables)
+
+
+def read_policies(results: Path) -> dict[str, list[list[Row]]]:
+    """Return the rows of each policy and seed."""
+    file = results / POLICIES_FILE
+    by_policy: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    if file.exists():
+        with file.open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines):
+                by_policy[row["policy"]][row["seed"]].append(row)
+    return {policy: list(seeds.values()) for policy, seeds in by_policy.items()}
+
+
+def average(row: Row) -> float:
+    """Return the fraction of correct samples of a problem."""
+    return int(row["correct"]) / int(row["samples"])
+
+
+def mean_values(seeds: Sequence[Sequence[Row]], value: Callable[[Row], float]) -> dict[str, float]:
+    """Return a value of each problem, as mean over seeds."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for rows in seeds:
+        for row in rows:
+            values[row["problem_id"]].append(value(row))
+    return {problem_id: fmean(numbers) for problem_id, numbers in values.items()}
+
+
+def compare(
+    by_policy: Mapping[str, Sequence[Sequence[Row]]],
+    policy: str,
+    baseline: str,
+    ids: Container[str],
+) -> list[str]:
+    """Return the cells of a paired comparison of avg@k: the mean over seeds, and each seed.
+
+    The interval after the mean is over problems, for these seeds. The detectable difference is the
+    one that a test at 5 % finds with a probability of 80 %.
+    """
+    base_seeds = by_policy[baseline]
+    gains_by_seed: list[dict[str, float]] = []
+    for index, rows in enumerate(by_policy[policy]):
+        base_rows = base_seeds[index if baseline != START else 0]
+        base_values = mean_values([base_rows], average)
+        values = mean_values([rows], average)
+        gains_by_seed.append(
+            {key: value - base_values[key] for key, value in values.items() if key in ids}
+        )
+    gains = [fmean(seed[key] for seed in gains_by_seed) for key in gains_by_seed[0]]
+    seed_means = [fmean(seed.values()) for seed in gains_by_seed]
+    error = stdev(gains) / math.sqrt(len(gains))
+    return [
+        POLICY_TITLES[policy],
+        POLICY_TITLES[baseline],
+        format_difference(mean_difference(gains)),
+        ", ".join(f"{100 * mean:+.1f}" for mean in seed_means),
+        format_seed_interval(seed_means),
+        f"{100 * DETECTABLE_ERRORS * error:.1f}",
+    ]
+
+
+def format_seed_interval(means: Sequence[float]) -> str:
+    """Return Student's 95 % interval of a mean over seeds in points; – for one seed."""
+    from scipy.special import stdtrit
+
+    if len(means) < 2:
+        return "–"
+    half_width = float(stdtrit(len(means) - 1, 0.975)) * stdev(means) / math.sqrt(len(means))
+    low, high = fmean(means) - half_width, fmean(means) + half_width
+    return f"[{100 * low:+.1f}, {100 * high:+.1f}]"
+
+
+def format_difference(difference: MeanDifference) -> str:
+    """Return a difference with its interval over problems, in points."""
+    low, high = difference.ci95
+    return f"{100 * difference.value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+
+
+def format_ahead(values: Values, base: Values) -> str:
+    """Return how far a choice is ahead of another one, in points; nothing for the same one."""
+    if values is base:
+        return ""
+    gains = [value - base[key] for key, value in values.items()]
+    difference = mean_difference(gains)
+    if all(gain in (-1, 0, 1) for gain in gains):
+        difference = replace(difference, ci95=paired_interval([int(gain) for gain in gains]))
+    return format_difference(difference)
+
+
+def format_accuracy(values: Values) -> str:
+    """Return a mean over problems with its interval, in percent."""
+    mean = proportion(list(values.values()))
+    assert mean.value is not None and mean.ci95 is not None
+    low, high = mean.ci95
+    return f"{100 * mean.value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def format_auc(areas: Values) -> str:
+    """Return the mean of the AUC of each problem with correct and incorrect samples."""
+    interval = mean_interval([(area, 1) for area in areas.values()])
+    assert interval is not None
+    mean = fmean(areas.values())
+    return f"{mean:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] ({len(areas)} problems)"
+
+
+def format_processbench(results: Path, prm: str) -> str:
+    """Return F1 on ProcessBench by its protocol: the best threshold on these rows, all rows."""
+    rows = [row for row in read_rows(results / PROCESSBENCH_FILE) if row[0] == prm]
+    if not rows:
+        return ""
+    labels = [int(label) for _, _, label, _ in rows]
+    rewards = [[float(reward) for reward in text.split()] or None for *_, text in rows]
+    scores = count_first_errors(rewards, labels, best_threshold(rewards, labels))
+    return f"{100 * scores.f1:.1f} ({len(rows)} rows)"
+
+
+def stage_table(results: Path) -> str:
+    """Return the time and memory of each complete stage."""
+    file = results / STAGES_FILE
+    if not file.exists():
+        return ""
+    with file.open(encoding="utf-8", newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["status"] == "done"]
+    cells = [
+        [
+            row["stage"],
+            row["seconds"],
+            f"{int(row['tokens']) / float(row['seconds']):.0f}" if row["tokens"] else "",
+            row["peak_mb"],
+            row["gpu_mb"],
+        ]
+        for row in rows
+    ]
+    header = ["stage", "seconds", "sampled tokens/s", "peak memory (MB)", "peak GPU memory (MB)"]
+    return markdown_table(header, cells)
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
