@@ -11,15 +11,14 @@
 DIR has `gsm8k/candidates.jsonl.gz`, `math500/candidates.jsonl.gz` and `prime/*.jsonl.gz`: responses
 with the verdicts of their authors. FILE is MATH-500, whose golds and solutions replace the golds of
 the pool. Each grader is the code of its project, in a process of its own. An answer that takes more
-than `--seconds` ends the process, and a new one grades the next answer. Failures count as wrong,
-and the tables show their number.
+than `--seconds` ends the process, and a new one grades the next answer. Failures count as wrong.
 
 The verdicts are in `--out`, so a second call continues an interrupted one. `--grader` selects
-graders, for example to grade in several calls. The tables need the verdicts of all graders.
+graders, for example to grade in several calls. The table needs the verdicts of all graders.
 
-The last table compares the graders with `adjudicated.jsonl`: disagreements that a reader decided
-without knowledge of the verdicts. `blind_sample.py` draws such a sample. Its rows come from the
-pools of staged-benchmark-2026/StrictPRMBench (CC-BY-4.0) and PRIME-RL/PRIME (Apache-2.0).
+The table has the score of each grader on each pool, and its verdicts on `adjudicated.jsonl`:
+disagreements that a reader decided without knowledge of the verdicts. Its rows come from the pools
+of staged-benchmark-2026/StrictPRMBench (CC-BY-4.0) and PRIME-RL/PRIME (Apache-2.0).
 """
 
 import gzip
@@ -31,7 +30,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -55,11 +53,7 @@ COMMITS = {
 }
 #: Pools of graders that are made for one task; the other graders grade all pools.
 POOLS_OF = {"lm-eval gsm8k": ("gsm8k",), "lm-eval minerva_math": ("math500", "gaokao2023en")}
-POOL_TITLES = {
-    "gsm8k": "GSM8K, one policy",
-    "math500": "MATH-500, one policy",
-    "gaokao2023en": "GaoKao 2023 en, three models",
-}
+POOL_TITLES = {"gsm8k": "GSM8K", "math500": "MATH-500", "gaokao2023en": "GaoKao 2023 en"}
 START_SECONDS = 120.0  #: Time in which a grader must start.
 BATCH_ROWS = 50  #: Verdicts that are written to disk together.
 
@@ -83,8 +77,6 @@ class MetricVerdicts(NamedTuple):
 
     name: str  #: The grader, and its metric if it has several.
     correct: Mapping[str, bool | None]  #: Verdicts by key of the row; None for undecided.
-    failures: frozenset[str]  #: Keys of rows on which the grader raised or timed out.
-    seconds: Mapping[str, float]  #: Clock seconds by key; empty for the verdicts of the files.
 
     def has(self, row: PoolRow) -> bool:
         """Whether the grader graded a response."""
@@ -98,7 +90,7 @@ class MetricVerdicts(NamedTuple):
 def main(
     pools: Annotated[Path, Option(help="Directory of the pools.")],
     math500: Annotated[Path, Option(help="MATH-500 as JSON lines with solutions.")],
-    out: Annotated[Path, Option(help="Directory of the verdicts and the tables.")],
+    out: Annotated[Path, Option(help="Directory of the verdicts.")],
     python: Annotated[Path, Option(help="Python with the other graders.")] = Path(
         ".venv-harnesses/bin/python"
     ),
@@ -107,7 +99,7 @@ def main(
     workers: Annotated[int, Option(help="Processes per grader.")] = 1,
     seconds: Annotated[float, Option(help="Time limit of an answer.")] = 20.0,
 ) -> None:
-    """Grade the pools with all graders, and print the tables."""
+    """Grade the pools with all graders, and print the table."""
     rows = read_pools(pools, math500)
     out.mkdir(parents=True, exist_ok=True)
     check_sources(sources)
@@ -119,11 +111,7 @@ def main(
             command = [interpreter, str(WORKER), name, *source]
             grade_rows(command, rows_of(name, rows), verdict_file(out, name), workers, seconds, bar)
     if grader is None:
-        metrics = read_metrics(out, rows)
-        values = table_values(rows, metrics)
-        values["adjudicated"] = adjudicated_counts(read_lines(ADJUDICATED), metrics)
-        (out / "harnesses.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-        print_tables(values)
+        print_table(rows, read_metrics(out, rows), read_lines(ADJUDICATED))
 
 
 def check_sources(sources: Path) -> None:
@@ -353,20 +341,15 @@ def read_metrics(out: Path, rows: Sequence[PoolRow]) -> list[MetricVerdicts]:
     for name in LOADERS:
         lines = read_verdicts(verdict_file(out, name))
         keys = [row.key for row in rows_of(name, rows)]
-        failures = frozenset(key for key in keys if lines[key]["failure"])
-        names = next(lines[key]["correct"] for key in keys if key not in failures)
+        names = next(lines[key]["correct"] for key in keys if not lines[key]["failure"])
         for suffix in names:
             metrics.append(
                 MetricVerdicts(
                     name=f"{name}, {suffix}" if suffix else name,
                     correct={key: lines[key]["correct"].get(suffix, False) for key in keys},
-                    failures=failures,
-                    seconds={key: lines[key]["seconds"] for key in keys},
                 )
             )
-    authors = MetricVerdicts(
-        AUTHORS, {row.key: row.authors_correct for row in rows}, frozenset(), {}
-    )
+    authors = MetricVerdicts(AUTHORS, {row.key: row.authors_correct for row in rows})
     return [*metrics, authors]
 
 
@@ -381,153 +364,62 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
         return list(map(json.loads, stream))
 
 
-def table_values(rows: Sequence[PoolRow], metrics: Sequence[MetricVerdicts]) -> dict[str, Any]:
-    """Return the values of all tables: scores, disagreements with ours, times and orders."""
-    our_metric = next(metric for metric in metrics if metric.name == OWN_GRADER)
-    pools = {}
-    for pool, title in POOL_TITLES.items():
-        pool_rows = [row for row in rows if row.pool == pool]
-        graders = [
-            grader_values(metric, our_metric, pool_rows)
-            for metric in metrics
-            if all(map(metric.has, pool_rows))
-        ]
-        pools[pool] = {"title": title, "responses": len(pool_rows), "graders": graders}
-    return {"commits": COMMITS, "pools": pools, "orders": model_orders(rows, metrics)}
+def format_score(metric: MetricVerdicts, rows: Sequence[PoolRow]) -> str:
+    """Return the score of a grader on a pool, with problems as the independent units, in percent.
 
-
-def grader_values(
-    metric: MetricVerdicts, our_metric: MetricVerdicts, rows: Sequence[PoolRow]
-) -> dict[str, Any]:
-    """Return the values of a grader on the responses of a pool."""
-    accepted = [metric.accepts(row) for row in rows]
-    ours = [our_metric.accepts(row) for row in rows]
-    pairs = list(zip(accepted, ours, strict=True))
-    seconds = sorted(metric.seconds[row.key] for row in rows) if metric.seconds else []
-    return {
-        "grader": metric.name,
-        "score": sum(accepted) / len(rows),
-        "ci95": score_interval(rows, accepted),
-        "only_this_grader_accepts": sum(theirs and not our for theirs, our in pairs),
-        "only_ours_accepts": sum(our and not theirs for theirs, our in pairs),
-        "undecided": sum(metric.correct[row.key] is None for row in rows),
-        "failures": sum(row.key in metric.failures for row in rows),
-        "mean_ms": 1000 * sum(seconds) / len(seconds) if seconds else None,
-        "p99_ms": 1000 * seconds[int(0.99 * len(seconds))] if seconds else None,
-        "max_ms": 1000 * seconds[-1] if seconds else None,
-    }
-
-
-def score_interval(rows: Sequence[PoolRow], accepted: Sequence[bool]) -> tuple[float, float] | None:
-    """Return a 95 % interval of a score, with problems as the independent units."""
+    A grader of another task has a dash.
+    """
+    if not all(map(metric.has, rows)):
+        return "–"
     by_problem: dict[str, list[bool]] = defaultdict(list)
-    for row, is_accepted in zip(rows, accepted, strict=True):
-        by_problem[row.problem].append(is_accepted)
-    return mean_interval([(sum(items), len(items)) for items in by_problem.values()])
+    for row in rows:
+        by_problem[row.problem].append(metric.accepts(row))
+    score = sum(map(metric.accepts, rows)) / len(rows)
+    low, high = mean_interval([(sum(items), len(items)) for items in by_problem.values()]) or (0, 1)
+    return f"{100 * score:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def adjudicated_counts(
-    adjudicated: Sequence[Mapping[str, Any]], metrics: Sequence[MetricVerdicts]
-) -> list[dict[str, Any]]:
-    """Return the right and wrong verdicts of each grader on adjudicated rows, by pool.
+    adjudicated: Sequence[Mapping[str, Any]], correct: Mapping[str, bool | None]
+) -> tuple[int, int, int, int, int]:
+    """Count the verdicts of a grader on adjudicated rows.
 
     Rows that the reader left open have ``equal`` None, and do not count.
+
+    Returns:
+        The rows, and the right, wrongly accepted, wrongly rejected and undecided verdicts.
     """
-    counts = []
-    for metric in metrics:
-        for pool in (*POOL_TITLES, "all"):
-            rows = [
-                row
-                for row in adjudicated
-                if pool in (row["pool"], "all")
-                and row["equal"] is not None
-                and row["response_id"] in metric.correct
-            ]
-            verdicts = [(metric.correct[row["response_id"]], row["equal"]) for row in rows]
-            if verdicts:
-                counts.append(
-                    {
-                        "grader": metric.name,
-                        "pool": pool,
-                        "rows": len(rows),
-                        "right": sum(verdict is equal for verdict, equal in verdicts),
-                        "wrongly_accepted": verdicts.count((True, False)),
-                        "wrongly_rejected": verdicts.count((False, True)),
-                        "undecided": sum(verdict is None for verdict, _ in verdicts),
-                    }
-                )
-    return counts
+    verdicts = [
+        (correct[row["response_id"]], row["equal"])
+        for row in adjudicated
+        if row["equal"] is not None and row["response_id"] in correct
+    ]
+    return (
+        len(verdicts),
+        sum(verdict is equal for verdict, equal in verdicts),
+        verdicts.count((True, False)),
+        verdicts.count((False, True)),
+        sum(verdict is None for verdict, _ in verdicts),
+    )
 
 
-def model_orders(
-    rows: Sequence[PoolRow], metrics: Sequence[MetricVerdicts]
-) -> list[dict[str, Any]]:
-    """Return the scores of the models of GaoKao 2023 en by each grader, and their order."""
-    by_model: dict[str, list[PoolRow]] = defaultdict(list)
-    model_rows = [row for row in rows if row.model]
-    for row in model_rows:
-        by_model[row.model].append(row)
-    orders = []
-    for metric in metrics:
-        if all(map(metric.has, model_rows)):
-            scores = {
-                model: sum(map(metric.accepts, items)) / len(items)
-                for model, items in by_model.items()
-            }
-            orders.append({"grader": metric.name, "scores": scores})
-    own_scores = next(order["scores"] for order in orders if order["grader"] == OWN_GRADER)
-    for order in orders:
-        scores = order["scores"]
-        order["changed_pairs"] = sum(
-            sign(scores[first] - scores[second]) != sign(own_scores[first] - own_scores[second])
-            for first, second in combinations(scores, 2)
-        )
-    return orders
-
-
-def sign(value: float) -> int:
-    """Return -1, 0 or 1."""
-    return (value > 0) - (value < 0)
-
-
-def print_tables(values: Mapping[str, Any]) -> None:
-    """Print the tables of all pools, and the orders of the models."""
+def print_table(
+    rows: Sequence[PoolRow],
+    metrics: Sequence[MetricVerdicts],
+    adjudicated: Sequence[Mapping[str, Any]],
+) -> None:
+    """Print the scores of all graders, and their verdicts on adjudicated rows."""
     print(", ".join(f"{package} {version}" for package, version in required_versions()))
-    for name, commit in values["commits"].items():
+    for name, commit in COMMITS.items():
         print(f"{name} at commit {commit}")
-    for pool in values["pools"].values():
-        print(f"\n{pool['title']}: {pool['responses']:,} responses")
-        print(
-            f"  {'grader':<44}{'score % [95 %]':>20}{'only they accept':>18}"
-            f"{'only ours accepts':>19}{'undecided':>11}{'failures':>10}"
-            f"{'mean ms':>9}{'p99 ms':>9}{'max ms':>9}"
-        )
-        for item in pool["graders"]:
-            times = "".join(
-                f"{item[name]:>9.1f}" if item[name] is not None else f"{'–':>9}"
-                for name in ("mean_ms", "p99_ms", "max_ms")
-            )
-            print(
-                f"  {item['grader']:<44}{format_score(item):>20}"
-                f"{item['only_this_grader_accepts']:>18,}{item['only_ours_accepts']:>19,}"
-                f"{item['undecided']:>11,}{item['failures']:>10,}{times}"
-            )
-    print("\nModels of GaoKao 2023 en: score %, and pairs of models in another order than by ours")
-    for order in values["orders"]:
-        cells = "".join(f"  {model} {100 * score:.1f}" for model, score in order["scores"].items())
-        print(f"  {order['grader']:<44}{cells}  changed pairs {order['changed_pairs']}")
-    print("\nAdjudicated disagreements")
+    by_pool = {pool: [row for row in rows if row.pool == pool] for pool in POOL_TITLES}
+    titles = "".join(f"{title:>20}" for title in POOL_TITLES.values())
     names = ("rows", "right", "wrongly accepted", "wrongly rejected", "undecided")
-    print(f"  {'grader':<44}{'pool':<14}" + "".join(f"{name:>18}" for name in names))
-    for item in values["adjudicated"]:
-        numbers = "".join(f"{item[name.replace(' ', '_')]:>18}" for name in names)
-        print(f"  {item['grader']:<44}{item['pool']:<14}{numbers}")
-
-
-def format_score(item: Mapping[str, Any]) -> str:
-    """Return a score with its interval, in percent."""
-    low, high = item["ci95"]
-    return f"{100 * item['score']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    print(f"{'score % [95 %]':<44}{titles}" + "".join(f"{name:>18}" for name in names))
+    for metric in metrics:
+        scores = "".join(f"{format_score(metric, by_pool[pool]):>20}" for pool in POOL_TITLES)
+        counts = adjudicated_counts(adjudicated, metric.correct)
+        print(f"{metric.name:<44}{scores}" + "".join(f"{count:>18}" for count in counts))
 
 
 if __name__ == "__main__":

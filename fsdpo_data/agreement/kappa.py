@@ -81,7 +81,7 @@ def kappa_interval(
 
     The variance of the linearised kappa (Fleiss, Cohen & Everitt 1969) is summed within problems.
     The interval is Wilson's of (1 + kappa) / 2 at the effective sample size. It stays in [-1, 1],
-    and has a width even if all labels agree. ``benchmarks/intervals/kappa_coverage.py`` measures
+    and has a width even if all labels agree. ``benchmarks/intervals/interval_coverage.py`` measures
     how often it contains kappa. It is None below two problems, or without a kappa.
     """
     kappa = cohen_kappa(reference, labeller)

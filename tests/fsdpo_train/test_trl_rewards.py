@@ -1,11 +1,8 @@
-"""The trainer for TRL: step advantages on TRL's ids, a gradient by hand, and the experiment."""
+"""The trainer for TRL on the page: step advantages on TRL's ids, and a gradient by hand."""
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
@@ -18,10 +15,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 pytest.importorskip("trl", reason="needs TRL (the extra dev)")
 
 ROOT = Path(__file__).parents[2]
-RL = ROOT / "benchmarks/rl"
 PAGE = ROOT / "docs/howto/rl.md"
-sys.path.insert(0, str(RL))
-
 GROUP = 4  #: Completions per prompt.
 STEP_WEIGHT = 0.5
 
@@ -50,17 +44,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the inputs and the gradients of one optimizer step on two prompts."""
     from datasets import Dataset
     from random_model import save_random_model
-    from step_grpo import StepGRPOTrainer
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOConfig
 
     from fsdpo_data import rewards
 
     folder = tmp_path_factory.mktemp("step-grpo")
+    page: dict[str, Any] = {}
+    (block,) = (block for block in blocks(PAGE.read_text()) if "class StepGRPO" in block.body)
+    exec(block.body, page)
     captured: list[dict[str, Any]] = []
     gradients: list[Any] = []
 
-    class RecordingTrainer(StepGRPOTrainer):  # type: ignore[misc]
+    class RecordingTrainer(page["StepGRPOTrainer"]):  # type: ignore[misc]
         def compute_loss(self, model: Any, inputs: Any, **kwargs: Any) -> Any:
             captured.append(inputs)
             return super().compute_loss(model, inputs, **kwargs)
@@ -168,12 +164,6 @@ def min_form_by_hand(rewards: list[list[float]], n_tokens: list[list[int]]) -> l
     return result
 
 
-def test_the_page_shows_the_trainer() -> None:
-    (block,) = (block for block in blocks(PAGE.read_text()) if "class StepGRPO" in block.body)
-    _, _, code = (RL / "step_grpo.py").read_text().partition('"""\n\n')
-    assert block.body == code
-
-
 def test_advantages_by_hand_from_the_ids_of_trl(run: dict[str, Any]) -> None:
     """The advantages are GRPO's plus PURE's, on the tokens that the policy generated."""
     inputs, tokenizer = run["inputs"], run["tokenizer"]
@@ -224,68 +214,3 @@ def test_a_gradient_by_hand(run: dict[str, Any]) -> None:
     assert max(float(gradient.abs().max()) for gradient in run["gradients"]) > 1e-2
     for gradient, parameter in zip(run["gradients"], reference.parameters(), strict=True):
         assert torch.allclose(gradient, parameter.grad, rtol=1e-3, atol=1e-5)
-
-
-SMALL = [
-    "--steps", "4", "--seeds", "0", "--prm-problems", "20", "--test-problems", "10",
-    "--test-samples", "2", "--log-every", "2", "--jobs", "1",
-]  # fmt: skip
-
-
-def run_experiment(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(RL / "rl.py"), "--out", str(out), *SMALL, *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.proof
-def test_a_small_experiment_runs_and_is_not_computed_again(tmp_path: Path) -> None:
-    out = tmp_path / "rl"
-    first = run_experiment(out)
-    assert first.returncode == 0, first.stderr[-2000:]
-    for arm in ("outcome", "process", "step-advantages"):
-        assert f"{arm}, seed 0: step 4 of 4, outcome reward" in first.stdout
-        measurement = json.loads((out / f"{arm}-0/measurement.json").read_text())
-        assert len(measurement["correct"]) == 10
-    table = first.stdout.partition("step rewards of the PRM: AUC")[2]
-    assert len([line for line in table.splitlines() if line.startswith("process ")]) == 3
-
-    second = run_experiment(out)
-    assert second.returncode == 0, second.stderr[-2000:]
-    assert "step 4" not in second.stdout
-    assert second.stdout.partition("step rewards of the PRM: AUC")[2] == table
-    other = run_experiment(out, "--lr", "1")
-    assert other.returncode == 1 and "these differ: lr" in other.stderr
-
-
-@pytest.mark.proof
-def test_a_stopped_training_continues_to_the_same_policy(tmp_path: Path) -> None:
-    import experiment
-    import torch
-    from transformers import AutoModelForCausalLM, TrainerCallback
-
-    class StoppedError(Exception):
-        pass
-
-    class Stop(TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if state.global_step == 3:
-                raise StoppedError
-
-    def train(name: str, *, is_stopped: bool) -> dict[str, Any]:
-        size = experiment.Experiment(
-            tmp_path / name, steps=4, prompts=1, lr=1e-3, prm_problems=0, test_problems=0,
-            test_samples=0, log_every=2,
-        )  # fmt: skip
-        if is_stopped:
-            trainer = experiment.make_trainer(size, "outcome", seed=0)
-            trainer.add_callback(Stop())
-            with pytest.raises(StoppedError):
-                trainer.train()
-        policy = experiment.train_policy(size, "outcome", seed=0)
-        return AutoModelForCausalLM.from_pretrained(policy).state_dict()
-
-    complete, stopped = train("complete", is_stopped=False), train("stopped", is_stopped=True)
-    start = AutoModelForCausalLM.from_pretrained(experiment.CHECKPOINT).state_dict()
-    assert any(not torch.equal(start[name], weight) for name, weight in complete.items())
-    for name, weight in complete.items():
-        assert torch.equal(weight, stopped[name]), name

@@ -99,7 +99,7 @@ def make_data_inputs(folder: Path) -> None:
     for name, text in (("benchmark", _BENCHMARK), ("recipe", _RECIPE), ("format", _PRM_FORMAT)):
         content = text.format(problems=folder / "problems.jsonl")
         (folder / f"{name}.toml").write_text(content)
-    for name in ("paper", "decoders-pairs"):
+    for name in ("paper", "prm-curve"):
         shutil.copyfile(shipped_path(f"recipes/{name}.toml"), folder / f"{name}.toml")
 
 

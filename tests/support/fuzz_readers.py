@@ -200,7 +200,7 @@ def _definition_readers(folder: Path) -> Iterator[Reader]:
             ],
         ),
         (folder / "recipe.toml", lambda copy, out: [_BENCH, "recipe", copy, "--dry-run"]),
-        (folder / "decoders-pairs.toml", lambda copy, out: [_BENCH, "recipe", copy, "--dry-run"]),
+        (folder / "prm-curve.toml", lambda copy, out: [_BENCH, "recipe", copy, "--dry-run"]),
         (
             folder / "format.toml",
             lambda copy, out: [

@@ -66,7 +66,6 @@ def test_kappa_without_two_labels_is_undefined() -> None:
 
 
 def test_the_interval_covers_kappa_of_the_population() -> None:
-    """A short form of ``benchmarks/intervals/kappa_coverage.py``."""
     rng = np.random.default_rng(0)
 
     def draw(n_problems: int) -> tuple[list[int], list[bool], list[bool]]:

@@ -274,7 +274,6 @@ def test_only_pyarrow_decodes_parquet_and_arrow_files() -> None:
         "fsdpo_data",
         "fsdpo_train",
         "benchmarks/fsdpo_bench",
-        "benchmarks/rl",
         "benchmarks/study",
     ):
         for module in (root / package).rglob("*.py"):
