@@ -12,7 +12,6 @@ The check compares the SHA-256 of each file in both cases.
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import os
 import re
@@ -21,15 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
-from fsdpo_data.core.input_files import parse_json, read_file
 from fsdpo_data.core.lazy import hf, hf_errors
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
 from fsdpo_data.dataset.card import dataset_card
-from fsdpo_data.dataset.croissant import CROISSANT_FILE, Publication, croissant_metadata
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
@@ -38,7 +35,6 @@ from fsdpo_data.hub.client import (
     HUB_TIMEOUT_SECONDS,
     HubRepo,
     answer_errors,
-    endpoint,
     hub_errors,
 )
 
@@ -49,7 +45,6 @@ _VERSION_TAG = re.compile(rf"v{SCHEMA_VERSION}\.(\d+)")
 _DATA_FILE = re.compile(rf"({'|'.join(CONFIGS)})/[^/]+\.parquet")
 _MAX_RETRIES = 5  #: Calls of the Hub after the first call, if the Hub is too busy.
 _READ_BLOCK_BYTES = 1 << 20
-_HTTP_NOT_FOUND = 404  #: The Hub's status if there is no organization of a name.
 _HTTP_CONFLICT = 409  #: The Hub's status if a tag exists already.
 _HTTP_PRECONDITION_FAILED = 412  #: The Hub's status if the parent commit is no longer the head.
 
@@ -88,10 +83,6 @@ class RemoteState:
     is_new_branch: bool = False  #: Whether the branch does not exist yet.
     file_ids: Mapping[str, str] = field(default_factory=dict)  #: The Hub's id of each file.
     tags: Mapping[str, str] = field(default_factory=dict)  #: Commit of each tag.
-    #: Type of the account that the repository belongs to; None if it is not known.
-    owner_type: Literal["Organization", "Person"] | None = None
-    #: Date of publication in the Croissant metadata at the head; None without metadata.
-    date: datetime.date | None = None
 
     @classmethod
     def read(cls, api: hf.HfApi, repo: HubRepo, branch: str) -> RemoteState:
@@ -101,19 +92,16 @@ class RemoteState:
         except hf_errors.GatedRepoError:  # a subclass of RepositoryNotFoundError, but it exists
             raise
         except hf_errors.RepositoryNotFoundError:
-            return cls(is_new_branch=branch != "main", owner_type=_read_owner_type(api, repo))
+            return cls(is_new_branch=branch != "main")
         refs = api.list_repo_refs(repo.name, repo_type="dataset")
         branches = {ref.name: ref.target_commit for ref in refs.branches}
         head = branches.get(branch, branches.get("main"))
-        file_ids = remote_file_ids(api, repo, head) if head else {}
         return cls(
             is_private=info.private,
             head=head,
             is_new_branch=branch not in branches,
-            file_ids=file_ids,
+            file_ids=remote_file_ids(api, repo, head) if head else {},
             tags={ref.name: ref.target_commit for ref in refs.tags},
-            owner_type=_read_owner_type(api, repo),
-            date=_read_date(repo, head) if head and CROISSANT_FILE in file_ids else None,
         )
 
     @property
@@ -142,26 +130,6 @@ class RemoteState:
 def _version_number(tag: str) -> int:
     """Return the number after the schema version in a version tag."""
     return int(tag.rpartition(".")[2])
-
-
-def _read_owner_type(api: hf.HfApi, repo: HubRepo) -> Literal["Organization", "Person"]:
-    """Return the type of the account that a repository belongs to."""
-    try:
-        api.get_organization_overview(repo.name.partition("/")[0])
-    except hf_errors.HfHubHTTPError as error:
-        if error.response.status_code != _HTTP_NOT_FOUND:
-            raise
-        return "Person"
-    return "Organization"
-
-
-def _read_date(repo: HubRepo, revision: str) -> datetime.date | None:
-    """Return the date in the Croissant metadata of a revision; None if another tool wrote it."""
-    file = hf.hf_hub_download(repo.name, CROISSANT_FILE, repo_type="dataset", revision=revision)
-    try:
-        return datetime.date.fromisoformat(parse_json(read_file(Path(file)))["datePublished"])
-    except (LookupError, TypeError, ValueError):
-        return None
 
 
 def remote_file_ids(api: hf.HfApi, repo: HubRepo, revision: str) -> dict[str, str]:
@@ -265,24 +233,12 @@ def _make_plan(
     """Compare the files of the dataset with the repository."""
     paths = [*(entry.path for entry in manifest.files), MANIFEST_FILE]
     dataset_files = [PublishedFile.from_source(path, root / path) for path in paths]
-    today = datetime.datetime.now(datetime.UTC).date()
-    publication = Publication(
-        name=repo.name,
-        hub_url=endpoint(),
-        tag=remote.head_tag or remote.next_tag,
-        date=remote.date or today,
-        owner_type=remote.owner_type,
-    )
-    files = (*dataset_files, *_make_description_files(root, manifest, publication))
+    tag = remote.head_tag or remote.next_tag
+    files = (*dataset_files, _make_card(root, manifest, repo, tag))
     if remote.changed_files(files) or remote.obsolete_files(files):
-        # A new version needs new descriptions, because they contain the tag and the date.
-        publication = replace(
-            publication,
-            tag=remote.next_tag if publication.tag in remote.tags else publication.tag,
-            date=today,
-        )
-        files = (*dataset_files, *_make_description_files(root, manifest, publication))
-    tag = publication.tag
+        # A new version needs a new card, because the card contains the tag.
+        tag = remote.next_tag if tag in remote.tags else tag
+        files = (*dataset_files, _make_card(root, manifest, repo, tag))
     return PushPlan(
         repo=repo,
         branch=branch,
@@ -294,16 +250,10 @@ def _make_plan(
     )
 
 
-def _make_description_files(
-    root: Path, manifest: Manifest, publication: Publication
-) -> tuple[PublishedFile, PublishedFile]:
-    """Return the card and the Croissant metadata of a version."""
-    card = dataset_card(root, manifest, name=publication.name, revision=publication.tag)
-    metadata = croissant_metadata(root, manifest, publication)
-    return (
-        PublishedFile.from_source("README.md", card.encode()),
-        PublishedFile.from_source(CROISSANT_FILE, metadata.encode()),
-    )
+def _make_card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> PublishedFile:
+    """Return the card of a version."""
+    card = dataset_card(root, manifest, name=repo.name, revision=tag)
+    return PublishedFile.from_source("README.md", card.encode())
 
 
 def push_dataset(plan: PushPlan, *, public: bool = False, progress: Progress) -> str:

@@ -38,7 +38,6 @@ _API = re.compile(
 _WRITE = re.compile(
     r"/api/(models|datasets)/([^/]+/[^/]+)/(preupload|commit|tag|branch|settings)(?:/([^/]+))?"
 )
-_ORGANIZATION = re.compile(r"/api/organizations/([^/]+)/overview")
 _XET_TOKEN = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)/xet-write-token/([^/]+)")
 _LFS_BATCH = re.compile(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch")
 _LFS_PUT = re.compile(r"/lfs/([0-9a-f]{64})")
@@ -67,7 +66,6 @@ class HubServer:
 
     Attributes:
         repos: Repositories by (kind, name).
-        organizations: Names of the accounts that are organizations; other accounts are people.
         faults: Faults by a part of the request, ``METHOD path``.
         hooks: Functions that run before a request that contains the key.
         changed_bodies: Functions that change the body of the answer to a request with the key.
@@ -80,7 +78,6 @@ class HubServer:
 
     def __init__(self) -> None:
         self.repos: dict[tuple[str, str], Repo] = {}
-        self.organizations: set[str] = set()
         self.faults: dict[str, Fault] = {}
         self.hooks: dict[str, Callable[[], object]] = {}
         self.changed_bodies: dict[str, Callable[[bytes], bytes]] = {}
@@ -174,8 +171,6 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json(answer.body, answer.status, answer.headers)
         if match := _API.fullmatch(raw):
             return self._api(match, body)
-        if match := _ORGANIZATION.fullmatch(raw):
-            return self._organization(match[1])
         if match := _RESOLVE.fullmatch(raw):
             return self._resolve(match)
         return self._send(404, b"Not Found")
@@ -252,11 +247,6 @@ class _Handler(BaseHTTPRequestHandler):
         if not form and body:
             form = {"paths": json.loads(body)["paths"]}
         return self._json([entry for path in form["paths"] for entry in entries(files, path)])
-
-    def _organization(self, name: str) -> None:
-        if name in self.hub.organizations:
-            return self._json({"name": name, "fullname": name, "avatarUrl": "", "details": ""})
-        return self._json({"error": "Organization not found"}, 404)
 
     def _resolve(self, match: re.Match[str]) -> None:
         datasets, name, revision, path = match.groups()

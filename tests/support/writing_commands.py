@@ -297,11 +297,10 @@ def _exchange_commands(inputs: Inputs) -> Iterator[WritingCommand]:
         return [sys.executable, "-m", "fsdpo_data", "push", str(pairs), f"org/{out.name}"]
 
     def hub_digests(out: Path) -> dict[str, str]:
-        """Return the digests on the Hub, without the descriptions, which name the repository."""
+        """Return the digests on the Hub, without the card, which names the repository."""
         repo = inputs.hub.repos.get(("dataset", f"org/{out.name}"))
         files = repo.at() if repo and repo.resolve("main") else {}
-        descriptions = ("README.md", "croissant.json")
-        return {path: sha256(data) for path, data in files.items() if path not in descriptions}
+        return {path: sha256(data) for path, data in files.items() if path != "README.md"}
 
     export = ["export", pairs, "--to", "llama-factory-sharegpt"]
     yield WritingCommand("export", _command("fsdpo_data", *export), sources=[pairs])

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,11 @@ from hub_server import READ_TOKEN, TOKEN, HubServer, client_env, run_client, run
 from paired_data import paired_dataset
 
 from fsdpo_data.dataset.card import dataset_card
-from fsdpo_data.dataset.croissant import Publication, croissant_metadata
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import CONFIGS
 
-#: Files that only a push writes, because they contain the name and the tag.
-DESCRIPTIONS = {"README.md", "croissant.json"}
+#: The file that only a push writes, because it contains the name and the tag.
+CARD = "README.md"
 COMMANDS = """
 import contextlib, io, json, sys
 from fsdpo_data.cli.app import main
@@ -86,7 +84,7 @@ def repo_of(hub: HubServer) -> Repo:
 
 def our_files(dataset: Path) -> set[str]:
     paths = {path.relative_to(dataset).as_posix() for path in dataset.glob("*/*.parquet")}
-    return paths | DESCRIPTIONS | {"manifest.json"}
+    return paths | {CARD, "manifest.json"}
 
 
 def test_datasets_of_the_hub_have_urls(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
@@ -142,7 +140,7 @@ def test_push_then_load_then_pull(hub: HubServer, dataset: Path, tmp_path: Path)
 
     (pulled,) = run(hub, tmp_path / "other", ["pull", "o/r@v1.0", "--out", out])
     assert pulled[0] == 0, pulled[2]
-    for path in our_files(dataset) - DESCRIPTIONS:
+    for path in our_files(dataset) - {CARD}:
         assert (out / path).read_bytes() == (dataset / path).read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"home", "loader", "other", "out"}
 
@@ -201,7 +199,7 @@ def test_large_files_go_by_xet_where_it_is_installed(
     assert later[0] == 0 and "is up to date: v1.1" in repeated[1]
     assert set(repo_of(hub).at("v1.0")) == our_files(dataset) | {".gitattributes"}
     for version, source in (("v1.0", dataset), ("v1.1", changed)):
-        for path in our_files(source) - DESCRIPTIONS:
+        for path in our_files(source) - {CARD}:
             assert repo_of(hub).at(version)[path] == (source / path).read_bytes()
     assert not [request for request in hub.requests if "/lfs/" in request]
     pull = ["pull", "o/r@v1.0", "--out", tmp_path / "out"]
@@ -235,17 +233,13 @@ def test_a_missing_answer_is_not_another_push(
 
     def commit_and_fail() -> None:
         del hub.hooks["/commit/"]
-        paths = our_files(dataset) - DESCRIPTIONS
+        paths = our_files(dataset) - {CARD}
         data = {path: (dataset / path).read_bytes() for path in paths}
-        descriptions = {"README.md": card.encode(), "croissant.json": metadata.encode()}
-        files.update(data, **descriptions)
+        files.update(data, **{CARD: card.encode()})
         repo.commit(files)
 
     manifest = read_manifest(dataset)
     card = dataset_card(dataset, manifest, name="o/r", revision="v1.0")
-    today = datetime.now(UTC).date()
-    publication = Publication("o/r", hub.url, "v1.0", date=today, owner_type="Person")
-    metadata = croissant_metadata(dataset, manifest, publication)
     hub.hooks["/commit/"] = commit_and_fail
     (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
     assert answer[0] == 0, answer[2]
