@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import polars as pl
-from fsdpo_bench.recipes.recipe import RecipeStage, Workload, pending_command, run_stages
+from fsdpo_bench.recipes.recipe import RecipeStage, pending_command, run_stages
 
 from fsdpo_data import rewards
 from fsdpo_data.core.entities import Problem
@@ -116,7 +116,6 @@ def make_prm(experiment: Experiment) -> Path:
             command=f"{' '.join(command.format(out=out).split())} --out {out / name}",
             done_file=str(out / name / last_file),
             gpus=0,
-            work=Workload("none"),
         )
         if pending_command(stage):
             run_stages([stage], print)
