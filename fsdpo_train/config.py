@@ -346,8 +346,6 @@ class DpoConfig(PreferenceSpec, TrainConfig):
         fsdpo-train dpo org/pairs --model tiny --out runs/dpo --loss dpo --lr 1e-4 \
           --beta 1 --reference-cache runs/reference
 
-        fsdpo-train dpo runs/pairs --model tiny --out runs/dpo --plan --rate 2000
-
         torchrun --nproc-per-node 8 -m fsdpo_train dpo runs/pairs \
           --model qwen2-7b-sft --out runs/full-step --batch-size 1 --dtype bfloat16 \
           --deepspeed zero3 --gradient-checkpointing

@@ -33,7 +33,6 @@ from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.engines.load import load_likelihood, load_sampler
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
-from fsdpo_data.planning.workload import Workload
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step
@@ -100,7 +99,6 @@ class StudyDirectory:
             command=f"{command} --out {out}",
             done_file=str(out / last_file),
             gpus=0,
-            work=Workload("none"),
         )
         if pending_command(stage):
             run_stages([stage], print)

@@ -17,7 +17,7 @@ import typer
 from fsdpo_data.cli.help import help_command_class
 from fsdpo_data.cli.launch import NODES, LaunchTemplate, find_template, launch_script
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
-from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.memory_limit import check_address_space
 from fsdpo_data.core.option_types import is_path_type
 from fsdpo_data.core.options import (
@@ -29,7 +29,6 @@ from fsdpo_data.core.options import (
 )
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.registry import Registry, UnversionedNames
-from fsdpo_data.planning.plan import Plan
 
 CommandOptions = TypeVar("CommandOptions")
 
@@ -53,8 +52,6 @@ class DatasetOptions(Options):
 
 #: Parameters of commands that are not fields of their options.
 PRINT_LAUNCH = "print_launch"
-PLAN = "plan"
-RATE = "rate"
 PLUGIN = "plugin"
 _CONTEXT = "context"
 
@@ -67,7 +64,6 @@ def command(
     notes: str = "",
     panel: str | None = None,
     launch: Mapping[str, LaunchTemplate] | None = None,
-    plan: Callable[[CommandOptions, float | None], Plan] | None = None,
 ) -> Callable[[Callable[[CommandOptions], None]], Callable[..., None]]:
     """Return a decorator that registers a function of options as a command.
 
@@ -80,8 +76,6 @@ def command(
         panel: Heading of the command in the help of ``app``.
         launch: Templates of ``--print-launch`` (:mod:`fsdpo_data.cli.launch`); None for no such
             flag.
-        plan: Returns the plan of the command for ``--plan``. The rate is the tokens per second of
-            ``--rate``, or a measured rate. None for no such flags.
 
     Raises:
         TypeError: If the docstring of ``options_class`` does not document all fields.
@@ -91,7 +85,7 @@ def command(
         raise TypeError(
             f"{options_class.__name__}: the docstring does not document {sorted(undocumented)}."
         )
-    signature = _make_signature(parameters, launch, has_plan=plan is not None)
+    signature = _make_signature(parameters, launch)
 
     def register(run: Callable[[CommandOptions], None]) -> Callable[..., None]:
         """Register ``run`` as a command."""
@@ -100,8 +94,6 @@ def command(
         def run_command(context: typer.Context, **values: Any) -> None:
             """Run the command with the values of its parameters."""
             launcher = values.pop(PRINT_LAUNCH, None)
-            is_plan = values.pop(PLAN, False)
-            tokens_per_second = values.pop(RATE, None)
             try:
                 check_address_space()
                 for plugin in values.pop(PLUGIN):  # plug-ins add valid values of other parameters
@@ -116,12 +108,7 @@ def command(
                     program = str(app.info.name)
                     typer.echo(launch_script(launch, launcher, program, sys.argv[1:]), nl=False)
                     return
-                options = make_options(options_class, command_values)
-                if plan is None or not is_plan:
-                    _check_no_rate(tokens_per_second)
-                    run(options)
-                else:
-                    typer.echo(with_flags(plan(options, tokens_per_second).describe(), parameters))
+                run(make_options(options_class, command_values))
             except FsdpoError as error:
                 raise _with_flag_names(error, parameters) from None
             except KeyboardInterrupt:
@@ -146,7 +133,7 @@ def command(
 
 
 def _make_signature(
-    parameters: _Parameters, launch: Mapping[str, LaunchTemplate] | None, *, has_plan: bool
+    parameters: _Parameters, launch: Mapping[str, LaunchTemplate] | None
 ) -> Signature:
     """Return the signature of a command, from which typer derives its flags."""
     return Signature(
@@ -154,7 +141,6 @@ def _make_signature(
             Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context),
             *(_typer_parameter(parameter, parameters) for parameter in parameters.values()),
             *([_print_launch_parameter(launch)] if launch else []),
-            *(_plan_parameters() if has_plan else []),
             _plugin_parameter(),
         ]
     )
@@ -197,35 +183,6 @@ def _print_launch_parameter(scripts: Mapping[str, LaunchTemplate]) -> Parameter:
     )
     annotation = Annotated[str | None, parameter]
     return Parameter(PRINT_LAUNCH, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-def _plan_parameters() -> list[Parameter]:
-    """Return the parameters of ``--plan`` and ``--rate``."""
-    plan = typer.Option(
-        "--plan",
-        help="Run and write nothing. Print replicas, memory, tokens and hours. Without `--rate`, a "
-        "short run measures the rate.",
-        rich_help_panel="Run",
-    )
-    rate = typer.Option(
-        "--rate",
-        help="With `--plan`: tokens per second of one replica.",
-        metavar="X",
-        min=1e-9,
-        rich_help_panel="Run",
-    )
-    return [
-        Parameter(PLAN, Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, plan]),
-        Parameter(
-            RATE, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[float | None, rate]
-        ),
-    ]
-
-
-def _check_no_rate(tokens_per_second: float | None) -> None:
-    """Raise an InputError if a rate is given to a command that runs."""
-    if tokens_per_second is not None:
-        raise InputError("--rate belongs to --plan. Add --plan, or remove --rate.")
 
 
 def _plugin_parameter() -> Parameter:

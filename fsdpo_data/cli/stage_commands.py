@@ -22,7 +22,6 @@ from fsdpo_data.dataset.remote_copies import local_copy
 from fsdpo_data.dataset.stage import StageOptions
 from fsdpo_data.dataset.stage_registry import NEW_DATASET, STAGES, StageEntry
 from fsdpo_data.stages.merge import ShardedOptions, run_shard
-from fsdpo_data.stages.plans import STAGE_PLANS
 
 CREATE_PANEL = "Create"  #: Heading of the commands that create datasets.
 
@@ -30,14 +29,7 @@ CREATE_PANEL = "Create"  #: Heading of the commands that create datasets.
 def add_stage_command(app: typer.Typer, entry: StageEntry[Any]) -> None:
     """Add the command of a stage to an application."""
     launch = DATA_SCRIPTS if entry.has_shards else None
-    add = command(
-        app,
-        entry.options_class,
-        name=entry.name,
-        panel=CREATE_PANEL,
-        launch=launch,
-        plan=STAGE_PLANS.get(entry.options_class),
-    )
+    add = command(app, entry.options_class, name=entry.name, panel=CREATE_PANEL, launch=launch)
 
     def run_stage_command(options: StageOptions) -> None:
         """Run the stage, or one shard of it, and print the summary of the new dataset."""

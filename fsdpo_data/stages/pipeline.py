@@ -110,10 +110,6 @@ class BuildOptions(FailureOptions, ReplayOptions):
 
             fsdpo-data build --engine replay --replay responses.jsonl \
               --model-name 'GPT-9' --temperature 0.7
-
-        Print tokens, memory and hours at 3,000 tokens per second, and sample nothing:
-
-            fsdpo-data build --model tiny --samples 32 --plan --rate 3000
     """
 
     model: Annotated[str | None, Option(default_text=DEFAULT_MODEL)] = None

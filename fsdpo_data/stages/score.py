@@ -273,8 +273,6 @@ class ScoreOptions(FailureOptions, StageOptions):
 
         fsdpo-data score runs/qwen --prm org/prm --out runs/scored --engine openai \
           --base-url http://localhost:8000
-
-        fsdpo-data score runs/qwen --prm org/prm --out runs/scored --plan --rate 20000
     """
 
     prm: str | None = None

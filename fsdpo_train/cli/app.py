@@ -10,13 +10,12 @@ from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.launch import TRAIN_SCRIPTS
 from fsdpo_data.cli.options import command
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
-from fsdpo_train.planning import plan_training
 from fsdpo_train.trainer.run_directory import is_main_process
 
 app = new_app("fsdpo-train", "Train on step-annotated data.")
 
 
-@command(app, SftConfig, launch=TRAIN_SCRIPTS, plan=plan_training)
+@command(app, SftConfig, launch=TRAIN_SCRIPTS)
 def sft(config: SftConfig) -> None:
     """Fine-tune a model on prompt/completion rows."""
     report = fsdpo_train.train_sft(config)
@@ -25,7 +24,7 @@ def sft(config: SftConfig) -> None:
     )
 
 
-@command(app, PrmConfig, launch=TRAIN_SCRIPTS, plan=plan_training)
+@command(app, PrmConfig, launch=TRAIN_SCRIPTS)
 def prm(config: PrmConfig) -> None:
     """Train a process reward model."""
     report = fsdpo_train.train_prm(config)
@@ -40,7 +39,7 @@ def prm(config: PrmConfig) -> None:
         )
 
 
-@command(app, DpoConfig, launch=TRAIN_SCRIPTS, plan=plan_training)
+@command(app, DpoConfig, launch=TRAIN_SCRIPTS)
 def dpo(config: DpoConfig) -> None:
     """Train a policy on preference pairs."""
     report = fsdpo_train.train_dpo(config)

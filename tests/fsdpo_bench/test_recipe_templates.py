@@ -12,7 +12,6 @@ from fsdpo_bench.recipes.recipe import Recipe, RecipeStage
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.planning.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 HEAD = 'title = "T"\nabout = "A"\n'
@@ -23,7 +22,6 @@ purpose = " Say  hello. "
 command = "echo   '{\\"a\\": {\\"b\\": 1}}'"
 done_file = "first.txt"
 gpus = 2
-work = { kind = "generate", sequences = 3, tokens = 5, parameters = 7 }
 """
 
 
@@ -47,14 +45,13 @@ def test_a_plain_file_is_a_recipe_and_keeps_braces_of_json(tmp_path: Path) -> No
         command="""echo '{"a": {"b": 1}}'""",
         done_file="first.txt",
         gpus=2,
-        work=Workload("generate", sequences=3, tokens=5, parameters=7),
     )
     assert recipe == Recipe("mine", "T", "A", "", "", (stage,), file)
 
 
 def test_a_stage_needs_only_name_purpose_and_command(tmp_path: Path) -> None:
     recipe = one_recipe(tmp_path, '[[stage]]\nname = "a"\npurpose = "P"\ncommand = "true"\n')
-    assert recipe.stages == (RecipeStage("a", "P", "true", "", 0, Workload("none")),)
+    assert recipe.stages == (RecipeStage("a", "P", "true", "", 0),)
 
 
 def test_grids_groups_and_conditions_expand_in_order(tmp_path: Path) -> None:
@@ -104,18 +101,17 @@ def test_a_complete_placeholder_keeps_the_type_and_doubled_braces_are_text(tmp_p
     recipe = one_recipe(
         tmp_path,
         """
-        values = { work = { kind = "train", sequences = "{n}" }, n = 3 }
+        values = { n = 3 }
         [[stage]]
         name = "a"
         purpose = "P"
         command = "ask '{{question}}' {n}"
         gpus = "{n}"
-        work = "{work}"
         """,
     )
     [stage] = recipe.stages
     assert stage.command == "ask '{question}' 3"
-    assert (stage.gpus, stage.work) == (3, Workload("train", sequences=3))
+    assert stage.gpus == 3
 
 
 TWO_RECIPES = """
@@ -178,7 +174,6 @@ STAGE = '[[stage]]\npurpose = "P"\n'
             "for.n = [1, 2]\n" + STAGE + 'name = "a"\ncommand = "ls {n}"',
             "two recipes have the name 'mine'",
         ),
-        (STAGE + 'name = "a"\ncommand = "ls"\nwork.kind = "think"', "expected one of generate"),
         (STAGE + 'name = "a"\ncommand = "ls"\ncolour = 1', "is not a recipe: .*colour"),
     ],
 )

@@ -29,7 +29,6 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress as show_progress
 from fsdpo_data.core.terminal import strip_control_characters
-from fsdpo_data.planning.workload import GPUS
 
 if TYPE_CHECKING:
     from fsdpo_bench.cli import printing, recipe_printing, record_printing, rerank_printing
@@ -335,13 +334,12 @@ def recipe(options: cli_options.RecipeOptions) -> None:
     selected_recipe = load_recipe(options.name, options.set)
     stages = selected_recipe.select_stages(options.stage)
     if options.as_json:
-        tables.print_json(selected_recipe.plan_dict(stages, GPUS[options.gpu]))
+        tables.print_json(selected_recipe.plan_dict(stages))
     elif options.dry_run:
-        recipe_printing.print_plan(selected_recipe, stages, GPUS[options.gpu], options.price)
+        recipe_printing.print_plan(selected_recipe, stages)
     else:
         run_stages(stages, typer.echo)
-        if selected_recipe.gpu_hours:
-            recipe_printing.print_costs(stages, GPUS[options.gpu], options.price)
+        recipe_printing.print_costs(stages)
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ from fsdpo_bench.runs.regrade import RUN_PLACEHOLDER
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
-from fsdpo_data.planning.workload import GPUS
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _POSITIONAL = Option(positional=True)
@@ -381,17 +380,13 @@ class RecipeOptions(Options):
         stage: Run only this stage. Repeatable.
         set: NAME=VALUE, in place of a value in the file of the recipe, such as seed=1; may be
             repeated.
-        dry_run: Print commands, estimated cost and measured cost without running the stages.
-        gpu: GPU for the cost estimate.
-        price: Price of one hour of this GPU, in any currency.
+        dry_run: Print the commands and their measured cost without running the stages.
         as_json: Print the plan as JSON without running the stages.
 
     Examples:
         fsdpo-bench recipe                # list the recipes
 
         fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --dry-run
-
-        fsdpo-bench recipe qwen2-7b-sft-dpo --dry-run --gpu h100 --price 2.5
 
         fsdpo-bench recipe embedded       # runs on a laptop
 
@@ -404,6 +399,4 @@ class RecipeOptions(Options):
     stage: Sequence[str] = ()
     set: Sequence[str] = ()
     dry_run: bool = False
-    gpu: Annotated[str, Option(choices=GPUS)] = "a100"
-    price: Annotated[float | None, Option(min=0)] = None
     as_json: Annotated[bool, _JSON] = False

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
@@ -13,7 +13,6 @@ from fsdpo_bench.results.published import shipped_path
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names, unknown_name_error
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.row_errors import describe_row_error
-from fsdpo_data.planning.workload import WorkKind, Workload
 
 #: Suffix of a recipe file before the name of one of its recipes, as in ``mine.toml:small``.
 _NAME_SEPARATOR = ".toml:"
@@ -162,7 +161,6 @@ def _parse_stage(
     command: str,
     done_file: str = "",
     gpus: Annotated[int, Field(ge=0)] = 0,
-    work: dict[str, Any] | None = None,
 ) -> RecipeStage:
     return RecipeStage(
         name=name,
@@ -170,37 +168,6 @@ def _parse_stage(
         command=_join_lines(command),
         done_file=done_file,
         gpus=gpus,
-        work=_parse_workload(**(work or {"kind": "none"})),
-    )
-
-
-_Count = Annotated[int, Field(ge=0)]
-_Size = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-@validate_call(config=ConfigDict(strict=True))
-def _parse_workload(
-    *,
-    kind: str,
-    sequences: _Count = 0,
-    prompts: _Count = 0,
-    prompt_tokens: _Count = 0,
-    tokens: _Count = 0,
-    parameters: _Size = 0.0,
-    epochs: _Size = 1.0,
-) -> Workload:
-    if kind not in get_args(WorkKind):
-        raise ValueError(f"work kind {kind!r}: expected one of {', '.join(get_args(WorkKind))}")
-    if kind == "generate" and not parameters:
-        raise ValueError("work: expected the `parameters` of the model, in billions")
-    return Workload(
-        kind=cast(WorkKind, kind),
-        sequences=sequences,
-        prompts=prompts,
-        prompt_tokens=prompt_tokens,
-        tokens=tokens,
-        parameters=parameters,
-        epochs=epochs,
     )
 
 

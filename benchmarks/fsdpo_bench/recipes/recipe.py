@@ -1,4 +1,4 @@
-"""Recipes: rows of the paper's tables as command lines, with their cost.
+"""Recipes: rows of the paper's tables as command lines, with their measured cost.
 
 Recipes contain only command lines, so the benchmark package does not depend on training code.
 """
@@ -20,7 +20,6 @@ from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.workers import run_child
 from fsdpo_data.dataset.run import MANIFEST_FILE
-from fsdpo_data.planning.workload import CostEstimate, Gpu, Workload, estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +31,22 @@ class RecipeStage:
     command: str  #: The command line.
     done_file: str  #: File that exists after the stage; empty for a stage that always runs.
     gpus: int  #: Number of GPUs; 0 for a stage on the CPU.
-    work: Workload  #: Computation of the stage, for the estimate.
 
     @property
     def argv(self) -> list[str]:
         """The arguments of the command line, split as in a shell."""
         return shlex.split(self.command)
 
-    def plan_dict(self, gpu: Gpu) -> dict[str, Any]:
-        """Return the command with its estimated and measured cost, as JSON values."""
-        estimated = estimate(self.work, gpu)
-        measured_stage = measured_cost(self)
+    def plan_dict(self) -> dict[str, Any]:
+        """Return the command with its measured cost, as JSON values."""
+        cost = measured_cost(self)
         return {
             "name": self.name,
             "purpose": self.purpose,
             "command": self.command,
             "done_file": self.done_file,
             "gpus": self.gpus,
-            "tokens": round(estimated.tokens or 0),
-            "gpu_hours": round(estimated.gpu_hours, 3),
-            "spent": measured_stage and measured_stage._asdict(),
+            "spent": cost and cost._asdict(),
         }
 
 
@@ -68,11 +63,6 @@ class Recipe:
     file: Path  #: File of the recipe.
 
     @property
-    def gpu_hours(self) -> float:
-        """The estimated cost of all stages in GPU-hours."""
-        return sum(estimate(stage.work).gpu_hours for stage in self.stages)
-
-    @property
     def expected(self) -> str:
         """The paper's greedy results for the row, in words."""
         results = [
@@ -84,13 +74,12 @@ class Recipe:
         ]
         return ", ".join(results)
 
-    def plan_dict(self, stages: Sequence[RecipeStage], gpu: Gpu) -> dict[str, Any]:
-        """Return the commands and costs of stages, as JSON values."""
+    def plan_dict(self, stages: Sequence[RecipeStage]) -> dict[str, Any]:
+        """Return the commands and measured costs of stages, as JSON values."""
         return {
             "recipe": self.name,
             "title": self.title,
-            "assumptions": gpu.assumptions,
-            "stages": [stage.plan_dict(gpu) for stage in stages],
+            "stages": [stage.plan_dict() for stage in stages],
         }
 
     def select_stages(self, names: Sequence[str]) -> list[RecipeStage]:
@@ -114,7 +103,14 @@ class _RecordedCost(NamedTuple):
     seconds: float  #: Seconds of computation.
 
 
-def measured_cost(stage: RecipeStage) -> CostEstimate | None:
+class StageCost(NamedTuple):
+    """The measured cost of a stage."""
+
+    tokens: float | None  #: Processed tokens; None if unknown.
+    gpu_hours: float  #: Hours times GPUs; a stage on the CPU counts as one.
+
+
+def measured_cost(stage: RecipeStage) -> StageCost | None:
     """Return the cost of a stage from its manifest or results; None if they do not record it.
 
     A manifest includes the cost of the input dataset, which is subtracted.
@@ -127,7 +123,7 @@ def measured_cost(stage: RecipeStage) -> CostEstimate | None:
     tokens = None
     if total.tokens is not None and input_cost.tokens is not None:
         tokens = total.tokens - input_cost.tokens
-    return CostEstimate(tokens, (total.seconds - input_cost.seconds) * max(1, stage.gpus) / 3600)
+    return StageCost(tokens, (total.seconds - input_cost.seconds) * max(1, stage.gpus) / 3600)
 
 
 def _read_cost(file: Path) -> _RecordedCost | None:

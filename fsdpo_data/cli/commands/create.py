@@ -26,7 +26,6 @@ from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontamin
 from fsdpo_data.stages.merge import MergeOptions, merge_shards
 from fsdpo_data.stages.mix import MixOptions, describe_parts, mix_datasets
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
-from fsdpo_data.stages.plans import plan_build
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +72,7 @@ def demo(options: DemoOptions) -> None:
         print_next_command(["open", f"{folder}/after/report.html"])
 
 
-@command(app, BuildOptions, panel=CREATE_PANEL, launch=DATA_SCRIPTS, plan=plan_build)
+@command(app, BuildOptions, panel=CREATE_PANEL, launch=DATA_SCRIPTS)
 def build(options: BuildOptions) -> None:
     """Build a dataset, or one shard of it."""
     if options.shard:

@@ -37,9 +37,6 @@ from fsdpo_data.models.untrusted import describe_load_error
 #: Seconds after which processes of the engine are killed. vLLM's own limit is 5 seconds, too short
 #: on a busy machine, and vLLM does not wait until the killed processes are gone.
 SHUTDOWN_TIMEOUT_SECONDS = 60
-#: Variable of vLLM with the GiB that it reserves for keys and values on a CPU, and our default.
-CPU_CACHE_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"
-DEFAULT_CPU_CACHE_GIB = "2"
 
 
 class VllmSampler(StreamingSampler):
@@ -187,11 +184,6 @@ class VllmSampler(StreamingSampler):
         )
 
 
-def cpu_cache_bytes() -> int:
-    """Return the bytes that vLLM reserves for keys and values on a CPU."""
-    return int(os.environ.get(CPU_CACHE_VARIABLE) or DEFAULT_CPU_CACHE_GIB) << 30
-
-
 def import_vllm() -> Any:
     """Import vllm with little logging.
 
@@ -199,7 +191,7 @@ def import_vllm() -> Any:
         UnavailableError: if vLLM is not installed, or cannot be imported.
     """
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault(CPU_CACHE_VARIABLE, DEFAULT_CPU_CACHE_GIB)
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # GiB of keys and values on a CPU
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     try:
         import vllm

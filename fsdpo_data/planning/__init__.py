@@ -1,1 +1,0 @@
-"""Estimates of the computation, time and memory of a command before it runs."""
