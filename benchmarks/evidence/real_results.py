@@ -182,14 +182,14 @@ def record_policy(
     }
     rows = []
     for samples in read_problem_samples(test):
-        counted = samples.first(n_samples)
+        first_samples = samples.first(n_samples)
         numbers = (
             greedy_is_correct[samples.problem_id],
-            sum(counted.is_correct),
-            len(counted.is_correct),
-            counted.is_correct[self_consistency(counted.classes())],
-            sum(counted.n_tokens),
-            sum(counted.is_cut_off),
+            sum(first_samples.is_correct),
+            len(first_samples.is_correct),
+            first_samples.is_correct[self_consistency(first_samples.classes())],
+            sum(first_samples.n_tokens),
+            sum(first_samples.is_cut_off),
         )
         rows.append((policy, str(seed), samples.problem_id, *(str(int(n)) for n in numbers)))
     replace_rows(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 from real_results import STAGES_FILE
-from real_stages import Sizes, Stage
+from real_stages import Sizes, EvidenceStage
 
 from fsdpo_data.dataset.manifest import read_manifest
 
@@ -28,7 +28,7 @@ STAGE_COLUMNS = ("stage", "status", "seconds", "tokens", "peak_mb", "gpu_mb", "c
 class RunningStage:
     """A stage with its process, and the largest memory so far in bytes."""
 
-    stage: Stage
+    stage: EvidenceStage
     process: subprocess.Popen[bytes]
     command: str
     log: Path
@@ -73,7 +73,7 @@ class StageRunner:
         self._gpu_bytes: dict[int, int] = {}
         self._next_gpu_look = 0.0
 
-    def run(self, stages: Sequence[Stage], only: Sequence[str]) -> int:
+    def run(self, stages: Sequence[EvidenceStage], only: Sequence[str]) -> int:
         """Run the stages that are not complete.
 
         Args:
@@ -111,7 +111,7 @@ class StageRunner:
             print(f"{stage.name}: not run, because an input is missing")
         return len(chosen) - len(done)
 
-    def _start(self, stage: Stage) -> RunningStage:
+    def _start(self, stage: EvidenceStage) -> RunningStage:
         """Start the command of a stage; continue it if its output exists."""
         out = self._run / stage.name
         words = [*stage.command, "--out", str(out)]
@@ -175,7 +175,7 @@ class StageRunner:
             stage.record()
 
 
-def select_stages(stages: Sequence[Stage], names: Sequence[str]) -> list[Stage]:
+def select_stages(stages: Sequence[EvidenceStage], names: Sequence[str]) -> list[EvidenceStage]:
     """Return the named stages and the stages that they need, in their order."""
     by_name = {stage.name: stage for stage in stages}
     unknown_names = [name for name in names if name not in by_name]
@@ -191,12 +191,12 @@ def select_stages(stages: Sequence[Stage], names: Sequence[str]) -> list[Stage]:
     return [stage for stage in stages if stage.name in chosen]
 
 
-def next_stage(waiting: Sequence[Stage], done: set[str]) -> Stage | None:
+def next_stage(waiting: Sequence[EvidenceStage], done: set[str]) -> EvidenceStage | None:
     """Return the first stage whose inputs are complete; None without one."""
     return next((stage for stage in waiting if done.issuperset(stage.needs)), None)
 
 
-def sampled_tokens(stage: Stage, run: Path) -> int:
+def sampled_tokens(stage: EvidenceStage, run: Path) -> int:
     """Return the tokens that a complete stage sampled; 0 for stages that do not sample."""
     if stage.kind not in ("sample", "label"):
         return 0

@@ -22,7 +22,7 @@ StageKind = Literal["sample", "label", "train", "score", "other"]
 class PrmRecipe(NamedTuple):
     """A way to train a reward model."""
 
-    data: str  #: Stage that wrote the labelled solutions.
+    data: str  #: EvidenceStage that wrote the labelled solutions.
     options: str  #: Options of `fsdpo-train prm`.
     is_implicit: bool = False  #: Whether the rewards are log-ratios to the start model.
 
@@ -30,7 +30,7 @@ class PrmRecipe(NamedTuple):
 class PolicyRecipe(NamedTuple):
     """A way to train a policy."""
 
-    pairs: str  #: Stage that wrote the pairs.
+    pairs: str  #: EvidenceStage that wrote the pairs.
     options: str  #: Options of `fsdpo-train dpo`.
 
 
@@ -92,7 +92,7 @@ def read_sizes(name: str) -> Sizes:
 
 
 @dataclass(frozen=True)
-class Stage:
+class EvidenceStage:
     """A command with its output."""
 
     name: str  #: Name of the output in the run's folder.
@@ -135,9 +135,9 @@ class StageList:
         self.results = results
         self.model = model
         self.recorded = recorded
-        self.stages: list[Stage] = []
+        self.stages: list[EvidenceStage] = []
 
-    def build(self) -> list[Stage]:
+    def build(self) -> list[EvidenceStage]:
         """Return all stages."""
         sizes = self.sizes
         self._add_samples("samples", "train", sizes.train_problems, sizes.samples)
@@ -161,7 +161,7 @@ class StageList:
         needs: tuple[str, ...] = (),
         record: Callable[[], None] | None = None,
     ) -> None:
-        self.stages.append(Stage(name, kind, tuple(map(str, words)), needs, record))
+        self.stages.append(EvidenceStage(name, kind, tuple(map(str, words)), needs, record))
 
     def _sampling(self, name: str) -> list[str]:
         """Return the options of the engine of a stage that samples."""

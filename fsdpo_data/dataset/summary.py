@@ -74,7 +74,7 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
     has_equal_numbers = manifest.rows.solutions == manifest.rows.problems * manifest.spec.sampling.n
     undecided = sum(manifest.outcomes.get(outcome, 0) for outcome in GRADER_FAILURES)
     undecided_text = f"; {undecided:,} without a verdict are left out" if undecided else ""
-    entries = {
+    entries: dict[str, Any] = {
         "template": _describe_prompt(manifest.spec),
         "up_to": "" if has_equal_numbers else "up to ",
         "without_verdict": undecided_text,

@@ -124,13 +124,13 @@ def step_weight_statistics(pairs: Sequence[Path], gamma: float) -> dict[str, Any
         by_position = [
             steps.filter(pl.col("position") == position) for position in range(STEP_POSITIONS)
         ]
-        counted = [rows for rows in by_position if rows.height]
-        if not counted:
+        positions = [rows for rows in by_position if rows.height]
+        if not positions:
             return None
         statistics[side] = {
-            "n": [rows.height for rows in counted],
-            "reward": [_round(rows["reward"].mean()) for rows in counted],
-            "weight": [_round(rows["weight"].mean()) for rows in counted],
+            "n": [rows.height for rows in positions],
+            "reward": [_round(rows["reward"].mean()) for rows in positions],
+            "weight": [_round(rows["weight"].mean()) for rows in positions],
         }
     return statistics
 

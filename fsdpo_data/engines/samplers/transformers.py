@@ -277,8 +277,8 @@ def cache_bytes_per_token(config: Any, dtype: torch.dtype) -> int:
     n_heads = text_config.num_attention_heads
     n_key_heads = getattr(text_config, "num_key_value_heads", None) or n_heads
     head_size = getattr(text_config, "head_dim", None) or text_config.hidden_size // n_heads
-    numbers: int = 2 * text_config.num_hidden_layers * n_key_heads * head_size
-    return numbers * dtype.itemsize
+    n_values = 2 * text_config.num_hidden_layers * n_key_heads * head_size
+    return int(n_values * dtype.itemsize)
 
 
 class NewStopCriteria(StopStringCriteria):  # type: ignore[misc]
