@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 from real_results import STAGES_FILE
-from real_stages import Sizes, EvidenceStage
+from real_stages import EvidenceStage, Sizes
 
 from fsdpo_data.dataset.manifest import read_manifest
 
