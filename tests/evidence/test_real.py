@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,12 @@ from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_data.problems.embedded.generator import make_problems
 
 EVIDENCE = Path(__file__).parents[2] / "benchmarks/evidence"
+RESULTS = EVIDENCE.parent / "measured/real"
+sys.path.insert(0, str(EVIDENCE))
+import real_run  # noqa: E402
+import real_stages  # noqa: E402
+import real_tables  # noqa: E402
+
 #: Sizes for a minute on a CPU; the other values are those of `gpu.toml`.
 TOY_SIZES = {
     "jobs": 2,
@@ -85,3 +93,83 @@ def test_every_stage_of_a_gpu_runs_at_toy_size(tmp_path: Path) -> None:
     assert "| Full-Step-DPO, γ 4 | 1 |" in tables and "(4 rows)" in tables
     second = run_script(*arguments, "--problems", tmp_path / "problems", *folders)
     assert "$ " not in second and second.strip() in printed
+
+
+@pytest.mark.proof
+@pytest.mark.filterwarnings("default")
+def test_the_real_model_goes_through_every_stage(tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    command = [sys.executable, str(EVIDENCE / "real.py"), "run", "smoke", "--out", str(tmp_path)]
+    command += ["--results", str(tmp_path / "results")]
+    process = subprocess.run(command, capture_output=True, text=True)
+    if process.returncode == os.EX_UNAVAILABLE:
+        pytest.skip(process.stderr.strip().splitlines()[-1])
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-5000:]
+    assert "(400 rows)" in process.stdout
+    config = json.loads((tmp_path / "qwen2.5-coder-0.5b-instruct/config.json").read_text())
+    assert config["vocab_size"] == 151_936 and "quantization_config" not in config
+
+
+PAGE_SIZES = [size for size in ("cpu", "gpu") if (RESULTS / size).exists()]
+
+
+@pytest.mark.parametrize("size", PAGE_SIZES)
+def test_the_page_has_the_tables_of_the_numbers(size: str) -> None:
+    page = (EVIDENCE.parents[1] / "docs/evidence.md").read_text(encoding="utf-8")
+    tables = [table for table in run_script("tables", size).split("\n\n") if table.strip()]
+    assert tables and all(table.strip() in page for table in tables)
+
+
+def test_a_stage_that_takes_too_long_stops_alone(tmp_path: Path) -> None:
+    """The stages that need it are not run; the others are."""
+    stages = [
+        make_stage("slow", "import time; time.sleep(60)"),
+        make_stage("quick", "open(sys.argv[-1], 'w').close()"),
+        make_stage("child", "open(sys.argv[-1], 'w').close()", needs=("slow",)),
+    ]
+    sizes = real_stages.read_sizes("smoke").model_copy(
+        update={"minutes": {"other": 0.05}, "jobs": 2}
+    )
+    runner = real_run.StageRunner(sizes, tmp_path, tmp_path / "results")
+    assert runner.run(stages, []) == 2
+    assert (tmp_path / "quick").exists() and not (tmp_path / "child").exists()
+    rows = (tmp_path / "results/stages.csv").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 3
+    assert any(row.startswith("slow,stopped after 0.05 minutes,") for row in rows)
+    assert runner.run(stages, ["quick"]) == 0
+
+
+def make_stage(name: str, code: str, needs: tuple[str, ...] = ()) -> Any:
+    command = (sys.executable, "-c", f"import sys; {code}")
+    return real_stages.EvidenceStage(name, "other", command, needs)
+
+
+def test_choices_and_policies_are_those_of_the_samples(tmp_path: Path) -> None:
+    """The tables follow from rows that are computed by hand."""
+    rows = {
+        "choices.csv": (
+            "choice,problem_id,value",
+            "greedy,{},{}",
+            "average,{},0.5",
+            "vote,{},0",
+            "most likely,{},0",
+            "outcome: best,{},{}",
+            "outcome: ranking AUC,{},0.75",
+        ),
+        "policies.csv": (
+            "policy,seed,problem_id,greedy,correct,samples,vote,tokens,cut_off",
+            "start,0,{},0,1,4,0,400,1",
+            "dpo,0,{},1,2,4,1,800,0",
+            "dpo,1,{},1,3,4,1,800,0",
+        ),
+    }
+    for name, (header, *lines) in rows.items():
+        text = [line.format(f"p{index}", index % 2) for index in range(4) for line in lines]
+        (tmp_path / name).write_text("\n".join([header, *text]) + "\n", encoding="utf-8")
+    tables = real_tables.render_tables(tmp_path, real_stages.read_sizes("cpu"))
+    assert "| best of 8: cross-entropy on outcomes | 50.0 [15.0, 85.0] | +50.0 [" in tables
+    assert "| 0.750 [" in tables and "(4 problems)" in tables
+    assert "| DPO | 2 | 100.0 [" in tables and "| 200 | 0.0 |" in tables
+    assert "| the model before training | 1 |" in tables and "| 100 | 25.0 |" in tables
+    comparison = "| DPO | the model before training | +37.5 ["
+    assert comparison in tables and "| +25.0, +50.0 | [" in tables
