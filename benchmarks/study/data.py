@@ -12,7 +12,6 @@ The sources of rewards, by the name in ``plan.toml``:
 
 import random
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -25,7 +24,6 @@ from fsdpo_bench.recipes.recipe import RecipeStage, pending_command, run_stages
 from plan import COMMANDS, DRAW_SEED_STEP, KINDS, PAIR_SEED, SIZES, STAGES, Arm, Size
 
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.core.statistics import auc
@@ -33,7 +31,7 @@ from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.engines.load import load_likelihood, load_sampler
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
-from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
+from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step
 from fsdpo_train.demonstrations import demonstration
@@ -74,11 +72,7 @@ class StudyDirectory:
         return self.out / "right"
 
     def sft(self) -> Path:
-        """Return the directory of the SFT policy, which another size may have trained."""
-        if self.size.policy and self.size.draws:
-            return self.out.parent.parent / self.size.policy / self.out.name / "sft"
-        if self.size.policy:
-            return self.out.parent / self.size.policy / "sft"
+        """Return the directory of the SFT policy."""
         return self.out / "sft"
 
     def run_command(self, name: str) -> Path:
@@ -108,9 +102,7 @@ class StudyDirectory:
 def make_data(directory: StudyDirectory) -> None:
     """Train the SFT policy, sample from it, train a PRM on the outcomes, and build the pairs."""
     directory.out.mkdir(parents=True, exist_ok=True)
-    if not (directory.sft() / "README.md").exists():
-        policy_size = SIZES.get(directory.size.policy, directory.size)
-        make_policy(StudyDirectory(directory.sft().parent, policy_size, directory.draw))
+    make_policy(directory)
     if directory.size.lucky_chosen is not None:
         pl.DataFrame(write_control_pairs(directory.size, directory.draw)).write_ndjson(
             directory.out / CONTROL_PAIRS_FILE
@@ -146,8 +138,6 @@ def train_stage(directory: StudyDirectory, name: str, stages: Sequence[str]) -> 
     """
     if (directory.out / name / "README.md").exists():
         return
-    if name == "right":
-        write_deeper_model(directory.out / "start", directory.size.layer_copies)
     directory.out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(directory.draw)
     counts = directory.size.demonstrations
@@ -162,26 +152,6 @@ def train_stage(directory: StudyDirectory, name: str, stages: Sequence[str]) -> 
         if stage == name:
             pl.DataFrame(demonstrations).write_ndjson(directory.out / f"{name}.jsonl")
     directory.run_command(name)
-
-
-def write_deeper_model(out: Path, layer_copies: int) -> None:
-    """Write the embedded model with each layer repeated ``layer_copies`` times.
-
-    The output projections of the added layers are zero, so the model computes the same as before
-    until it is trained.
-    """
-    model = transformers.AutoModelForCausalLM.from_pretrained(CHECKPOINT, trust_remote_code=False)
-    layers = [deepcopy(layer) for layer in model.model.layers for _ in range(layer_copies)]
-    for index, layer in enumerate(layers):
-        layer.self_attn.layer_idx = index
-        if index % layer_copies:
-            layer.self_attn.o_proj.weight.data.zero_()
-            layer.mlp.down_proj.weight.data.zero_()
-    model.model.layers = torch.nn.ModuleList(layers)
-    model.config.update({"num_hidden_layers": len(layers), "layer_types": None})
-    model.save_pretrained(out)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(CHECKPOINT, trust_remote_code=False)
-    tokenizer.save_pretrained(out)
 
 
 def format_prompt(problem: Problem) -> str:

@@ -5,7 +5,7 @@ scheme inverts their lightness and keeps their hues. A marker is filled if the d
 significant after the correction. The grey band is the margin of equivalence.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
@@ -67,83 +67,6 @@ def _draw_margin(axes: Axes) -> None:
     """Draw a line at no difference, and the margin of equivalence around the line."""
     axes.axvspan(-EQUIVALENCE_MARGIN, EQUIVALENCE_MARGIN, color="#eeeeee", zorder=0)
     axes.axvline(0, color="#555555", linewidth=1, linestyle="--")
-
-
-def write_sizes(file: Path, title: str, by_size: Mapping[str, Rows], metric: str) -> None:
-    """Draw the differences between arms for the comparisons that every size has.
-
-    Args:
-        file: The SVG file.
-        title: The answer, as a sentence.
-        by_size: Rows of ``contrasts.csv`` by the title of their size.
-        metric: Name of the accuracy, such as "avg@2".
-    """
-    compared = [[(row["arm"], row["against"]) for row in rows] for rows in by_size.values()]
-    pairs = [pair for pair in dict.fromkeys(compared[0]) if all(pair in arms for arms in compared)]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8, 1.3 + 0.26 * len(by_size) * len(pairs)), layout="constrained")
-        axes = figure.subplots()
-        for size_index, (size, rows) in enumerate(by_size.items()):
-            offset = (size_index + 0.5) / (len(by_size) + 0.5) - 0.5
-            for row in rows:
-                pair = (row["arm"], row["against"])
-                if pair in pairs:
-                    label = size if pair == pairs[0] else None
-                    y = pairs.index(pair) + offset
-                    _draw_interval(axes, row, "ahead", y=y, style=size_index, label=label)
-        axes.set_yticks(range(len(pairs)), [f"{arm}\nagainst {base}" for arm, base in pairs])
-        axes.set_ylim(len(pairs) - 0.5, -0.5)
-        _draw_margin(axes)
-        axes.set_xlabel(f"ahead in {metric}, test problems (points); filled: significant")
-        axes.grid(axis="x", color="#dddddd")
-        figure.legend(loc="outside lower center", ncols=3)
-        figure.suptitle(_wrap(title), fontweight="bold")
-        save_figure(figure, file)
-
-
-def write_control(
-    file: Path, title: str, final_by_share: Mapping[float, Rows], metric: str
-) -> None:
-    """Draw the accuracy of each arm over the share of lucky chosen solutions.
-
-    Args:
-        file: The SVG file.
-        title: The answer, as a sentence.
-        final_by_share: Rows of ``final.csv`` by the share in percent.
-        metric: Name of the accuracy, such as "avg@2".
-    """
-    shares = sorted(final_by_share)
-    points: dict[str, dict[float, dict[str, object]]] = {}
-    for share in shares:
-        for row in final_by_share[share]:
-            if (row["problems"], row["measure"]) == ("solve", "sampled"):
-                points.setdefault(str(row["arm"]), {})[share] = row
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
-        axes = figure.subplots()
-        for index, (arm, rows) in enumerate(points.items()):
-            offset = 1.5 * (index - len(points) / 2)  # Intervals do not cover each other.
-            values, lows, highs = (
-                np.array([float(str(row[f"value{end}"])) for row in rows.values()])
-                for end in ("", " low", " high")
-            )
-            axes.errorbar(
-                np.array(list(rows)) + offset,
-                values,
-                yerr=np.stack([values - lows, highs - values]),
-                fmt=f"{MARKERS[index]}-",
-                color=COLOURS[index],
-                capsize=3,
-                label=arm,
-            )
-        axes.set_xticks(shares)
-        axes.set_xlabel("chosen solutions that contain the mistake and are correct by luck (%)")
-        axes.set_ylabel(f"{metric}, test problems (%)")
-        axes.set_ylim(0, None)
-        axes.grid(axis="y", color="#dddddd")
-        figure.legend(loc="outside lower center", ncols=3)
-        figure.suptitle(_wrap(title), fontweight="bold")
-        save_figure(figure, file)
 
 
 def _draw_interval(

@@ -66,8 +66,6 @@ class Size:
     test: Mapping[str, Sequence[int]]
     seeds: Sequence[int]  #: Training seeds; each has test problems of its own.
     arms: Sequence[str] = ()  #: Names of the arms; empty for all.
-    #: Copies of each layer of the embedded model; the output projections of added copies are zero.
-    layer_copies: int = 1
     #: Whether each seed has its own SFT policy, problems, samples, PRM and pairs. All seeds
     #: share the first stage of SFT, from the size in ``based_on``.
     draws: bool = False
@@ -76,7 +74,6 @@ class Size:
     lucky_chosen: float | None = None
     #: Names of the questions that the results answer.
     questions: Sequence[str] = ("normalisation", "density", "rewards")
-    policy: str = ""  #: The size whose SFT policy this size uses; empty to train its own.
     based_on: str = ""  #: The size that provides the fields that this size leaves out.
 
 

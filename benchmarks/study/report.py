@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
-from figure import write_contrasts, write_control, write_rates, write_sizes
+from figure import write_contrasts, write_rates
 from fsdpo_bench.rerank.intervals import holm
 from measure import Rows
 from plan import EQUIVALENCE_MARGIN, QUESTIONS, SIZES
@@ -37,34 +37,8 @@ def write_report(folder: Path) -> list[Path]:
     for size, rows in tables.items():
         pl.DataFrame(rows).write_csv(files[size])
     written = [files[size] for size in tables]
-    first, *other_sizes = tables
-    written += draw_size(folder / first, first)
-    same_arms = [first, *(size for size in other_sizes if SIZES[size].lucky_chosen is None)]
-    by_title = {SIZES[size].title: tables[size] for size in same_arms}
-    metric = name_metric(SIZES[first].test)
-    written.append(folder / "sizes.svg")
-    write_sizes(written[-1], describe_sizes(by_title), by_title, metric)
-    controls = [size for size in other_sizes if SIZES[size].lucky_chosen is not None]
-    if controls:
-        written.append(folder / "control.svg")
-        draw_control(written[-1], controls, metric)
-    return written
-
-
-def draw_control(file: Path, sizes: Sequence[str], metric: str) -> None:
-    """Draw the arms of the positive control over the share of lucky chosen solutions."""
-    final = {
-        100 * (SIZES[size].lucky_chosen or 0): _read_rows(file.parent / size / "final.csv")
-        for size in sizes
-    }
-    first, *_ = sizes
-    contrasts = _read_rows(file.parent / first / "contrasts.csv")
-    best = max(contrasts, key=lambda row: float(str(row["ahead"])))
-    title = describe_verdicts(contrasts)
-    if best["verdict"] == "ahead":
-        points = f"{float(str(best['ahead'])):.1f} points ahead of {best['against']}"
-        title = f"Where outcomes hide the mistake, {best['arm']}, is {points}"
-    write_control(file, title, final, metric)
+    first = next(iter(tables))
+    return written + draw_size(folder / first, first)
 
 
 def add_verdicts(contrasts: Rows) -> None:
@@ -141,17 +115,6 @@ def describe_verdicts(contrasts: Rows) -> str:
     if not statements:
         return f"No arm differs significantly from {baseline}"
     return f"Significantly {' and '.join(statements)}"
-
-
-def describe_sizes(by_title: Mapping[str, Rows]) -> str:
-    """Return the number of significant comparisons, and their sizes, in one sentence."""
-    counts = {
-        title: sum(row["verdict"] in SIGNIFICANT_VERDICTS for row in rows)
-        for title, rows in by_title.items()
-    }
-    n_comparisons = sum(len(rows) for rows in by_title.values())
-    locations = ", ".join(f"{count} at {title}" for title, count in counts.items() if count)
-    return f"{sum(counts.values())} of {n_comparisons} comparisons are significant: {locations}"
 
 
 def describe_collapses(swept: Rows) -> str:

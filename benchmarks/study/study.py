@@ -2,7 +2,7 @@
 
     python benchmarks/study/study.py --out runs/study              # the command of `make study`
     python benchmarks/study/study.py --out runs/small --sizes demo  # a small version
-    python benchmarks/study/study.py --out runs/study --sizes draws --seeds 5 6 7  # three draws
+    python benchmarks/study/study.py --out runs/study --sizes control-100 --seeds 5 6 7
 
 All arms share one policy, one set of samples and pairs, and the number of optimizer steps. Each arm
 is trained with the same learning rates and βs, and the validation problems select the best setting.
@@ -18,7 +18,7 @@ Each size has a folder in `--out` with figures and tables, which `--publish DIR`
 - `sources.csv`: the accuracy of each source of rewards;
 - `data.csv`: the number of pairs.
 
-`sizes.svg` shows the comparisons at every size. `report.py` draws the figures from the tables.
+`report.py` draws the figures from the tables.
 """
 
 import argparse
@@ -144,8 +144,8 @@ def data_directories(directory: StudyDirectory) -> list[StudyDirectory]:
 
 
 def publish(out: Path, folder: Path, first_size: str) -> None:
-    """Copy all tables, the figures of the first size and the figure of all sizes."""
-    for pattern in ("*.svg", "*/*.csv", f"{first_size}/*.svg"):
+    """Copy all tables, and the figures of the first size."""
+    for pattern in ("*/*.csv", f"{first_size}/*.svg"):
         for file in out.glob(pattern):
             target = folder / file.relative_to(out)
             target.parent.mkdir(exist_ok=True)

@@ -10,7 +10,6 @@ import re
 import shutil
 import statistics
 import sys
-from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +28,7 @@ sys.path.insert(0, str(STUDY))
 import data  # noqa: E402
 import policies  # noqa: E402
 from control import write_control_pairs  # noqa: E402
-from figure import write_contrasts, write_rates, write_sizes  # noqa: E402
+from figure import write_contrasts, write_rates  # noqa: E402
 from fsdpo_bench.report.figure_files import DARK_STYLE  # noqa: E402
 from fsdpo_bench.rerank.intervals import holm  # noqa: E402
 from measure import contrast_rows, estimate, final_rows, sweep_rows  # noqa: E402
@@ -50,9 +49,8 @@ from plan import (  # noqa: E402
 )
 from report import add_verdicts, decide_verdict, write_report  # noqa: E402
 from study import data_directories  # noqa: E402
-from transformers import AutoModelForCausalLM  # noqa: E402
 
-from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT  # noqa: E402
+from fsdpo_data.problems.embedded import PROMPT  # noqa: E402
 from fsdpo_data.problems.embedded.generator import make_problems  # noqa: E402
 from fsdpo_data.problems.embedded.solutions import write_solution  # noqa: E402
 from fsdpo_data.problems.embedded.story import apply  # noqa: E402
@@ -179,17 +177,6 @@ def test_shuffling_keeps_the_rewards_of_a_solution_but_changes_their_order(
     assert shuffled_rewards != rewards
 
 
-def test_a_deeper_policy_starts_with_the_logits_of_the_embedded_model(tmp_path: Path) -> None:
-    data.write_deeper_model(tmp_path, 2)
-    deep, plain = (AutoModelForCausalLM.from_pretrained(path) for path in (tmp_path, CHECKPOINT))
-    ids = torch.arange(5, 90)[None]
-    assert torch.equal(deep(ids).logits, plain(ids).logits)
-    assert deep.config.num_hidden_layers == 2 * plain.config.num_hidden_layers
-    loss = deep(ids, labels=ids).loss
-    loss.backward()
-    assert all(layer.mlp.down_proj.weight.grad.abs().max() > 0 for layer in deep.model.layers)
-
-
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: arm.name)
 def test_every_arm_has_a_training_configuration(arm: Arm, tmp_path: Path) -> None:
     """Options that a loss does not read are errors, and the study may not end in one."""
@@ -204,24 +191,16 @@ def test_every_arm_has_a_training_configuration(arm: Arm, tmp_path: Path) -> Non
     assert not config.preference_loss.uses_rewards or config.gamma == arm.gamma
 
 
-def test_sizes_share_the_sft_policy_if_configured() -> None:
-    sft = [
-        data.StudyDirectory(Path(name), SIZES[name]).sft() for name in ("problems-300", "layers-8")
-    ]
-    assert sft == [Path("problems-96/sft"), Path("layers-8/sft")]
-
-
 def test_draws_share_the_first_stage_of_sft_and_nothing_else() -> None:
-    size = SIZES["draws"]
-    draws = [data.StudyDirectory(Path("draws") / f"draw-{seed}", size, seed) for seed in (5, 6)]
+    size = SIZES["control-100"]
+    out = Path("control-100")
+    draws = [data.StudyDirectory(out / f"draw-{seed}", size, seed) for seed in (5, 6)]
     assert [draw.right() for draw in draws] == [Path("problems-96/right")] * 2
-    assert [draw.sft() for draw in draws] == [Path(f"draws/draw-{seed}/sft") for seed in (5, 6)]
+    assert [draw.sft() for draw in draws] == [out / f"draw-{seed}/sft" for seed in (5, 6)]
     questions = [{problem.question for problem in draw.problems()} for draw in draws]
     assert len(questions[0]) == size.problems and not questions[0] & questions[1]
-    control = data.StudyDirectory(Path("control-100/draw-5"), SIZES["control-100"], 5)
-    assert control.sft() == draws[0].sft()
-    assert data_directories(data.StudyDirectory(Path("draws"), size)) == [
-        data.StudyDirectory(Path("draws") / f"draw-{seed}", size, seed) for seed in size.seeds
+    assert data_directories(data.StudyDirectory(out, size)) == [
+        data.StudyDirectory(out / f"draw-{seed}", size, seed) for seed in size.seeds
     ]
     assert not {*size.seeds} & {*SIZES["problems-96"].seeds}, "draws have their own test problems"
 
@@ -324,12 +303,10 @@ def test_the_figures_are_svg_files_with_labels(tmp_path: Path) -> None:
     settings = [Policy(DPO, lr, beta, 0) for beta in (0.1, 1) for lr in (1e-3, 3e-3)]
     swept = {policy: make_result(0.6) for policy in (Policy(SFT, 0, 0, 0), *settings)}
     write_rates(tmp_path / "b.svg", "How?", ["DPO"], sweep_rows(swept, {}), "avg@1")
-    sizes = {"96 problems": contrasts, "300 problems": contrasts}
-    write_sizes(tmp_path / "c.svg", "When?", sizes, "avg@2")
-    seen = [text for name in ("a", "b", "c") for text in read_texts(tmp_path / f"{name}.svg")]
-    assert {"Why?", "DPO", "b <c>", "0.001", "β 0.1", "β 1", "60", "300 problems"} <= set(seen)
+    seen = [text for name in ("a", "b") for text in read_texts(tmp_path / f"{name}.svg")]
+    assert {"Why?", "DPO", "b <c>", "0.001", "β 0.1", "β 1", "60"} <= set(seen)
     assert {"avg@2, test problems (%); dotted: SFT", "avg@1, validation problems (%)"} <= set(seen)
-    for name in ("a", "b", "c"):
+    for name in ("a", "b"):
         assert (tmp_path / f"{name}.svg").read_text().count(DARK_STYLE) == 1
     assert Policy(SFT, 0, 0, 1).name != Policy(SFT, 0, 0, 2).name
 
@@ -404,8 +381,6 @@ def read_table(name: str, size: str = "problems-96") -> list[dict[str, str]]:
 
 
 FULL_SIZES = [size for size in SIZES if (STUDY / size / "contrasts.csv").exists()]
-#: The sizes with one draw of the data, which have columns in the tables of sizes.
-COLUMN_SIZES = [size for size in FULL_SIZES if not SIZES[size].draws]
 WORDS = {3: "three", 4: "four", 5: "five"}
 #: Numbers of the page that follow from the plan or the literature: the confidence of intervals, the
 #: comparisons, samples (96 × 16), e^γ at γ 0.5, and the paper's median gain in its table 1.
@@ -417,19 +392,15 @@ DERIVED_NUMBERS = {
     statistics.median([2.3, 3.7, 2.4, 3.5, 1.5, 1.5, 1.5, 1.0]),
 }
 INTERVAL_COLUMNS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")
-#: Heading of the section on other sizes; the other sections describe the first size.
-SECTION = "## With more problems, or a larger policy\n"
 CONTROL_SECTION = "## Can the study see a benefit?\n"
-DRAWS_SECTION = "## With new draws of the data\n"
 INTERVAL = re.compile(r"-?\d+\.\d \[-?\d+\.\d, -?\d+\.\d\]")
 
 
 def test_intervals_on_the_page_equal_the_result_files() -> None:
     """Every interval on the page is in the result files, and in a row of its arm."""
     text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    for section in (SECTION, CONTROL_SECTION, DRAWS_SECTION):
-        text_before, _, text_after = text.partition(section)
-        text = f"{text_before}\n## {text_after.partition('## ')[2]}"
+    text_before, _, text_after = text.partition(CONTROL_SECTION)
+    text = f"{text_before}\n## {text_after.partition('## ')[2]}"
     by_arm = intervals_by_arm()
     known_intervals = set().union(*by_arm.values())
     assert set(INTERVAL.findall(text)) <= known_intervals
@@ -450,61 +421,38 @@ def test_comparison_tables_on_the_page_equal_the_result_files() -> None:
         assert f"| {' | '.join(cells)} |" in text
 
 
-@pytest.mark.parametrize("heading", [CONTROL_SECTION, DRAWS_SECTION])
-def test_the_sections_on_draws_equal_the_result_files(heading: str) -> None:
+def test_the_section_on_the_control_equals_the_result_files() -> None:
     """Each comparison and each accuracy of the files is on the page, and no other interval."""
     text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    section = text.partition(heading)[2].partition("\n## ")[0]
-    is_control = heading == CONTROL_SECTION
-    sizes = [
-        size
-        for size in FULL_SIZES
-        if SIZES[size].draws and (SIZES[size].lucky_chosen is not None) == is_control
-    ]
-    assert sizes
+    section = text.partition(CONTROL_SECTION)[2].partition("\n## ")[0]
     intervals = set()
-    for size in sizes:
-        share = f"| {100 * (SIZES[size].lucky_chosen or 0):g} % " if is_control else ""
-        for row in read_table("contrasts", size):
-            interval = format_interval(row, "ahead")
-            intervals.add(interval)
-            ps = " | ".join(format_p(row[column]) for column in ("p", "p (Holm)"))
-            cells = (row["arm"], row["against"], interval, ps, row["verdict"])
-            assert f"{share}| {' | '.join(cells)} |" in section
-        for row in read_table("final", size):
-            if row["measure"] == "sampled":
-                intervals |= {format_interval(row, "value"), format_interval(row, "gain")}
-                assert re.search(
-                    rf"\| {re.escape(row['arm'])} \|.* {re.escape(format_interval(row, 'value'))} ",
-                    section,
-                )
+    for row in read_table("contrasts", "control-100"):
+        interval = format_interval(row, "ahead")
+        intervals.add(interval)
+        ps = " | ".join(format_p(row[column]) for column in ("p", "p (Holm)"))
+        cells = (row["arm"], row["against"], interval, ps, row["verdict"])
+        assert f"| {' | '.join(cells)} |" in section
+    for row in read_table("final", "control-100"):
+        if row["measure"] == "sampled":
+            intervals |= {format_interval(row, "value"), format_interval(row, "gain")}
+            assert f"| {row['arm']} | {format_interval(row, 'value')} |" in section
     assert {*INTERVAL.findall(section)} <= intervals
-    seeds = {row["seeds"] for size in sizes for row in read_table("final", size)}
+    seeds = {row["seeds"] for row in read_table("final", "control-100")}
     assert len(seeds) == 1 and f"{WORDS[int(*seeds)]} draws" in " ".join(section.split())
-
-
-def test_the_tries_of_the_control_on_the_page_equal_the_file() -> None:
-    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    file = (STUDY / "control-tries.csv").read_text(encoding="utf-8")
-    tries: dict[str, dict[str, str]] = {}
-    for row in csv.DictReader(file.splitlines()):
-        if (row["lr"], row["beta"]) in (("0", "0"), ("0.0001", "0.1")):
-            tries.setdefault(row["world"], {})[row["arm"]] = row["value"]
-    arms = ("SFT", "DPO", "DPO/K", "full-step, γ 8, truth")
-    assert len(tries) == 4
-    for world, values in tries.items():
-        assert f"| {world} | {' | '.join(values[arm] for arm in arms)} |" in text
 
 
 def test_the_page_counts_the_comparisons_and_the_significant_ones() -> None:
     text = " ".join((ROOT / "docs/study.md").read_text(encoding="utf-8").split())
     rows = [(size, row) for size in FULL_SIZES for row in read_table("contrasts", size)]
-    significant_sizes = [size for size, row in rows if row["verdict"] in ("ahead", "behind")]
-    assert f"Of the {len(rows)} comparisons on this page, eight are significant" in text
-    main_counts = {"problems-96": 1, "problems-300": 3, "layers-8": 1}
-    assert Counter(significant_sizes) == {**main_counts, "control-100": 2, "control-75": 1}
-    assert "Step-DPO behind DPO at 96 problems, three at 300 problems, one with a larger" in text
-    assert "and three of the control" in text
+    significant = [
+        (size, row["arm"]) for size, row in rows if row["verdict"] in ("ahead", "behind")
+    ]
+    assert f"Of the {len(rows)} comparisons on this page, three are significant" in text
+    assert significant == [
+        ("problems-96", "Step-DPO"),
+        ("control-100", "full-step, γ 8, truth"),
+        ("control-100", "full-step-scaled, γ 8, truth"),
+    ]
 
 
 def test_blocks_on_other_pages_equal_the_result_files() -> None:
@@ -532,36 +480,6 @@ def test_sweep_and_reward_tables_on_the_page_equal_the_result_files() -> None:
         assert f"| {arm} | {cells} | {collapsed} of {len(rows)} |" in text
     for row in read_table("sources"):
         assert f"| {row['rewards']} | {float(row['AUC']):.3f} |" in text
-
-
-def test_size_tables_on_the_page_equal_the_result_files() -> None:
-    """Cells equal the file of their column and are bold if the corrected p is below 0.05."""
-    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    text = text.partition(SECTION)[2].partition("\n## ")[0]
-    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line[:1] == "|"]
-    tables = [line_index for line_index, cells in enumerate(lines) if cells[0] == "arm"]
-    assert len(tables) == 2
-    for name, column, keys in (("final", "value", 1), ("contrasts", "ahead", 2)):
-        head, _, *body = lines[tables[keys - 1] :][: tables[1] if keys == 1 else None]
-        assert head[keys:] == [SIZES[size].title for size in COLUMN_SIZES]
-        for column_index, size in enumerate(COLUMN_SIZES, start=keys):
-            expected_cells = {}
-            for row in read_table(name, size):
-                if name == "contrasts" or (row["problems"], row["measure"]) == ("solve", "sampled"):
-                    bold = "**" if row.get("verdict") in ("ahead", "behind") else ""
-                    key = (row["arm"], row.get("against"))[:keys]
-                    expected_cells[key] = f"{bold}{format_interval(row, column)}{bold}"
-            page_cells = {
-                tuple(cells[:keys]): cells[column_index] for cells in body if cells[column_index:]
-            }
-            assert all(expected_cells.get(key, "–") == cell for key, cell in page_cells.items())
-            assert len(page_cells) > 5
-    cells = " ".join(cell for line in lines for cell in line)
-    assert {*INTERVAL.findall(text)} == {*INTERVAL.findall(cells)}
-    numbers = re.findall(r"(?<!γ )\b\d+\.\d", INTERVAL.sub("", text))
-    assert {*numbers} <= {
-        f"{float(row['value']):.1f}" for row in read_table("sweep", "problems-300")
-    }
 
 
 def test_every_number_of_the_text_is_in_a_file() -> None:
