@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 DEMO := runs/fsdpo-demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo study evidence test proof proof-short environments adapters real gpu docs lint embedded perf clean
+.PHONY: demo study evidence test tests proof proof-short environments adapters real gpu docs lint embedded perf clean
 
 demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a policy, measured before and after
 	rm -rf $(DEMO)
@@ -23,7 +23,10 @@ evidence: $(VENV)/.train  ## what step rewards buy on 32,000 real samples; POOLS
 	$(BIN)/python benchmarks/evidence/evidence.py --publish \
 		$(if $(POOLS),--pools $(POOLS)) $(if $(GOLDS),--golds $(GOLDS))
 
-test: $(VENV)/.dev lint  ## everything that is checked on every change
+test: $(VENV)/.dev  ## everything that is checked on every change: lint, types and tests, side by side
+	$(MAKE) --no-print-directory -j 2 lint tests
+
+tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
 
 # One process each for vLLM and DeepSpeed: their tests start processes, and wait most of the time.

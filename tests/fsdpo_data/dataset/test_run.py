@@ -68,7 +68,8 @@ def test_damage_costs_only_what_it_hit(
 
 def test_a_record_with_too_few_samples_is_missing(tmp_path: Path) -> None:
     path = start_run(tmp_path / "run", "p1")
-    incomplete_record = {"problem_id": "p2", "prompt": "", "completions": [{"text": "a"}]}
+    incomplete_record = json.loads((path / COMPLETIONS_FILE).read_text()) | {"problem_id": "p2"}
+    incomplete_record["completions"].pop()
     with (path / COMPLETIONS_FILE).open("a") as file:
         file.write(json.dumps(incomplete_record) + "\n")
     assert read_run(path) == (["p1"], 1)

@@ -55,6 +55,14 @@ def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
     assert counts == [["0.0–0.1", "2"], ["0.2–0.3", "1"], ["0.7–0.8", "1"], ["0.9–1.0", "1"]]
 
 
+def test_half_right_continuations_count_as_right(tmp_path: Path) -> None:
+    """One of two continuations is right after the first step of the wrong solution."""
+    small_build(tmp_path / "run", problem_set(1))
+    manifest = label_with_rollouts(tmp_path / "run", tmp_path / "mc", n=2)
+    assert rollouts(tmp_path / "mc")[1][0] == {"n": 2, "n_correct": 1}
+    assert manifest["rollouts"]["label_disagreements"] == 1
+
+
 def test_outcome_labels_stay_next_to_the_counts(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
     label_with_rollouts(tmp_path / "run", tmp_path / "mc")
