@@ -11,7 +11,7 @@ Every function that returns an interval has rows:
 
 - ``wilson_interval``: accuracy on independent problems. The first errors of a reward model and the
   series of recorded responses use the same function.
-- ``proportion``: accuracy, avg@n and pass@k. The audit uses the same function.
+- ``proportion``: accuracy, avg@n and pass@k.
 - ``mean_interval``: the rows of ``proportion`` for clusters, and solutions per problem, which is
   the accuracy in the manifest of a dataset.
 - ``macro_average`` and ``macro_difference``: means over benchmarks.

@@ -194,33 +194,6 @@ def _grade_file(
     printing.print_disputed(disputed, options.show)
 
 
-@command(app, cli_options.AuditOptions)
-def audit(options: cli_options.AuditOptions) -> None:
-    """Compare another grader with ours."""
-    from fsdpo_bench.audit.audit import make_audit
-    from fsdpo_bench.audit.report import audit_json, print_audit, write_audit
-    from fsdpo_bench.audit.responses import FileSettings
-
-    with show_progress() as progress:
-        settings = FileSettings(
-            verdict_field=options.verdict,
-            answer_field=options.answer,
-            problems=options.problems,
-            tolerance=options.tolerance,
-            workers=options.workers,
-        )
-        result = make_audit(options.data, options.by, settings, progress)
-    if options.out is not None:
-        write_audit(options.out, result, options.examples)
-    if options.as_json:
-        tables.print_json(audit_json(result, options.examples))
-        return
-    print_audit(result, options.show, options.examples)
-    if options.out is not None:
-        typer.echo()
-        print_next_command(["open", options.out / "audit.md"])
-
-
 @command(app, cli_options.ReportOptions)
 def report(options: cli_options.ReportOptions) -> None:
     """Write the reports again."""
