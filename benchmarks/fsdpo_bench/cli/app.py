@@ -5,7 +5,6 @@ Heavy libraries load inside the commands that need them.
 
 import json
 import sys
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ import typer
 
 from fsdpo_bench.cli import options as cli_options
 from fsdpo_bench.prm.measure import PrmOptions, measure_prm
-from fsdpo_bench.publish.export import export_run
 from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
 from fsdpo_bench.recipes.recipe import run_stages
 from fsdpo_bench.rerank.options import RerankOptions
@@ -214,26 +212,6 @@ def push(options: cli_options.ResultsPushOptions) -> None:
         typer.echo(f"would push to {plan.repo.url}, with model-index in its card")
         return
     typer.echo(f"pushed: {hub.push(plan, pull_request=options.pull_request)}")
-
-
-@command(app, cli_options.RunExportOptions)
-def export(options: cli_options.RunExportOptions) -> None:
-    """Write responses in the formats of other evaluation libraries."""
-    for file in export_run(options.data, options.to, options.out, options.decoder):
-        typer.echo(str(file))
-
-
-@command(app, cli_options.IndexOptions)
-def index(options: cli_options.IndexOptions) -> None:
-    """Write a page that lists all runs."""
-    from fsdpo_bench.report.index import write_index
-
-    out = options.out or options.data / "index.html"
-    is_complete = write_index(options.data, out, options.watch)
-    print_next_command(["open", out])
-    while options.watch is not None and not is_complete:
-        time.sleep(options.watch)
-        is_complete = write_index(options.data, out, options.watch)
 
 
 @command(app, PrmOptions)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from fsdpo_bench.publish.export import EXPORT_FORMATS
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS
 from fsdpo_bench.results.compare import ComparisonOptions
 from fsdpo_bench.runs.regrade import RUN_PLACEHOLDER
@@ -270,53 +269,6 @@ class ResultsPushOptions(Options):
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME")]
     pull_request: bool = False
     dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunExportOptions(Options):
-    r"""Write the responses of a run in the format of another evaluation library.
-
-    `--replay` reads these files too.
-
-    Attributes:
-        data: A run.
-        to: Format: `lm-eval` writes `samples_TASK.jsonl`, `lighteval` writes
-            `details_TASK.parquet`.
-        out: Directory for the files, one per benchmark.
-        decoder: Decoder whose responses are written: its own solution, or the samples that it chose
-            among.
-
-    Examples:
-        fsdpo-bench export runs/bench --to lm-eval --out samples
-
-        fsdpo-bench export runs/bench --to lighteval --decoder sc@5 \
-          --out details
-    """
-
-    data: Annotated[Path, _POSITIONAL]
-    to: Annotated[str, Option(choices=EXPORT_FORMATS)]
-    out: Path
-    decoder: Annotated[str | None, Option(default_text="the first of the run")] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexOptions(Options):
-    """Write a page that lists all runs in a directory, including unfinished runs.
-
-    Attributes:
-        data: A directory with runs.
-        out: File of the page.
-        watch: Update the page at this interval in seconds, until all runs are complete.
-
-    Examples:
-        fsdpo-bench index runs
-
-        fsdpo-bench index runs --watch 30    # update the page every 30 seconds
-    """
-
-    data: Annotated[Path, _POSITIONAL]
-    out: Annotated[Path | None, Option(default_text="DATA/index.html")] = None
-    watch: Annotated[int | None, Option(min=1)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
