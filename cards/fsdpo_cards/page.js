@@ -382,4 +382,3 @@ const sortable = (table) => {
 for (const table of document.querySelectorAll("table.sortable")) sortable(table);
 const data = JSON.parse(byId("data").textContent);
 if (byId("list")) browse(data);
-if (data.reload_seconds) setTimeout(() => location.reload(), 1000 * data.reload_seconds);

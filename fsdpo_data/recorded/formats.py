@@ -35,9 +35,6 @@ class RecordedResponse:
     gold: str  #: Gold answer; empty if the format has none.
     response: str  #: Text of the response.
     correct: bool | None  #: The publisher's verdict; None if there is none.
-    #: The answer that the publisher extracted: empty if it found none, None if the row has no such
-    #: field.
-    answer: str | None = None
     #: Model or sample index within the row; empty for a single response. The responses of all rows
     #: with the same series are evaluated together.
     series: str = ""
@@ -81,7 +78,6 @@ class ResponseFormat:
     model: Sequence[str] = ()  #: Fields with the name of the model.
     by_model: bool = False  #: Whether the row has one column per model.
     correct: Sequence[str] = ()  #: Fields with the publisher's verdict.
-    answer: Sequence[str] = ()  #: Fields with the answer that the publisher extracted.
     #: Fields with the logits of the rewards: for each response, a list of one number.
     logit: Sequence[str] = ()
     #: Fields with the number of generated tokens.
@@ -110,17 +106,11 @@ class ResponseFormat:
         return not self.by_model or any(self._columns(fields))
 
     def with_fields(
-        self,
-        verdict: str | None = None,
-        answer: str | None = None,
-        steps: str | None = None,
-        step_scores: str | None = None,
+        self, *, steps: str | None = None, step_scores: str | None = None
     ) -> "ResponseFormat":
         """Return the format with other names for some fields; None keeps the names.
 
         Args:
-            verdict: Field with the publisher's verdict.
-            answer: Field with the extracted answer. The gold is then in another field.
             steps: Field with the steps.
             step_scores: Field with the step scores.
         """
@@ -129,11 +119,6 @@ class ResponseFormat:
             changes["steps"] = (steps,)
         if step_scores is not None:
             changes["step_scores"] = (step_scores,)
-        if verdict is not None:
-            changes["correct"] = (verdict,)
-        if answer is not None:
-            changes["answer"] = (answer,)
-            changes["gold"] = tuple(name for name in self.gold if name != answer)
         return replace(self, **changes) if changes else self  # type: ignore[arg-type]
 
     def find_step_scores(self, fields: Fields) -> Any:
@@ -222,7 +207,6 @@ class ResponseFormat:
             raise TypeError(f"{value!r} is not a list")
         responses = _flatten(value) if isinstance(value, list) else [value]
         verdicts = _per_response(_first(fields, self.correct), len(responses))
-        answers = self._read_answers(fields, len(responses))
         logits = _per_response(_first(fields, self.logit), len(responses))
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
         steps = _lists_per_response(_first(fields, self.steps), value, len(responses))
@@ -247,7 +231,6 @@ class ResponseFormat:
                 base,
                 response=self._require_text("response", text),
                 correct=None if verdict in (None, "") else str(verdict).lower() in _TRUE_SPELLINGS,
-                answer=answers[index],
                 series=f"sample {index}" if isinstance(value, list) else base.series,
                 reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
                 finish_reason="length" if is_truncated else "stop",
@@ -257,21 +240,6 @@ class ResponseFormat:
                 steps=_first_or(response_fields, self.steps, steps[index]),
                 step_scores=_first_or(response_fields, self.step_scores, step_scores[index]),
             )
-
-    def _read_answers(self, fields: Fields, count: int) -> list[str | None]:
-        """Return the publisher's answer to each response; None for an unknown answer.
-
-        A list of another length is a vote over the responses, as of a filter of
-        lm-evaluation-harness, and not an answer to a single response.
-        """
-        value = _first(fields, self.answer)
-        if value is None:
-            is_empty = any(name in fields for name in self.answer)
-            return ["" if is_empty else None] * count
-        values = value if isinstance(value, list) else [value]
-        if len(values) != count:
-            return [None] * count
-        return [_extracted_answer(answer) for answer in values]
 
     def _require_text(self, name: str, value: Any) -> str:
         """Return a value that is text, or raise an UnusableRowError."""
@@ -286,13 +254,6 @@ _FINISH_REASON_FIELDS = ("finish_reason.type", "finish_reason", "stop_reason")
 _REASONING_FIELDS = ("message.reasoning_content", "message.reasoning", "reasoning")
 #: Verdicts that mean "correct". In CSV files all values are text, and judges write words.
 _TRUE_SPELLINGS = ("true", "1", "1.0", "correct", "right", "yes")
-
-
-def _extracted_answer(value: Any) -> str:
-    """Return an extracted answer as text, or an empty text for none."""
-    if isinstance(value, list):  # lm-evaluation-harness: a list per request
-        value = value[0] if value else None
-    return "" if value is None else str(value)
 
 
 def _token_count(value: Any) -> int | None:

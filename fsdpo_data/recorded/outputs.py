@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.answers import Grader, GradingRequest, Verdict
+from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import UNDECIDED
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.models.thinking import find_thinking
@@ -23,22 +22,12 @@ from fsdpo_data.recorded.formats import (
     unknown_format_message,
 )
 
-BATCH_RESPONSES = 2000  #: Responses that are graded between two reports of progress.
 
-
-def read_outputs(
-    file: Path, verdict_field: str | None = None, answer_field: str | None = None
-) -> list[RecordedResponse]:
+def read_outputs(file: Path) -> list[RecordedResponse]:
     """Read recorded responses in any known format with golds.
 
     lm-evaluation-harness writes every document once per filter, with the same responses. Only the
     first row of a document counts, with the score of its filter.
-
-    Args:
-        file: The file.
-        verdict_field: Field with the publisher's verdict; None for the field of the format.
-        answer_field: Field with the answer that the publisher extracted; None for the field of the
-            format.
 
     Raises:
         InputError: if a row cannot be read, or has no known format with golds.
@@ -54,8 +43,7 @@ def read_outputs(
         key = response_format.document_key(record.fields)
         if not key or key not in seen_keys:
             try:
-                named_format = response_format.with_fields(verdict_field, answer_field)
-                responses += named_format.read_responses(record)
+                responses += response_format.read_responses(record)
             except UnusableRowError as error:
                 raise InputError(f"{location}: {error}.") from None
         seen_keys.add(key)
@@ -100,7 +88,6 @@ def grade_outputs(
     recorded: Sequence[RecordedResponse],
     tolerance: float | None = None,
     workers: int | None = None,
-    progress: Progress = NO_PROGRESS,
 ) -> list[GradedResponse]:
     """Grade recorded responses, in order.
 
@@ -108,7 +95,6 @@ def grade_outputs(
         recorded: The responses.
         tolerance: Relative error of numeric answers; None for exact answers.
         workers: Number of grading processes; None for all CPU cores.
-        progress: Progress bar.
     """
     requests = [
         GradingRequest(
@@ -122,24 +108,11 @@ def grade_outputs(
     tolerant_requests = []
     if tolerance:
         tolerant_requests = [request._replace(tolerance=tolerance) for request in requests]
-    progress.phase("grade", len(requests) + len(tolerant_requests))
     with open_grader(get_grader, len(requests), workers) as grader:
-        exact_verdicts = _grade_batches(grader, requests, progress)
-        tolerant_verdicts = _grade_batches(grader, tolerant_requests, progress)
+        exact_verdicts = grader.grade(requests)
+        tolerant_verdicts = grader.grade(tolerant_requests)
     verdicts = tolerant_verdicts or exact_verdicts
     return list(map(GradedResponse, recorded, verdicts, exact_verdicts))
-
-
-def _grade_batches(
-    grader: Grader, requests: Sequence[GradingRequest], progress: Progress
-) -> list[Verdict]:
-    """Grade requests, and report the progress after each batch."""
-    verdicts: list[Verdict] = []
-    for start in range(0, len(requests), BATCH_RESPONSES):
-        batch = requests[start : start + BATCH_RESPONSES]
-        verdicts += grader.grade(batch)
-        progress.advance(len(batch))
-    return verdicts
 
 
 def summarize_by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]]:

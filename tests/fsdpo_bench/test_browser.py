@@ -12,7 +12,6 @@ import pytest
 from bench_runs import HOSTILE, config, make_records, write_run
 from browser import MISSING, Browser, available, chromium
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.report.index import render_index
 from fsdpo_bench.report.render import write_report
 from paired_data import paired_dataset
 from typer.testing import CliRunner
@@ -303,29 +302,6 @@ def test_a_click_on_a_column_header_sorts_the_table(
     assert browser.run(column) == cells
 
 
-def test_the_index_updates_during_a_run_and_stays_sorted(browser: Browser, tmp_path: Path) -> None:
-    for name, chance in (("a", 0.2), ("b", 0.9), ("c", 0.6)):
-        write_run(tmp_path / name, config(TASKS, name), make_records(TASKS, chance))
-    records = tmp_path / "c" / "records" / "gsm_ic2.jsonl"
-    all_records = records.read_text()
-    page = tmp_path / "index.html"
-    records.write_text("".join(all_records.splitlines(keepends=True)[:5]))
-    page.write_text(render_index(tmp_path, page, reload_seconds=1)[0])
-    browser.open(page)
-    browser.click(".sortable th:nth-child(7) button")
-    first = (
-        "return [...document.querySelector('tbody').rows].map((row) => row.cells[0].textContent)"
-    )
-    assert browser.run(first) == ["b", "c", "a"] and "45 of 61" in browser.text("tbody")
-    records.write_text(all_records)
-    page.write_text(render_index(tmp_path, page, reload_seconds=1)[0])
-    deadline = time.monotonic() + 120
-    while "45 of 61" in browser.text("tbody"):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    assert browser.run(first) == ["b", "c", "a"] and browser.errors() == []
-
-
 def test_a_dataset_page_shows_pairs_with_their_step_weights(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -416,17 +392,3 @@ def test_a_phone_shows_the_accuracy_column(browser: Browser, page: Path) -> None
     browser.set_screen_width(0)
     assert visible_width == 400
     assert edges and max(edges) <= visible_width
-
-
-def test_a_phone_shows_the_accuracy_of_all_runs(browser: Browser, tmp_path: Path) -> None:
-    write_run(tmp_path / "runs" / "qwen2-7b-instruct", config(TASKS), make_records(TASKS))
-    page = tmp_path / "index.html"
-    page.write_text(render_index(tmp_path / "runs", page)[0], encoding="utf-8")
-    browser.set_screen_width(400)
-    browser.open(page)
-    edges = browser.run(
-        "return [...document.querySelectorAll('tbody td:nth-child(6)')]"
-        ".map((cell) => cell.getBoundingClientRect().right)"
-    )
-    browser.set_screen_width(0)
-    assert edges and max(edges) <= 400

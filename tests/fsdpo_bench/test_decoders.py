@@ -142,11 +142,6 @@ def test_a_decoder_of_a_plugin_is_used_everywhere(plugin: Path, tmp_path: Path) 
     difference = invoke("diff", run, tmp_path / "again", "--decoder", "shortest@3", "--json")
     [delta] = json.loads(difference.stdout)["deltas"]
     assert (delta["decoder_a"], delta["only_a"], delta["only_b"]) == ("shortest@3", 0, 0)
-    exported = invoke(
-        "export", run, "--to", "lm-eval", "--out", tmp_path, "--decoder", "shortest@2"
-    )
-    [line, *_] = Path(exported.output.strip()).read_text().splitlines()
-    assert len(json.loads(line)["resps"][0]) == 2
 
 
 def test_a_run_opens_without_its_plugin_but_is_not_decoded_again(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from bench_runs import (
     write_run,
 )
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.report.index import render_index
 from fsdpo_bench.report.plots import _space_out
 from fsdpo_bench.report.problem_list import build_problem_list, explain_verdict
 from fsdpo_bench.report.render import format_auc, render_html, write_report
@@ -364,44 +363,6 @@ def test_model_names_are_escaped_in_cards_and_reports(tmp_path: Path) -> None:
         text = (run / name).read_text().partition("\n---\n")[2] or (run / name).read_text()
         outside = re.sub(r"```.*?```|(`+)[^\n]*?\1", "", text, flags=re.S)
         assert "<img" not in outside and "](javascript" not in outside.replace("\\]", "")
-
-
-def test_the_index_page_reloads_while_a_run_is_incomplete(tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    write_run(runs / "deep" / "a<b>", config(TASKS, "<i>x</i>"), make_records(TASKS))
-    half = write_run(runs / "half", config(TASKS), make_records(TASKS))
-    (half / "records" / "gsm_ic2.jsonl").unlink()
-    (runs / "model").mkdir()
-    (runs / "model" / "config.json").write_text('{"model_type": "qwen2"}')
-    page, is_complete = render_index(runs, runs / "index.html", reload_seconds=7)
-    assert not is_complete and Page(page).data == {"reload_seconds": 7}
-    assert "32 of 46" in page and "<i>" not in page and page.count("<polyline") == 2
-    assert Page(render_index(runs, runs / "index.html")[0]).data == {"reload_seconds": None}
-    (half / "records" / "gsm_ic2.jsonl").write_bytes(
-        (runs / "deep" / "a<b>" / "records" / "gsm_ic2.jsonl").read_bytes()
-    )
-    write_report(half)
-    result = CliRunner().invoke(app, ["index", str(runs), "--watch", "1"])
-    assert result.exit_code == 0
-    page = (runs / "index.html").read_text()
-    assert 'href="half/report.html"' in page and Page(page).data == {"reload_seconds": None}
-
-
-def test_a_directory_without_runs_has_no_page(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no run"):
-        render_index(tmp_path, tmp_path / "index.html")
-
-
-def test_the_index_has_a_column_for_each_benchmark(tmp_path: Path) -> None:
-    two_tasks_config = config({"math": 20, "ocw": 12})
-    write_run(tmp_path / "both", two_tasks_config, make_records({"math": 20, "ocw": 12}))
-    write_run(tmp_path / "one", config({"ocw": 12}), make_records({"ocw": 12}, chance=1))
-    page, _ = render_index(tmp_path, tmp_path / "index.html")
-    header = page.partition("<thead>")[2].partition("</thead>")[0]
-    assert re.findall(r"<th[^>]*>(MATH|OCW)</th>", header) == ["MATH", "OCW"]
-    [_, last_row] = page.partition("<tbody>")[2].partition("</tbody>")[0].split("<tr>")[1:]
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", last_row, flags=re.S)
-    assert cells[6] == "" and cells[7].startswith("100.0 [")
 
 
 def test_a_run_without_costs_has_no_table_of_costs(tmp_path: Path) -> None:

@@ -116,9 +116,21 @@ def test_grade_works_from_any_thread_and_process() -> None:
 def test_a_sampler_by_name() -> None:
     pytest.importorskip("transformers")
     sampler = fd.load_sampler("tiny", engine="transformers", device="cpu")
-    spec = fd.SamplingSpec(n=2, max_tokens=8)
-    (completions,) = sampler.sample(["Problem: 1 + 1?\nSolution:\n"], spec)
+    template = fd.load_template("tiny")
+    spec = fd.SamplingSpec(n=2, max_tokens=8, stop=template.stop)
+    (completions,) = sampler.sample([template.render("1 + 1?")], spec)
     assert len(completions) == 2
+
+
+def test_a_prompt_may_open_the_thinking() -> None:
+    response = "Perhaps 5.</think>It is 4."
+    verdict = fd.grade("4", response, prompt="2+2?<think>\n")
+    assert (verdict.status, verdict.answer) == ("correct", "4")
+
+
+def test_a_template_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(fd.FsdpoError, match="template"):
+        fd.load_template("tiny", "no-such-template")
 
 
 @pytest.mark.parametrize(

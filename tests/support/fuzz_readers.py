@@ -177,7 +177,6 @@ def _run_readers(folder: Path) -> Iterator[Reader]:
         lambda copy, out: [_BENCH, "inspect", copy],
         lambda copy, out: [_BENCH, "diff", bench, copy],
         lambda copy, out: [_BENCH, "grade", copy, "--workers", 1, "--out", out],
-        lambda copy, out: [_BENCH, "index", copy.parent, "--out", out.with_suffix(".html")],
     ]
     yield Reader(
         "run", bench, "**/*.json*", lambda copy, out: [_BENCH, "report", copy], writes_copy=True

@@ -5,7 +5,6 @@ Heavy libraries load inside the commands that need them.
 
 import json
 import sys
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ import typer
 
 from fsdpo_bench.cli import options as cli_options
 from fsdpo_bench.prm.measure import PrmOptions, measure_prm
-from fsdpo_bench.publish.export import export_run
 from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
 from fsdpo_bench.recipes.recipe import run_stages
 from fsdpo_bench.rerank.options import RerankOptions
@@ -193,33 +191,6 @@ def _grade_file(
     printing.print_disputed(disputed, options.show)
 
 
-@command(app, cli_options.AuditOptions)
-def audit(options: cli_options.AuditOptions) -> None:
-    """Compare another grader with ours."""
-    from fsdpo_bench.audit.audit import make_audit
-    from fsdpo_bench.audit.report import audit_json, print_audit, write_audit
-    from fsdpo_bench.audit.responses import FileSettings
-
-    with show_progress() as progress:
-        settings = FileSettings(
-            verdict_field=options.verdict,
-            answer_field=options.answer,
-            problems=options.problems,
-            tolerance=options.tolerance,
-            workers=options.workers,
-        )
-        result = make_audit(options.data, options.by, settings, progress)
-    if options.out is not None:
-        write_audit(options.out, result, options.examples)
-    if options.as_json:
-        tables.print_json(audit_json(result, options.examples))
-        return
-    print_audit(result, options.show, options.examples)
-    if options.out is not None:
-        typer.echo()
-        print_next_command(["open", options.out / "audit.md"])
-
-
 @command(app, cli_options.ReportOptions)
 def report(options: cli_options.ReportOptions) -> None:
     """Write the reports again."""
@@ -240,26 +211,6 @@ def push(options: cli_options.ResultsPushOptions) -> None:
         typer.echo(f"would push to {plan.repo.url}, with model-index in its card")
         return
     typer.echo(f"pushed: {hub.push(plan, pull_request=options.pull_request)}")
-
-
-@command(app, cli_options.RunExportOptions)
-def export(options: cli_options.RunExportOptions) -> None:
-    """Write responses in the formats of other evaluation libraries."""
-    for file in export_run(options.data, options.to, options.out, options.decoder):
-        typer.echo(str(file))
-
-
-@command(app, cli_options.IndexOptions)
-def index(options: cli_options.IndexOptions) -> None:
-    """Write a page that lists all runs."""
-    from fsdpo_bench.report.index import write_index
-
-    out = options.out or options.data / "index.html"
-    is_complete = write_index(options.data, out, options.watch)
-    print_next_command(["open", out])
-    while options.watch is not None and not is_complete:
-        time.sleep(options.watch)
-        is_complete = write_index(options.data, out, options.watch)
 
 
 @command(app, PrmOptions)

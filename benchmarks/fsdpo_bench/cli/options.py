@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from fsdpo_bench.audit.fields import FAMILY_FIELDS
-from fsdpo_bench.publish.export import EXPORT_FORMATS
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS
 from fsdpo_bench.results.compare import ComparisonOptions
 from fsdpo_bench.runs.regrade import RUN_PLACEHOLDER
@@ -119,57 +117,6 @@ class ResponseGradeOptions(AnswerJudgeOptions):
         None
     )
     resume: Annotated[bool, _NOT_IN_DIGEST] = False
-    as_json: Annotated[bool, _JSON] = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditOptions(Options):
-    r"""Rank the disagreements of another grader with ours, and show their effect on the score.
-
-    The files have responses with the verdicts of the other grader, in the formats that `grade`
-    reads. Two runs with the same solutions can be compared as well; the first run then has the
-    verdicts of the other grader. A family is a set of disagreements with the same outcomes, step,
-    kind of gold and rule. The step is where the graders part.
-
-    Attributes:
-        data: Files with responses and verdicts, or two runs.
-        verdict: Field with the verdict of the other grader.
-        answer: Field with the answer that the other grader extracted.
-        problems: A file of problems, or a dataset on the Hub. Its gold answers replace the gold
-            answers of the files, by question. Repeatable.
-        tolerance: Maximum relative error of a number, e.g. 0.01.
-        by: Values that form a family, with commas: `verdicts`, `step`, `kind`, `rule`, `group`.
-        show: Number of families to print.
-        examples: Number of examples per family.
-        out: Directory for the report (`audit.md`, `audit.json`) and for all disagreements with
-            their responses (`disagreements.jsonl`).
-        workers: Number of grading processes.
-        as_json: Print JSON instead of tables.
-
-    Examples:
-        fsdpo-bench audit outputs.jsonl    # fields: answer, response, correct
-
-        fsdpo-bench audit outputs.jsonl --verdict score --answer pred \
-          --out runs/audit
-
-        fsdpo-bench audit a.jsonl b.jsonl --problems math500.jsonl \
-          --by step,verdicts
-
-        fsdpo-bench audit runs/bench runs/again    # two graders, one set of solutions
-    """
-
-    data: Annotated[Sequence[Path], _POSITIONAL]
-    verdict: Annotated[str | None, Option(default_text="by format")] = None
-    answer: Annotated[str | None, Option(default_text="by format")] = None
-    problems: Sequence[str] = ()
-    tolerance: Annotated[float | None, Option(min=0, exclusive_max=1)] = None
-    by: Annotated[Sequence[str], Option(names_in_value=FAMILY_FIELDS)] = (
-        "verdicts,step,kind,rule",
-    )
-    show: Annotated[int, Option(min=0)] = 20
-    examples: Annotated[int, Option(min=0)] = 1
-    out: Path | None = None
-    workers: Annotated[int | None, Option(min=1, default_text="all CPU cores")] = None
     as_json: Annotated[bool, _JSON] = False
 
 
@@ -321,53 +268,6 @@ class ResultsPushOptions(Options):
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME")]
     pull_request: bool = False
     dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunExportOptions(Options):
-    r"""Write the responses of a run in the format of another evaluation library.
-
-    `--replay` reads these files too.
-
-    Attributes:
-        data: A run.
-        to: Format: `lm-eval` writes `samples_TASK.jsonl`, `lighteval` writes
-            `details_TASK.parquet`.
-        out: Directory for the files, one per benchmark.
-        decoder: Decoder whose responses are written: its own solution, or the samples that it chose
-            among.
-
-    Examples:
-        fsdpo-bench export runs/bench --to lm-eval --out samples
-
-        fsdpo-bench export runs/bench --to lighteval --decoder sc@5 \
-          --out details
-    """
-
-    data: Annotated[Path, _POSITIONAL]
-    to: Annotated[str, Option(choices=EXPORT_FORMATS)]
-    out: Path
-    decoder: Annotated[str | None, Option(default_text="the first of the run")] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexOptions(Options):
-    """Write a page that lists all runs in a directory, including unfinished runs.
-
-    Attributes:
-        data: A directory with runs.
-        out: File of the page.
-        watch: Update the page at this interval in seconds, until all runs are complete.
-
-    Examples:
-        fsdpo-bench index runs
-
-        fsdpo-bench index runs --watch 30    # update the page every 30 seconds
-    """
-
-    data: Annotated[Path, _POSITIONAL]
-    out: Annotated[Path | None, Option(default_text="DATA/index.html")] = None
-    watch: Annotated[int | None, Option(min=1)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

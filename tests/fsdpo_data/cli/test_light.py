@@ -16,7 +16,6 @@ HEAVY = {
     "sympy",
     "ray",
     "polars",
-    "datatrove",
 }
 HEAVY |= {"pyarrow", "numpy", "scipy", "mpmath", "jinja2", "yaml", "huggingface_hub", "fsspec"}
 
