@@ -4,7 +4,6 @@ VENV := .venv
 VLLM_VENV := .venv-vllm
 DEEPSPEED_VENV := .venv-deepspeed
 S3_VENV := .venv-s3
-SKYPILOT_VENV := .venv-skypilot
 ADAPTERS_VENV := .venv-adapters
 NEMO_GYM_VENV := .venv-nemo-gym
 BIN := $(VENV)/bin
@@ -45,7 +44,7 @@ library-proofs: $(DEEPSPEED_VENV)/.deepspeed $(S3_VENV)/.s3 adapters
 	$(DEEPSPEED_VENV)/bin/python -m pytest -m deepspeed
 	$(S3_VENV)/bin/python -m pytest -m s3 tests/fsdpo_data/dataset/test_object_storage.py
 
-environments: $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed $(SKYPILOT_VENV)/.skypilot  ## what the proofs need beside .venv
+environments: $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed  ## what the proofs need beside .venv
 environments: $(S3_VENV)/.s3 $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)
 
 adapters: $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)  ## our grader in other harnesses and trainers
@@ -104,12 +103,6 @@ $(DEEPSPEED_VENV)/.deepspeed: pyproject.toml constraints.txt
 		$(DEEPSPEED_VENV)/bin/python $(PIP_INSTALL) --no-build-isolation deepspeed
 	touch $@
 
-# SkyPilot reads the files of `--print-launch skypilot`. Its dependencies have other versions.
-$(SKYPILOT_VENV)/.skypilot: Makefile
-	test -x $(SKYPILOT_VENV)/bin/python || $(PYTHON) -m venv $(SKYPILOT_VENV)
-	$(SKYPILOT_VENV)/bin/python -m pip install -q --disable-pip-version-check skypilot==0.14.1
-	touch $@
-
 # The other harnesses pin versions of their own. pip finds the torch that the user's settings choose;
 # uv installs the rest, because it is several times faster.
 $(ADAPTERS_VENV)/.adapters: pyproject.toml constraints-adapters.txt
@@ -138,5 +131,5 @@ $(S3_VENV)/.s3: pyproject.toml constraints.txt constraints-s3.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(DEEPSPEED_VENV) $(SKYPILOT_VENV) $(ADAPTERS_VENV) \
+	rm -rf $(VENV) $(VLLM_VENV) $(DEEPSPEED_VENV) $(ADAPTERS_VENV) \
 		$(NEMO_GYM_VENV) $(S3_VENV) runs
