@@ -15,7 +15,6 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fsdpo_data.cli.help import help_command_class
-from fsdpo_data.cli.launch import NODES, LaunchTemplate, find_template, launch_script
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.memory_limit import check_address_space
@@ -50,8 +49,7 @@ class DatasetOptions(Options):
     data: Annotated[str | Path, Option(positional=True, dataset="input")]
 
 
-#: Parameters of commands that are not fields of their options.
-PRINT_LAUNCH = "print_launch"
+#: Parameter of every command that is not a field of its options.
 PLUGIN = "plugin"
 _CONTEXT = "context"
 
@@ -63,7 +61,6 @@ def command(
     name: str | None = None,
     notes: str = "",
     panel: str | None = None,
-    launch: Mapping[str, LaunchTemplate] | None = None,
 ) -> Callable[[Callable[[CommandOptions], None]], Callable[..., None]]:
     """Return a decorator that registers a function of options as a command.
 
@@ -74,8 +71,6 @@ def command(
         name: Name of the command; None for the name of the function.
         notes: Markdown below the examples.
         panel: Heading of the command in the help of ``app``.
-        launch: Templates of ``--print-launch`` (:mod:`fsdpo_data.cli.launch`); None for no such
-            flag.
 
     Raises:
         TypeError: If the docstring of ``options_class`` does not document all fields.
@@ -85,7 +80,7 @@ def command(
         raise TypeError(
             f"{options_class.__name__}: the docstring does not document {sorted(undocumented)}."
         )
-    signature = _make_signature(parameters, launch)
+    signature = _make_signature(parameters)
 
     def register(run: Callable[[CommandOptions], None]) -> Callable[..., None]:
         """Register ``run`` as a command."""
@@ -93,22 +88,11 @@ def command(
         @functools.wraps(run)
         def run_command(context: typer.Context, **values: Any) -> None:
             """Run the command with the values of its parameters."""
-            launcher = values.pop(PRINT_LAUNCH, None)
             try:
                 check_address_space()
                 for plugin in values.pop(PLUGIN):  # plug-ins add valid values of other parameters
                     load_plugin(plugin)
-                command_values = _given_values(context, values)
-                if launch and launcher:
-                    if find_template(launch, launcher).has_shards:
-                        command_values = {**command_values, "shard": f"1/{NODES}"}
-                    make_options(
-                        options_class, command_values
-                    )  # refuses what the jobs would refuse
-                    program = str(app.info.name)
-                    typer.echo(launch_script(launch, launcher, program, sys.argv[1:]), nl=False)
-                    return
-                run(make_options(options_class, command_values))
+                run(make_options(options_class, _given_values(context, values)))
             except FsdpoError as error:
                 raise _with_flag_names(error, parameters) from None
             except KeyboardInterrupt:
@@ -132,15 +116,12 @@ def command(
     return register
 
 
-def _make_signature(
-    parameters: _Parameters, launch: Mapping[str, LaunchTemplate] | None
-) -> Signature:
+def _make_signature(parameters: _Parameters) -> Signature:
     """Return the signature of a command, from which typer derives its flags."""
     return Signature(
         [
             Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context),
             *(_typer_parameter(parameter, parameters) for parameter in parameters.values()),
-            *([_print_launch_parameter(launch)] if launch else []),
             _plugin_parameter(),
         ]
     )
@@ -171,18 +152,6 @@ def _print_resume_command(program: str, *, can_resume: bool) -> None:
         arguments.append("--resume")
     message = "\nstopped; the finished work is saved. To continue, run:"
     typer.echo(f"{message}\n  {shlex.join(arguments)}", err=True)
-
-
-def _print_launch_parameter(scripts: Mapping[str, LaunchTemplate]) -> Parameter:
-    """Return the parameter of ``--print-launch``."""
-    parameter = typer.Option(
-        "--print-launch",
-        help="Run nothing. Print a file that runs the same command on several machines.",
-        metavar="|".join(scripts),
-        rich_help_panel="Run",
-    )
-    annotation = Annotated[str | None, parameter]
-    return Parameter(PRINT_LAUNCH, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _plugin_parameter() -> Parameter:

@@ -10,7 +10,6 @@ import typer
 
 from fsdpo_data import api
 from fsdpo_data.cli.console import print_next_command
-from fsdpo_data.cli.launch import DATA_SCRIPTS
 from fsdpo_data.cli.options import command
 from fsdpo_data.cli.printing import print_summary
 from fsdpo_data.core.failures import FAILURES_FILE, read_failures
@@ -28,8 +27,7 @@ CREATE_PANEL = "Create"  #: Heading of the commands that create datasets.
 
 def add_stage_command(app: typer.Typer, entry: StageEntry[Any]) -> None:
     """Add the command of a stage to an application."""
-    launch = DATA_SCRIPTS if entry.has_shards else None
-    add = command(app, entry.options_class, name=entry.name, panel=CREATE_PANEL, launch=launch)
+    add = command(app, entry.options_class, name=entry.name, panel=CREATE_PANEL)
 
     def run_stage_command(options: StageOptions) -> None:
         """Run the stage, or one shard of it, and print the summary of the new dataset."""

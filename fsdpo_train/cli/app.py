@@ -7,7 +7,6 @@ import typer
 
 import fsdpo_train
 from fsdpo_data.cli.console import new_app, run_app
-from fsdpo_data.cli.launch import TRAIN_SCRIPTS
 from fsdpo_data.cli.options import command
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
 from fsdpo_train.trainer.run_directory import is_main_process
@@ -15,7 +14,7 @@ from fsdpo_train.trainer.run_directory import is_main_process
 app = new_app("fsdpo-train", "Train on step-annotated data.")
 
 
-@command(app, SftConfig, launch=TRAIN_SCRIPTS)
+@command(app, SftConfig)
 def sft(config: SftConfig) -> None:
     """Fine-tune a model on prompt/completion rows."""
     report = fsdpo_train.train_sft(config)
@@ -24,7 +23,7 @@ def sft(config: SftConfig) -> None:
     )
 
 
-@command(app, PrmConfig, launch=TRAIN_SCRIPTS)
+@command(app, PrmConfig)
 def prm(config: PrmConfig) -> None:
     """Train a process reward model."""
     report = fsdpo_train.train_prm(config)
@@ -39,7 +38,7 @@ def prm(config: PrmConfig) -> None:
         )
 
 
-@command(app, DpoConfig, launch=TRAIN_SCRIPTS)
+@command(app, DpoConfig)
 def dpo(config: DpoConfig) -> None:
     """Train a policy on preference pairs."""
     report = fsdpo_train.train_dpo(config)

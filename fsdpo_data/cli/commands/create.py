@@ -8,7 +8,6 @@ import typer
 
 from fsdpo_data.cli.commands import app
 from fsdpo_data.cli.console import print_next_command
-from fsdpo_data.cli.launch import DATA_SCRIPTS
 from fsdpo_data.cli.options import command
 from fsdpo_data.cli.stage_commands import (
     CREATE_PANEL,
@@ -72,7 +71,7 @@ def demo(options: DemoOptions) -> None:
         print_next_command(["open", f"{folder}/after/report.html"])
 
 
-@command(app, BuildOptions, panel=CREATE_PANEL, launch=DATA_SCRIPTS)
+@command(app, BuildOptions, panel=CREATE_PANEL)
 def build(options: BuildOptions) -> None:
     """Build a dataset, or one shard of it."""
     if options.shard:

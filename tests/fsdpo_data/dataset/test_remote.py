@@ -465,7 +465,6 @@ def test_credentials_in_urls_are_refused_and_not_repeated(
 ) -> None:
     for line in (
         ["validate", url],
-        ["build", "--out", url, "--print-launch", "sbatch"],
         ["build", "--shard", "1/2", "--out", url],
         ["merge", url, "--out", "runs/x"],
         ["label", url, "--out", url],
