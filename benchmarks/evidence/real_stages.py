@@ -1,5 +1,6 @@
 """The stages of `make real`, each an ordinary command of the toolkit."""
 
+import gzip
 import shlex
 import sys
 import tomllib
@@ -165,8 +166,10 @@ class StageList:
 
     def _sampling(self, name: str) -> list[str]:
         """Return the options of the engine of a stage that samples."""
-        file = self.recorded / f"{name}.jsonl.gz" if self.recorded else None
-        if file is not None and file.exists():
+        packed = self.recorded / f"{name}.jsonl.gz" if self.recorded else None
+        if packed is not None and packed.exists():
+            file = self.run / f"{name}-recorded.jsonl"
+            file.write_bytes(gzip.decompress(packed.read_bytes()))
             return ["--engine", "replay", "--replay", str(file)]
         return [
             *("--engine", self.sizes.engine, "--dtype", self.sizes.dtype),
