@@ -479,7 +479,6 @@ def bench_command(out: Path, *arguments: str) -> list[str]:
 
 
 @pytest.mark.proof
-@pytest.mark.short_proof
 def test_a_killed_run_resumes_to_the_same_records(tmp_path: Path) -> None:
     """Kill the command twice with SIGKILL while it decodes."""
     out = tmp_path / "killed"
@@ -504,19 +503,6 @@ def test_an_interrupted_regrading_can_be_resumed(tmp_path: Path) -> None:
         regrade_to(out, tmp_path / "again")
     regrade_run(out, tmp_path / "again", (), None, 1, LineProgress(), resume=True)
     assert file.read_bytes() == record_file(uninterrupted, "embedded").read_bytes()
-
-
-@pytest.mark.proof
-@pytest.mark.short_proof
-def test_a_killed_regrading_resumes_to_the_same_records(tmp_path: Path) -> None:
-    parts = [limit_problems(load_task(builtin_tasks()["embedded"]), 400)]
-    out = small_run(tmp_path / "run", parts, batch=400)
-    line = ["grade", str(out), "--workers", "1", "--out", str(tmp_path / "killed")]
-    kill_when_written(line, record_file(tmp_path / "killed", "embedded"), 1, pause_at=1)
-    assert 0 < len(records(tmp_path / "killed")) < 400
-    again = [sys.executable, "-m", "fsdpo_bench", *line, "--resume"]
-    assert subprocess.run(again, stdout=subprocess.DEVNULL).returncode == 0
-    assert records(tmp_path / "killed") == records(regrade_to(out, tmp_path / "whole"))
 
 
 def test_a_custom_benchmark_runs_from_an_empty_directory(

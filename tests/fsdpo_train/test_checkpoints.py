@@ -7,11 +7,7 @@ import io
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -303,79 +299,6 @@ def test_a_full_disk_raises_an_error_and_costs_one_checkpoint(
     assert names(out) == ["checkpoint-2"]
     train_prm(config(folder, out, resume=True))
     assert weights(out) == weights(folder / "whole")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a memory file system with room for about one and a half checkpoints."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    size = "size=2m"
-    mount_command = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)]
-    if subprocess.run(mount_command, capture_output=True).returncode != 0:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
-
-
-def command(folder: Path, out: Path) -> list[str]:
-    options = ["--batch-size", 8, "--grad-accum", 1, "--lr", "1e-3", "--max-steps", STEPS]
-    options += ["--held-out", 0, "--save-every", 2, "--save-limit", 2, "--log-every", 1]
-    arguments = [folder / "rows.jsonl", "--model", folder / "policy", "--out", out, *options]
-    return [sys.executable, "-m", "fsdpo_train", "prm", *map(str, arguments)]
-
-
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-@pytest.mark.proof
-def test_a_command_on_a_full_disk_ends_with_an_error_and_can_be_resumed(
-    folder: Path, small_disk: Path
-) -> None:
-    out = small_disk / "out"
-    ran = subprocess.run(command(folder, out), env=ENVIRONMENT, capture_output=True, text=True)
-    assert ran.returncode == 1 and "Traceback" not in ran.stderr
-    assert "the disk is full; free some space" in ran.stderr, ran.stderr[-2000:]
-    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    resume_command = [*command(folder, out), "--resume"]
-    ran = subprocess.run(resume_command, env=ENVIRONMENT, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert weights(out) == weights(folder / "whole")
-
-
-@pytest.mark.proof
-def test_repeated_kills_while_checkpoints_are_written_do_not_change_the_weights(
-    folder: Path, tmp_path: Path
-) -> None:
-    """Kill each process a few milliseconds after it starts to write a checkpoint."""
-    out = tmp_path / "out"
-    for number in range(12):
-        resume = ["--resume"] if (out / "prm.json").exists() else []
-        process = subprocess.Popen(
-            [*command(folder, out), *resume],
-            env=ENVIRONMENT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        staging_folder = out / "checkpoints" / checkpoints.STAGING_FOLDER
-        deadline = time.monotonic() + 300
-        while process.poll() is None and not staging_folder.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.0005)
-        time.sleep(0.004 * (number % 6))
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-        process.wait()
-        if (out / "README.md").exists():
-            break
-    resume = ["--resume"] if (out / "prm.json").exists() else []
-    ran = subprocess.run(
-        [*command(folder, out), *resume], env=ENVIRONMENT, capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert weights(out) == weights(folder / "whole")
-    history = json.loads((out / "checkpoints/checkpoint-8/trainer_state.json").read_text())
-    assert history["global_step"] == STEPS
 
 
 def test_a_run_stopped_after_its_last_step_trains_no_further_step(

@@ -14,7 +14,7 @@ from paired_data import paired_dataset
 from preference_data import preference_rows
 from prm_data import write_rows
 from random_model import save_random_model
-from training import kill_once, python
+from training import python
 
 pytestmark = pytest.mark.proof
 
@@ -135,32 +135,3 @@ def test_dpo_loss_equals_the_sigmoid_loss_of_trl(folder: Path, tmp_path: Path) -
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert losses(ours) == pytest.approx(json.loads(ran.stdout.splitlines()[-1]), abs=1e-5)
     assert losses(ours)[-1] < 0.5
-
-
-@pytest.mark.short_proof
-def test_a_killed_run_resumes_to_the_same_weights(folder: Path) -> None:
-    data = folder / "pairs.jsonl"
-    uninterrupted = folder / "whole"
-    interrupted = folder / "part"
-    options = ["--epochs", 4, "--save-every", 2, "--max-steps", 12]
-    python(*command(folder, data, uninterrupted, *options))
-    # The first kill happens while the reference is saved, the second after a checkpoint.
-    kill_once(command(folder, data, interrupted, *options), interrupted / "reference")
-    kill_once(
-        command(folder, data, interrupted, *options, "--resume"),
-        interrupted / "checkpoints/checkpoint-4/trainer_state.json",
-    )
-    assert not (interrupted / "config.json").exists()
-    python(*command(folder, data, interrupted, *options, "--resume"))
-    histories = [
-        json.loads((out / "checkpoints/checkpoint-12/trainer_state.json").read_text())[
-            "log_history"
-        ]
-        for out in (interrupted, uninterrupted)
-    ]
-    resumed, expected = ([e["loss"] for e in history if "loss" in e] for history in histories)
-    assert len(resumed) == 12 and resumed == expected
-    ours, theirs = (
-        (out / "model.safetensors").read_bytes() for out in (interrupted, uninterrupted)
-    )
-    assert ours == theirs

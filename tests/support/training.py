@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -50,19 +46,3 @@ def python(*arguments: str) -> str:
     ran = subprocess.run(line, capture_output=True, text=True, env=environment(), timeout=900)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return ran.stdout
-
-
-def kill_once(arguments: Sequence[str], marker: Path) -> None:
-    """Start a Python process, and kill it as soon as ``marker`` exists."""
-    process = subprocess.Popen(
-        [sys.executable, *arguments],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 600
-    while not marker.exists():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL

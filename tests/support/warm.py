@@ -1,15 +1,13 @@
 """An interpreter with all imports done, which forks a process for each command.
 
-Imports take most of the time of commands that are killed in the middle. A forked process can be
-killed and waited for like any other process. Processes that a command leaves become children of
-the interpreter.
+Imports take most of the time of short commands. A forked process can be killed and waited for like
+any other process.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import json
 import os
@@ -19,13 +17,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import psutil
+from killing import COUNT_FILE, count_changes
 
 #: Modules that the commands import, except for modules that start threads.
 MODULES = (
@@ -36,7 +35,6 @@ MODULES = (
 )  # fmt: skip
 #: The modules of commands that need no models.
 DATA_MODULES = ("orjson", "pyarrow.parquet", "pydantic", "fsdpo_data.api", "fsdpo_data.cli.app")
-_PR_SET_CHILD_SUBREAPER = 36  # option of prctl(2)
 
 
 class ForkedCommand:
@@ -69,7 +67,7 @@ class ForkedCommand:
 
 
 class WarmInterpreter:
-    """Starts commands of ``python -m module`` by forking.
+    """Starts commands of ``python -m module`` and ``python -c code`` by forking.
 
     Args:
         env: The environment during the imports.
@@ -88,10 +86,33 @@ class WarmInterpreter:
     def start(
         self, command: Sequence[str], env: Mapping[str, str], out: int, err: int
     ) -> ForkedCommand:
-        """Start a command of ``python -m``; ``out`` and ``err`` are its file descriptors."""
-        assert command[1] == "-m"
-        request = {"arguments": command[2:], "env": dict(env), "cwd": str(Path.cwd())}
-        socket.send_fds(self._socket, [json.dumps(request).encode()], [out, err])
+        """Start a command; ``out`` and ``err`` are its file descriptors."""
+        return self._fork(command[1:], env, Path.cwd(), (out, err))
+
+    def run(self, *arguments: object, folder: Path, env: Mapping[str, str]) -> str:
+        """Run ``python`` with some arguments in a folder; return its standard output.
+
+        Raises:
+            AssertionError: if the command fails.
+        """
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            descriptors = (out.fileno(), err.fileno())
+            code = self._fork([*map(str, arguments)], env, folder, descriptors).wait()
+            out.seek(0)
+            err.seek(0)
+            printed = out.read().decode()
+            assert code == 0, f"{arguments}\n{printed}\n{err.read().decode()}"
+        return printed
+
+    def _fork(
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        folder: Path,
+        descriptors: tuple[int, int],
+    ) -> ForkedCommand:
+        request = {"arguments": arguments, "env": dict(env), "cwd": str(folder)}
+        socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
         while True:
             message = json.loads(self._socket.recv(1000))
             if "started" in message:
@@ -105,10 +126,6 @@ class WarmInterpreter:
             self.exit_codes[message["ended"]] = message["status"]
             seconds = 0
 
-    def children(self) -> list[psutil.Process]:
-        """Return all processes below the interpreter; after a command's end, its orphans."""
-        return psutil.Process(self._process.pid).children(recursive=True)
-
     def stop(self) -> None:
         """End the interpreter."""
         self._socket.close()
@@ -117,7 +134,6 @@ class WarmInterpreter:
 
 def _serve(server_socket: socket.socket) -> None:
     """Fork the requested commands and report their ends, until the socket is closed."""
-    commands: set[int] = set()
     while True:
         if select.select([server_socket], [], [], 0.002)[0]:
             request, files, _, _ = socket.recv_fds(server_socket, 1_000_000, 2)
@@ -126,7 +142,6 @@ def _serve(server_socket: socket.socket) -> None:
             if not (pid := os.fork()):
                 server_socket.close()
                 _run_command(json.loads(request), files)
-            commands.add(pid)
             for file in files:
                 os.close(file)
             server_socket.send(json.dumps({"started": pid}).encode())
@@ -135,9 +150,8 @@ def _serve(server_socket: socket.socket) -> None:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
-                if pid in commands:  # the other children are orphans of commands
-                    code = os.waitstatus_to_exitcode(status)
-                    server_socket.send(json.dumps({"ended": pid, "status": code}).encode())
+                code = os.waitstatus_to_exitcode(status)
+                server_socket.send(json.dumps({"ended": pid, "status": code}).encode())
 
 
 def _run_command(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
@@ -149,18 +163,27 @@ def _run_command(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
     for file, stream in zip(files, (1, 2), strict=True):  # stdout and stderr
         os.dup2(file, stream)
         os.close(file)
-    module, *sys.argv[1:] = request["arguments"]
+    option, program, *sys.argv[1:] = request["arguments"]
+    counter = count_changes()
     code: Any = 0
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if option == "-c":
+            exec(program, {"__name__": "__main__"})
+        else:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
     except SystemExit as error:
         code = error.code or 0
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
+            code = 1
     except BaseException:
         traceback.print_exc()
         code = 1
     # The steps of an interpreter's end, without the module teardown, which takes two seconds.
     threading._shutdown()
     atexit._run_exitfuncs()
+    if counter:
+        Path(os.environ[COUNT_FILE]).write_text(str(counter.changes))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -172,7 +195,6 @@ def main() -> None:
     for module in sys.argv[2:]:
         __import__(module)
     gc.freeze()
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     server_socket.send(b"ready")
     _serve(server_socket)

@@ -45,18 +45,14 @@ class WritingCommand:
         name: Name of the command.
         arguments: Returns the command line for an output directory.
         resume_options: Options that continue an interrupted run.
-        globs: Files in the output directory whose appearance starts a phase.
         outcome: Returns digests of the output; equal runs have equal digests.
-        checkpoints: Whether the command writes checkpoints.
         sources: Files and folders that the command reads and must not change.
     """
 
     name: str
     arguments: Callable[[Path], list[str]]
     resume_options: Sequence[str] = ()
-    globs: Sequence[str] = ()
     outcome: Callable[[Path], dict[str, str]] = file_digests
-    checkpoints: bool = False
     sources: Sequence[Path] = ()
 
 
@@ -71,9 +67,18 @@ class Inputs:
     def __init__(self, folder: Path, problems: int) -> None:
         self.folder = folder
         self.problems = problems
-        self.hub = HubServer()
-        self.hub.start()
-        self.env = _environment(folder, self.hub.url)
+
+    @functools.cached_property
+    def hub(self) -> HubServer:
+        """Start the Hub server."""
+        hub = HubServer()
+        hub.start()
+        return hub
+
+    @functools.cached_property
+    def env(self) -> dict[str, str]:
+        """Return the environment of the commands."""
+        return _environment(self.folder, self.hub.url)
 
     @functools.cached_property
     def interpreter(self) -> WarmInterpreter:
@@ -278,6 +283,14 @@ def _stage_commands(inputs: Inputs) -> Iterator[WritingCommand]:
         yield WritingCommand(name, _command("fsdpo_data", *line), _RESUME, sources=[source])
     mix = _command("fsdpo_data", "mix", small, f"{scored}:0.5", "--drop", "step_rewards")
     yield WritingCommand("mix", mix, _RESUME, sources=[small, scored])
+    splits = ["--split", "validation=0.1", "--split", "test=0.2"]
+    split_line = [sys.executable, "-m", "fsdpo_data", "select", str(scored), *splits]
+    yield WritingCommand(
+        "select --split",
+        lambda out: [*split_line, "--out", str(out / "new")],
+        _RESUME,
+        sources=[scored],
+    )
     against = ["decontaminate", scored, "--against", inputs.path("few.jsonl")]
     yield WritingCommand(
         "decontaminate", _command("fsdpo_data", *against), _RESUME, sources=[scored]
@@ -328,7 +341,7 @@ def _bench_commands(inputs: Inputs) -> Iterator[WritingCommand]:
         recipe_file.write_text(_recipe(inputs, out))
         return [sys.executable, "-m", "fsdpo_bench", "recipe", str(recipe_file)]
 
-    yield WritingCommand("recipe", run_recipe, globs=("built/*", "graded/*"))
+    yield WritingCommand("recipe", run_recipe)
 
 
 def _recipe(inputs: Inputs, out: Path) -> str:
@@ -361,9 +374,7 @@ def _training_commands(inputs: Inputs) -> Iterator[WritingCommand]:
             f"train {stage}",
             _command("fsdpo_train", stage, source, *options),
             _RESUME,
-            globs=("reference*", "model.safetensors*", "README.md"),
             outcome=_training_outcome,
-            checkpoints=True,
             sources=[source] if source.is_dir() else [],
         )
 
