@@ -48,7 +48,7 @@ def imported_packages(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("fsdpo_data", {"train", "vllm", "ray", "serve"}),
+        ("fsdpo_data", {"train", "vllm", "ray"}),
         ("fsdpo_train", {"train", "lora", "qlora", "deepspeed"}),
         ("benchmarks/fsdpo_bench", {"train"}),
         ("cards/fsdpo_cards", set()),

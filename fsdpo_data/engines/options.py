@@ -420,7 +420,7 @@ class ScorerOptions(EngineOptions):
             transformers. For published reward models it takes transformers, and for judges the
             engine of a policy. `ray` runs a replica of the `auto` engine on every GPU of a Ray
             cluster (address in `RAY_ADDRESS`; default: this machine). `openai` sends the solutions
-            to `fsdpo-data serve` or `vllm serve` at `base_url`.
+            to `vllm serve` at `base_url`.
         server: The server of the engine `openai`.
         batch_tokens: Maximum number of tokens per batch, padding included; on CPUs at most 1024.
         prm_format: Name of the PRM format of a published reward model, or a TOML file that defines

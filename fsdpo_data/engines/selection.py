@@ -107,8 +107,8 @@ def select_scorer(
     if weights.prm_format.is_judge:
         if options.engine_entry.is_remote:
             raise InputError(
-                "a judge writes critiques, which `/pooling` does not return. Start "
-                "`fsdpo-data serve` with the judge, and give its address.",
+                "a judge writes critiques, which `/pooling` does not return. Choose an engine that "
+                "runs the judge on this machine, such as `engine=vllm`.",
                 field="engine",
                 value=options.engine,
             )

@@ -8,7 +8,6 @@ from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.registry import SAMPLERS, SCORERS
-from fsdpo_data.engines.scorers.openai import find_served_prm
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat, PublishedPrm, get_prm_format
 from fsdpo_data.engines.scorers.prm_recognition import (
     Recognition,
@@ -69,22 +68,16 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeig
     """Resolve a process reward model and its PRM format.
 
     The options can name the format. Otherwise the content and the names of the model decide. A
-    scorer that lists the architecture of the checkpoint needs no format. The server
-    ``fsdpo-data serve`` has its own format.
+    scorer that lists the architecture of the checkpoint needs no format.
 
     Returns:
-        A :class:`PublishedPrm`, a :class:`ServedPrm`, or plain weights for a model that fsdpo
-        trained.
+        A :class:`PublishedPrm`, or plain weights for a model that fsdpo trained.
 
     Raises:
         InputError: if the model or the format does not exist, or the format is not recognised.
         UnavailableError: if the model cannot be read.
     """
     options = options or ScorerOptions()
-    if options.engine_entry.is_remote:
-        served = find_served_prm(name, options)
-        if served is not None:
-            return served
     try:
         weights = resolve_weights(name)
         config = load_config(weights)

@@ -18,7 +18,7 @@ from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.models.trained_template import read_trained_template
 from fsdpo_data.rewards.messages import Conversation, completion_text, user_text
 from fsdpo_data.rewards.reward_function import RewardFunction, Rollout
-from fsdpo_data.rewards.shared_scorer import Rewards, SharedScorer
+from fsdpo_data.rewards.shared_scorer import SharedScorer
 from fsdpo_data.steps.rewards import aggregate as aggregate_rewards
 from fsdpo_data.steps.rewards import check_aggregate
 from fsdpo_data.steps.segment import segmenter_name
@@ -40,7 +40,7 @@ class ProcessReward(RewardFunction):
 
     def __init__(
         self,
-        scorer: SharedScorer[ScorerInput, Rewards],
+        scorer: SharedScorer,
         *,
         aggregate: str,
         per_step: bool,
@@ -189,7 +189,7 @@ def process(
     if isinstance(prm, str | Path):
         options = engine or ScorerOptions()
         weights = resolve_prm(str(prm), options)
-        scorer = SharedScorer[ScorerInput, Rewards](partial(load_scorer, weights, options))
+        scorer = SharedScorer(partial(load_scorer, weights, options))
         trained_template = read_trained_template(weights.path)
         find_template = partial(get_template, tokenizer_path=weights.path, revision=weights.commit)
         reads_question = needs_question(weights)

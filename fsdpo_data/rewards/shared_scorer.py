@@ -5,33 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Lock
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
-ItemT = TypeVar("ItemT")
-ItemT_contra = TypeVar("ItemT_contra", contravariant=True)
-ResultT = TypeVar("ResultT")
-ResultT_co = TypeVar("ResultT_co", covariant=True)
+from fsdpo_data.engines.scorers import Scorer, ScorerInput
 
 #: Step rewards of one solution; None for a solution without rewards.
 Rewards = list[float] | None
 
 
-class BatchScorer(Protocol[ItemT_contra, ResultT_co]):
-    """A scorer of batches, such as :class:`fsdpo_data.engines.scorers.Scorer`."""
-
-    def score(self, items: Sequence[ItemT_contra]) -> Sequence[ResultT_co]:
-        """Return one result per item, in the order of the items."""
-        ...
-
-
 class _ScoringCall(NamedTuple):
     """The items of one call, and the place for its result."""
 
-    items: Sequence[Any]  #: The solutions to score.
-    result: Future[list[Any]]  #: The rewards, in the order of the items.
+    items: Sequence[ScorerInput]  #: The solutions to score.
+    result: Future[list[Rewards]]  #: The rewards, in the order of the items.
 
 
-class SharedScorer(Generic[ItemT, ResultT]):
+class SharedScorer:
     """A scorer for any number of threads.
 
     Trainers such as verl call reward functions once per completion, from many threads. While the
@@ -43,12 +32,12 @@ class SharedScorer(Generic[ItemT, ResultT]):
             instance is to be pickled.
     """
 
-    def __init__(self, load: Callable[[], BatchScorer[ItemT, ResultT]]) -> None:
+    def __init__(self, load: Callable[[], Scorer]) -> None:
         self._load = load
         self._reset()
 
     def _reset(self) -> None:
-        self._scorer: BatchScorer[ItemT, ResultT] | None = None
+        self._scorer: Scorer | None = None
         self._waiting: list[_ScoringCall] = []
         self._waiting_lock = Lock()
         self._scorer_lock = Lock()
@@ -61,7 +50,7 @@ class SharedScorer(Generic[ItemT, ResultT]):
         self._load = state["_load"]
         self._reset()
 
-    def score(self, items: Sequence[ItemT]) -> list[ResultT]:
+    def score(self, items: Sequence[ScorerInput]) -> list[Rewards]:
         """Return one reward per step for each item; see :class:`fsdpo_data.engines.scorers.Scorer`.
 
         An error of the scorer reaches only the calls whose items cause it.
@@ -93,7 +82,7 @@ class SharedScorer(Generic[ItemT, ResultT]):
         except Exception as error:
             call.result.set_exception(error)
 
-    def _score(self, items: Sequence[ItemT]) -> Sequence[ResultT]:
+    def _score(self, items: Sequence[ScorerInput]) -> Sequence[Rewards]:
         if self._scorer is None:
             self._scorer = self._load()
         return self._scorer.score(items)

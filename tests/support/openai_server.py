@@ -1,9 +1,10 @@
-"""A server of OpenAI's protocol that does as it is told, and otherwise answers at random."""
+"""A server of OpenAI's protocol, and of vLLM's `/pooling`, that does as it is told."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +29,11 @@ class Script:
         reasoning: Thinking text of chat completions.
         max_choices: Maximal number of samples per request.
         refuses: Texts of prompts and solutions that the server refuses, with status 400.
-        prm: Name of a reward model, which the server has in place of the model; "" for none.
+        prm: Directory of a reward model, which the server has in place of the model; "" for none.
+            Its classes follow from the token ids alone, unless ``classify`` computes them.
+        classify: Returns the logits of each token, [T, C], for token ids.
+        max_body_bytes: Maximum size of a body; the server answers 413 to a larger one.
+        status: Status of the list of models.
         lock: Protects the other fields.
     """
 
@@ -40,6 +45,9 @@ class Script:
     max_choices: int = 100
     refuses: set[str] = field(default_factory=set)
     prm: str = ""
+    classify: Callable[[list[int]], list[list[float]]] = lambda ids: [[id % 7 - 3.0] for id in ids]
+    max_body_bytes: int = 2**62
+    status: int = 200
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -54,9 +62,8 @@ class Handler(BaseHTTPRequestHandler):
         self.script.keys.append(self.headers["Authorization"])
         entry: dict[str, Any] = {"id": "tiny", "owned_by": "somebody"}
         if self.script.prm:
-            entry = {"id": self.script.prm, "owned_by": "fsdpo", "revision": "0"}
-            entry |= {"format": {}, "reads_question": False}
-        self.send(200, json.dumps({"data": [entry]}).encode())
+            entry = {"id": self.script.prm, "owned_by": "vllm", "max_model_len": 2**20}
+        self.send(self.script.status, json.dumps({"data": [entry]}).encode())
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -65,12 +72,14 @@ class Handler(BaseHTTPRequestHandler):
             trick = self.script.tricks.pop(0) if self.script.tricks else None
         if any(part in json.dumps(body) for part in self.script.refuses):
             trick = says({"error": "the prompt is too long"}, 400)
+        if int(self.headers["Content-Length"]) > self.script.max_body_bytes:
+            trick = says({"error": "the body is too large"}, 413)
         if trick is None or not trick(self):
             self.send(200, json.dumps(self.answer(body)).encode())
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        if "steps" in body:
-            return {"rewards": [1 / (1 + len(step)) for step in body["steps"]]}
+        if "input" in body:
+            return {"data": [{"index": 0, "data": self.classify(body)}]}
         choices: list[dict[str, Any]] = []
         for i in range(min(body["n"], self.script.max_choices)):
             text = self.script.reply(body, i)
@@ -81,6 +90,14 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 choices.append({**choice, "text": text})
         return {"choices": choices[::-1], "usage": {"completion_tokens": 3 * len(choices) + 1}}
+
+    def classify(self, body: dict[str, Any]) -> list[list[float]]:
+        """Return the classes of each token, as vLLM's task `token_classify` does."""
+        assert (body["task"], body["encoding_format"]) == ("token_classify", "float")
+        logits = self.script.classify(body["input"])
+        if not body["use_activation"]:
+            return logits
+        return [[1 / (1 + math.exp(-logit)) for logit in row] for row in logits]
 
     def send(self, status: int, data: bytes, **headers: str) -> None:
         self.send_response(status)

@@ -88,7 +88,7 @@ class PoolingScorer(TokenScorer):
     def _old_server_error(self, reason: str) -> FsdpoError:
         return InputError(
             f"the server (vLLM {self._version}) does not return the logits of each token: "
-            f"{reason}. Use vLLM {MIN_VLLM_VERSION} or newer, or `fsdpo-data serve`.",
+            f"{reason}. Use vLLM {MIN_VLLM_VERSION} or newer.",
             field="base_url",
             value=self._server.url,
         )

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.row_files import replace_surrogates
 from fsdpo_data.engines.prefix_sharing import probe
 from fsdpo_data.engines.prefix_sharing.masks import MAX_MASKED_ROW_TOKENS
 from fsdpo_data.engines.prefix_sharing.probe import (
@@ -52,50 +50,6 @@ class PrmScorer(TransformersScorer):
     def _activate(self, logits: Tensor) -> Tensor:
         """Return the rewards [B, K] of the logits."""
         return logits.sigmoid()
-
-    def encode_text(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Return the token ids of a text, as the tokenizer of the checkpoint encodes it."""
-        encoding = self._tokenizer(
-            replace_surrogates(text), add_special_tokens=add_special_tokens, verbose=False
-        )
-        input_ids: list[int] = encoding["input_ids"]
-        return input_ids
-
-    def check_token_ids(self, input_ids: Sequence[int]) -> None:
-        """Check that the model can read a text.
-
-        Raises:
-            InputError: if the text is empty, exceeds the context, or has unknown token ids.
-        """
-        n_embeddings = self._net.get_input_embeddings().weight.shape[0]
-        if not 0 < len(input_ids) <= self._context:
-            raise InputError(
-                f"the text has {len(input_ids):,} tokens, but the reward model reads 1 to "
-                f"{self._context:,}. Send a shorter text."
-            )
-        if not 0 <= min(input_ids) <= max(input_ids) < n_embeddings:
-            raise InputError(f"token ids are 0 to {n_embeddings - 1:,}. Use the model's tokenizer.")
-
-    def classify_tokens(self, sequences: Sequence[Sequence[int]]) -> list[list[list[float]]]:
-        """Return the logits of each token, [T, C] for C classes, for each text."""
-        encoded = [
-            EncodedSolution(
-                input_ids=list(input_ids),
-                step_ids=list(range(len(input_ids))),
-                score_positions=list(range(len(input_ids))),
-                n_steps=len(input_ids),
-            )
-            for input_ids in sequences
-        ]
-        results: list[list[list[float]]] = [[] for _ in sequences]
-        lengths = dict(enumerate(map(len, sequences)))
-        for batch in length_batches(lengths, self._batch_tokens):
-            logits = self._compute_logits([encoded[index] for index in batch])
-            if logits.ndim == 2:  # the head of `fsdpo-train prm` has one class without an axis
-                logits = logits[..., None]
-            for index, logits_TC in zip(batch, logits, strict=True):
-                results[index] = logits_TC[: lengths[index]].tolist()
-        return results
 
     @cached_property
     def _can_share_prompts(self) -> bool:

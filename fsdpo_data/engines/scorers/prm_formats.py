@@ -231,16 +231,6 @@ class PublishedPrm(ResolvedWeights):
     reference: ResolvedWeights | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedPrm(ResolvedWeights):
-    """A reward model that ``fsdpo-data serve`` runs; the server applies the PRM format."""
-
-    #: The PRM format and the reference of the server, for a spec; see :func:`format_entry`.
-    format_entry: Mapping[str, Any]
-    #: Whether the server makes the prompt from the question.
-    reads_question: bool
-
-
 def get_prm_format(name: str) -> PrmFormat:
     """Return a PRM format by its name, or from a TOML file.
 
@@ -252,8 +242,6 @@ def get_prm_format(name: str) -> PrmFormat:
 
 def format_entry(weights: ResolvedWeights) -> Mapping[str, Any]:
     """Return the PRM format and the reference for a spec; empty for ``fsdpo-train prm`` models."""
-    if isinstance(weights, ServedPrm):
-        return weights.format_entry
     if not isinstance(weights, PublishedPrm):
         return {}
     entry: dict[str, Any] = {"prm_format": weights.prm_format.manifest_entry()}
@@ -264,6 +252,4 @@ def format_entry(weights: ResolvedWeights) -> Mapping[str, Any]:
 
 def needs_question(weights: ResolvedWeights) -> bool:
     """Return whether a reward model reads the question instead of the policy's prompt."""
-    if isinstance(weights, ServedPrm):
-        return weights.reads_question
     return isinstance(weights, PublishedPrm) and weights.prm_format.has_own_prompt

@@ -19,11 +19,11 @@ import pytest
 from command_line import run
 from hashes import hashes
 from openai_server import Script, says, serving
-from prm_server import serving_prm
 from random_model import save_random_model, save_random_prm
 
 from fsdpo_data.core.failures import FAILURES_FILE
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.models.untrusted import read_tokenizer
 
 CaptureFixture: TypeAlias = pytest.CaptureFixture[str]
 
@@ -286,6 +286,16 @@ def test_merged_shards_of_a_build_keep_their_failures(
     assert content(tmp_path / "merged") == content(tmp_path / "clean")
 
 
+#: Requests with which a scorer checks that the server classifies tokens.
+N_CHECKS = 2
+
+
+def token_text(prm: Path, text: str) -> str:
+    """Return the token ids of a text as they are in the body of a request."""
+    ids = read_tokenizer(str(prm))(text, add_special_tokens=False)["input_ids"]
+    return json.dumps(ids)[1:-1]
+
+
 @pytest.fixture(scope="module")
 def prm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prm")
@@ -312,15 +322,20 @@ def test_a_build_with_a_reward_model_is_scored_again_after_a_retry(
 
 
 def test_refused_solutions_have_no_rewards(
-    script: Script, build_line: list[str], url: str, tmp_path: Path, capsys: CaptureFixture
+    script: Script,
+    build_line: list[str],
+    url: str,
+    prm: Path,
+    tmp_path: Path,
+    capsys: CaptureFixture,
 ) -> None:
     data = tmp_path / "data"
     assert run(capsys, *build_line, "--out", str(data))[0] == 0
-    script.prm = "prm"
-    line = ["score", str(data), "--prm", "prm", "--engine", "openai", "--base-url", url]
+    script.prm = str(prm)
+    line = ["score", str(data), "--prm", str(prm), "--engine", "openai", "--base-url", url]
     line += ["--max-failed", "50%", "--out"]
     assert run(capsys, *line, str(tmp_path / "clean"))[0] == 0
-    script.refuses = {"is 1."}  # half of the solutions
+    script.refuses = {token_text(prm, " is 1.")}  # half of the solutions
     code, stdout, err = run(capsys, *line, str(tmp_path / "out"))
     assert code == 0, err
     assert f"{N_PROBLEMS} solutions without rewards" in " ".join(stdout.split())
@@ -336,7 +351,7 @@ def test_refused_solutions_have_no_rewards(
     script.refuses = set()
     script.requests.clear()
     assert run(capsys, *line, str(tmp_path / "out"), "--resume")[0] == 0
-    assert len(script.requests) == N_PROBLEMS
+    assert len(script.requests) == N_PROBLEMS + N_CHECKS
     assert run(capsys, *line, str(tmp_path / "few"), "--resume")[0] == 0
     assert content(tmp_path / "out") == content(tmp_path / "clean")
     assert content(tmp_path / "few") == content(tmp_path / "clean")
@@ -344,9 +359,14 @@ def test_refused_solutions_have_no_rewards(
 
 @pytest.mark.proof
 def test_a_server_of_rewards_refuses_large_bodies(
-    script: Script, build_line: list[str], prm: Path, tmp_path: Path, capsys: CaptureFixture
+    script: Script,
+    build_line: list[str],
+    url: str,
+    prm: Path,
+    tmp_path: Path,
+    capsys: CaptureFixture,
 ) -> None:
-    long_step = "Step 1: " + "so " * 2000
+    long_step = "Step 1: " + "so " * 40
 
     def reply(body: dict[str, Any], i: int) -> str:
         start = long_step if i and REFUSED[0] in body["prompt"] else "Step 1: so"
@@ -355,16 +375,16 @@ def test_a_server_of_rewards_refuses_large_bodies(
     script.reply = reply
     data = tmp_path / "data"
     assert run(capsys, *build_line, "--out", str(data))[0] == 0
-    line = ["score", str(data), "--prm", prm.name, "--engine", "openai", "--max-failed", "10%"]
-    with serving_prm(prm, "--device", "cpu", "--max-body-bytes", "4000") as server:
-        out = ["--base-url", server.url, "--out", str(tmp_path / "out")]
-        code, _, err = run(capsys, *line, *out)
-        assert code == 0, err
+    script.prm = str(prm)
+    line = ["score", str(data), "--prm", str(prm), "--engine", "openai", "--max-failed", "10%"]
+    line += ["--base-url", url, "--out", str(tmp_path / "out")]
+    script.max_body_bytes = 600
+    code, _, err = run(capsys, *line)
+    assert code == 0, err
     assert validate(tmp_path / "out").failed == {"score": 1}
     assert "413" in failures(tmp_path / "out")[0]["reason"]
-    with serving_prm(prm, "--device", "cpu") as server:
-        out = ["--base-url", server.url, "--out", str(tmp_path / "out")]
-        assert run(capsys, *line, *out, "--resume")[0] == 0
+    script.max_body_bytes = 2**20
+    assert run(capsys, *line, "--resume")[0] == 0
     assert validate(tmp_path / "out").failed is None
 
 

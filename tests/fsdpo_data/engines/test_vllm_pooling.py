@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,12 +17,16 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from prm_server import serving_prm
+import torch
+from command_line import run
+from helpers import problem_set, small_build
+from openai_server import Script, serving
 from published import save_published
 from random_model import save_random_model, save_random_prm
 from scored import solutions, worst
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ConnectionOptions, ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
@@ -85,10 +89,6 @@ def test_vllm_serves_the_rewards_of_the_qwen_prm(
         config = {"tok_pooling_type": pooling}
     with serving_vllm(prm, "--pooler-config", json.dumps(config)) as url:
         rewards = load_scorer(str(prm), served_options(url)).score(ITEMS)
-        assert worst(rewards, [solution or [] for solution in expected]) < 1e-5
-        flags = ["--engine", "openai", "--base-url", url]
-        with serving_prm(prm, *flags) as server:  # the JSON form in front of vLLM
-            rewards = load_scorer(prm.name, served_options(server.url)).score(ITEMS)
     assert worst(rewards, [solution or [] for solution in expected]) < 1e-5
 
 
@@ -144,15 +144,52 @@ def test_an_older_vllm_is_refused_by_name(
         server.server_close()
 
 
-def test_our_pooling_form_gives_the_rewards_too(tmp_path: Path) -> None:
-    """The client of vLLM's form gets from our server the rewards of the scorer."""
-    from fsdpo_data.engines.scorers.pooling import PoolingScorer
-    from fsdpo_data.engines.weights import resolve_prm
+def make_prm(folder: Path) -> Path:
+    return save_random_prm(folder / "prm", save_random_model(folder / "policy"))
 
-    prm = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
-    expected = load_scorer(str(prm), ScorerOptions(device="cpu")).score(solutions()[:20])
-    with serving_prm(prm, "--device", "cpu") as server:
-        rewards = PoolingScorer(resolve_prm(str(prm)), served_options(server.url)).score(
-            solutions()[:20]
-        )
-    assert worst(rewards, [solution or [] for solution in expected]) < 1e-5
+
+def classifier(prm: Path) -> Callable[[list[int]], list[list[float]]]:
+    """Return a function that computes the logits of each token with a reward model."""
+    from transformers import AutoModelForTokenClassification
+
+    model = AutoModelForTokenClassification.from_pretrained(prm).eval().requires_grad_(False)
+    return lambda ids: model(torch.tensor([ids])).logits[0].tolist()
+
+
+def test_rewards_equal_those_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prm = make_prm(tmp_path)
+    expected = load_scorer(str(prm), ScorerOptions(device="cpu")).score(solutions())
+    script = Script(prm=str(prm), classify=classifier(prm))
+    monkeypatch.setenv("OPENAI_API_KEY", "sesame")
+    with serving(script) as url:
+        items = [*solutions(), ScorerInput("p", [])]
+        rewards = load_scorer(str(prm), served_options(url)).score(items)
+    assert rewards[-1] == [] and worst(rewards[:-1], expected) < 1e-5
+    assert set(script.keys) == {"Bearer sesame"}
+
+
+def test_a_build_is_scored_by_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prm = make_prm(tmp_path)
+    small_build(tmp_path / "run", problem_set(2))
+    with serving(Script(prm=str(prm))) as url:
+        line = ["score", str(tmp_path / "run"), "--prm", str(prm), "--engine", "openai"]
+        code, _, err = run(capsys, *line, "--base-url", url, "--out", str(tmp_path / "scored"))
+    assert code == 0, err
+    manifest = validate(tmp_path / "scored")
+    assert manifest.rewards is not None and manifest.rewards.scored > 0
+
+
+def test_a_wrong_key_and_another_model_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prm = make_prm(tmp_path)
+    with pytest.raises(InputError, match="need each other"):
+        ScorerOptions(engine="openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+    script = Script(prm="another-model")
+    with serving(script) as url:
+        with pytest.raises(InputError, match=r"the server has another-model"):
+            load_scorer(str(prm), served_options(url))
+        script.status = 401
+        with pytest.raises(UnavailableError, match="401: OPENAI_API_KEY is refused"):
+            load_scorer(str(prm), served_options(url))

@@ -1,1 +1,0 @@
-"""The server of process reward models: step rewards over HTTP, for any number of clients."""
