@@ -93,8 +93,10 @@ def truncate(checkpoint: Path) -> None:
 
 
 def flip_bit(checkpoint: Path) -> None:
-    file = checkpoint / "scheduler.pt"
-    file.write_bytes(bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
+    """Change the last weight; the file can still be read."""
+    file = checkpoint / "model.safetensors"
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
 DAMAGES: dict[str, Callable[[Path], Any]] = {
@@ -119,11 +121,22 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_training_resumes_from_the_newest_complete_checkpoint(
-    damage: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+def test_a_damaged_checkpoint_is_set_aside(
+    damage: str, tmp_path: Path, interrupted_run: Path, caplog: Any
 ) -> None:
-    out = train_until_killed(folder, tmp_path / "out", monkeypatch)
+    out = Path(shutil.copytree(interrupted_run, tmp_path / "out"))
     DAMAGES[damage](out / "checkpoints/checkpoint-8")
+    latest = latest_complete_checkpoint(out / "checkpoints")
+    assert latest == out / "checkpoints/checkpoint-6"
+    assert "checkpoint-8 is damaged" in caplog.text
+    assert names(out) == ["checkpoint-6", "checkpoint-8.damaged"]
+
+
+def test_training_resumes_from_the_newest_complete_checkpoint(
+    folder: Path, tmp_path: Path, interrupted_run: Path, caplog: Any
+) -> None:
+    out = Path(shutil.copytree(interrupted_run, tmp_path / "out"))
+    flip_bit(out / "checkpoints/checkpoint-8")
     caplog.set_level("INFO")
     train_prm(config(folder, out, resume=True))
     assert "resuming from" in caplog.text and "checkpoints/checkpoint-6" in caplog.text
@@ -236,9 +249,9 @@ def test_a_damaged_checkpoint_does_not_count_as_a_kept_checkpoint(
 
 
 def test_training_starts_again_if_no_checkpoint_is_complete(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    folder: Path, tmp_path: Path, interrupted_run: Path, caplog: Any
 ) -> None:
-    out = train_until_killed(folder, tmp_path / "out", monkeypatch)
+    out = Path(shutil.copytree(interrupted_run, tmp_path / "out"))
     for checkpoint in (out / "checkpoints").iterdir():
         truncate(checkpoint)
     caplog.set_level("INFO")
@@ -302,9 +315,9 @@ def test_a_full_disk_raises_an_error_and_costs_one_checkpoint(
 
 
 def test_a_run_stopped_after_its_last_step_trains_no_further_step(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, interrupted_run: Path
 ) -> None:
-    out = train_until_killed(folder, tmp_path / "out", monkeypatch)
+    out = Path(shutil.copytree(interrupted_run, tmp_path / "out"))
     assert train_prm(config(folder, out, resume=True)).steps == STEPS
     assert weights(out) == weights(folder / "whole")
     assert names(out) == ["checkpoint-6", "checkpoint-8"]
