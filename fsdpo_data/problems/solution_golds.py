@@ -4,8 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from fsdpo_data.answers.comparison.equivalence import compare_answers
+from fsdpo_data.answers.extraction.boxes import find_boxes
 from fsdpo_data.answers.extraction.extract import extract_answer, is_marked_rule
-from fsdpo_data.problems.row_formats import UnusableRowError
+from fsdpo_data.problems.row_formats import UnusableRowError, parse_gsm8k_gold
 
 #: How to read golds: as they are, or with the final answer of complete solutions extracted.
 GoldReading = Literal["as-given", "extract"]
@@ -43,14 +45,28 @@ def describe_solutions(golds: Sequence[str]) -> str:
 
 
 def extract_gold(gold: str) -> str:
-    """Return the final answer of a gold that is a complete solution; return other golds as given.
+    """Return the final answer that a gold marks; return a gold without a mark as given.
+
+    A box and GSM8K's ``####`` are marks in any text. Other marks, such as "the answer is", count
+    only in a complete solution.
 
     Raises:
         UnusableRowError: if the solution does not mark its answer.
     """
-    if not is_solution(gold):
+    has_box = any(box.content for box in find_boxes(gold))
+    if not has_box and "####" in gold:
+        return parse_gsm8k_gold(gold)
+    if not has_box and not is_solution(gold):
         return gold
     extracted = extract_answer(gold)
     if extracted.answer is None or not is_marked_rule(extracted.rule):
         raise UnusableRowError("the solution in the answer field does not mark its final answer")
-    return extracted.answer
+    return _common_form([box.content for box in find_boxes(gold)]) or extracted.answer
+
+
+def _common_form(forms: Sequence[str]) -> str | None:
+    """Return the form that equals all others, if several boxes have forms of one answer."""
+    for gold in forms if len(forms) > 1 else ():
+        if all(compare_answers(gold, form).status == "correct" for form in forms):
+            return gold
+    return None

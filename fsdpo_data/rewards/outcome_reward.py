@@ -10,7 +10,7 @@ from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.problems.row_formats import UnusableRowError, gold_text, parse_gsm8k_gold
+from fsdpo_data.problems.row_formats import UnusableRowError, gold_text
 from fsdpo_data.problems.solution_golds import GoldReading, extract_gold
 from fsdpo_data.rewards.messages import completion_text, has_separate_reasoning
 from fsdpo_data.rewards.reward_function import RewardFunction, Rollout
@@ -67,7 +67,7 @@ class OutcomeReward(RewardFunction):
         if self._gold_reading == "as-given":
             return gold
         try:
-            return parse_gsm8k_gold(gold) if "####" in gold else extract_gold(gold)
+            return extract_gold(gold)
         except UnusableRowError:
             return None
 
