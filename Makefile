@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 VLLM_VENV := .venv-vllm
 DEEPSPEED_VENV := .venv-deepspeed
-S3_VENV := .venv-s3
 SKYPILOT_VENV := .venv-skypilot
 ADAPTERS_VENV := .venv-adapters
 NEMO_GYM_VENV := .venv-nemo-gym
@@ -41,12 +40,11 @@ proof: $(VENV)/.dev environments  ## the long proofs
 vllm-proof: $(VLLM_VENV)/.vllm
 	$(VLLM_VENV)/bin/python -m pytest -m 'vllm or ray'
 
-library-proofs: $(DEEPSPEED_VENV)/.deepspeed $(S3_VENV)/.s3 adapters
+library-proofs: $(DEEPSPEED_VENV)/.deepspeed adapters
 	$(DEEPSPEED_VENV)/bin/python -m pytest -m deepspeed
-	$(S3_VENV)/bin/python -m pytest -m s3 tests/fsdpo_data/dataset/test_object_storage.py
 
 environments: $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed $(SKYPILOT_VENV)/.skypilot  ## what the proofs need beside .venv
-environments: $(S3_VENV)/.s3 $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)
+environments: $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)
 
 adapters: $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)  ## our grader in other harnesses and trainers
 	$(ADAPTERS_VENV)/bin/python -m pytest -m adapters tests/adapters
@@ -128,15 +126,6 @@ $(NEMO_GYM_VENV)/.nemo-gym: pyproject.toml constraints-nemo-gym.txt
 		-r constraints-nemo-gym.txt -e .
 	touch $@
 
-# botocore needs an older python-dateutil than the rest, and nothing here needs torch.
-$(S3_VENV)/.s3: pyproject.toml constraints.txt constraints-s3.txt
-	test -x $(S3_VENV)/bin/python || $(PYTHON) -m venv $(S3_VENV)
-	grep -v '^python-dateutil==' constraints.txt > $(S3_VENV)/constraints.txt
-	$(S3_VENV)/bin/python -m pip install -q --disable-pip-version-check \
-		-c $(S3_VENV)/constraints.txt -c constraints-s3.txt -e '.[s3]' \
-		hypothesis 'moto[server]' pytest pytest-xdist
-	touch $@
-
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) $(DEEPSPEED_VENV) $(SKYPILOT_VENV) $(ADAPTERS_VENV) \
-		$(NEMO_GYM_VENV) $(S3_VENV) runs
+		$(NEMO_GYM_VENV) runs

@@ -14,7 +14,7 @@ from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pl, torch
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.remote_copies import local_copy
+from fsdpo_data.dataset.remote import local_copy
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.engines.load import load_sampler, load_scorer
 from fsdpo_data.engines.options import (
