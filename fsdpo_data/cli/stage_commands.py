@@ -16,8 +16,7 @@ from fsdpo_data.core.failures import FAILURES_FILE, read_failures
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.remote import local_paths
-from fsdpo_data.dataset.remote_copies import local_copy
+from fsdpo_data.dataset.remote import local_copy, local_paths
 from fsdpo_data.dataset.stage import StageOptions
 from fsdpo_data.dataset.stage_registry import NEW_DATASET, STAGES, StageEntry
 from fsdpo_data.stages.merge import ShardedOptions, run_shard

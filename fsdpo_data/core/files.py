@@ -3,8 +3,6 @@
 import contextlib
 import errno
 import os
-import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -12,8 +10,6 @@ from typing import BinaryIO
 from fsdpo_data.core.errors import StoreError
 
 LOCK_FILE = ".lock"  #: Name of the file that locks a run directory for one process.
-
-_LOCK_WRITING_SECONDS = 10.0  #: Most seconds in which a process writes its lock file.
 
 #: Reason and next step by ``errno``.
 _REASONS = {
@@ -84,64 +80,19 @@ def lock_directory(
 def _lock_file(folder: Path, purpose: str) -> contextlib.AbstractContextManager[object]:
     """Acquire the lock of a folder at once.
 
-    Without ``flock``, the lock is a file with host, process id and start time. It is stale if no
-    such process lives on this machine.
-
     Raises:
         StoreError: if another process has the lock.
     """
-    from filelock import Timeout
-
-    file = folder / LOCK_FILE
-    for is_retry in (False, True):
-        try:
-            return acquire_lock(file, blocking=False)
-        except Timeout:
-            has_flock = _supports_flock(file)
-            if is_retry or has_flock or not _is_abandoned(file):
-                break
-            file.unlink(missing_ok=True)
-    advice = "Wait for it to end, or choose another `out`."
-    if not has_flock:
-        advice += f" If it ran on another machine and has ended, delete {file}."
-    raise StoreError(f"another process is {purpose}. {advice}", field="out", value=str(folder))
-
-
-def acquire_lock(file: Path, *, blocking: bool) -> contextlib.AbstractContextManager[object]:
-    """Acquire a lock file, which is released at the end of the returned context.
-
-    Raises:
-        filelock.Timeout: if another process has the lock, without ``blocking``.
-    """
-    from filelock import FileLock
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # filelock warns about missing flock
-        return FileLock(file, blocking=blocking).acquire()
-
-
-def _supports_flock(file: Path) -> bool:
-    """Return whether the file system of a file has locks that end with their process."""
-    import fcntl
+    from filelock import FileLock, Timeout
 
     try:
-        with file.open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno != errno.ENOSYS
-    return True
-
-
-def _is_abandoned(file: Path) -> bool:
-    """Return whether a lock file without ``flock`` names no process, and is not being written.
-
-    A run on another file system leaves such a file.
-    """
-    try:
-        status = file.stat()
-    except FileNotFoundError:
-        return True
-    return not status.st_size and time.time() - status.st_mtime > _LOCK_WRITING_SECONDS
+        return FileLock(folder / LOCK_FILE, blocking=False).acquire()
+    except Timeout:
+        raise StoreError(
+            f"another process is {purpose}. Wait for it to end, or choose another `out`.",
+            field="out",
+            value=str(folder),
+        ) from None
 
 
 @contextlib.contextmanager

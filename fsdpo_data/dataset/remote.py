@@ -1,25 +1,33 @@
-"""Options with URLs of datasets and shards on object storage.
+"""Datasets and shards behind URLs.
 
-Commands work on local directories. An input is copied to the cache of the user, and an output is
-written to a local directory and then uploaded.
+Commands work on local directories. An input is downloaded to the cache of the user, and compared
+with the digests of its manifest. An output is written to a local directory and then uploaded. Its
+last file, ``manifest.json`` or ``shard.json`` of a shard, completes the upload.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.errors import FsdpoError, InputError, RunMismatchError, SchemaError
+from fsdpo_data.core.files import LOCK_FILE, lock_directory, store_errors, user_cache_folder
 from fsdpo_data.core.options import Options, declared_fields
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.remote_folder import RemoteFolder
+from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.core.urls import is_url
-from fsdpo_data.dataset.remote_copies import local_copy
-from fsdpo_data.dataset.remote_outputs import local_output
+from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.run import CONFIG_FILE, MANIFEST_FILE, QUARANTINE_FILE, SHARD_FILE
+from fsdpo_data.dataset.validate import check_files
 
+#: Files that complete a dataset and a shard.
+LAST_FILES = (MANIFEST_FILE, SHARD_FILE)
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 ALL_FOLDERS = "/*"  #: End of a URL that stands for all folders in a folder.
@@ -34,7 +42,7 @@ def local_paths(options: OptionsT, progress: Progress = NO_PROGRESS) -> Iterator
 
     Raises:
         InputError: if the output is also an input.
-        RunMismatchError: if the output's folder holds another run or other files.
+        RunMismatchError: if the output's folder is complete, or holds other files.
         SchemaError: if an input is not a complete dataset or shard, or is damaged.
         UnavailableError: if a store cannot be reached, or refuses.
     """
@@ -49,7 +57,7 @@ def local_paths(options: OptionsT, progress: Progress = NO_PROGRESS) -> Iterator
             if is_url(url):
                 _check_not_input(name, url, [getattr(options, name) for name in inputs])
                 resume = bool(getattr(options, "resume", True))
-                output = local_output(url, resume=resume, progress=progress)
+                output = _local_output(url, resume=resume, progress=progress)
                 local_values[name] = stack.enter_context(output)
         copies: dict[Path, str] = {}
         for name in inputs:
@@ -65,6 +73,131 @@ def local_paths(options: OptionsT, progress: Progress = NO_PROGRESS) -> Iterator
         if copies:
             stack.enter_context(errors_with_urls(copies))
         yield dataclasses.replace(options, **local_values) if local_values else options  # type: ignore[type-var]
+
+
+def local_copy(location: str | Path, progress: Progress = NO_PROGRESS) -> Path:
+    """Return the directory of a dataset or shard; a URL is first downloaded to the cache.
+
+    Copies of datasets stay in the cache, and are compared with their manifest at each use.
+
+    Args:
+        location: A local directory, which is returned as it is, or a URL.
+        progress: Receives the progress of the download.
+
+    Raises:
+        SchemaError: if the folder holds no complete dataset or shard, or a file differs.
+        StoreError: if the cache cannot be written.
+        UnavailableError: if the store cannot be reached, or refuses.
+    """
+    from filelock import FileLock
+
+    if not is_url(location):
+        return Path(location)
+    folder = RemoteFolder(str(location))
+    stored_files = folder.list_files()
+    last_file = next((name for name in LAST_FILES if name in stored_files), None)
+    if last_file is None:
+        raise SchemaError(
+            f"{folder.url} holds no dataset ({MANIFEST_FILE} is missing) and no finished shard "
+            f"({SHARD_FILE} is missing). Check the URL, or finish its command with `resume=True`."
+        )
+    copy = _copy_folder(folder.url)
+    with store_errors(copy):
+        copy.mkdir(parents=True, exist_ok=True)
+    with FileLock(copy.with_name(copy.name + ".lock")):  # ranks of a training wait for the first
+        if last_file == SHARD_FILE:
+            shutil.rmtree(copy, ignore_errors=True)
+            _download(folder, stored_files, copy, progress)
+            return copy
+        folder.download(MANIFEST_FILE, copy / MANIFEST_FILE)
+        with errors_with_urls({copy: folder.url}):
+            manifest = read_manifest(copy)
+            paths = [entry.path for entry in manifest.files]
+            if QUARANTINE_FILE in stored_files:
+                paths.append(QUARANTINE_FILE)
+            try:
+                check_files(copy, manifest.files)
+            except SchemaError:  # a new, unfinished or damaged copy
+                _download(folder, paths, copy, progress)
+                check_files(copy, manifest.files)
+    return copy
+
+
+def _copy_folder(url: str) -> Path:
+    """Return the folder in the cache with the copy of a URL."""
+    return user_cache_folder("copies") / hashlib.sha256(url.encode()).hexdigest()
+
+
+def _download(folder: RemoteFolder, paths: Sequence[str], root: Path, progress: Progress) -> None:
+    progress.phase("download", len(paths))
+    for path in paths:
+        folder.download(path, root / path)
+        progress.advance(1)
+
+
+@contextlib.contextmanager
+def _local_output(url: str, *, resume: bool, progress: Progress) -> Iterator[Path]:
+    """Yield the local directory of an output, and upload the directory after the block.
+
+    A stage may create further datasets next to its output, which are uploaded next to the URL.
+    """
+    folder = RemoteFolder(url)
+    name = hashlib.sha256(folder.url.encode()).hexdigest()
+    working_folder = user_cache_folder("outputs") / name
+    with lock_directory(working_folder, f"writing to {folder.url}"):
+        out = working_folder / folder.name
+        _check_target(folder, out, resume=resume, progress=progress)
+        yield out
+        parent_url = folder.url.removesuffix(f"/{folder.name}")
+        directories = [file for file in working_folder.iterdir() if file.is_dir()]
+        for directory in sorted(directories, key=lambda directory: directory == out):
+            target = RemoteFolder(f"{parent_url}/{directory.name}")
+            upload(directory, target, progress)
+            copy = _copy_folder(target.url)  # where the next command finds the dataset
+            with store_errors(copy):
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(copy, ignore_errors=True)
+                directory.rename(copy)
+
+
+def _check_target(folder: RemoteFolder, out: Path, *, resume: bool, progress: Progress) -> None:
+    """Refuse a folder with other content; download a complete run that is resumed."""
+    stored_files = folder.list_files()
+    if stored_files and CONFIG_FILE not in stored_files:
+        raise RunMismatchError(
+            f"{folder.url} holds other files ({summarize_list(stored_files)}) and no run. Choose "
+            "a new or empty `out`."
+        )
+    if not set(LAST_FILES) & set(stored_files):
+        return
+    if not resume:
+        raise RunMismatchError(
+            f"{folder.url} already holds a run. Continue the same run with `resume=True`, choose "
+            "another `out`, or delete the folder."
+        )
+    if not out.is_dir():
+        _download(folder, stored_files, out, progress)
+
+
+def upload(directory: Path, folder: RemoteFolder, progress: Progress = NO_PROGRESS) -> None:
+    """Upload a sealed dataset or a finished shard; the file that completes it is written last.
+
+    Files of the folder that the directory does not have are deleted.
+    """
+    paths = [
+        file.relative_to(directory).as_posix()
+        for file in sorted(directory.rglob("*"))
+        if file.is_file() and file.name != LOCK_FILE and file.suffix != ".tmp"
+    ]
+    paths.sort(key=lambda path: (path != CONFIG_FILE, path in LAST_FILES))
+    # Without its last file, nothing opens until the new upload is complete.
+    for path in folder.list_files():
+        if path in LAST_FILES or path not in paths:
+            folder.delete(path)
+    progress.phase("upload", len(paths))
+    for path in paths:
+        folder.upload(directory / path, path)
+        progress.advance(1)
 
 
 @contextlib.contextmanager

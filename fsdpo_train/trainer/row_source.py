@@ -11,8 +11,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.urls import is_url
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.remote import errors_with_urls
-from fsdpo_data.dataset.remote_copies import local_copy
+from fsdpo_data.dataset.remote import errors_with_urls, local_copy
 from fsdpo_data.dataset.schema import default_values, scan_rows
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub

@@ -57,7 +57,7 @@ def test_a_url_trains_to_the_bytes_of_the_local_dataset(
 def test_a_damaged_dataset_is_named_by_its_url(data: Path, model: str, tmp_path: Path) -> None:
     [file] = (data / "pairs").iterdir()
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(SchemaError, match=r"file://.*differs"):
+    with pytest.raises(SchemaError, match=r"(?s)file://.*differs"):
         train_dpo(DpoConfig(data=f"file://{data}", model=model, out=tmp_path / "policy"))
     assert not (tmp_path / "policy").exists()
 

@@ -103,7 +103,7 @@ def test_datasets_of_the_hub_have_urls(hub: HubServer, dataset: Path, tmp_path: 
     )
     assert [code for code, _, _ in ran] == [0] * len(ran), ran
     files = repo_of(hub).at("main")
-    assert {"graded/upload.json", "graded/manifest.json", "manifest.json"} <= set(files)
+    assert {"graded/manifest.json", "manifest.json"} <= set(files)
 
 
 def test_push_then_load_then_pull(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
