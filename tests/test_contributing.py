@@ -8,13 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hub_server import TOKEN, client_env, running_hub
 from paired_data import paired_dataset
 from random_model import save_random_model
+from warm import DATA_MODULES, WarmInterpreter
 
 from fsdpo_data.problems.embedded import CHECKPOINT
 
@@ -55,8 +56,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "tests/data").mkdir(parents=True)
     names = ("benchmarks/published.csv", "mkdocs.yml", "pyproject.toml")
-    tests = ("tests/conftest.py", "tests/test_docs.py", "tests/data/grader_cases.jsonl")
-    for name in (*names, *tests):
+    for name in (*names, "tests/data/grader_cases.jsonl"):
         shutil.copy(ROOT / name, copy / name)
     for path, content in BLOCKS:
         follow(copy, path, content)
@@ -64,21 +64,18 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(copy: Path) -> Run:
+def run(copy: Path) -> Iterator[Run]:
+    """Yield a function that runs a module or code of the copy in a process of its own."""
     paths = os.pathsep.join(str(copy / part) for part in (".", "benchmarks", "cards"))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
+    interpreter = WarmInterpreter(environment, (*DATA_MODULES, "fsdpo_bench.cli.app"))
 
     def run(*line: object, **variables: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *([] if line[0] == "-c" else ["-m"]), *map(str, line)],
-            cwd=copy,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **variables, "PYTHONPATH": paths},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-        return done.stdout
+        option = [] if line[0] == "-c" else ["-m"]
+        return interpreter.run(*option, *line, folder=copy, env={**environment, **variables})
 
-    return run
+    yield run
+    interpreter.stop()
 
 
 def follow(copy: Path, path: str, content: str) -> None:
@@ -187,7 +184,6 @@ def test_a_stage_of_a_plugin(run: Run, built: Path, tmp_path: Path) -> None:
     run("fsdpo_data", "terse", built, "--out", brief, "--plugin", plugin)
     run("fsdpo_data", "validate", brief)
     assert "| step rewards | 1 up to 10 words" in (brief / "README.md").read_text()
-    # Processes that the program starts load the plug-in before any of its own modules.
     assert "step rewards" in run("fsdpo_data", "inspect", brief, FSDPO_PLUGINS=str(plugin))
 
 
@@ -257,21 +253,10 @@ def test_a_recipe(run: Run, copy: Path) -> None:
 
 
 def test_a_page_of_the_site(run: Run, built: Path) -> None:
-    """The page passes the tests of pages, and its commands run."""
-    line = ["tests/test_docs.py", "-p", "no:cacheprovider", "-k", "on_the_site or howto/steps"]
-    assert "4 passed" in run("pytest", *line)
+    """The commands of the page run."""
     page = dict(BLOCKS)["new file: docs/howto/steps.md"]
     printed = [run("fsdpo_data", *line.split()) for line in re.findall(r"fsdpo-data (.*)\n", page)]
     assert re.search(r"^incorrect: \d\.\d\d$", printed[-1], flags=re.MULTILINE)
-
-
-def test_every_path_that_is_named_exists() -> None:
-    folders = ("", "fsdpo_data/", "benchmarks/", "benchmarks/fsdpo_bench/")
-    table = TEXT.partition("## To add")[2].partition("###")[0]
-    names = re.findall(r"`([\w/]+(?:/|\.py|\.jsonl))`", table)
-    assert len(names) > 20
-    for name in names:
-        assert any((ROOT / folder / name).exists() for folder in folders), f"{name} is not there"
 
 
 #: Checks of examples that need no model, in one process that imports the copy.

@@ -69,7 +69,7 @@ class Runs:
             kill_at=kill_at,
         )
 
-    def undisturbed(self, command: WritingCommand) -> UndisturbedRun:
+    def run_undisturbed(self, command: WritingCommand) -> UndisturbedRun:
         """Return the run that was not killed."""
         if command.name not in self._undisturbed:
             result = self.start(command)
@@ -118,7 +118,7 @@ def test_a_killed_command_resumes_to_the_same_bytes(
     inputs: Inputs, runs: Runs, name: str, points: tuple[float, ...]
 ) -> None:
     command = list_commands(inputs)[name]
-    undisturbed = runs.undisturbed(command)
+    undisturbed = runs.run_undisturbed(command)
     for point in points:
         runs.start_and_kill(command, max(1, round(point * undisturbed.changes)))
         result = runs.start(command, resume=any(runs.out(command).glob("*")))
@@ -149,7 +149,7 @@ def test_a_full_or_read_only_disk_loses_nothing(
     inputs: Inputs, runs: Runs, small_disk: Path
 ) -> None:
     command = list_commands(inputs)["build"]
-    expected = runs.undisturbed(command).outcome
+    expected = runs.run_undisturbed(command).outcome
     disk_runs = Runs(inputs, small_disk)
     sealed = small_disk / "sealed"
     shutil.copytree(inputs.path("pairs"), sealed)

@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from paired_data import paired_dataset
+from warm import DATA_MODULES, WarmInterpreter
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "examples/plugin"
@@ -26,34 +28,57 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_program(site: Path | None, folder: Path, *line: object) -> subprocess.CompletedProcess[str]:
-    """Run a program in ``folder``, with or without the installed package."""
-    paths = [ROOT, ROOT / "benchmarks", ROOT / "cards", *([site] if site else [])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+def environment_with(*sites: Path) -> dict[str, str]:
+    """Return the environment of programs, with the packages of some folders."""
+    paths = [ROOT, ROOT / "benchmarks", ROOT / "cards", *sites]
+    variables = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **variables}
+
+
+def run_program(site: Path, folder: Path, *line: object) -> subprocess.CompletedProcess[str]:
+    """Run a program in ``folder``."""
     return subprocess.run(
         [sys.executable, "-m", *map(str, line)],
         cwd=folder,
-        env={**environment, "OMP_NUM_THREADS": "1"},
+        env=environment_with(site),
         capture_output=True,
         text=True,
     )
 
 
-@pytest.fixture
-def run(site: Path, tmp_path: Path) -> Run:
-    def run(*line: object) -> str:
-        result = run_program(site, tmp_path, *line)
-        assert result.returncode == 0, result.stderr
-        return result.stdout
+@pytest.fixture(scope="module")
+def interpreter(site: Path) -> Iterator[WarmInterpreter]:
+    modules = (*DATA_MODULES, "fsdpo_bench.cli.app")
+    interpreter = WarmInterpreter(environment_with(site), modules)
+    yield interpreter
+    interpreter.stop()
 
-    return run
+
+@pytest.fixture(scope="module")
+def bare_interpreter() -> Iterator[WarmInterpreter]:
+    """Yield an interpreter without the package."""
+    interpreter = WarmInterpreter(environment_with(), DATA_MODULES)
+    yield interpreter
+    interpreter.stop()
+
+
+@pytest.fixture
+def run(interpreter: WarmInterpreter, site: Path, tmp_path: Path) -> Run:
+    env = environment_with(site)
+    return lambda *line: interpreter.run("-m", *line, folder=tmp_path, env=env)
+
+
+@pytest.fixture
+def run_bare(bare_interpreter: WarmInterpreter, tmp_path: Path) -> Run:
+    env = environment_with()
+    return lambda *line: bare_interpreter.run("-m", *line, folder=tmp_path, env=env)
 
 
 def read_manifest(folder: Path) -> dict:
     return json.loads((folder / "manifest.json").read_text())
 
 
-def test_data_with_everything_from_the_package(run: Run, site: Path, tmp_path: Path) -> None:
+def test_data_with_everything_from_the_package(run: Run, run_bare: Run, tmp_path: Path) -> None:
     """Sampler, segmenter and template build; scorer and aggregate make pairs."""
     things = ("--engine", "parrot", "--segmenter", "sentence", "--template", "arrow")
     run("fsdpo_data", "build", *things, "--limit", 4, "--samples", 2, "--out", "built")
@@ -72,18 +97,17 @@ def test_data_with_everything_from_the_package(run: Run, site: Path, tmp_path: P
     (prm / "config.json").write_text(json.dumps({**config, "num_labels": 1}))
     run("fsdpo_data", "score", "built", "--prm", "prm", "--engine", "short", "--out", "scored")
     assert read_manifest(tmp_path / "scored")["rewards"]["scored"] == 8
-    run("fsdpo_data", "build", "--limit", 20, "--samples", 6, "--out", "tiny")
-    run("fsdpo_data", "score", "tiny", "--prm", "prm", "--engine", "short", "--out", "rewarded")
+    mixed = paired_dataset(tmp_path / "mixed")
+    run("fsdpo_data", "score", mixed, "--prm", "prm", "--engine", "short", "--out", "rewarded")
     run("fsdpo_data", "pair", "rewarded", "--aggregate", "median", "--out", "pairs")
     assert read_manifest(tmp_path / "pairs")["spec"]["pair"]["aggregate"] == "median"
     run("fsdpo_data", "validate", "pairs")
 
     for line in (("validate", "built"), ("inspect", "built"), ("view", "built")):
-        without_package = run_program(None, tmp_path, "fsdpo_data", *line)
-        assert without_package.returncode == 0, without_package.stderr
+        run_bare("fsdpo_data", *line)
 
 
-def test_a_stage(run: Run, tmp_path: Path) -> None:
+def test_a_stage(run: Run, run_bare: Run, tmp_path: Path) -> None:
     line = ("--engine", "parrot", "--limit", 2, "--samples", 2, "--out", "built")
     run("fsdpo_data", "build", *line)
     assert "fsdpo-data uniform runs/demo" in run("fsdpo_data", "uniform", "--help")
@@ -92,8 +116,7 @@ def test_a_stage(run: Run, tmp_path: Path) -> None:
     assert manifest["rewards"]["scored"] == 4 and manifest["spec"]["uniform"] == {"reward": 0.25}
     assert "fsdpo_example.stages" in {plugin["module"] for plugin in manifest["plugins"]}
     assert "| step rewards | 0.25 for every step |" in (tmp_path / "uniform/README.md").read_text()
-    without_package = run_program(None, tmp_path, "fsdpo_data", "validate", "uniform")
-    assert without_package.returncode == 0, without_package.stderr
+    run_bare("fsdpo_data", "validate", "uniform")
 
 
 def test_a_benchmark_and_a_decoder(run: Run, tmp_path: Path) -> None:

@@ -485,7 +485,7 @@ def test_sweep_and_reward_tables_on_the_page_equal_the_result_files() -> None:
 def test_every_number_of_the_text_is_in_a_file() -> None:
     """Numbers with decimals are values of a table; whole numbers are from the plan or counts."""
     text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    text = re.sub(r"<!-- measured: .*?-->\n(.+\n)+", "", text)  # held by test_numbers.py
+    text = re.sub(r"<!-- measured: .*?-->\n(.+\n)+", "", text)  # held by test_pages.py
     text = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
     text = re.sub(r"`[^`]*`|\]\([^)]*\)|[γβ] [\d.]+", "", INTERVAL.sub("", text))
     plan = re.sub(r"^#.*$", "", (STUDY / "plan.toml").read_text(encoding="utf-8"), flags=re.M)

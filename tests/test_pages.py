@@ -1,0 +1,304 @@
+"""Pages and help: links, commands that parse, blocks that run, and measured numbers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from pages import blocks, run_blocks
+from typer.testing import CliRunner
+
+from fsdpo_data.cli.commands.exchange import FIELDS, OUTPUTS
+from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
+from fsdpo_data.exchange.formats import FORMATS
+from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PROGRAMS = ("fsdpo-data", "fsdpo-train", "fsdpo-bench")
+PACKAGES = ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench")
+
+
+def list_pages(nav: list[Any]) -> Iterator[Path]:
+    """Yield the pages of the site in their order."""
+    for entry in nav:
+        for path in entry.values():
+            yield from list_pages(path) if isinstance(path, list) else [DOCS / path]
+
+
+SITE_PAGES = list(
+    list_pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+)
+PAGES = {page: page.read_text(encoding="utf-8") for page in (*ROOT.glob("*.md"), *SITE_PAGES)}
+SITE_BLOCKS = [block for page in SITE_PAGES for block in blocks(PAGES[page])]
+
+
+def program_commands(program: str) -> dict[str, Any]:
+    """Return the commands of a program by name."""
+    app = import_module(f"{program.replace('-', '_')}.cli.app").app
+    group: Any = typer.main.get_command(app)
+    return dict(group.commands)
+
+
+COMMANDS = {program: program_commands(program) for program in PROGRAMS}
+
+
+def parse_command(words: list[str]) -> dict[str, Any]:
+    """Parse a command line without running it, and return its options."""
+    command = COMMANDS[words[0]][words[1]]
+    return dict(command.make_context(words[1], words[2:]).params)
+
+
+# Links
+
+
+def test_every_page_is_on_the_site() -> None:
+    assert sorted(SITE_PAGES) == sorted(DOCS.rglob("*.md"))
+
+
+def test_every_link_leads_somewhere() -> None:
+    """In the repository, where pages are read as they are; ``make docs`` checks the site."""
+    links = [
+        (page, link)
+        for page, text in PAGES.items()
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    ]
+    assert len(links) > 40
+    assert not [(page, link) for page, link in links if not (page.parent / link).exists()]
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    """A cell of a table of what works is worth as much as its test."""
+    files = [*(ROOT / "tests").rglob("*.py")]
+    tests = {file.name for file in files}
+    for file in files:
+        tests |= set(re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8")))
+    named_tests = {
+        name for text in PAGES.values() for name in re.findall(r"`[\w/]*?\b(test_[\w.]+)`", text)
+    }
+    assert len(named_tests) > 20 and not named_tests - tests
+
+
+def test_every_path_of_contributing_exists() -> None:
+    table = CONTRIBUTING.partition("## To add")[2].partition("###")[0]
+    names = re.findall(r"`([\w/]+(?:/|\.py|\.jsonl))`", table)
+    folders = [
+        ROOT / folder for folder in ("", "fsdpo_data", "benchmarks", "benchmarks/fsdpo_bench")
+    ]
+    assert len(names) > 20
+    assert not [name for name in names if not any((folder / name).exists() for folder in folders)]
+
+
+def test_the_tree_of_contributing_has_every_folder() -> None:
+    tree = next(block for block in CONTRIBUTING.split("```") if block.startswith("\nfsdpo_data/"))
+    folders = [folder for package in PACKAGES for folder in (ROOT / package).iterdir()]
+    names = {folder.name for folder in folders if (folder / "__init__.py").exists()}
+    named_folders = set(re.findall(r"^  ([a-z_]+)/ ", tree, flags=re.M))
+    assert not {name for name in names if f"{name}/" not in tree}
+    assert named_folders <= names | {folder.name for folder in (ROOT / "benchmarks").iterdir()}
+
+
+def test_every_message_of_troubleshooting_exists() -> None:
+    files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
+    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    source_text = re.sub(r'"\s*\n\s*f?"', "", source)  # literals over several lines
+    messages = re.findall(r"^### (.*)$", PAGES[DOCS / "troubleshooting.md"], flags=re.M)
+    assert len(messages) > 10
+    assert not [message for message in messages if message not in source_text]
+
+
+# Commands and blocks
+
+
+def test_every_command_on_a_page_parses() -> None:
+    """Names, flags, their values and formats, also of commands that are not run."""
+    n_lines = 0
+    for page, text in PAGES.items():
+        for block in blocks(text):
+            for line in block.body.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True) if line.startswith(PROGRAMS) else []
+                if not words or page.name in ("CONTRIBUTING.md", "CHANGELOG.md"):
+                    continue
+                parameters = parse_command(words)
+                if words[1] == "import":
+                    assert parameters["source"] in (FIELDS, OUTPUTS, *STEP_LABEL_READERS), line
+                if words[0] == "fsdpo-data":
+                    assert parameters.get("to") in (None, *FORMATS), line
+                n_lines += 1
+    assert n_lines > 50
+
+
+def test_every_command_stands_in_a_block() -> None:
+    """In a block of a language, which is run as printed unless a comment says why not."""
+    for page in SITE_PAGES:
+        other_text = re.sub(r"```(bash|python)\n.*?```", "", PAGES[page], flags=re.S)
+        assert not re.search(r"^(\$ )?(fsdpo-|python |pip |make )", other_text, flags=re.M), page
+
+
+@pytest.mark.proof
+def test_every_block_of_the_readme_runs(tmp_path: Path, shared: Path) -> None:
+    """As printed, in a fresh directory, without the Hub."""
+    assert run_blocks(blocks(README), tmp_path, shared / "data") == 2
+
+
+@pytest.mark.proof
+def test_every_block_runs_in_order(tmp_path: Path, shared: Path) -> None:
+    """One page after the other in one directory: each goes on where the quick start ended."""
+    assert run_blocks(SITE_BLOCKS, tmp_path, shared / "data") > 15
+
+
+def example_lines(epilog: str) -> Iterator[list[str]]:
+    """Yield the words of each command in the examples of a help."""
+    code = "\n".join(re.findall(r"^    .*$", epilog, flags=re.M)).replace("\\\n", " ")
+    for line in code.splitlines():
+        words = shlex.split(line, comments=True)
+        if words and words[0] in PROGRAMS:
+            yield words
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [(program, name) for program, commands in COMMANDS.items() for name in commands],
+)
+def test_help_shows_every_flag_and_an_example_that_parses(program: str, name: str) -> None:
+    app = import_module(f"{program.replace('-', '_')}.cli.app").app
+    help_text = CliRunner().invoke(app, [name, "-h"], env={"COLUMNS": "80"}).output
+    assert max(map(len, help_text.splitlines())) <= 80
+    flags = set(re.findall(r"(?<![\w-])-{1,2}\w[\w-]*", help_text))
+    command = COMMANDS[program][name]
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            assert {*parameter.opts, *parameter.secondary_opts} <= flags
+    examples = command.epilog or ""
+    assert command.hidden or f"{program} {name}" in examples
+    for words in example_lines(examples):
+        parse_command(words)
+
+
+# Measured numbers
+
+MEASURED = ROOT / "benchmarks" / "measured"
+#: A paragraph, list or table, and before it the result files it rests on, or why none is kept.
+#: ``test_study.py`` compares blocks of the study with its own files.
+BLOCK = re.compile(r"<!-- (measured|not kept|study): ([^>]+) -->\n(.+?)(?=\n\s*\n|\Z)", re.S)
+NUMBER = re.compile(r"(?<![\w.,^-])\d[\d,]*(?:\.\d+)?(?![\w^])")
+#: Text that only measurements contain: "2.1 ×", "0.86 [0.81, 0.90]".
+LOOKS_MEASURED = re.compile(r"\d ×(?! \d)|\d \[-?\d[\d.]*, ")
+NUMBER_PAGES = [ROOT / "README.md", *SITE_PAGES]
+
+
+def read_result(file: Path) -> tuple[str, str]:
+    """Return the command of a result file, and its output."""
+    command, _, printed = file.read_text(encoding="utf-8").partition("\n")
+    return command.removeprefix("$ "), printed
+
+
+RESULTS = {file.stem: read_result(file) for file in sorted(MEASURED.glob("*.txt"))}
+BY_COMMAND = {command: name for name, (command, _) in RESULTS.items()}
+
+
+def last_cell(line: str) -> str:
+    return line.strip("| ").split(" | ")[-1].strip("`")
+
+
+def list_statements() -> Iterator[tuple[Path, str, list[str]]]:
+    """Yield each page with a statement and the names of its result files."""
+    for page in NUMBER_PAGES:
+        for kind, names, block in BLOCK.findall(PAGES[page]):
+            if kind == "measured":
+                yield page, block, names.split(", ")
+        for line in PAGES[page].splitlines():
+            cells = line.strip("| ").split(" | ")
+            if len(cells) == 3 and last_cell(line) in BY_COMMAND:
+                yield page, f"{cells[0]} {cells[1]}", [BY_COMMAND[last_cell(line)]]
+
+
+STATEMENTS = list(list_statements())
+
+
+def list_numbers(text: str) -> list[str]:
+    bare_text = re.sub(r"`[^`]*`|\]\([^)]*\)|(?<=\d)x\b", " ", text)  # 1.30x is a number too
+    return [number.rstrip(",") for number in NUMBER.findall(bare_text)]
+
+
+def number_values(text: str) -> set[float]:
+    return {float(number.replace(",", "")) for number in list_numbers(text)}
+
+
+def is_rounded(number: str, values: set[float]) -> bool:
+    """Return whether a value rounds to the number, also as a percentage, an inverse or in GB."""
+    digits = len(number.partition(".")[2])
+    value = float(number.replace(",", ""))
+    tolerance = 0.5001 * 10.0**-digits
+    forms = (form for v in values for form in (v, 100 * v, v / 1000, 1 / v if v else v))
+    return any(abs(form - value) <= tolerance for form in forms)
+
+
+@pytest.mark.parametrize(
+    ("page", "block", "names"),
+    STATEMENTS,
+    ids=[f"{page.stem}-{names[0]}" for page, _, names in STATEMENTS],
+)
+def test_a_page_states_printed_numbers(page: Path, block: str, names: list[str]) -> None:
+    values = number_values("\n".join(RESULTS[name][1] for name in names))
+    for name in names:  # settings of the script, in addition to its output
+        for script in re.findall(r"benchmarks/[\w/]+\.py", RESULTS[name][0]):
+            values |= number_values((ROOT / script).read_text(encoding="utf-8"))
+    wrong = [number for number in list_numbers(block) if not is_rounded(number, values)]
+    assert not wrong, f"{page.name}: {wrong} are not in {names}"
+
+
+def test_every_result_is_on_a_page_with_its_command() -> None:
+    assert {name for _, _, names in STATEMENTS for name in names} == set(RESULTS)
+    text = "".join(PAGES[page] for page in NUMBER_PAGES)
+    assert not [command for command in BY_COMMAND if command not in text]
+
+
+def test_every_measured_number_has_a_result_or_a_reason() -> None:
+    """The numbers of the study have a stricter test of their own, ``test_study.py``."""
+    for page in NUMBER_PAGES:
+        for line in BLOCK.sub("", PAGES[page]).splitlines() if page.name != "study.md" else ():
+            if last_cell(line) not in BY_COMMAND:
+                assert not LOOKS_MEASURED.search(line), f"{page.name}: {line[:90]}"
+
+
+def test_the_evidence_of_the_readme_has_the_numbers_of_its_rows() -> None:
+    """Each cell is in the row of its model and benchmark, and not only somewhere in the file."""
+    rows = re.findall(r"^\| ([\w.-][^|,]*), (MATH-500|GSM8K) \|(.*)\|$", README, flags=re.M)
+    assert len(rows) > 2
+    for model, benchmark, cells in rows:
+        section = RESULTS["evidence"][1].partition(f"== {benchmark}:")[2].partition("\n== ")[0]
+        average = re.search(r"an average sample: ([\d.]+)", section)
+        vote = re.search(r"^vote .* ([\d.]+) \[[^]]*\]$", section, flags=re.M)
+        choice = re.search(
+            rf"^{re.escape(model)} +32 +([\d.]+) \[[^]]*\] +(\S+ \[[^]]*\])", section, flags=re.M
+        )
+        assert average and vote and choice
+        values = [cell.strip() for cell in cells.split("|")]
+        assert values == ["–", average[1], vote[1], "–", f"{choice[1]} ({choice[2]})"]
+
+
+def test_the_readme_counts_the_formats_of_reward_models() -> None:
+    n_formats = sum(not entry.unsupported_reason for entry in PRM_FORMATS.values())
+    assert f"[{n_formats} formats](docs/prms.md)" in README
+
+
+def test_first_runs_of_the_grader_add_up() -> None:
+    """The counts of outcomes of a set are all of its pairs."""
+    match = re.search(
+        r"first run on (\d+) pairs .*?(\d+) right, (\d+) wrongly accepted, (\d+) wrongly rejected, "
+        r"(\d+) undecided\. Math-Verify: (\d+), (\d+), (\d+), (\d+)\.",
+        re.sub(r"\s+", " ", README),
+    )
+    assert match
+    n_pairs, *counts = map(int, match.groups())
+    assert sum(counts[:4]) == sum(counts[4:]) == n_pairs
