@@ -14,6 +14,7 @@ from fsdpo_data.core.statistics import Z95, effective_sample_size, mean_interval
 Interval = tuple[float, float]  #: Lower and upper bound.
 
 _BISECTION_STEPS = 50
+_EQUAL_MEANS = 1e-12  #: Deviation per problem below which groups have the same mean.
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +122,9 @@ def mean_difference(
     """Return the mean of one paired difference per problem, with a 95 % interval.
 
     The differences are between two values in [0, 1], such as two accuracies over eight samples. The
-    interval is Student's over the groups, with half an imagined group at each end of [-1, 1].
-    Agresti & Min (2005) add imagined counts to proportions in the same way. A sample that contains
-    none of the few problems that changed would otherwise have an interval without width. The
-    p-value is the one at which the interval ends at zero.
+    interval is Student's over the groups, and the p-value is the one at which it ends at zero. If
+    all groups have the same mean, the interval has half an imagined group at each end of [-1, 1],
+    because it would otherwise have no width.
 
     Args:
         differences: One difference in [-1, 1] per problem.
@@ -135,20 +135,18 @@ def mean_difference(
     n = len(differences)
     mean = math.fsum(differences) / n
     groups = list(cluster_sums(differences, clusters).values())
-    imagined_count = n / len(groups)
-    extended_n = n + imagined_count
-    centre = n * mean / extended_n
-    residuals = math.fsum((total - centre * count) ** 2 for total, count in groups)
-    residuals += imagined_count**2 * ((1 - centre) ** 2 + (1 + centre) ** 2) / 2
-    error = math.sqrt((len(groups) + 1) / len(groups) * residuals) / extended_n
-    # The quantile has the degrees of freedom of the real groups, without the imagined one.
+    residuals = math.fsum((total - mean * count) ** 2 for total, count in groups)
+    if math.sqrt(residuals) <= _EQUAL_MEANS * n:
+        mean_count = n / len(groups)
+        residuals = mean_count**2 * ((1 - mean) ** 2 + (1 + mean) ** 2) / 2
     freedom = max(1, len(groups) - 1)
+    error = math.sqrt(len(groups) / freedom * residuals) / n
     half_width = float(stdtrit(freedom, 0.975)) * error
     return MeanDifference(
         value=mean,
         n=n,
-        ci95=(max(-1.0, min(mean, centre - half_width)), min(1.0, max(mean, centre + half_width))),
-        p=float(2 * stdtr(freedom, -abs(centre) / error)),
+        ci95=(max(-1.0, mean - half_width), min(1.0, mean + half_width)),
+        p=float(2 * stdtr(freedom, -abs(mean) / error)),
         clusters=None if clusters is None else len(groups),
     )
 

@@ -64,7 +64,11 @@ def make_cases(seed: int) -> Iterator[Case]:
     yield Case("accuracy, 20 clusters of 8", 0.95, draw_clustered_accuracy)
     yield Case("pass@4 of 8, 500 problems", pass_at_4_of_population(), draw_pass_at_4)
     yield Case("paired accuracy, 500 problems, 2 % won", 0.02, draw_paired_accuracy)
-    yield Case("paired avg@8, 30 problems, equal policies", 0.0, draw_paired_mean)
+    for n_problems, samples in ((30, 8), (30, 64), (200, 4)):
+        draw = partial(draw_paired_mean, n_problems=n_problems, samples=samples)
+        yield Case(f"paired avg@{samples}, {n_problems} problems, equal policies", 0.0, draw)
+    yield Case("paired avg@8, 20 clusters of 8, equal policies", 0.0, draw_clustered_mean)
+    yield Case("paired avg@4, 300 problems, 5 % gain a half", 0.025, draw_rare_gain)
     rng = np.random.default_rng(seed)
     items = draw_scores(rng, POPULATION_PROBLEMS)
     yield Case("AUC within problems, 30 problems", mean_auc(problem_aucs(*items)).value, draw_auc)
@@ -113,11 +117,25 @@ def draw_paired_accuracy(rng: Generator) -> Interval:
     return paired_interval(rng.choice([1, 0], 500, p=[0.02, 0.98]).tolist())
 
 
-def draw_paired_mean(rng: Generator) -> Interval:
-    """Return the interval of the difference of avg@8 of two equal policies."""
-    probabilities = rng.beta(1, 1, 30)
-    differences = rng.binomial(8, probabilities) - rng.binomial(8, probabilities)
-    return mean_difference((differences / 8).tolist()).ci95
+def draw_paired_mean(rng: Generator, n_problems: int, samples: int) -> Interval:
+    """Return the interval of the difference of avg@k of two equal policies."""
+    probabilities = rng.beta(1, 1, n_problems)
+    differences = rng.binomial(samples, probabilities) - rng.binomial(samples, probabilities)
+    return mean_difference((differences / samples).tolist()).ci95
+
+
+def draw_clustered_mean(rng: Generator) -> Interval:
+    """Return the same interval on clusters whose problems gain or lose together."""
+    base = rng.uniform(0.2, 0.8, (20, 1))
+    shift = rng.uniform(-0.2, 0.2, (20, 1))
+    differences = rng.binomial(8, base + shift, (20, 8)) - rng.binomial(8, base, (20, 8))
+    clusters = np.repeat(np.arange(20), 8).tolist()
+    return mean_difference((differences / 8).ravel().tolist(), clusters).ci95
+
+
+def draw_rare_gain(rng: Generator) -> Interval:
+    """Return the interval where few problems change at all."""
+    return mean_difference(rng.choice([0.5, 0.0], 300, p=[0.05, 0.95]).tolist()).ci95
 
 
 def draw_scores(rng: Generator, n_problems: int) -> Items:

@@ -14,6 +14,7 @@ from fsdpo_bench.intervals import (
     clustered_mcnemar,
     macro_average,
     mcnemar,
+    mean_difference,
     paired_interval,
     pass_at_k,
     proportion,
@@ -270,3 +271,29 @@ def test_paired_interval_covers_the_truth(n: int) -> None:
         low, high = paired_interval(values)
         hits += low <= 0.05 <= high
     assert 0.91 <= hits / rounds <= 0.985
+
+
+def test_a_mean_difference_has_the_interval_of_student() -> None:
+    from scipy.stats import ttest_1samp
+
+    rng = random.Random(0)
+    differences = [rng.choice([-1, 0, 0, 0, 1]) * rng.random() for _ in range(40)]
+    mean = mean_difference(differences)
+    expected = ttest_1samp(differences, 0)
+    assert mean.ci95 == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert mean.p == pytest.approx(expected.pvalue)
+    # Clusters of equal size: the test of their means.
+    clusters = [index // 4 for index in range(40)]
+    means = [sum(differences[start : start + 4]) / 4 for start in range(0, 40, 4)]
+    expected = ttest_1samp(means, 0)
+    mean = mean_difference(differences, clusters)
+    assert mean.ci95 == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert mean.p == pytest.approx(expected.pvalue) and mean.clusters == 10
+
+
+@pytest.mark.parametrize("difference", [0.0, 0.1, 1.0])
+def test_equal_differences_have_an_interval_with_a_width(difference: float) -> None:
+    low, high = mean_difference([difference] * 30).ci95
+    assert -1 <= low < difference <= high <= 1
+    single = mean_difference([difference])
+    assert single.ci95 == (-1.0, 1.0)
