@@ -18,7 +18,6 @@ from fsdpo_data.cli.help import help_command_class
 from fsdpo_data.cli.launch import NODES, LaunchTemplate, find_template, launch_script
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError, InputError
-from fsdpo_data.core.memory_limit import check_address_space
 from fsdpo_data.core.option_types import is_path_type
 from fsdpo_data.core.options import (
     Option,
@@ -103,7 +102,6 @@ def command(
             is_plan = values.pop(PLAN, False)
             tokens_per_second = values.pop(RATE, None)
             try:
-                check_address_space()
                 for plugin in values.pop(PLUGIN):  # plug-ins add valid values of other parameters
                     load_plugin(plugin)
                 command_values = _given_values(context, values)
