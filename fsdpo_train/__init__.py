@@ -12,7 +12,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.core.docstrings import check_docstrings
 from fsdpo_data.core.errors import UnavailableError, install_command
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
 
@@ -48,7 +47,6 @@ def __getattr__(name: str) -> Any:
             f"training needs {', '.join(missing)}. Install the missing packages: "
             f"{install_command('train')}."
         )
-    check_docstrings()
     stage = name.lower().removeprefix("train_").removesuffix("report")
     return getattr(import_module(f"fsdpo_train.{_STAGE_PACKAGES[stage]}.train"), name)
 

@@ -94,7 +94,7 @@ def _memory_message(error: Exception) -> str:
     reason = f" ({lines[0][:_MAX_REASON_CHARS]})" if lines else ""
     return (
         f"the memory of this process is used up{reason}. Use a smaller model or batch, fewer "
-        "workers or shards, or raise the memory limit (`ulimit -v`)."
+        "workers or shards."
     )
 
 

@@ -17,7 +17,6 @@ import typer
 from fsdpo_data.cli.help import help_command_class
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError
-from fsdpo_data.core.memory_limit import check_address_space
 from fsdpo_data.core.option_types import is_path_type
 from fsdpo_data.core.options import (
     Option,
@@ -89,7 +88,6 @@ def command(
         def run_command(context: typer.Context, **values: Any) -> None:
             """Run the command with the values of its parameters."""
             try:
-                check_address_space()
                 for plugin in values.pop(PLUGIN):  # plug-ins add valid values of other parameters
                     load_plugin(plugin)
                 run(make_options(options_class, _given_values(context, values)))

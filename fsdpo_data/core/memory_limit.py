@@ -1,14 +1,11 @@
 """Memory that runs out, and the limits of the memory of this process."""
 
-import resource
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from fsdpo_data.core.errors import FsdpoError, UnavailableError
+from fsdpo_data.core.errors import FsdpoError
 
-#: Least address space of a command. polars and torch reserve it, also if they use little memory.
-MIN_ADDRESS_SPACE_BYTES = 4 * 2**30
 #: Parts of the messages with which torch and the system report that memory ran out. torch raises a
 #: RuntimeError for it, and a thread cannot start if no memory is left for its stack.
 _MEMORY_MESSAGES = ("allocate memory", "out of memory", "can't start new thread")
@@ -28,27 +25,10 @@ def reraise_memory_error(error: BaseException) -> None:
         raise error
 
 
-def check_address_space() -> None:
-    """Refuse a limit that is too low for the native libraries.
-
-    polars and torch end the process below such a limit, without an error that Python could catch.
-
-    Raises:
-        UnavailableError: if the limit is below ``MIN_ADDRESS_SPACE_BYTES``.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < MIN_ADDRESS_SPACE_BYTES:
-        raise UnavailableError(
-            f"the limit of the address space is {limit // 1024:,} KiB (`ulimit -v`). Expected at "
-            f"least {MIN_ADDRESS_SPACE_BYTES // 1024:,} KiB, or no limit: `ulimit -v unlimited`."
-        )
-
-
 def available_memory(root: Path = Path("/")) -> int:
     """Return the bytes of memory that this process can still use.
 
-    The limits of control groups, as containers and Slurm set them, count, and so does the limit of
-    the address space.
+    The limits of control groups, as containers and Slurm set them, count.
 
     Args:
         root: The root of the file system with ``proc`` and ``sys``.
@@ -56,9 +36,6 @@ def available_memory(root: Path = Path("/")) -> int:
     import psutil
 
     free_bytes = [int(psutil.virtual_memory().available), *_free_in_control_groups(root)]
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY:
-        free_bytes.append(limit - int(psutil.Process().memory_info().vms))
     return max(0, min(free_bytes))
 
 

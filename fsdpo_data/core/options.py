@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from fsdpo_data.core.call_arguments import check_call
-from fsdpo_data.core.docstrings import class_docstring
 from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.option_types import (
     convert_value,
@@ -349,7 +348,7 @@ def declared_fields(options_class: type) -> dict[str, DeclaredField]:
 
 def class_summary(options_class: type) -> str:
     """Return the docstring of an option class without its sections."""
-    docstring = class_docstring(options_class)
+    docstring = inspect.cleandoc(options_class.__doc__ or "")
     return re.split(r"\n(?:Attributes|Examples):\n", docstring)[0].strip()
 
 
@@ -357,7 +356,7 @@ def field_help(options_class: type) -> dict[str, str]:
     """Return the help text of each field, from the docstrings of the class and its bases."""
     help_texts: dict[str, str] = {}
     for base in reversed(options_class.__mro__):
-        docstring = class_docstring(base)
+        docstring = inspect.cleandoc(base.__doc__ or "")
         _, _, attributes = docstring.partition("\nAttributes:\n")
         section = re.split(r"\n(?=\w+:\n)", attributes)[0]
         for name, text in _ATTRIBUTE.findall(section):
@@ -370,7 +369,7 @@ def class_examples(options_class: type) -> str:
 
     Command lines are indented below a sentence. In a section without sentences, they are not.
     """
-    docstring = class_docstring(options_class)
+    docstring = inspect.cleandoc(options_class.__doc__ or "")
     _, _, section = docstring.partition("\nExamples:\n")
     text = inspect.cleandoc(f"\n{section}")
     if not text:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fsdpo_data.core.docstrings import check_docstrings
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import transformers
 
@@ -31,7 +30,6 @@ def describe_load_error(error: Exception) -> str:
 
 def read_tokenizer(path: str, revision: str | None = None) -> Any:
     """Load a tokenizer, and test it with one token; a damaged one may raise any exception."""
-    check_docstrings()
     tokenizer = transformers.AutoTokenizer.from_pretrained(
         path, revision=revision, trust_remote_code=False
     )

@@ -170,17 +170,15 @@ def test_the_option_has_priority_and_belongs_to_the_run(folder: Path) -> None:
         train_sft(config(folder, "option", head_chunk=16, max_steps=2, resume=True))
 
 
-#: `fsdpo-train`, but the second process can reserve little memory beyond its libraries.
+#: `fsdpo-train`, but the second process sees little free memory.
 LAUNCHER = """
 import os
-import resource
 
-from fsdpo_data.core.memory_limit import MIN_ADDRESS_SPACE_BYTES
 from fsdpo_train.cli.app import main
+from fsdpo_train.trainer import head_chunk
 
 if os.environ["RANK"] == "1":
-    limit = MIN_ADDRESS_SPACE_BYTES + 2**28
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    head_chunk.available_memory = lambda: 2**28
 main()
 """
 

@@ -1,11 +1,9 @@
-"""Commands in unusual environments: locales, encodings, widths, -OO, paths, locks and memory."""
+"""Commands in unusual environments: locales, encodings, widths, paths and memory."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -18,7 +16,6 @@ from helpers import small_build
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.memory_limit import is_memory_error
-from fsdpo_data.problems.embedded import CHECKPOINT
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +25,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def run(
-    arguments: Sequence[object], *flags: str, package: str = "fsdpo_data", **variables: str
-) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, *flags, "-m", package, *arguments]
+def run(arguments: Sequence[object], **variables: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "fsdpo_data", *arguments]
     ran = subprocess.run(
         [os.fsencode(str(word)) for word in command],
         env=os.environ | variables,
@@ -86,26 +81,6 @@ def test_any_number_of_columns_is_accepted(columns: str, dataset: Path) -> None:
     assert run(["build", "--help"], COLUMNS=columns).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("package", "command"),
-    [("fsdpo_data", "build"), ("fsdpo_train", "dpo"), ("fsdpo_bench", "run")],
-)
-def test_the_help_survives_without_docstrings(package: str, command: str) -> None:
-    with_docstrings = run([command, "--help"], package=package)
-    without = run([command, "--help"], "-OO", package=package)
-    assert without.returncode == 0 and without.stdout == with_docstrings.stdout
-
-
-def test_models_are_refused_without_docstrings(dataset: Path, tmp_path: Path) -> None:
-    assert run(["inspect", dataset], "-OO").returncode == 0
-    build = ["build", "--limit", "1", "--engine", "transformers", "--out", tmp_path / "out"]
-    train = ["prm", dataset, "--model", "tiny", "--out", tmp_path / "prm"]
-    for arguments, package in ((build, "fsdpo_data"), (train, "fsdpo_train")):
-        ran = run(arguments, "-OO", package=package)
-        assert ran.returncode == 1
-        assert b"transformers does not work under `python -OO`" in ran.stderr
-
-
 def test_paths_that_are_not_utf8_are_refused(dataset: Path, tmp_path: Path) -> None:
     name = os.fsdecode(b"\xff\xe9")
     copy = shutil.copytree(dataset, tmp_path / name)
@@ -117,28 +92,6 @@ def test_paths_that_are_not_utf8_are_refused(dataset: Path, tmp_path: Path) -> N
     ):
         ran = run(arguments)
         assert ran.returncode == 1 and b"expected valid UTF-8" in ran.stderr
-
-
-@pytest.mark.parametrize("kib", [400_000, 1_500_000, 2_200_000, 4_500_000])
-def test_a_memory_limit_gives_a_result_or_a_clear_error(
-    kib: int, dataset: Path, tmp_path: Path
-) -> None:
-    limit = kib * 1024
-
-    def set_limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-    command = [sys.executable, "-m", "fsdpo_data", "grade", dataset, "--workers", "2"]
-    command += ["--out", tmp_path / "out"]
-    ran = subprocess.run(
-        [*map(str, command)], preexec_fn=set_limit, capture_output=True, text=True, timeout=120
-    )
-    assert "Traceback" not in ran.stderr
-    if kib < 4_000_000:
-        assert ran.returncode == 1
-        assert f"the limit of the address space is {kib:,} KiB (`ulimit -v`)" in ran.stderr
-    else:
-        assert ran.returncode == 0, ran.stderr
 
 
 def test_used_up_memory_is_an_error_without_a_traceback(
@@ -167,46 +120,3 @@ def test_used_up_memory_is_an_error_without_a_traceback(
 )
 def test_errors_of_memory_are_recognised(error: Exception, is_memory: bool) -> None:
     assert is_memory_error(error) == is_memory
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("gib", [4, 6, 8, 16])
-def test_torch_and_grading_workers_run_under_a_limit_of_a_few_gib(gib: int, tmp_path: Path) -> None:
-    """Each thread reserves address space, so the libraries get as many as on a large machine."""
-    pytest.importorskip("torch")
-    limit = gib * 2**30
-    names = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
-    line = ["build", "--model", "tiny", "--limit", "4", "--samples", "2", "--workers", "8"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "fsdpo_data", *line, "--out", str(tmp_path / "out")],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-        env=os.environ | dict.fromkeys(names, "64"),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert ran.returncode == 0, ran.stderr
-
-
-@pytest.mark.proof
-def test_a_model_beyond_the_limit_gives_a_clear_error(tmp_path: Path) -> None:
-    """torch raises a RuntimeError, which is neither a traceback nor a damaged file for the user."""
-    pytest.importorskip("torch")
-    folder = shutil.copytree(CHECKPOINT, tmp_path / "config")
-    (folder / "model.safetensors").unlink()
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"hidden_size": 4096, "intermediate_size": 400_000}  # 6.5 GB per matrix
-    (folder / "config.json").write_text(json.dumps(config))
-    (tmp_path / "sft.jsonl").write_text('{"prompt": "a", "completion": "b"}\n' * 2)
-    limit = 5 * 2**30
-    line = ["sft", tmp_path / "sft.jsonl", "--from-config", folder, "--out", tmp_path / "out"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "fsdpo_train", *map(str, line)],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ran.returncode == 1 and "Traceback" not in ran.stderr
-    assert "error: the memory of this process is used up (" in ran.stderr
-    assert "allocate memory" in ran.stderr and "raise the memory limit" in ran.stderr

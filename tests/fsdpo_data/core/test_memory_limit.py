@@ -1,8 +1,7 @@
-"""The free memory of a process, under the limits of control groups and of the address space."""
+"""The free memory of a process, under the limits of control groups."""
 
 from __future__ import annotations
 
-import resource
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,9 +16,6 @@ MACHINE = 64 * 2**30
 @pytest.fixture(autouse=True)
 def large_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=MACHINE))
-    monkeypatch.setattr(
-        resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-    )
 
 
 def write_group(folder: Path, limit: str, used: int, cached: int = 0, *, version: int = 2) -> None:
@@ -63,13 +59,3 @@ def test_control_groups_of_version_1(tmp_path: Path) -> None:
     write_group(root / "sys/fs/cgroup/memory", str(2**63 - 4096), 100, version=1)
     write_group(root / "sys/fs/cgroup/memory/docker/id", "7000", 2000, 1000, version=1)
     assert available_memory(root) == 6000
-
-
-def test_the_limit_of_the_address_space_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = psutil.Process().memory_info().vms
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (process + 2**30, 0))
-    assert 0 < available_memory(tmp_path) <= 2**30
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1, 0))
-    assert available_memory(tmp_path) == 0
