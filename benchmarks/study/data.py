@@ -182,7 +182,8 @@ def reward_auc(directory: StudyDirectory, arm: Arm) -> float:
     labels = _true_labels(directory, rewards)
     step_labels = [label == 1 for label in chain.from_iterable(labels.values())]
     step_rewards = list(chain.from_iterable(rewards.values()))
-    return auc(step_rewards, step_labels) or 0.5
+    area = auc(step_rewards, step_labels)
+    return 0.5 if area is None else area
 
 
 def count_pairs(directory: StudyDirectory) -> list[dict[str, object]]:

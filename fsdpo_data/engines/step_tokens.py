@@ -100,7 +100,8 @@ class StepTokenizer:
         # The step ids ascend, so the last token of a step is before the first of the next step.
         score_positions = [bisect_right(step_ids, step) - 1 for step in range(len(steps))]
         lengths = [position + 1 for position in score_positions]
-        if add_eos and steps:
+        # A text may end in the end-of-sequence token itself.
+        if add_eos and steps and token_ids[-1] != self._eos_id:
             token_ids = [*token_ids, self._eos_id]
             step_ids = [*step_ids, len(steps) - 1]
             lengths[-1] += 1
@@ -178,8 +179,14 @@ def find_step_ids(
 
     def token_start(position: int) -> int:
         """Return the offset in the text at which the token at a position starts."""
-        text_before = decoder(token_ids[:position], skip_special=True)
-        return _common_prefix_length(text, text_before)
+        while True:
+            text_before = decoder(token_ids[:position], skip_special=True)
+            start = _common_prefix_length(text, text_before)
+            # A byte of an incomplete character can hide complete characters before it, if they are
+            # bytes, too: a decoder reads a run of byte tokens as a whole.
+            if text_before[start : start + 1] != "\N{REPLACEMENT CHARACTER}":
+                return start
+            position -= 1
 
     # A binary search per step decodes a few prefixes, instead of one for every token.
     step_starts = [0, *accumulate(map(len, steps[:-1]))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,36 @@ def test_generated_tokens_have_the_steps_of_encoded_ones(tokenizer: Any, shared:
             step_ids = encoded.step_ids[encoded.prompt_length :]
             assert find_step_ids(decoder, token_ids, steps) == step_ids
     assert n_compared > 10
+
+
+def test_steps_that_start_with_rare_characters_have_all_their_bytes(tokenizer: Any) -> None:
+    """Tokenizers with byte tokens decode a run of them as a whole, or not at all."""
+    encoder = StepTokenizer(tokenizer)
+    decoder = CompletionDecoder(tokenizer)
+    rng = random.Random(0)
+    n_compared = 0
+    for _ in range(300):
+        steps = [
+            "".join(rng.choices("a 7.∴😀𝔸é数\n", k=rng.randint(1, 6))) + "\n"
+            for _ in range(rng.randint(2, 4))
+        ]
+        encoded = encoder.encode(PLAIN, steps, add_eos=False)
+        token_ids = encoded.input_ids[encoded.prompt_length :]
+        if decoder(token_ids, skip_special=True) == "".join(steps):
+            n_compared += 1
+            step_ids = encoded.step_ids[encoded.prompt_length :]
+            assert find_step_ids(decoder, token_ids, steps) == step_ids
+    assert n_compared > 100
+
+
+def test_a_text_that_ends_in_the_end_of_sequence_token_has_it_once(tokenizer: Any) -> None:
+    encoder = StepTokenizer(tokenizer)
+    end_token = tokenizer.eos_token
+    for steps in (["1\n", "4"], ["1\n", f"4{end_token}"]):
+        encoded = encoder.encode(PLAIN, steps, add_eos=True)
+        assert encoded.input_ids.count(tokenizer.eos_token_id) == 1
+        assert encoded.input_ids[-1] == tokenizer.eos_token_id
+        assert encoded.step_ids[-1] == 1
 
 
 @pytest.mark.parametrize("text", ["数学是\n美丽的。\n\U0001f600\U0001f600\nend", "a\ufffd\nb"])
