@@ -87,7 +87,6 @@ class Solution:
         step_rewards: One reward per step, in [0, 1] unless the reward model gives other values;
             None if not scored.
         thinking_closed: Whether the thinking before the answer ended; None without thinking.
-        thinking_tokens: The number of thinking tokens among ``n_tokens``; None if unknown.
         step_labels: An imported label of each step, from 0 (wrong) to 1 (right); None without one.
         step_ratings: An imported rating of each step (-1, 0 or 1), if its format has ratings.
         answer_judge: The judge that decided the outcome, as ``judge/MODEL@REVISION``; None if the
@@ -107,7 +106,6 @@ class Solution:
     rollouts: Sequence[Mapping[str, int] | None] | None = None
     step_rewards: Sequence[float] | None = None
     thinking_closed: bool | None = None
-    thinking_tokens: int | None = None
     step_labels: Sequence[float] | None = None
     step_ratings: Sequence[int] | None = None
     answer_judge: str | None = None

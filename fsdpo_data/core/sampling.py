@@ -30,7 +30,6 @@ class Completion:
     #: The stop string that ended the completion; None after end-of-sequence or truncation.
     stop_string: str | None = None
     reasoning: str = ""  #: The thinking, if a server returns it in a separate field.
-    thinking_tokens: int | None = None  #: Number of thinking tokens in ``n_tokens``, if known.
     #: Token ids of the solution so far, which may exceed the text by a part of the last token. None
     #: if the engine does not tell them, or the prompt is not a :class:`ContinuedPrompt`. Never
     #: recorded.
@@ -99,8 +98,6 @@ class SamplingSpec(Options):
         stop: Strings that end a completion; the completion does not include them.
         seed: Random seed. Sample ``i`` of a prompt depends only on (seed, prompt, i), so a larger
             ``n`` or a resumed run does not change earlier samples.
-        max_think_tokens: Maximum thinking tokens; then the sampler closes the thinking and
-            requests the answer. None sets no limit.
     """
 
     n: Annotated[int, Option(min=1)] = 32
@@ -109,13 +106,9 @@ class SamplingSpec(Options):
     max_tokens: Annotated[int, _MAX_TOKENS] = 1024
     stop: Annotated[tuple[str, ...], Option(has_flag=False)] = ()
     seed: Seed = 0
-    max_think_tokens: Annotated[int | None, Option(min=1, default_text="no limit")] = None
 
     def __post_init__(self) -> None:
         Options.__post_init__(self)  # a class with slots has no super() of its own
-        if self.max_think_tokens is not None and self.max_think_tokens >= self.max_tokens:
-            message = f"expected less than `max_tokens={self.max_tokens}`, the limit in total."
-            raise self.field_error("max_think_tokens", message)
         if self.temperature == 0 and self.n > 1:
             message = (
                 f"greedy decoding gives the same text {self.n} times. Use `n=1`, or a temperature "
@@ -124,8 +117,8 @@ class SamplingSpec(Options):
             raise self.field_error("temperature", message)
 
     def to_json_values(self) -> dict[str, Any]:
-        """Return the fields as plain values, without fields that are None."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        """Return the fields as plain values."""
+        return asdict(self)
 
     def prompt_seed(self, prompt: str) -> int:
         """Return the seed of sample 0 of ``prompt``; sample ``i`` uses this plus ``i``."""
@@ -202,7 +195,6 @@ def is_completion(value: Any) -> bool:
     return (
         # None means unknown; a missing number of tokens is invalid.
         _is_count_or_none(value.get("n_tokens", -1))
-        and _is_count_or_none(value.get("thinking_tokens"))
         and isinstance(value.get("text"), str)
         and isinstance(value.get("reasoning", ""), str)
         and isinstance(value.get("stop_string"), str | None)

@@ -27,8 +27,6 @@ class ThinkingMarkers:
     start: str  #: Start marker, from the model or at the end of a prompt by the chat template.
     end: str  #: End marker, between the thinking and the answer.
     answer_prefix: str = ""  #: Optional text after the end marker, before the answer.
-    #: Text that closes truncated thinking; if empty, ``end`` on a line of its own closes it.
-    closing_text: str = ""
     tokens: tuple[str, ...] = ()  #: Special tokens of the tokenizer that form the markers.
     requires_both: bool = False  #: Whether a single marker has no meaning.
 

@@ -258,7 +258,6 @@ class ThinkingStats(ManifestSection):
 
     closed: int  #: Solutions whose thinking ended.
     unclosed: int  #: Solutions whose thinking did not end.
-    tokens: int | Unknown  #: Tokens of all thinking.
 
 
 class CostStats(ManifestSection):

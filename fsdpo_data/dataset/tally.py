@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Self
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, UNGRADED, Solution
-from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import mean_interval, wilson_interval
 from fsdpo_data.dataset.manifest_sections import (
     AccuracyStats,
@@ -39,8 +38,7 @@ class Tally:
     tokens: int = 0  #: Sampled tokens, as far as they are known.
     solutions_without_token_count: int = 0  #: Solutions whose number of tokens is unknown.
     seconds: float = 0.0  #: Time of sampling, in seconds.
-    #: Solutions with thinking that is ``closed`` or ``unclosed``, its ``tokens``, and the
-    #: ``uncounted`` solutions whose number of thinking tokens is unknown.
+    #: Solutions with thinking that is ``closed`` or ``unclosed``.
     thinking: Counter[str] = field(default_factory=Counter)
     truncated: int = 0  #: Solutions that reached ``max_tokens``.
     #: Solutions that stopped before ``max_tokens``, inside their thinking.
@@ -64,14 +62,12 @@ class Tally:
         self.unique_texts += len({sample["text"] for sample in samples})
 
     def add_thinking(self, solutions: Sequence[Solution]) -> None:
-        """Add whether the thinking of solutions ended, and its tokens."""
+        """Add whether the thinking of solutions ended."""
         for solution in solutions:
             if solution.thinking_closed is not None:
                 self.thinking["closed" if solution.thinking_closed else "unclosed"] += 1
                 is_stopped = solution.finish_reason == "stop" and not solution.thinking_closed
                 self.stopped_thoughts += is_stopped
-                self.thinking["tokens"] += solution.thinking_tokens or 0
-                self.thinking["uncounted"] += solution.thinking_tokens is None
 
     def add_verdicts(self, verdicts: Sequence[Verdict], steps: Sequence[int]) -> None:
         """Add the verdicts on the samples of one problem.
@@ -138,11 +134,7 @@ class Tally:
         counts = self.thinking
         if not counts:
             return None
-        return ThinkingStats(
-            closed=counts["closed"],
-            unclosed=counts["unclosed"],
-            tokens=UNKNOWN if counts["uncounted"] else counts["tokens"],
-        )
+        return ThinkingStats(closed=counts["closed"], unclosed=counts["unclosed"])
 
     def statistics(self) -> SolutionStats:
         """Return the manifest's statistics of the solutions."""

@@ -51,7 +51,7 @@ def _load_or_replicate(load_here: Any, selection: EngineSelection, weights: Reso
 def _load_sampler_here(
     engine: str, weights: ResolvedWeights, options: EngineOptions
 ) -> LoadedSampler:
-    """Load a sampler, and add stop strings after the thinking and the limit of the thinking."""
+    """Load a sampler, and add stop strings after the thinking."""
     _prepare_process()
     entry = SAMPLERS[engine]
     api = options.server.api if isinstance(options, SamplerOptions) else ""

@@ -29,20 +29,6 @@ def find_thinking(prompt: str, text: str, *, has_separate_reasoning: bool = Fals
     return ThinkingSpan(0, bool(text.strip())) if has_separate_reasoning else NO_THINKING
 
 
-def open_thinking_start(prompt: str) -> int | None:
-    """Return the position after the last start marker of a prompt; None if its thinking is closed.
-
-    The prompt may contain the first steps of a solution, so the marker may be anywhere. Markers
-    that need both ends are ordinary words, and do not count.
-    """
-    starts = []
-    for markers in THINKING_MARKERS.values():
-        position = prompt.rfind(markers.start)
-        if position >= 0 and not markers.requires_both and markers.end not in prompt[position:]:
-            starts.append(position + len(markers.start))
-    return max(starts, default=None)
-
-
 def split_solution(prompt: str, text: str, segmenter: str) -> list[str]:
     """Split a solution into steps; thinking at the start becomes the first steps.
 

@@ -194,7 +194,6 @@ def _index_solutions(
         "n_tokens": pl.col("n_tokens"),
         "truncated": pl.col("finish_reason") == "length",
         "thinking_closed": pl.col("thinking_closed"),
-        "thinking_tokens": pl.col("thinking_tokens"),
         "text": text.hash(seed=0),
         "id": pl.col("solution_id").hash(seed=0),
         "is_judged": pl.col("answer_judge").is_not_null(),

@@ -48,9 +48,4 @@ def _count_thinking(solutions: pl.DataFrame) -> Counter[str]:
     if thinking.is_empty():
         return Counter()
     closed = int(thinking["thinking_closed"].sum())
-    return Counter(
-        closed=closed,
-        unclosed=thinking.height - closed,
-        tokens=int(thinking["thinking_tokens"].sum()),
-        uncounted=thinking["thinking_tokens"].null_count(),
-    )
+    return Counter(closed=closed, unclosed=thinking.height - closed)

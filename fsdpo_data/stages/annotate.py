@@ -158,7 +158,6 @@ def _make_solutions(
             labels=outcome_labels(verdict.status, len(steps)),
             step_rewards=sample.get("step_rewards"),
             thinking_closed=request.thinking.closed,
-            thinking_tokens=sample.get("thinking_tokens"),
         )
         solutions.append(solution)
     return solutions

@@ -377,8 +377,7 @@ def resolve_continuation_sampler(
         UnavailableError: if the engine is not installed, or the model does not exist.
     """
     server = options.engine.server
-    is_replay = options.engine.replay is not None
-    if not options.engine.can_continue_text and not is_replay:
+    if not options.engine.can_continue_text and options.engine.replay is None:
         if options.engine.engine_entry.is_remote:
             raise server.field_error(
                 "api", "chat servers cannot continue a text. Use `api=completions`."
@@ -387,10 +386,7 @@ def resolve_continuation_sampler(
             "engine", "the engine cannot continue a text. Use another one."
         )
     manifest = read_manifest(data)
-    overrides = options.sampling_overrides
-    if is_replay:
-        overrides["max_think_tokens"] = None  # a recording has the length that it has
-    sampling = continuation_sampling(manifest, n, **overrides)
+    sampling = continuation_sampling(manifest, n, **options.sampling_overrides)
     model = _resolve_continuation_model(data, options, manifest)
     return make_continuation_sampler(model, sampling, options.engine, failure_policy=failure_policy)
 

@@ -12,7 +12,6 @@ from fsdpo_cards.commands import pinned_name
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.command_line import command_line
-from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.options import Group, Option
@@ -125,8 +124,6 @@ class BuildOptions(FailureOptions, ReplayOptions):
                 "temperature": "Sampling temperature; 0 is greedy decoding.",
                 "top_p": "Probability mass of nucleus sampling.",
                 "max_tokens": "Maximum number of tokens per solution.",
-                "max_think_tokens": "Maximum number of thinking tokens. Thinking that reaches the "
-                "limit is closed, and the model continues with the answer.",
                 "seed": "Random seed. Sample i of a prompt depends only on the seed, the prompt "
                 "and i.",
             },
@@ -157,13 +154,6 @@ class BuildOptions(FailureOptions, ReplayOptions):
         super().__post_init__()
         self.check_prm_options(self.prm, self.prm_format)
         sampler_options(self)  # checks the sizes against the engine
-        if self.sampling.max_think_tokens is not None and not self.engine.can_continue_text:
-            raise InputError(
-                "the limit needs a sampler that continues a text, which replay and chat servers "
-                "cannot do. Use another engine, or `api=completions`.",
-                field="SamplingSpec.max_think_tokens",
-                value=self.sampling.max_think_tokens,
-            )
         if self.top is not None and self.prm is None:
             raise self.field_error(
                 "top", "pairs are chosen by step rewards. Give `prm` too, or remove `top`."

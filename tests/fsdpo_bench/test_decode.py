@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from fakes import FixedSampler, Judge, TableScorer, Writer
+from fakes import ANSWER, THOUGHT, FixedSampler, Judge, TableScorer, ThinkingSampler, Writer
 from fsdpo_bench.decode.beam import BeamSpec, beam_search
 from fsdpo_bench.decode.solution import (
     DecodingCost,
@@ -37,8 +37,10 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.options import field_help
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
 from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.steps.rewards import AGGREGATES
 from fsdpo_data.steps.segment import SEGMENTERS, split_at_newlines, step_ending, step_stops
 
@@ -152,6 +154,22 @@ def test_best_of_n_takes_the_solution_whose_worst_step_is_best() -> None:
     assert best_of_n([aggregate_rewards(solution.rewards, "min") for solution in solutions]) == 1
     assert best_of_n([aggregate_rewards(solution.rewards, "mean") for solution in solutions]) == 1
     assert best_of_n([max(solution.rewards or ()) for solution in solutions]) == 0
+
+
+@pytest.mark.parametrize("segmenter", ["auto@1", "newline@1", "both@1"])
+@pytest.mark.parametrize("step_tokens", [20, 64])
+def test_beam_search_keeps_the_stop_strings_of_steps_out_of_the_thinking(
+    segmenter: str, step_tokens: int
+) -> None:
+    sampler = LoadedSampler(ThinkingSampler())
+    spec = BeamSpec(b1=2, b2=1, max_steps=90, step_tokens=step_tokens)
+    sampling = SamplingSpec(n=1, max_tokens=400)
+    prompt = "2+2?<think>\n"
+    [(solution, _)] = beam_search([prompt], sampler, Judge(0), sampling, segmenter, spec)
+    thinking = find_thinking(prompt, solution.text)
+    assert thinking.closed and solution.finish_reason == "stop"
+    assert solution.text[: thinking.end] == f"{THOUGHT}</think>\n\n"
+    assert solution.text.endswith(ANSWER)
 
 
 def test_thinking_is_one_step_and_only_the_text_after_it_is_graded() -> None:

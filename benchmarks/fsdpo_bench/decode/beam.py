@@ -37,7 +37,7 @@ from fsdpo_data.core.sampling import (
 )
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
-from fsdpo_data.models.thinking import find_thinking, split_solution
+from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.steps.rewards import AGGREGATES
 from fsdpo_data.steps.segment import segmenter_name, step_ending, step_stops
 
@@ -116,8 +116,6 @@ class _SamplingGroup(NamedTuple):
 
     n: int  #: Continuations per prefix.
     stop_strings: tuple[str, ...]  #: Strings that end a step.
-    #: Thinking tokens that are left; None without a limit, or if a step cannot exceed it.
-    max_think_tokens: int | None
 
 
 class _CandidateSlot(NamedTuple):
@@ -232,8 +230,7 @@ class _BeamSearcher:
         groups: dict[_SamplingGroup, list[_PrefixKey]] = defaultdict(list)
         for key, n in needed.items():
             stop_strings = step_stops(segmenter_name(self.segmenter), key.text)
-            limit = self._think_tokens_left(searches[key.search_index].prompt, solutions[key])
-            groups[_SamplingGroup(n, stop_strings, limit)].append(key)
+            groups[_SamplingGroup(n, stop_strings)].append(key)
         completions_by_prefix = {}
         for group, keys in groups.items():
             prompts = [
@@ -242,9 +239,7 @@ class _BeamSearcher:
             step_sampling = replace(
                 self.sampling,
                 n=group.n,
-                # A limit of the thinking must be below the limit in total.
-                max_tokens=max(self._step_tokens, (group.max_think_tokens or 0) + 1),
-                max_think_tokens=group.max_think_tokens,
+                max_tokens=min(self.spec.step_tokens, self.sampling.max_tokens),
                 stop=(*self.sampling.stop, *group.stop_strings),
             )
             results = self.sampler.sample(prompts, step_sampling)
@@ -255,23 +250,6 @@ class _BeamSearcher:
                         tokens=completion.n_tokens, prm_calls=0, seconds=completion.seconds
                     )
         return completions_by_prefix
-
-    @property
-    def _step_tokens(self) -> int:
-        """The maximum number of tokens per step."""
-        return min(self.spec.step_tokens, self.sampling.max_tokens)
-
-    def _think_tokens_left(self, prompt: str, solution: PartialSolution) -> int | None:
-        """Return the thinking tokens that are left for the next step.
-
-        The result is None without a limit, and if a step cannot exceed the limit.
-        """
-        limit = self.sampling.max_think_tokens
-        if limit is None:
-            return None
-        if find_thinking(prompt, solution.text).closed is False:
-            limit = max(1, limit - (solution.n_tokens or 0))
-        return limit if limit <= self._step_tokens else None
 
     def _extend(
         self, prompt: str, partial: PartialSolution, completion: Completion

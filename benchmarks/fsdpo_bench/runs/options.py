@@ -134,7 +134,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
                 "seed": "Random seed. Sample i of a prompt depends only on the seed, the prompt "
                 "and i.",
             },
-            without=("n", "max_think_tokens"),
+            without=("n",),
             stated_field="stated_sampling",
         ),
     ] = SamplingSpec(n=1)

@@ -32,9 +32,9 @@ PromptOutcome: TypeAlias = PromptResult | PromptFailure
 class Sampler(Protocol):
     """A component that generates completions of prompts with one model.
 
-    The class of an engine samples in one pass: it may ignore ``max_think_tokens``, and its stop
-    strings may apply inside the thinking. A sampler that was loaded is a
-    :class:`~fsdpo_data.engines.samplers.LoadedSampler`, which adds both to any engine.
+    The class of an engine samples in one pass, and its stop strings may apply inside the thinking.
+    A sampler that was loaded is a :class:`~fsdpo_data.engines.samplers.LoadedSampler`, which
+    applies them after the thinking with any engine.
 
     Sample ``i`` of a prompt depends only on (seed, prompt, i), not on the rest of the batch.
     Servers are the exception, because they do not guarantee their seeds.

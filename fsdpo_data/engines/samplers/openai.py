@@ -190,9 +190,6 @@ def _parse_completions(response: Mapping[str, Any], seconds: float) -> list[Comp
     texts = [_parse_text(choice) for choice in choices]
     usage = response.get("usage") or {}
     token_counts = _count_tokens(choices, texts, usage)
-    thinking_tokens = _count_thinking_tokens(usage)
-    if len(choices) > 1:
-        thinking_tokens = None  # the count covers all choices
     completions = []
     for choice, choice_text, n_tokens in zip(choices, texts, token_counts, strict=True):
         if choice["finish_reason"] in (None, "abort", "error"):
@@ -208,7 +205,6 @@ def _parse_completions(response: Mapping[str, Any], seconds: float) -> list[Comp
             seconds=seconds / len(choices),
             stop_string=stop if isinstance(stop, str) else None,
             reasoning=choice_text.reasoning,
-            thinking_tokens=thinking_tokens,
         )
         completions.append(completion)
     return completions
@@ -221,12 +217,6 @@ def _parse_text(choice: Mapping[str, Any]) -> _ChoiceText:
         return _ChoiceText(reasoning="", text=choice["text"] + "")
     reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
     return _ChoiceText(reasoning=reasoning + "", text=(message["content"] or "") + "")
-
-
-def _count_thinking_tokens(usage: Mapping[str, Any]) -> int | None:
-    details = usage.get("completion_tokens_details") or {}
-    count = details.get("reasoning_tokens")
-    return count if _is_token_count(count) else None
 
 
 def _is_token_count(value: Any) -> TypeGuard[int]:

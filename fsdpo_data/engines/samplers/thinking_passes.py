@@ -1,12 +1,9 @@
-"""Samplers with stop strings after the thinking and with thinking budgets, on any engine.
+"""Samplers with stop strings after the thinking, on any engine.
 
-A pass sends the text so far to the engine and appends the tokens that come back. Two features need
-more than one pass:
-
-- Stop strings apply only after the thinking. A pass that starts inside the thinking stops at its
-  end marker. If a stop string ends a pass inside the thinking, the next pass continues.
-- A thinking budget (``max_think_tokens``) ends the thinking: the closing text of the model family
-  is appended, and another pass generates the answer. Appended text does not count as tokens.
+A pass sends the text so far to the engine and appends the tokens that come back. Stop strings
+apply only after the thinking, so they may need more than one pass. A pass that starts inside the
+thinking stops at its end marker. If a stop string ends a pass inside the thinking, the next pass
+continues.
 
 An engine that cannot continue a text, such as a chat server or a recording, samples in one pass.
 """
@@ -16,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens, continue_prompt
 from fsdpo_data.core.thinking_span import ThinkingSpan
 from fsdpo_data.engines.samplers.base import (
@@ -30,14 +26,14 @@ from fsdpo_data.engines.samplers.base import (
     stream,
     stream_outcomes,
 )
-from fsdpo_data.models.thinking import find_thinking, open_thinking_start
+from fsdpo_data.models.thinking import find_thinking
 
 #: Yields the outcomes of the prompts of one pass: ``stream`` or ``stream_outcomes``.
 EngineStream: TypeAlias = Callable[[Sampler, Sequence[str], SamplingSpec], Iterable[PromptOutcome]]
 
 
 class LoadedSampler(StreamingSampler):
-    """A sampler that applies stop strings after the thinking, and limits the thinking."""
+    """A sampler that applies stop strings after the thinking."""
 
     def __init__(self, engine: Sampler, *, can_continue: bool = True) -> None:
         """Wrap the sampler of an engine.
@@ -51,11 +47,7 @@ class LoadedSampler(StreamingSampler):
         self._can_continue = can_continue
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Yield ``spec.n`` completions of each prompt as the prompts finish.
-
-        Raises:
-            InputError: if the thinking has a limit, and the engine cannot continue a text.
-        """
+        """Yield ``spec.n`` completions of each prompt as the prompts finish."""
         yield from raise_failures(self._sample(prompts, spec, stream))
 
     def stream_outcomes(
@@ -68,15 +60,7 @@ class LoadedSampler(StreamingSampler):
         self, prompts: Sequence[str], spec: SamplingSpec, stream_engine: EngineStream
     ) -> Iterator[PromptOutcome]:
         """Yield the outcomes of the prompts; ``stream_engine`` calls the engine for one pass."""
-        if spec.max_think_tokens and not self._can_continue:
-            raise InputError(
-                "the limit needs a sampler that continues a text, which recordings and chat "
-                "servers cannot do. Remove the limit, or use another engine.",
-                field="SamplingSpec.max_think_tokens",
-                value=spec.max_think_tokens,
-            )
-        needs_passes = self._can_continue and (spec.stop or spec.max_think_tokens)
-        if needs_passes:
+        if self._can_continue and spec.stop:
             yield from _sample_in_passes(self._engine, prompts, spec, stream_engine)
         else:
             yield from stream_engine(self._engine, prompts, spec)
@@ -93,47 +77,36 @@ class _PartialCompletion:
     prompt: str  #: The prompt that the completion continues.
     completion: Completion  #: The text and the tokens so far.
     is_capped: bool = False  #: Whether the current pass may generate fewer tokens than are left.
-    #: Position in ``prompt`` where thinking starts that is still open; None if there is none.
-    thinking_start: int | None = None
 
     def _find_thinking(self) -> ThinkingSpan:
-        if self.thinking_start is None:
-            return find_thinking(self.prompt, self.completion.text)
-        text = self.prompt[self.thinking_start :] + self.completion.text
-        return find_thinking(self.prompt[: self.thinking_start], text)
+        return find_thinking(self.prompt, self.completion.text)
 
     def next_pass_spec(self, spec: SamplingSpec) -> SamplingSpec:
         """Return how to sample the next pass of this completion."""
         thinking = self._find_thinking()
         is_thinking = thinking.closed is False
-        is_first_pass = not self.completion.text
-        n_tokens = self.completion.n_tokens or 0
-        tokens_left = max(1, spec.max_tokens - n_tokens)
+        tokens_left = max(1, spec.max_tokens - (self.completion.n_tokens or 0))
         pass_tokens = tokens_left
-        if spec.max_think_tokens and (is_thinking or is_first_pass):
-            pass_tokens = max(1, spec.max_think_tokens - n_tokens)
-        if not is_first_pass:
+        if self.completion.text:
             # Powers of two, so that completions with different numbers of tokens left share a
             # pass. A completion that does not finish gets another pass.
             pass_tokens = 2 ** (pass_tokens.bit_length() - 1)
         self.is_capped = pass_tokens < tokens_left
         stop = (thinking.markers.end,) if is_thinking and thinking.markers else spec.stop
-        return replace(spec, n=1, stop=stop, max_tokens=pass_tokens, max_think_tokens=None)
+        return replace(spec, n=1, stop=stop, max_tokens=pass_tokens)
 
     def add(self, new: Completion, spec: SamplingSpec) -> bool:
         """Append the result of a pass; return whether the completion is finished."""
         old = self.completion
         was_thinking = self._find_thinking().closed is False
         n_tokens = add_tokens(old.n_tokens, new.n_tokens)
-        thinking_tokens = old.thinking_tokens if old.text else new.thinking_tokens
         self.completion = replace(
             new,
             text=old.text + new.text,
             n_tokens=n_tokens,
             seconds=old.seconds + new.seconds,
-            thinking_tokens=n_tokens if was_thinking else thinking_tokens,
         )
-        appended_text = self._text_before_next_pass(new, spec, was_thinking=was_thinking)
+        appended_text = self._text_before_next_pass(new, was_thinking=was_thinking)
         if appended_text is None:
             return True
         self.completion = replace(
@@ -144,24 +117,15 @@ class _PartialCompletion:
         )
         return (n_tokens or 0) >= spec.max_tokens
 
-    def _text_before_next_pass(
-        self, new: Completion, spec: SamplingSpec, *, was_thinking: bool
-    ) -> str | None:
+    def _text_before_next_pass(self, new: Completion, *, was_thinking: bool) -> str | None:
         """Return the text to append before the next pass; None if the completion is finished."""
-        thinking = self._find_thinking()
-        is_thinking = thinking.closed is False
+        is_thinking = self._find_thinking().closed is False
         if new.stop_string and (was_thinking or is_thinking):
             return new.stop_string
         if new.finish_reason != "length" or not self.is_capped or not new.text:
             return None
-        n_tokens = self.completion.n_tokens
-        budget = spec.max_think_tokens
-        # Without token counts, a capped pass that did not finish used up the budget.
-        has_used_budget = budget and (n_tokens is None or n_tokens >= budget)
-        if is_thinking and thinking.markers and has_used_budget:
-            return thinking.markers.closing_text or f"\n{thinking.markers.end}\n\n"
         # Without token counts, the number of tokens left is unknown.
-        return None if n_tokens is None else ""
+        return None if self.completion.n_tokens is None else ""
 
 
 class _PassItem(NamedTuple):
@@ -184,7 +148,10 @@ def _sample_in_passes(
 
     A prompt fails if one of its passes fails.
     """
-    drafts_by_prompt = [_start_drafts(prompt, spec) for prompt in prompts]
+    empty = Completion("", "length", 0)
+    drafts_by_prompt = [
+        [_PartialCompletion(prompt, empty) for _ in range(spec.n)] for prompt in prompts
+    ]
     pending = {index: list(drafts) for index, drafts in enumerate(drafts_by_prompt)}
     while pending:
         for pass_spec, items in _group_into_passes(pending, spec).items():
@@ -205,17 +172,6 @@ def _sample_in_passes(
                     finished = [draft.completion for draft in drafts_by_prompt[prompt_index]]
                     yield PromptResult(prompt_index, finished)
         pending = {index: drafts for index, drafts in pending.items() if drafts}
-
-
-def _start_drafts(prompt: str, spec: SamplingSpec) -> list[_PartialCompletion]:
-    """Return ``spec.n`` empty completions of a prompt.
-
-    A prompt can be the prefix of a solution that ends inside the thinking. The limit then applies
-    to the thinking that follows.
-    """
-    thinking_start = open_thinking_start(prompt) if spec.max_think_tokens else None
-    empty = Completion("", "length", 0)
-    return [_PartialCompletion(prompt, empty, thinking_start=thinking_start) for _ in range(spec.n)]
 
 
 def _group_into_passes(

@@ -16,7 +16,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.row_files import replace_surrogates
 from fsdpo_data.core.sampling import Completion, ContinuedPrompt
-from fsdpo_data.models.thinking import THINKING_MARKERS, find_thinking
+from fsdpo_data.models.thinking import THINKING_MARKERS
 
 #: Text before a completion, so that the tokenizer decodes the completion as a continuation.
 _PREFIX = "a"
@@ -179,35 +179,6 @@ class CompletionDecoder:
         while not self(ids[:count], skip_special=True).startswith(text):
             count += 1
         return list(ids[:count])
-
-    def thinking_tokens(self, prompt: str, ids: Sequence[int], text: str) -> int | None:
-        """Return how many of the generated ``ids`` are thinking.
-
-        The method searches for the first token of the answer from the end, because the answer is
-        short.
-
-        Args:
-            prompt: The prompt, which may open the thinking.
-            ids: The generated ids.
-            text: The text that ``ids`` decode to.
-
-        Returns:
-            The number of tokens; None if the completion has no thinking.
-        """
-        thinking = find_thinking(prompt, text)
-        if thinking.closed is None:
-            return None
-        answer_chars = len(text) - thinking.end
-        if not answer_chars:
-            return len(ids)
-        # Only the last token can be empty, and a character has at most four tokens.
-        first = max(0, len(ids) - 4 * answer_chars - 1)
-        answer_offset = bisect_left(
-            range(first, len(ids)),
-            -answer_chars,
-            key=lambda position: -len(self(ids[position:], skip_special=True)),
-        )
-        return first + answer_offset
 
     def _decode(self, ids: Sequence[int], *, skip_special: bool) -> str:
         """Return the text of the prefix and the ids."""

@@ -128,12 +128,8 @@ class TransformersSampler(StreamingSampler):
             sequences = self._generate_batch(batch, spec)
             for request, (ids, completion) in zip(batch, sequences, strict=True):
                 index = request.prompt_index
-                text = completion.text + (completion.stop_string or "")
-                thinking_tokens = self._decoder.thinking_tokens(prompts[index], ids, text)
                 completion = replace(
-                    completion,
-                    thinking_tokens=thinking_tokens,
-                    token_ids=request.context.total_ids(ids, prompts[index]),
+                    completion, token_ids=request.context.total_ids(ids, prompts[index])
                 )
                 finished[index].append(completion)
                 if len(finished[index]) == spec.n:

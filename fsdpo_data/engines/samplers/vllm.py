@@ -99,7 +99,7 @@ class VllmSampler(StreamingSampler):
                 index = int(output.request_id)
                 completions = [
                     self._continue_text(
-                        self._completion(prompts[index], sample, seconds),
+                        self._completion(sample, seconds),
                         prompt=prompts[index],
                         context=contexts[index],
                         new_ids=sample.token_ids,
@@ -141,19 +141,16 @@ class VllmSampler(StreamingSampler):
             skip_special_tokens=not self._decoder.hidden_ids,
         )
 
-    def _completion(self, prompt: str, output: Any, seconds: float) -> Completion:
+    def _completion(self, output: Any, seconds: float) -> Completion:
         finish_reason: FinishReason = "length" if output.finish_reason == "length" else "stop"
         # stop_reason is a token id if a token ended the completion.
         stop_string = output.stop_reason if isinstance(output.stop_reason, str) else None
-        ids = list(output.token_ids)
-        full_text = output.text + (stop_string or "")
         return Completion(
             text=output.text,
             finish_reason=finish_reason,
-            n_tokens=len(ids),
+            n_tokens=len(output.token_ids),
             seconds=seconds,
             stop_string=stop_string,
-            thinking_tokens=self._decoder.thinking_tokens(prompt, ids, full_text),
         )
 
     def _continue_text(

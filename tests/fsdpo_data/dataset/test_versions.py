@@ -79,7 +79,7 @@ def test_a_dataset_from_before_a_column_is_gone_on_from(tmp_path: Path) -> None:
     [file] = (old / "solutions").glob("*.parquet")
     columns = pl.read_parquet(file).columns
     newer_columns = list(default_values("solutions"))
-    assert newer_columns[:2] == ["thinking_closed", "thinking_tokens"]
+    assert newer_columns[:2] == ["thinking_closed", "step_labels"]
     assert not set(newer_columns) & set(columns)
     assert api.open_dataset(old).solutions().collect().columns == [*columns, *newer_columns]
     card = dataset_card(old, read_manifest(old))

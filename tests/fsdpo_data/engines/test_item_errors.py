@@ -104,7 +104,7 @@ class FussySampler(StreamingSampler):
 
 def test_a_prompt_fails_if_one_of_its_passes_fails() -> None:
     """Stop strings need a second pass after the thinking."""
-    spec = SamplingSpec(n=2, stop=("\n\n",), max_think_tokens=4)
+    spec = SamplingSpec(n=2, stop=("\n\n",))
     sampler = LoadedSampler(FussySampler())
     outcomes = list(stream_outcomes(sampler, ["good?<think>\n", "bad?<think>\n", "fine?"], spec))
     failed = [outcome for outcome in outcomes if isinstance(outcome, PromptFailure)]

@@ -78,8 +78,8 @@ def test_a_sample_depends_on_seed_prompt_and_index(engine: Any, prompts: list[st
     assert all(len(set(prompt_texts)) > 1 for prompt_texts in many)
 
 
-def test_thinking_is_limited_and_ignores_stop_strings(engine: Any, prompts: list[str]) -> None:
-    spec = SamplingSpec(n=3, max_tokens=64, max_think_tokens=24, stop=("\n",))
+def test_thinking_ignores_stop_strings(engine: Any, prompts: list[str]) -> None:
+    spec = SamplingSpec(n=3, max_tokens=64, stop=("\n",))
     thinking_prompts = [f"{prompt}<think>\n" for prompt in prompts[:4]]
     completions = [
         completion
@@ -89,15 +89,6 @@ def test_thinking_is_limited_and_ignores_stop_strings(engine: Any, prompts: list
     assert len(completions) == 12 and all(
         (completion.n_tokens or 0) <= 64 for completion in completions
     )
-    short = [completion for completion in completions if "\n</think>\n\n" in completion.text]
-    assert short and {completion.thinking_tokens for completion in short} == {24}
-    for completion in short:
-        thinking, _, answer = completion.text.partition("\n</think>\n\n")
-        assert "\n" not in answer and thinking
-    for completion in (
-        completion for completion in completions if completion not in short
-    ):  # the thinking ended before the limit
-        assert completion.thinking_tokens == completion.n_tokens <= 24
     assert any("\n" in completion.text.partition("\n</think>")[0] for completion in completions)
 
 

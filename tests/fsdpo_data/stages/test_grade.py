@@ -301,10 +301,9 @@ def test_only_the_text_after_the_thinking_is_graded(
     no = "no_answer"
     assert rows["outcome"].to_list() == ["correct", no, no, no, "correct"]
     assert rows["thinking_closed"].to_list() == [True, True, False, False, None]
-    assert rows["thinking_tokens"].to_list() == [None] * 5
     assert rows["labels"].to_list() == [[True] * 2, [False], [False], [False], [True]]
     assert manifest["grader_rules"] == {"boxed/number": 2, "none": 1, "unclosed-thinking": 2}
-    assert manifest["thinking"] == {"closed": 2, "unclosed": 2, "tokens": "unknown"}
+    assert manifest["thinking"] == {"closed": 2, "unclosed": 2}
     assert "thinking" not in manifest["spec"]
     # With --grade-thinking, an answer that is marked inside the thinking counts.
     output = command(capsys, "grade", tmp_path / "a", "--grade-thinking", "--out", tmp_path / "b")
@@ -354,18 +353,17 @@ def test_thinking_reported_separately_by_a_server(tmp_path: Path) -> None:
 
         def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
             completions = [
-                Completion("\\boxed{42}", "stop", 9, reasoning="Hm.", thinking_tokens=4),
-                Completion("", "length", 9, reasoning="Hm, hm, hm", thinking_tokens=9),
+                Completion("\\boxed{42}", "stop", 9, reasoning="Hm."),
+                Completion("", "length", 9, reasoning="Hm, hm, hm"),
             ]
             return [completions for _ in prompts]
 
     manifest = small_build(tmp_path / "a", spec=build_spec(2), make_sampler=ReasoningSampler)
     rows = pl.read_parquet(tmp_path / "a" / FILE)
     assert rows["thinking_closed"].to_list() == [True, False] * 3
-    assert rows["thinking_tokens"].to_list() == [4, 9] * 3
-    assert manifest["thinking"] == {"closed": 3, "unclosed": 3, "tokens": 39}
+    assert manifest["thinking"] == {"closed": 3, "unclosed": 3}
     assert manifest["grader_rules"]["unclosed-thinking"] == 3
     regraded = grade(tmp_path / "a", tmp_path / "b")
     assert regraded["grader_rules"] == manifest["grader_rules"]
     summary = dict(summary_rows(validate(tmp_path / "b")))["thinking"]
-    assert summary == "3 closed, 3 never ended; tokens: 39"
+    assert summary == "3 closed, 3 never ended"
