@@ -39,14 +39,6 @@ def test_two_thousand_changed_inputs_end_in_messages() -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("seed", [1, 2])
-def test_damaged_parquet_ends_in_messages(seed: int) -> None:
-    """The other kinds of files leave few mutations for parquet."""
-    counts = fuzz("--only", "parquet", "--mutations", 420, "--seed", seed, "--without-models")
-    assert counts["mutations"] == 420 and counts["refused"] > 200
-
-
-@pytest.mark.proof
 def test_changed_answers_of_the_hub_end_in_messages() -> None:
     counts = fuzz("--mutations", 150, script="fuzz_hub.py")
     assert counts["mutations"] == 150 and counts["refused"] > 50

@@ -27,7 +27,6 @@ _HOSTILE_VALUES = (
     *_PLACEHOLDERS,
 )  # fmt: skip
 #: 32-bit lengths and counts that break careless decoders.
-_HOSTILE_LENGTHS = (b"\xff" * 4, b"\xff\xff\xff\x7f", bytes(4))
 _HOSTILE_BYTES = (
     b"NaN", b"null", b"\xff\xfe", b"\x00", b"[" * 5_000, b'{"', b"-", b"9" * 30, b"\n\n", b",,;",
     b"\xef\xbb\xbf", b'"',
@@ -49,9 +48,6 @@ def mutate(data: bytes, rng: random.Random, suffix: str = "") -> bytes:
         rng: Chooses the change.
         suffix: Suffix of the file, which selects the changes of values.
     """
-    if suffix == ".parquet" and rng.random() < 0.4:
-        with contextlib.suppress(ValueError, TypeError, LookupError):
-            return change_pages(data, rng)
     if rng.random() < 0.6:
         with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
             if suffix == ".toml":
@@ -163,41 +159,6 @@ def _change_table(data: bytes, rng: random.Random) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     return buffer.getvalue()
-
-
-def change_pages(data: bytes, rng: random.Random) -> bytes:
-    """Write a parquet file again in another encoding, and change bytes of its pages or footer.
-
-    Without compression and checksums, the changes reach the lengths, levels and values that a
-    decoder reads.
-
-    Raises:
-        ValueError: if the file is not parquet.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(io.BytesIO(data))
-    buffer = io.BytesIO()
-    pq.write_table(
-        pa.concat_tables([table] * rng.choice((1, 1, 5, 40))),
-        buffer,
-        compression=rng.choice(("none", "none", "zstd", "snappy")),
-        use_dictionary=rng.random() < 0.5,
-        data_page_version=rng.choice(("1.0", "2.0")),
-        write_statistics=rng.random() < 0.5,
-        row_group_size=rng.choice((2, 100, None)),
-    )
-    content = bytearray(buffer.getvalue())
-    footer_start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    changes_footer = rng.random() < 0.2
-    for _ in range(rng.choice((1, 1, 3, 10))):
-        start = rng.randrange(footer_start, len(content)) if changes_footer else 0
-        start = start or rng.randrange(4, footer_start)
-        flipped = bytes([content[start] ^ 1 << rng.randrange(8)])
-        value = rng.choice((flipped, rng.randbytes(1), rng.randbytes(4), *_HOSTILE_LENGTHS))
-        content[start : start + len(value)] = value
-    return bytes(content)
 
 
 def _change_text(data: bytes, rng: random.Random) -> bytes:
