@@ -19,7 +19,7 @@ pytestmark = pytest.mark.proof
 
 KILLS = 10
 PROBLEMS = 300
-SELECT = ("--pass-rate", "0.1..0.9", "--near-duplicates", "0.95", "--per-problem", "3")
+SELECT = ("--pass-rate", "0.1..0.9", "--unique", "--per-problem", "3")
 SPLITS = ("--split", "validation=0.1", "--split", "test=0.2")
 
 
