@@ -16,7 +16,7 @@ some problems; `decisions.csv` has our decisions about other reported pairs (col
 `problem_id`). A pair without a decision counts as wrong; `--undecided` prints such pairs.
 
 The script chooses the threshold on the problems with an odd id, by the F1 of precision and recall,
-and reports the others. With `PYTHONPATH` of an older version it measures that version.
+and reports the others.
 
 `--short-questions` measures only a threshold that grows for short questions: t (1 + k / n), where n
 is the number of tokens of the shorter question. It chooses t and k on the odd ids in two ways: by

@@ -16,13 +16,13 @@ from operator import add, mul, sub, truediv
 from pathlib import Path
 
 import typer
+from common_ngrams import find_common_ngrams
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.benchmark_questions import read_benchmark
-from fsdpo_data.problems.common_ngrams import find_common_ngrams
 from fsdpo_data.problems.load import draw_positions, load_problems
 
 #: The sign and the function of each operator.

@@ -30,13 +30,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from common_ngrams import find_common_ngrams
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.files import write_text
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.problems.common_ngrams import find_common_ngrams
 
 #: Files of the sets, relative to the folder of the benchmarks. SingleEq has the rows of MAWPS.
 SETS = {
