@@ -35,7 +35,6 @@ COMMANDS = {
     ),
     "select all": ("select", "data"),
     "plan": ("select", "data", "--mixed", "--unique", "--per-problem", 8, "--dry-run"),
-    "near-duplicates": ("select", "data", "--near-duplicates", 0.8, "--dry-run"),
     "mix": ("mix", "data", "base:0.5"),
 }
 

@@ -459,8 +459,7 @@ class ContaminationStats(ManifestSection):
     contaminated: int  #: Problems that overlap with a benchmark.
     #: The benchmarks. Further fields, such as ``matched_questions``, count the matches.
     benchmarks: list[ArtifactRef]
-    #: Definition of the overlap; None for the fraction of common n-grams of words, without masks.
-    method: str | None = None
+    method: str  #: Definition of the overlap.
 
 
 class RowStats(ManifestSection):

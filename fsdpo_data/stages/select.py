@@ -29,13 +29,11 @@ from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.selection.expressions import parse_condition
 from fsdpo_data.selection.funnel import Funnel
-from fsdpo_data.selection.near_duplicates import near_duplicates
 from fsdpo_data.selection.number_range import NumberRange, parse_range
 from fsdpo_data.selection.random_order import REST, assign_splits
 from fsdpo_data.selection.row_index import (
     METADATA_PREFIX,
     IndexRequest,
-    RowIndex,
     SourceDataset,
     build_index,
 )
@@ -83,9 +81,6 @@ class SelectOptions(StageOptions):
         steps: Range of the number of steps.
         filter: Condition on solutions in SQL, such as `finish_reason = 'stop'`.
         unique: Only the first of several solutions of a problem with the same text.
-        near_duplicates: Drop a solution whose steps are at least this similar to an earlier one of
-            the problem. The measure is the Jaccard similarity of sequences of three tokens, from 0
-            to 1.
         per_problem: Most solutions of a problem, a random choice.
         stratify: Balance of this choice. `outcome` takes as many correct as incorrect solutions, if
             the problem has them. `answer` takes as many solutions of each answer. `none` does not
@@ -105,7 +100,7 @@ class SelectOptions(StageOptions):
 
         Only the statistics:
 
-            fsdpo-data select runs/a --mixed --near-duplicates 0.8 --dry-run
+            fsdpo-data select runs/a --mixed --unique --dry-run
 
         A sample with a validation set, without problems of a benchmark:
 
@@ -137,9 +132,6 @@ class SelectOptions(StageOptions):
     steps: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
     filter: Annotated[str | None, Option(metavar="SQL", panel=_SOLUTIONS_PANEL)] = None
     unique: Annotated[bool, Option(panel=_SOLUTIONS_PANEL)] = False
-    near_duplicates: Annotated[
-        float | None, Option(exclusive_min=0, max=1, panel=_SOLUTIONS_PANEL)
-    ] = None
     per_problem: Annotated[int | None, Option(min=1, panel=_SAMPLE_PANEL)] = None
     stratify: Annotated[Literal["outcome", "answer", "none"], Option(panel=_SAMPLE_PANEL)] = (
         "outcome"
@@ -243,7 +235,7 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
         if options.pass_rate is not None:
             without_pass_rate = int((index.problems["graded"] == 0).sum())
         against = _filter_problems(options, funnel)
-        _filter_solutions(options, funnel, index, progress)
+        _filter_solutions(options, funnel)
     if options.per_problem is not None:
         funnel.keep_per_problem(options.per_problem, options.stratify, options.seed)
     if options.sample is not None:
@@ -337,9 +329,7 @@ def _check_names(options: SelectOptions, name: str, values: pl.Series) -> None:
             )
 
 
-def _filter_solutions(
-    options: SelectOptions, funnel: Funnel, index: RowIndex, progress: Progress
-) -> None:
+def _filter_solutions(options: SelectOptions, funnel: Funnel) -> None:
     """Apply the filters of solutions."""
     if options.outcome:
         funnel.keep_solutions("outcome", pl.col("outcome").is_in(list(options.outcome)))
@@ -359,11 +349,6 @@ def _filter_solutions(
         funnel.keep_solutions("filter", pl.col("fits"))
     if options.unique:
         funnel.keep_solutions("unique", pl.struct("problem", "text").is_first_distinct())
-    if options.near_duplicates is not None:
-        is_duplicate = near_duplicates(
-            index.files, funnel.solutions, options.near_duplicates, progress
-        )
-        funnel.keep_solutions("near_duplicates", ~is_duplicate)
 
 
 def _check_not_empty(funnel: Funnel) -> None:

@@ -228,13 +228,10 @@ def test_duplicates_and_rewards(tmp_path: Path) -> None:
     assert rewarded.manifest.rewards.scored == len(rewards)
     assert rewarded.manifest.pairs is None and rewarded.manifest.rows.pairs == 0
     assert rewarded.manifest.spec.pair is None
-    similar = scored.select(out=tmp_path / "similar", near_duplicates=0.5).validate()
-    assert similar.manifest.rows.solutions < scored.manifest.rows.solutions
-    assert scored.select(out=tmp_path / "unique", unique=True).manifest.rows.solutions == (
-        scored.manifest.statistics.unique_solutions
-    )
+    unique = scored.select(out=tmp_path / "unique", unique=True).validate()
+    assert unique.manifest.rows.solutions == scored.manifest.statistics.unique_solutions
     # A later stage keeps the selection in the spec.
-    paired = similar.pair(out=tmp_path / "paired", top=1, require_outcome=False)
+    paired = unique.pair(out=tmp_path / "paired", top=1, require_outcome=False)
     assert paired.manifest.spec.select is not None and paired.manifest.spec.pair is not None
 
 
@@ -258,7 +255,6 @@ def test_duplicates_and_rewards(tmp_path: Path) -> None:
         ({"split": ["validation=0.00001"]}, "no problem is in the split 'validation'"),
         ({"part": "validation"}, "expected one of the names in `split`"),
         ({"split": ["a=0.5"], "part": "b"}, "expected one of train, a"),
-        ({"near_duplicates": 1.5}, "expected at most 1 and more than 0"),
     ],
 )
 def test_errors_name_the_option(

@@ -1,9 +1,8 @@
 """Pairs of questions by the fraction of common n-grams of words.
 
-This is the definition of overlap before :mod:`fsdpo_data.problems.overlap` had templates. Recipes
-keep it, because their splits depend on it. The overlap of two texts is the fraction of the n-grams
-of one text that occur in the other, whichever fraction is larger. Identical texts overlap too, even
-if they have no n-grams.
+The recipes split their problems with it. The overlap of two texts is the fraction of the n-grams of
+one text that occur in the other, whichever fraction is larger. Identical texts overlap too, even if
+they have no n-grams.
 """
 
 from __future__ import annotations
