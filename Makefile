@@ -8,13 +8,14 @@ ADAPTERS_VENV := .venv-adapters
 NEMO_GYM_VENV := .venv-nemo-gym
 BIN := $(VENV)/bin
 DEMO := runs/fsdpo-demo
+FROZEN := tests/data/frozen
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
 #: A Python for NeMo-Gym, which needs 3.12; empty if there is none.
 PYTHON312 ?= $(shell for python in python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python; do \
 	$$python -c '' 2> /dev/null && echo $$python && break; done)
 
-.PHONY: demo study evidence test proof vllm-proof library-proofs environments adapters real gpu docs lint embedded perf clean
+.PHONY: demo study evidence test proof vllm-proof library-proofs environments adapters real gpu docs lint frozen embedded perf clean
 
 demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a policy, measured before and after
 	rm -rf $(DEMO)
@@ -66,6 +67,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+frozen: $(VENV)/.dev  ## remake the frozen dataset of the schema from its responses and scores
+	rm -rf runs/frozen runs/frozen-pairs $(FROZEN)/dataset
+	$(BIN)/fsdpo-data import $(FROZEN)/responses.jsonl --from outputs --model-name fixed --prm-name made-up-prm --out runs/frozen
+	$(BIN)/fsdpo-data pair runs/frozen --top 2 --out runs/frozen-pairs
+	mkdir $(FROZEN)/dataset
+	cd runs/frozen-pairs && cp -r manifest.json problems solutions pairs $(CURDIR)/$(FROZEN)/dataset
 
 embedded: $(VENV)/.train  ## remake the embedded checkpoint
 	$(BIN)/python -m fsdpo_train.embedded --out runs/embedded-model
