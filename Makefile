@@ -6,9 +6,10 @@ DEEPSPEED_VENV := .venv-deepspeed
 ADAPTERS_VENV := .venv-adapters
 BIN := $(VENV)/bin
 DEMO := runs/fsdpo-demo
+FROZEN := tests/data/frozen
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo study evidence test tests proof proof-short environments adapters real gpu docs lint embedded perf clean
+.PHONY: demo study evidence test tests proof proof-short environments adapters real gpu docs lint frozen embedded perf clean
 
 demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a policy, measured before and after
 	rm -rf $(DEMO)
@@ -63,6 +64,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+frozen: $(VENV)/.dev  ## remake the frozen dataset of the schema from its responses and scores
+	rm -rf runs/frozen runs/frozen-pairs $(FROZEN)/dataset
+	$(BIN)/fsdpo-data import $(FROZEN)/responses.jsonl --from outputs --model-name fixed --prm-name made-up-prm --out runs/frozen
+	$(BIN)/fsdpo-data pair runs/frozen --top 2 --out runs/frozen-pairs
+	mkdir $(FROZEN)/dataset
+	cd runs/frozen-pairs && cp -r manifest.json problems solutions pairs $(CURDIR)/$(FROZEN)/dataset
 
 embedded: $(VENV)/.train  ## remake the embedded checkpoint
 	$(BIN)/python -m fsdpo_train.embedded --out runs/embedded-model

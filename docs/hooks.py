@@ -116,10 +116,10 @@ def _template_reference() -> Iterator[str]:
 def _column_reference() -> Iterator[str]:
     """Yield Markdown tables of the columns of each config."""
     for config in CONFIGS:
-        yield f"### {config}\n\n| column | since | description |\n|---|---|---|"
+        yield f"### {config}\n\n| column | description |\n|---|---|"
         descriptions = describe_columns(config)
         for column in config_columns(config):
-            yield f"| `{column.name}` | {column.since} | {descriptions[column.name]} |"
+            yield f"| `{column.name}` | {descriptions[column.name]} |"
         yield ""
 
 

@@ -12,7 +12,7 @@ from fsdpo_cards.render import format_token_count
 from fsdpo_data.cli.options import with_flags
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import ColumnSummary, newer_values, shown_labels
+from fsdpo_data.dataset.schema import ColumnSummary, other_values, shown_labels
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -84,13 +84,12 @@ def print_columns(columns: Mapping[str, Sequence[ColumnSummary]]) -> None:
     for config, summaries in columns.items():
         table = Table(title=f"\n{config}", title_justify="left", box=None, pad_edge=False)
         table.add_column("column", style="bold", no_wrap=True)
-        for heading in ("type", "since"):
-            table.add_column(heading, no_wrap=True)
+        table.add_column("type", no_wrap=True)
         table.add_column("null", justify="right", no_wrap=True)
         table.add_column("description", overflow="fold")
         for column in summaries:
-            cells = (column.name, escape_for_terminal(column.type), column.since)
-            table.add_row(*cells, f"{column.nulls:,}", escape_for_terminal(column.description))
+            cells = (column.type, f"{column.nulls:,}", column.description)
+            table.add_row(column.name, *map(escape_for_terminal, cells))
         Console().print(table)
 
 
@@ -131,7 +130,7 @@ def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float)
         f"{solution['solution_id']}[/]",
         highlight=False,
     )
-    for name, value in newer_values("solutions", solution).items():
+    for name, value in other_values(solution).items():
         console.print(f"   [dim]{name}[/] {escape_for_terminal(str(value))}", highlight=False)
     steps = solution["completions"]
     labels: Sequence[bool | None] = shown_labels(solution) or [None] * len(steps)

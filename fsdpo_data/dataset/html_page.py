@@ -11,7 +11,7 @@ from fsdpo_cards.render import format_token_count
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.card import distributions
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import newer_values, parse_metadata, shown_labels
+from fsdpo_data.dataset.schema import other_values, parse_metadata, shown_labels
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -115,7 +115,7 @@ def _solution_entry(row: Row) -> dict[str, Any]:
         "tokens": format_token_count(row["n_tokens"]),
         "columns": {
             name: shorten(str(value), _MAX_COLUMN_CHARS)
-            for name, value in newer_values("solutions", row).items()
+            for name, value in other_values(row).items()
         },
         "finish": row["finish_reason"],
     }

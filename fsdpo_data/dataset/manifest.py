@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError, field_validator
 
@@ -27,10 +27,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 class Manifest(manifest_sections.SparseSection):
     """The content of ``manifest.json``, which describes a sealed dataset."""
 
-    #: Keys of development versions; a manifest with one of them is refused.
-    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("judged",)
-
-    schema_version: int  #: Major version of the schema.
+    schema_version: int  #: Version of the schema.
     digest: str  #: Digest of the names and contents of the files.
     parent: str  #: Digest of the parent dataset, or of the sources of a first build.
     made_by: str  #: Release that wrote the dataset.
@@ -169,32 +166,23 @@ def read_manifest(root: Path) -> Manifest:
 
     Raises:
         SchemaError: if the manifest is missing, is malformed or was changed after the seal, or if
-            its schema has another major version.
+            its schema has another version.
     """
     version = read_schema_version(root)
     file = root / MANIFEST_FILE
     if version != SCHEMA_VERSION:
-        is_newer = version > SCHEMA_VERSION
         raise SchemaError(
             f"{file} is of schema version {version}; this release reads version "
-            f"{SCHEMA_VERSION}.{_origin(parse_json(read_file(file)), is_newer=is_newer)}"
+            f"{SCHEMA_VERSION}. Build the dataset again with this release, or install the release "
+            "that wrote it."
         )
     manifest = _parse_manifest(root, Manifest)
     data = parse_json(read_file(file))
-    if "manifest_digest" not in data and files_digest(manifest.files) == manifest.digest:
-        # Early versions did not write this digest.
-        logger.warning(
-            "%s was written by %s, without a digest of its own. The files of the dataset are "
-            "checked, but other fields of the manifest are not.",
-            file,
-            manifest.made_by,
-        )
-        return manifest
     stored_digest = data.pop("manifest_digest", None)
     if stored_digest != _compute_manifest_digest(data):
         raise SchemaError(
             f"{file} was changed since it was sealed (its digest is different or missing). "
-            f"It was written by {manifest.made_by}. Build the dataset again, or download it again."
+            "Build the dataset again, or download it again."
         )
     return manifest
 
@@ -202,10 +190,9 @@ def read_manifest(root: Path) -> Manifest:
 def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
     """Parse ``manifest.json`` as ``model_class``; raise a SchemaError with advice if it fails."""
     file = root / MANIFEST_FILE
-    fields: Any = None
     try:
         data = read_file(file)
-        fields = parse_json(data)  # refuses deep nesting, which pydantic accepts
+        parse_json(data)  # refuses deep nesting, which pydantic accepts
         return model_class.model_validate_json(data)
     except (FileNotFoundError, NotADirectoryError):
         message = (
@@ -227,36 +214,6 @@ def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
                 for detail in error.errors()
             ]
         raise SchemaError(
-            f"{file} is not a manifest: {summarize_list(problems, '; ')}.{_origin(fields)}"
+            f"{file} is not a manifest: {summarize_list(problems, '; ')}. Download the dataset "
+            "again, or build it again with this release."
         ) from None
-
-
-def _origin(fields: Any, *, is_newer: bool = False) -> str:
-    """Return sentences with the release that wrote a manifest, and with the next step.
-
-    Args:
-        fields: The content of the manifest.
-        is_newer: Whether the schema is newer than the schema of this release.
-    """
-    made_by = fields.get("made_by") if isinstance(fields, dict) else None
-    if not isinstance(made_by, str) or made_by == RELEASE:
-        made_by = ""
-    if is_newer and made_by:
-        return f" {_both_releases(made_by)} Install that release, or a newer release of fsdpo."
-    if is_newer:
-        return " Install a newer release of fsdpo."
-    if made_by:
-        return f" {other_release_advice(made_by)}"
-    return " Download the dataset again, or build it again with this release."
-
-
-def other_release_advice(made_by: str) -> str:
-    """Return sentences about a dataset of another release that this release refuses."""
-    return (
-        f"{_both_releases(made_by)} Read the dataset with that release, or build it again with "
-        "this release. If it is damaged, download it again."
-    )
-
-
-def _both_releases(made_by: str) -> str:
-    return f"It was written by {made_by}, and this release is {RELEASE}."

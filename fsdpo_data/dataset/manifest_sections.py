@@ -1,10 +1,10 @@
 """The sections of a manifest, as pydantic models.
 
-The models type the fields that this release reads. Fields of later releases are kept.
+The models type the fields that are read. Other fields, such as those of plug-ins, are kept.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
@@ -34,19 +34,12 @@ class ManifestSection(pydantic.BaseModel):
         extra="allow", strict=True, allow_inf_nan=False, defer_build=True, populate_by_name=True
     )
 
-    #: Keys that development versions wrote. A section with one of them is refused, because its
-    #: value would otherwise be kept as an unknown field and never read.
-    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ()
-
     @pydantic.model_validator(mode="wrap")
     @classmethod
     def _keep_key_order(cls, data: Any, handler: pydantic.ModelWrapValidatorHandler[Self]) -> Self:
         """Validate a section and order its fields like the keys of ``data``."""
         if not isinstance(data, dict):
             return handler(data)
-        for key in cls.RETIRED_KEYS:
-            if key in data:
-                raise ValueError(f"the key {key!r} was renamed before the first release")
         section = handler(data)
         fields_by_key = {field.alias or name: name for name, field in cls.model_fields.items()}
         ordered_names = [
@@ -113,8 +106,6 @@ class PrmFormatRef(ManifestSection):
 
 class ScoreSection(ManifestSection):
     """The reward model that scored the steps."""
-
-    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("convention",)
 
     engine: EngineRef  #: The engine that ran the reward model.
     prm: ArtifactRef  #: The reward model.
@@ -242,8 +233,6 @@ class PassAtK(ManifestSection):
 class SolutionStats(ManifestSection):
     """Statistics of the solutions."""
 
-    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("pass_at_m",)
-
     accuracy: AccuracyStats  #: Accuracy of the graded solutions.
     pass_at_k: PassAtK  #: pass@k over problems, where k is the number of samples.
     mixed_problems: int  #: Problems with correct and incorrect solutions.
@@ -328,8 +317,6 @@ class RewardStats(ManifestSection):
 class ContinuationStats(ManifestSection):
     """The cost of the continuations of solution prefixes."""
 
-    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("beginnings",)
-
     n: int  #: Continuations of each prefix.
     prefixes: int  #: Prefixes that were continued.
     continuations: int  #: Continuations in total.
@@ -339,8 +326,6 @@ class ContinuationStats(ManifestSection):
 
 class RolloutStats(ContinuationStats):
     """Statistics of the Monte-Carlo labels."""
-
-    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("beginnings", "disagree", "tokens_of_outcomes")
 
     steps: int  #: Steps with a label.
     mean: Number | None  #: Mean label.
@@ -359,8 +344,6 @@ class JudgeStats(ContinuationStats):
 
     The inherited fields count prompts of the judge as prefixes, and critiques as continuations.
     """
-
-    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("beginnings", "lucky", "unjudged")
 
     solutions: int  #: Judged solutions; the judge reads equal texts once.
     unreadable: int  #: Critiques without a readable vote.
@@ -449,8 +432,6 @@ class PairStats(ManifestSection):
 
 class ContaminationStats(ManifestSection):
     """The overlap of the problems with benchmarks."""
-
-    RETIRED_KEYS: ClassVar[tuple[str, ...]] = ("n", "share")
 
     ngram: int  #: Length of the compared n-grams, in tokens.
     #: Minimum overlap of a contaminated problem; see :mod:`fsdpo_data.problems.overlap`.

@@ -1,11 +1,11 @@
-"""Schema 1: the columns of the three configs, and the parquet files that store them.
+"""Schema 2: the columns of the three configs, and the parquet files that store them.
 
 The README describes the columns in its section "Data model".
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
@@ -21,8 +21,8 @@ from fsdpo_data.core.options import field_help
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet, parquet_errors, scan_parquet
 from fsdpo_data.core.toml_tables import read_toml
 
-#: Major version of the columns in ``schema.toml``. Manifests, parquet footers and Hub tags have it.
-SCHEMA_VERSION = 1
+#: Version of the columns in ``schema.toml``. Manifests, parquet footers and Hub tags have it.
+SCHEMA_VERSION = 2
 VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
 CONFIGS = ("problems", "solutions", "pairs")
 _ENTITIES = {"problems": Problem, "solutions": Solution, "pairs": Pair}
@@ -35,7 +35,11 @@ NON_NULL_LISTS = (
     "chosen_steps",
     "rejected_steps",
 )
-_FIRST_VERSION = "1.0"
+#: Columns of solutions that `inspect` and `view` show in places of their own.
+_PLACED_COLUMNS = (
+    *("solution_id", "problem_id", "sample_index", "prompt", "completions", "finish_reason"),
+    *("n_tokens", "answer", "outcome", "labels", "rollouts", "step_rewards"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +48,8 @@ class Column:
 
     name: str  #: Name of the column, which is also the field of the entity.
     type_spec: Any  #: Arrow type: a name, a list of one type, or a table of struct fields.
-    since: str = _FIRST_VERSION  #: Major and minor version of the schema that added the column.
-    default: Any = None  #: Value of the column in files of older versions.
-    nullable: bool = False  #: Whether values may be null, as declared.
-
-    @property
-    def allows_null(self) -> bool:
-        """Whether values may be null; in other columns, a null marks a damaged file.
-
-        A stage that rewrites a file of an older version fills the column with the default.
-        """
-        return self.nullable or (self.since != _FIRST_VERSION and self.default is None)
-
-    @property
-    def version_key(self) -> tuple[int, ...]:
-        """The version as numbers, so that 1.10 comes after 1.9."""
-        return tuple(map(int, self.since.split(".")))
+    #: Whether values may be null; in other columns, a null marks a damaged file.
+    nullable: bool = False
 
 
 class ColumnSummary(NamedTuple):
@@ -67,7 +57,6 @@ class ColumnSummary(NamedTuple):
 
     name: str  #: Name of the column.
     type: str  #: Type of its values.
-    since: str  #: Version of the schema that added the column.
     nulls: int  #: Number of rows without a value.
     description: str  #: Meaning of its values.
 
@@ -95,9 +84,14 @@ def describe_columns(config: str) -> dict[str, str]:
     }
 
 
-def newer_values(config: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a row in columns with ``since`` that are not null."""
-    return {name: row[name] for name in default_values(config) if row.get(name) is not None}
+def other_values(solution: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are not null, of columns without a place in `inspect` and `view`."""
+    names = [column.name for column in config_columns("solutions")]
+    return {
+        name: solution[name]
+        for name in names
+        if name not in _PLACED_COLUMNS and solution.get(name) is not None
+    }
 
 
 def shown_labels(row: Mapping[str, Any]) -> list[bool] | None:
@@ -109,29 +103,16 @@ def shown_labels(row: Mapping[str, Any]) -> list[bool] | None:
     return labels
 
 
-def columns_of_version(config: str, names: Collection[str]) -> list[Column]:
-    """Return the columns of the schema version whose newest column is among ``names``."""
-    columns = config_columns(config)
-    version = max((column.version_key for column in columns if column.name in names), default=())
-    return [column for column in columns if column.version_key <= version]
-
-
 def nullable_columns(config: str) -> set[str]:
     """Return the names of the columns whose values may be null."""
-    return {column.name for column in config_columns(config) if column.allows_null}
-
-
-def default_values(config: str) -> dict[str, Any]:
-    """Return the values of the columns that older files may lack, by column."""
-    columns = config_columns(config)
-    return {column.name: column.default for column in columns if column.since != _FIRST_VERSION}
+    return {column.name for column in config_columns(config) if column.nullable}
 
 
 @cache
 def arrow_schema(config: str) -> pa.Schema:
     """Return the Arrow schema of ``problems``, ``solutions`` or ``pairs``.
 
-    The metadata, which parquet footers store, has the major version.
+    The metadata, which parquet footers store, has the schema version.
     """
     fields = [arrow_field(column) for column in config_columns(config)]
     return pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
@@ -152,26 +133,21 @@ def _arrow_type(type_spec: Any) -> pa.DataType:
 
 
 def read_table(config: str, file: Path) -> pa.Table:
-    """Read a file of a sealed dataset; columns that the file lacks get their default values.
+    """Read a file of a sealed dataset.
 
     Raises:
-        SchemaError: if the file has a column that this release does not know.
+        SchemaError: if the file is damaged, or has other columns.
     """
     parquet_file = open_parquet(file)
     with parquet_errors(str(file), SchemaError):
         table = parquet_file.read()
-        table.validate(full=True)  # later steps crash at texts that are not UTF-8
-    schema = arrow_schema(config)
-    if unknown_columns := sorted(set(table.column_names) - set(schema.names)):
+    names = arrow_schema(config).names
+    if table.column_names != names:
         raise SchemaError(
-            f"{file} has the columns {', '.join(unknown_columns)}, which this release does not "
-            "know. Install a newer release of fsdpo."
+            f"{file} has other columns than schema {SCHEMA_VERSION}. Build the dataset again, or "
+            "download it again."
         )
-    for name, value in default_values(config).items():
-        if name not in table.column_names:
-            values = pa.array([value] * table.num_rows, type=schema.field(name).type)
-            table = table.append_column(schema.field(name), values)
-    return table.select(schema.names)
+    return table
 
 
 def parse_metadata(problem_id: str, metadata: str) -> dict[str, Any]:
@@ -194,7 +170,7 @@ def parse_metadata(problem_id: str, metadata: str) -> dict[str, Any]:
 
 
 def scan_rows(config: str, files: Sequence[Path]) -> pl.LazyFrame:
-    """Scan files of a sealed dataset; columns that they lack get their default values.
+    """Scan files of a sealed dataset.
 
     Raises:
         SchemaError: if there is no file.
@@ -204,20 +180,7 @@ def scan_rows(config: str, files: Sequence[Path]) -> pl.LazyFrame:
             f"the manifest lists no files of {config}. Build the dataset again, or download it "
             "again."
         )
-    rows = scan_parquet(files)
-    names = open_parquet(files[0]).schema_arrow.names
-    missing_values = {
-        name: value for name, value in default_values(config).items() if name not in names
-    }
-    if not missing_values:
-        return rows
-    schema = arrow_schema(config)
-    column_types = pl.DataFrame(schema.empty_table()).schema
-    for name, value in missing_values.items():
-        rows = rows.with_columns(
-            pl.lit(pl.Series([value], dtype=column_types[name])).first().alias(name)
-        )
-    return rows.select(schema.names)
+    return scan_parquet(files)
 
 
 def _describe_type(type_spec: Any) -> str:
@@ -237,7 +200,6 @@ def summarize_columns(config: str, rows: pl.LazyFrame) -> list[ColumnSummary]:
         ColumnSummary(
             name=column.name,
             type=_describe_type(column.type_spec),
-            since=column.since,
             nulls=nulls[column.name],
             description=descriptions[column.name],
         )
@@ -306,15 +268,3 @@ def write_parquet(table: pa.Table, target: Path) -> None:
         write_page_index=True,  # the Hub's viewer reads single pages
     )
     write_file(target, buffer.getvalue())
-
-
-def add_missing_columns(config: str, file: Path) -> None:
-    """Add the columns that a file lacks, if an older release wrote it before its run was stopped.
-
-    The other files of the run get these columns from this release, and all must be equal.
-
-    Raises:
-        SchemaError: if the file has a column that this release does not know.
-    """
-    if open_parquet(file).schema_arrow.names != arrow_schema(config).names:
-        write_parquet(read_table(config, file), file)

@@ -28,7 +28,7 @@ from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
 from fsdpo_data.dataset.manifest_sections import FileEntry, PairStats, SpecSection, plugin_entries
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
-from fsdpo_data.dataset.schema import add_missing_columns, read_table, write_parquet
+from fsdpo_data.dataset.schema import read_table, write_parquet
 from fsdpo_data.dataset.stage_registry import replaced_keys
 from fsdpo_data.dataset.validate import check_files, check_invariants, explain_damage
 from fsdpo_data.engines.options import Resume
@@ -89,9 +89,6 @@ class DatasetDraft:
         total_rows = sum(rows.values())
         missing_rows = sum(rows[path] for path in missing_paths)
         self.progress.phase(phase, total_rows, done=total_rows - missing_rows)
-        for path in paths:
-            if path not in missing_paths:
-                add_missing_columns(config, self.root / path)
         for path in missing_paths:
             table = transform(read_table(config, self.parent_root / path))
             if table.num_rows != rows[path]:
@@ -136,8 +133,6 @@ class DatasetDraft:
             self.paths.append(path)
             if self._rewritten_file(path) is None:
                 write_parquet(make_pairs(file), self.root / path)
-            else:
-                add_missing_columns("pairs", self.root / path)
             self.progress.advance(1)
 
     def set_pair_stats(self, pair_stats: PairStats) -> None:

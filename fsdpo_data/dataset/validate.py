@@ -9,12 +9,12 @@ from pathlib import Path
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, OUTCOMES, UNGRADED
 from fsdpo_data.core.errors import FsdpoError, SchemaError
-from fsdpo_data.core.identity import RELEASE, file_sha256
+from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet, read_table_batches
 from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.dataset import schema
-from fsdpo_data.dataset.manifest import Manifest, other_release_advice, read_manifest
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import FileEntry, SpecSection
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, scan_rows
 from fsdpo_data.pairs.checks import find_violations
@@ -93,20 +93,15 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
             manifest.pairs.to_dict(),
         )
     if violations:
-        raise _invalid_dataset_error(root, violations, manifest.made_by)
+        raise _invalid_dataset_error(root, violations)
 
 
-def _invalid_dataset_error(
-    root: Path, violations: Sequence[str], made_by: str = RELEASE
-) -> SchemaError:
-    """Return the error for violated invariants; another release may have other invariants."""
-    advice = "Build the dataset again, or download it again."
-    if made_by != RELEASE:
-        advice = other_release_advice(made_by)
+def _invalid_dataset_error(root: Path, violations: Sequence[str]) -> SchemaError:
+    """Return the error for violated invariants."""
     return SchemaError(
         f"{root} is not a valid dataset:\n"
         + "".join(f"  {violation}\n" for violation in violations)
-        + advice
+        + "Build the dataset again, or download it again."
     )
 
 
@@ -114,7 +109,7 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
     """Yield the files with another version, other columns or other texts than expected."""
     sparse_columns = ("rollouts",) if manifest.spec.labels_are_searched else ()
     for config in CONFIGS:
-        expected: pa.Schema | None = None
+        expected = schema.arrow_schema(config)
         for entry in manifest.config_files(config):
             file = root / entry.path
             try:
@@ -123,15 +118,6 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
                 version = metadata.get(schema.VERSION_KEY.encode(), b"none").decode()
                 if version != str(SCHEMA_VERSION):
                     yield f"{entry.path} is of schema version {version}, not {SCHEMA_VERSION}"
-                known_names = {column.name for column in schema.config_columns(config)}
-                if unknown_names := [name for name in file_schema.names if name not in known_names]:
-                    names = ", ".join(unknown_names)
-                    yield (
-                        f"{entry.path} has columns that this release does not know: {names}. A "
-                        "newer release of fsdpo may read them"
-                    )
-                    continue
-                expected = expected or _expected_schema(config, file_schema)
                 if not file_schema.equals(expected):
                     difference = _describe_schema_difference(file_schema, expected)
                     yield f"{entry.path} has other columns: {difference}"
@@ -159,12 +145,6 @@ def _columns_with_nulls(config: str, file: Path, sparse_columns: Container[str])
             if has_nulls or (name in dense_columns and column.flatten().null_count):
                 names.add(name)
     return sorted(names)
-
-
-def _expected_schema(config: str, first_file_schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a config in the schema version that wrote the first file."""
-    columns = schema.columns_of_version(config, first_file_schema.names)
-    return pa.schema(map(schema.arrow_field, columns))
 
 
 def _text_sha256(file: Path) -> str:

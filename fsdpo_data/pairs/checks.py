@@ -59,15 +59,14 @@ def _solution_pair_violations(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
 
     Each value selects the broken rows, and its key completes the sentence "N pairs …".
     """
+    chosen_is_truncated = pl.col("chosen_finish_reason") != "stop"
+    rejected_is_truncated = pl.col("rejected_finish_reason") != "stop"
     violations = {
         "pair a solution with itself": pl.col("chosen_id") == pl.col("rejected_id"),
         **_side_violations("chosen"),
         **_side_violations("rejected"),
+        "contain a truncated solution": chosen_is_truncated | rejected_is_truncated,
     }
-    if spec.get("finished"):  # earlier releases allowed truncated solutions
-        chosen_is_truncated = pl.col("chosen_finish_reason") != "stop"
-        rejected_is_truncated = pl.col("rejected_finish_reason") != "stop"
-        violations["contain a truncated solution"] = chosen_is_truncated | rejected_is_truncated
     if spec.get("require_outcome"):
         chosen_is_not_correct = pl.col("chosen_outcome") != "correct"
         rejected_is_not_incorrect = ~pl.col("rejected_outcome").is_in(MODEL_FAILURES)
@@ -134,9 +133,6 @@ def _compare_statistics(
     pair_stats: dict[str, Any],
 ) -> Iterator[str]:
     """Yield a line if the statistics in the manifest differ from the statistics of the files."""
-    if "unclosed" not in pair_stats.get("solutions", {}):
-        # Earlier releases used solutions whose thinking never ends, and did not count them.
-        spec = {**spec, "allow_unclosed": True}
     if spec.get("style") == "step-dpo":
         # These statistics need the continuations, which are not part of the dataset.
         pair_stats.pop("resampled", None)
@@ -153,9 +149,5 @@ def _compare_statistics(
         )
         if not is_known:  # the plug-in that defines the aggregate is absent
             computed["margin"] = pair_stats.get("margin")
-        if "step_weights" not in pair_stats:  # earlier releases did not compute them
-            del computed["step_weights"]
-        if not spec.get("finished"):  # earlier releases did not count truncated solutions
-            del computed["solutions"]["truncated"]
     if computed != pair_stats:
         yield f"the statistics of the pairs are {computed}, but the manifest has {pair_stats}"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.parquet_files import collect_rows, open_parquet, scan_parquet
+from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
 from fsdpo_data.pairs.best_worst import is_unclosed
 from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSpec, find_first_errors
 from fsdpo_data.steps.rewards import aggregate_expr
@@ -75,11 +75,7 @@ def pair_statistics(
     table = _measure_pairs(pairs, solutions, aggregate)
     has_token_counts = not any(table[f"{side}_tokens"].null_count() for side in SIDES)
     unit = "tokens" if has_token_counts else "characters"
-    rows = scan_parquet(solutions)
-    names = open_parquet(solutions[0]).schema_arrow.names
-    if "thinking_closed" not in names:  # a file from before the column
-        rows = rows.with_columns(thinking_closed=pl.lit(None, pl.Boolean))
-    unfinished = rows.select(
+    unfinished = scan_parquet(solutions).select(
         truncated=(pl.col("finish_reason") == "length").sum(), unclosed=is_unclosed().sum()
     )
     unfinished_counts = collect_rows(unfinished, streaming=True).row(0, named=True)

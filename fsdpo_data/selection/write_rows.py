@@ -13,7 +13,6 @@ from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest_sections import FileEntry
 from fsdpo_data.dataset.schema import (
-    add_missing_columns,
     arrow_schema,
     digest_bytes,
     read_table,
@@ -101,7 +100,6 @@ def write_solutions(
     for index, (start, end) in enumerate(bounds):
         path = f"solutions/train-{index:05d}-of-{len(bounds):05d}.parquet"
         if (root / path).exists():
-            add_missing_columns("solutions", root / path)
             texts = (
                 batch.column(0)
                 for batch in read_table_batches(root / path, columns=["completions"])

@@ -59,8 +59,7 @@ class BasePairStage(Stage):
         if not pair_spec["allow_unclosed"]:
             del pair_spec["allow_unclosed"]
         if self.continuation_sampler is None:
-            # Truncated solutions form no pairs.
-            return {**pair_spec, "finished": True}
+            return pair_spec
         return {"style": "step-dpo", **pair_spec, **self.continuation_sampler.spec()}
 
     def check(self, source: Path, manifest: Manifest) -> None:

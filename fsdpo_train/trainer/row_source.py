@@ -12,7 +12,7 @@ from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.urls import is_url
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
-from fsdpo_data.dataset.schema import default_values, scan_rows
+from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 
@@ -126,12 +126,9 @@ def _file_rows(file: Path) -> Iterator[LocatedRow]:
 
 
 def _open_hub_dataset(source: HubSource, config: str) -> RowSource:
-    defaults = default_values(config) if config else {}
     commit, ((label, records),) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
-    rows = [
-        (f"{label}, row {record.row_number}", defaults | dict(record.fields)) for record in records
-    ]
+    rows = [(f"{label}, row {record.row_number}", dict(record.fields)) for record in records]
     return RowSource(
         identity=identity,
         name=identity,

@@ -19,7 +19,7 @@ from paired_data import paired_dataset
 from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import SchemaError
-from fsdpo_data.core.identity import RELEASE, file_sha256
+from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS, LineProgress
 from fsdpo_data.dataset.diff import diff_datasets
 from fsdpo_data.dataset.manifest import read_manifest
@@ -127,10 +127,10 @@ def test_other_columns(dataset: Path) -> None:
 
 def test_a_file_of_another_version(dataset: Path) -> None:
     file = dataset / "solutions" / "train-00000-of-00001.parquet"
-    table = pq.read_table(file).replace_schema_metadata({"fsdpo_schema_version": "2"})
+    table = pq.read_table(file).replace_schema_metadata({"fsdpo_schema_version": "1"})
     pq.write_table(table, file)
     reseal(dataset, file)
-    with pytest.raises(SchemaError, match="is of schema version 2, not 1"):
+    with pytest.raises(SchemaError, match="is of schema version 1, not 2"):
         validate(dataset)
 
 
@@ -147,8 +147,8 @@ def test_counts_that_are_not_those_of_the_rows(dataset: Path) -> None:
 
 def test_a_manifest_of_another_version(dataset: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
-    (dataset / "manifest.json").write_text(json.dumps({**manifest, "schema_version": 2}))
-    with pytest.raises(SchemaError, match="schema version 2; this release reads version 1"):
+    (dataset / "manifest.json").write_text(json.dumps({**manifest, "schema_version": 1}))
+    with pytest.raises(SchemaError, match="schema version 1; this release reads version 2"):
         validate(dataset)
     (dataset / "manifest.json").write_text("[")
     with pytest.raises(SchemaError, match="is not a manifest"):
@@ -292,26 +292,6 @@ def test_no_edit_of_a_manifest_goes_unnoticed(
     for read in (read_manifest, validate):
         with pytest.raises(SchemaError, match="was changed since it was sealed"):
             read(dataset)
-
-
-def test_a_dataset_of_a_version_without_this_digest_is_read_with_a_warning(
-    dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    file = dataset / "manifest.json"
-    manifest = json.loads(file.read_text())
-    del manifest["manifest_digest"]
-    manifest["made_by"] = "fsdpo 0.0.9"
-    file.write_text(json.dumps(manifest))
-    validate(dataset)
-    assert "was written by fsdpo 0.0.9, without a digest of its own" in caplog.text
-    grade = GradeStage(GRADER_NAME)
-    derive_dataset(dataset, tmp_path / "out", [grade], progress=LineProgress())
-    validate(tmp_path / "out")
-    assert read_manifest(tmp_path / "out").made_by == RELEASE  # that of the stage
-    manifest["files"][0]["sha256"] = "0" * 64
-    file.write_text(json.dumps(manifest))
-    with pytest.raises(SchemaError, match=r"was changed since .* written by fsdpo 0\.0\.9"):
-        read_manifest(dataset)
 
 
 @pytest.mark.parametrize("digest", ["", None, 7])

@@ -358,7 +358,7 @@ def test_pull_refuses(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["files"][0]["path"] = "../../escaped.parquet"
     repo.commit({"README.md": b"", "manifest.json": json.dumps(manifest).encode()})
-    repo.refs["newer"] = repo.commit({"manifest.json": b'{"schema_version": 2}'}, "newer")
+    repo.refs["newer"] = repo.commit({"manifest.json": b'{"schema_version": 3}'}, "newer")
     assert run(hub, tmp_path / "home", ["push", dataset, "o/r"])[0][0] == 0
     damaged = repo_of(hub)
     solutions = "solutions/train-00000-of-00001.parquet"
@@ -369,7 +369,7 @@ def test_pull_refuses(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     plain, escape, newer, tag, name, torn = (err for _, _, err in answers)
     assert "dataset o/plain has no manifest.json, so fsdpo did not make it" in plain
     assert "the path '../../escaped.parquet' is not of the form" in escape
-    assert "is of schema version 2; this release reads version 1" in newer
+    assert "is of schema version 3; this release reads version 2" in newer
     assert "dataset o/r has no revision 'v9'" in tag
     assert "'nonsense' is not a dataset on the Hub" in name
     assert f"{solutions} was changed since it was sealed" in torn

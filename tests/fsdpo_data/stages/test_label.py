@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -22,7 +23,6 @@ from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.stage import derive_dataset
-from fsdpo_data.dataset.validate import validate
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.label import LabelOptions
 
@@ -185,8 +185,11 @@ def test_a_dataset_of_an_older_grader_must_be_graded_again_before_labelling(
     tmp_path: Path,
 ) -> None:
     """Old verdicts and new counts could disagree because of the grader alone."""
-    old, sampler = Path(__file__).parents[2] / "data/schema-1", PartlyRightSampler()
-    assert validate(old).spec.grader == "math@1"
+    old, sampler = tmp_path / "old", PartlyRightSampler()
+    shutil.copytree(Path(__file__).parents[2] / "data/frozen/dataset", old)
+    manifest = json.loads((old / "manifest.json").read_text())
+    manifest["spec"]["grader"] = "math@1"
+    (old / "manifest.json").write_text(seal_json(manifest))
     with pytest.raises(SchemaError, match=r"'math@1' .* `fsdpo-data grade`"):
         label_with_rollouts(old, tmp_path / "mc", sampler)
     assert sampler.prompts == [] and not (tmp_path / "mc").exists()
