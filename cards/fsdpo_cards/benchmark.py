@@ -1,11 +1,13 @@
 """Render the card of a benchmark run from its ``results.json``."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fsdpo_cards.bars import draw_bars
-from fsdpo_cards.commands import COMMIT_PATTERN, rebuild_commands
+from fsdpo_cards.pinned_names import COMMIT_PATTERN, pinned_name
 from fsdpo_cards.render import front_matter, hub_metadata, render
+from fsdpo_cards.shell_command import format_command, sampling_options, template_option
 
 Results = Mapping[str, Any]  #: The content of ``results.json``.
 
@@ -32,7 +34,7 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
         has_costs=any(map(_has_cost, results["cost"].values())),
         plot=draw_bars(list(_accuracy_rows(results))),
         decoders=decoders or {},
-        commands=rebuild_commands(results["run"].get("commands", [])),
+        command=run_command(results["run"]),
         **optional_sections,
     )
     metadata = hub_metadata(
@@ -42,6 +44,32 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
         eval_results=list(model_index(results)) or None,
     )
     return front_matter(metadata) + body
+
+
+def run_command(run: Mapping[str, Any]) -> str:
+    """Return the command of a run; empty for the responses of another program."""
+    if "unknown" in run["sampling"].values():
+        return ""
+    options = {
+        "task": list(run["tasks"]),
+        "model": pinned_name(run["model"]),
+        "template": template_option(run["template"]),
+        "decoder": ",".join(dict.fromkeys(name.partition("@")[0] for name in run["decoders"])),
+        "k": list(dict.fromkeys(_sample_counts(run["decoders"]))),
+        **sampling_options(run["sampling"]),
+        "prm": pinned_name(run["prm"]) if run["prm"] else None,
+        "engine": run["engine"]["name"],
+        "dtype": run["engine"]["dtype"],
+        "out": "runs/bench",
+    }
+    return format_command(["fsdpo-bench", "run"], options)
+
+
+def _sample_counts(decoders: Iterable[str]) -> Iterator[str]:
+    """Yield the numbers of samples in result names, such as the 5 of ``bon@5:mean``."""
+    for name in decoders:
+        if match := re.fullmatch(r"[^@]+@(\d+)(:.*)?", name):
+            yield match[1]
 
 
 def _has_cost(cost: Mapping[str, Any]) -> bool:

@@ -1,12 +1,14 @@
 """Render the card of a sealed dataset."""
 
+import shlex
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fsdpo_cards import commands
+from fsdpo_cards.pinned_names import pinned_name
 from fsdpo_cards.render import TABLES, combined_licence, front_matter, render
+from fsdpo_cards.shell_command import format_command, sampling_options, template_option
 
 #: The Hub's size categories.
 _SIZE_CATEGORIES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "n>10M")
@@ -55,8 +57,8 @@ def dataset_card(
         name=name,
         title=dataset_title(spec),
         revision=revision,
-        rebuild_commands=commands.rebuild_commands(card_data.manifest.get("commands", [])),
-        policy=commands.policy_argument(spec),
+        build_command=build_command(spec),
+        policy=policy_argument(spec),
     )
     return front_matter(_metadata(card_data)) + body
 
@@ -66,6 +68,35 @@ def dataset_title(spec: Mapping[str, Any]) -> str:
     if "step_labels" in spec:
         return f"Step labels of {spec['sources'][0]['name']} ({spec['step_labels']['format']})"
     return f"Step-annotated solutions by {spec['model']['name']}"
+
+
+def build_command(spec: Mapping[str, Any]) -> str:
+    """Return the command that samples the solutions again; empty if they were not sampled here."""
+    if "step_labels" in spec or "unknown" in spec["sampling"].values():
+        return ""
+    options = {
+        "model": pinned_name(spec["model"]),
+        "problems": [pinned_name(source) for source in spec["sources"]],
+        "split": spec["sources"][0]["split"],
+        "limit": spec["problems"]["count"],
+        "template": template_option(spec["template"]),
+        "samples": spec["sampling"]["n"],
+        **sampling_options(spec["sampling"]),
+        "segmenter": spec["segmenter"],
+        "engine": spec["engine"]["name"],
+        "dtype": spec["engine"]["dtype"],
+        "out": "runs/data",
+    }
+    return format_command(["fsdpo-data", "build"], options)
+
+
+def policy_argument(spec: Mapping[str, Any]) -> str:
+    """Return the model to train on a dataset, as an argument for the shell.
+
+    If the dataset records only a title for its model, the argument is ``BASE_MODEL``.
+    """
+    has_only_title = spec["sampling"]["seed"] == "unknown" and "author" not in spec["engine"]
+    return "BASE_MODEL" if has_only_title else shlex.quote(pinned_name(spec["model"]))
 
 
 def _metadata(card_data: DatasetCardData) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fsdpo_cards import commands
 from fsdpo_cards.render import TABLES, front_matter, hub_metadata, render
 
 
@@ -20,10 +19,9 @@ class TrainingRun:
     data: str  #: The training data: a name, or ``org/name@commit`` on the Hub.
     report: Mapping[str, Any]  #: The report of the run, such as steps, loss and metrics.
     options: Mapping[str, str]  #: All options and versions, as text.
-    command: str  #: The command line that trains the model, without its output directory.
+    command: str  #: The command line that trains the model.
     manifest: Mapping[str, Any] | None = None  #: Manifest of the training data, if it is a dataset.
     stage_rows: Sequence[str] = ()  #: Markdown rows that describe the stages of the dataset.
-    processes: tuple[int, int] = (1, 1)  #: Training processes in total, and per machine.
 
 
 def model_card(run: TrainingRun) -> str:
@@ -33,14 +31,12 @@ def model_card(run: TrainingRun) -> str:
         jinja2.UndefinedError: if the run lacks a field of the card.
     """
     spec = run.manifest["spec"] if run.manifest else None
-    data_commands = commands.rebuild_commands((run.manifest or {}).get("commands", []))
     body = render(
         f"model_{run.stage}.md",
         run=run,
         manifest=run.manifest,
         spec=spec,
         stage_rows=run.stage_rows,
-        commands=[*data_commands, commands.train_command(run, data_commands)],
     )
     return front_matter(_metadata(run)) + body
 

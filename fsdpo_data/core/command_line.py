@@ -5,15 +5,13 @@ The members of groups become parameters of their own: ``sampling.n`` is ``--samp
 
 import dataclasses
 import re
-import shlex
 import typing
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fsdpo_data.core.errors import FsdpoError
-from fsdpo_data.core.identity import RELEASE
 from fsdpo_data.core.options import (
     Group,
     Option,
@@ -224,9 +222,8 @@ def command_line(options: Options, program: str, command: str) -> list[str]:
     """Return the command line that gives the same result as options.
 
     The command line contains only options that determine the result and differ from their default.
-    Another release may have other defaults, so :func:`stored_command` adds the release. The command
-    line has no output directory and nothing about the machine. Plug-ins come first, by file name
-    or module name.
+    It has no output directory and nothing about the machine. Plug-ins come first, by file name or
+    module name.
 
     Args:
         options: The options. Replace the names of models and data with pinned names first.
@@ -240,17 +237,8 @@ def command_line(options: Options, program: str, command: str) -> list[str]:
         parameter for parameter in _given_parameters(options) if parameter.option.in_digest
     ]
     for parameter in parameters:
-        text = parameter.option.placeholder
-        words += _parameter_words(parameter, parameter.value_in(options), text)
+        words += _parameter_words(parameter, parameter.value_in(options))
     return words
-
-
-def stored_command(words: Iterable[str]) -> str:
-    """Return a command line as manifests and configs store it, with the release as a comment.
-
-    The command line leaves out default values, so it belongs to this release.
-    """
-    return f"{shlex.join(words)}  # {RELEASE}"
 
 
 def local_command_line(options: Options, program: str, command: str) -> list[str]:
@@ -279,8 +267,8 @@ def _given_parameters(options: Options) -> list[CommandParameter]:
     return sorted(parameters, key=lambda parameter: not parameter.option.positional)
 
 
-def _parameter_words(parameter: CommandParameter, value: Any, placeholder: str = "") -> list[str]:
-    """Return the words that set one parameter, with the placeholder in place of the value."""
+def _parameter_words(parameter: CommandParameter, value: Any) -> list[str]:
+    """Return the words that set one parameter."""
     if value is None:
         return []
     if isinstance(value, bool):
@@ -288,7 +276,7 @@ def _parameter_words(parameter: CommandParameter, value: Any, placeholder: str =
     is_repeated = typing.get_origin(parameter.type) in (tuple, Sequence)
     words: list[str] = []
     for item in value if is_repeated else [value]:
-        text = placeholder or str(item)
+        text = str(item)
         if parameter.option.positional:
             words.append(text)
         elif text.startswith("-"):

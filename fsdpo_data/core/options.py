@@ -52,7 +52,6 @@ class Option:
     default_text: str = ""  #: Text in ``--help`` for a computed default, e.g. ``by engine``.
     #: Whether the value determines the result. Stored command lines contain only such options.
     in_digest: bool = True
-    placeholder: str = ""  #: Text in stored command lines in place of the value, e.g. ``FILE``.
     has_flag: bool = True  #: Whether the command line has the option.
     #: Whether the value is a dataset or a shard that the command reads or writes; empty for other
     #: values. Such a value may be a URL (:mod:`fsdpo_data.dataset.remote`).

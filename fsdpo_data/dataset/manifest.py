@@ -55,8 +55,6 @@ class Manifest(manifest_sections.SparseSection):
     answer_judge: manifest_sections.AnswerJudgeStats | None = None
     selection: manifest_sections.SelectionStats | None = None  #: Set by the select stage.
     mixture: list[manifest_sections.MixedPartStats] | None = None  #: Set by a mixture.
-    #: Command lines that create the dataset, in order; None if one of them is unknown.
-    commands: list[str] | None = None
     #: Plug-ins that were loaded; None without plug-ins.
     plugins: list[manifest_sections.PluginEntry] | None = None
     manifest_digest: str = ""  #: Digest of all other fields; empty until the manifest is written.
@@ -95,7 +93,6 @@ def make_manifest(
     files: list[FileEntry],
     tally: Tally,
     quarantined: Mapping[str, int],
-    commands: list[str] | None = None,
 ) -> Manifest:
     """Describe a newly built dataset, whose ``files`` are finished.
 
@@ -104,7 +101,6 @@ def make_manifest(
         files: Entries of all files; the file of ``problems`` comes first.
         tally: Counts over all solutions.
         quarantined: Number of unusable input rows, by reason.
-        commands: Command lines that create the dataset.
     """
     counts = tally.manifest_counts()
     return Manifest(
@@ -128,7 +124,6 @@ def make_manifest(
             seconds=round(tally.seconds, 3),
         ),
         files=files,
-        commands=commands,
         plugins=manifest_sections.plugin_entries(),
     )
 

@@ -26,7 +26,7 @@ MANIFEST_FILE = "manifest.json"
 QUARANTINE_FILE = "quarantine.jsonl"
 SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its directory.
 #: Keys of a config that describe the run, not its content. They are recorded, but not compared.
-RUN_KEYS = ("config_digest", "commands", "prm_format_evidence")
+RUN_KEYS = ("config_digest", "prm_format_evidence")
 #: Fields of a completion that are recorded only if they have a value.
 _OPTIONAL_FIELDS = ("reasoning", "step_chars", "step_rewards")
 

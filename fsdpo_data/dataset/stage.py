@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
-from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailurePolicy
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
@@ -151,20 +150,12 @@ class DatasetDraft:
         return file if file.exists() else None
 
 
-#: The parent dataset in the command line of a stage.
-PARENT = "DATASET"
-
-
 class Stage(Protocol):
     """An operation that derives a dataset from a dataset."""
 
     #: The key of the manifest's spec that the stage sets. Stages with the same key replace each
     #: other, such as the stages that write pairs.
     spec_key: str
-
-    #: Words of the command line that runs the stage; empty if it is unknown. :data:`PARENT` stands
-    #: for the dataset that the stage works on.
-    command: Sequence[str] = ()
 
     @property
     def failure_policy(self) -> FailurePolicy:
@@ -205,9 +196,7 @@ class StageOptions(Options):
         resume: Continue the run in `out`.
     """
 
-    data: Annotated[str | Path, Option(positional=True, placeholder=PARENT, dataset="input")] = (
-        field(kw_only=False)
-    )
+    data: Annotated[str | Path, Option(positional=True, dataset="input")] = field(kw_only=False)
     out: Annotated[str | Path, Option(in_digest=False, dataset="output")]
     resume: Resume = False
 
@@ -270,13 +259,7 @@ def stage_specs(stages: Sequence[Stage]) -> dict[str, Any]:
     return to_json_values({stage.spec_key: stage.spec() for stage in stages})
 
 
-def run_stages(
-    source: Path,
-    out: Path,
-    stages: Sequence[Stage],
-    progress: Progress,
-    commands: list[str] | None = None,
-) -> Manifest:
+def run_stages(source: Path, out: Path, stages: Sequence[Stage], progress: Progress) -> Manifest:
     """Run ``stages`` and seal the result, in a directory that the caller has locked.
 
     Args:
@@ -284,8 +267,6 @@ def run_stages(
         out: Directory of the new dataset.
         stages: The stages, in order.
         progress: Progress bar.
-        commands: The command lines that create the result. The default is the command lines of the
-            parent and of the stages.
     """
     is_sealed = (out / MANIFEST_FILE).exists()
     if not is_sealed or _has_failures_to_retry(read_manifest(out), stages):
@@ -295,7 +276,6 @@ def run_stages(
             for stage in stages:
                 stage.run(draft)
         draft.manifest.made_by = RELEASE
-        draft.manifest.commands = commands or _extend_commands(parent, stages)
         _seal_draft(draft, parent, stage_specs(stages))
     return read_manifest(out)
 
@@ -304,18 +284,6 @@ def _has_failures_to_retry(manifest: Manifest, stages: Sequence[Stage]) -> bool:
     """Return whether a resumed run of ``stages`` tries failed items of a sealed dataset again."""
     failed = manifest.failed or {}
     return any(stage.spec_key in failed and stage.failure_policy.retries for stage in stages)
-
-
-def _extend_commands(parent: Manifest, stages: Sequence[Stage]) -> list[str] | None:
-    """Return the command lines of the parent and the stages; None if one is unknown."""
-    if parent.commands is None or not all(stage.command for stage in stages):
-        return None
-    parent_name = f"dataset@{parent.digest}"
-    lines = [
-        stored_command(parent_name if word == PARENT else word for word in stage.command)
-        for stage in stages
-    ]
-    return [*parent.commands, *lines]
 
 
 def _seal_draft(draft: DatasetDraft, parent: Manifest, specs: Mapping[str, Any]) -> None:

@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from fsdpo_cards.commands import pinned_name
-
 from fsdpo_data.core.command_line import add_prefix_to_error
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX
 from fsdpo_data.core.errors import FsdpoError
@@ -21,7 +19,7 @@ from fsdpo_data.engines.answer_judge_formats import (
     get_answer_judge_format,
 )
 from fsdpo_data.engines.load import load_selected_sampler
-from fsdpo_data.engines.options import SamplerOptions, resolved_engine
+from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.selection import EngineSelection, select_sampler
 from fsdpo_data.engines.weights import resolve_judge
@@ -52,9 +50,7 @@ class AnswerJudgeOptions(Options):
     judge_format: Annotated[
         str | None, Option(panel=_PANEL, default_text="by the name of the model")
     ] = None
-    judge_prompt: Annotated[
-        Path | None, Option(panel=_PANEL, metavar="FILE", placeholder="FILE")
-    ] = None
+    judge_prompt: Annotated[Path | None, Option(panel=_PANEL, metavar="FILE")] = None
     judge_max_tokens: Annotated[
         int | None, Option(panel=_PANEL, min=1, default_text="by the format")
     ] = None
@@ -128,14 +124,6 @@ class AnswerJudge:
             self.template.render(self.judge_format.render(item, special_tokens)) for item in items
         ]
 
-    def pinned_options(self, options: AnswerJudgeOptions) -> dict[str, Any]:
-        """Return the values of options for a stored command line: pinned names, no machine."""
-        return {
-            "judge": pinned_name(asdict(self.model)),
-            "judge_format": self.judge_format.name,
-            "judge_engine": resolved_engine(options.judge_engine, self.engine),
-        }
-
 
 def resolve_answer_judge(options: AnswerJudgeOptions) -> AnswerJudge | None:
     """Resolve the judge of options; None without a judge.
@@ -173,11 +161,6 @@ def resolve_answer_judge(options: AnswerJudgeOptions) -> AnswerJudge | None:
         make_sampler=lambda: _load_judge(selection, model),
         batch_size=selection.batch_size,
     )
-
-
-def pin_answer_judge(options: AnswerJudgeOptions, judge: AnswerJudge | None) -> dict[str, Any]:
-    """Return the changes of options that a stored command line needs; none without a judge."""
-    return {} if judge is None else judge.pinned_options(options)
 
 
 def _load_judge(selection: EngineSelection, model: ResolvedModel) -> Sampler:

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import DEFAULT_MAX_FAILED, FailurePolicy, parse_max_failed
 from fsdpo_data.core.input_files import parse_json
-from fsdpo_data.core.options import Option, Options, check_read_options, declared_fields
+from fsdpo_data.core.options import Option, Options, check_read_options
 from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling, SamplingSpec
 from fsdpo_data.engines.registry import (
     SAMPLERS,
@@ -223,7 +223,7 @@ class ConnectionOptions(Options):
 
     base_url: Annotated[
         str | None,
-        Option(panel=_SERVER_PANEL, metavar="URL", placeholder="http://HOST:PORT/v1"),
+        Option(panel=_SERVER_PANEL, metavar="URL"),
     ] = None
     concurrency: Annotated[int, Option(panel=_SERVER_PANEL, min=1, in_digest=False)] = 64
     timeout: Annotated[float, Option(panel=_SERVER_PANEL, in_digest=False)] = 1800.0
@@ -263,9 +263,7 @@ class SamplerOptions(EngineOptions):
         server: The server of the engine `openai`.
     """
 
-    replay: Annotated[
-        str | Path | None, Option(panel=_ENGINE_PANEL, metavar="FILE", placeholder="FILE")
-    ] = None
+    replay: Annotated[str | Path | None, Option(panel=_ENGINE_PANEL, metavar="FILE")] = None
     batch_size: Annotated[
         int | None, Option(min=1, panel=_RUN_PANEL, default_text="by engine", in_digest=False)
     ] = None
@@ -312,27 +310,6 @@ class SamplerOptions(EngineOptions):
             actors=self.actors,
             gpus_per_actor=self.gpus_per_actor,
         )
-
-
-def resolved_engine(options: EngineOptionsT, spec_entry: Mapping[str, str]) -> EngineOptionsT:
-    """Return the options with the engine and data type of a spec, and nothing about the machine.
-
-    An engine that does not read the data type keeps the given one, which a reward model may read.
-
-    Args:
-        options: The options that the user gave.
-        spec_entry: The entry of the engine in the spec, with ``name`` and ``dtype``.
-    """
-    declarations = declared_fields(type(options))
-    changes: dict[str, Any] = {
-        field.name: field.default
-        for field in fields(options)
-        if not declarations[field.name].option.in_digest
-    }
-    changes["engine"] = spec_entry["name"]
-    if "dtype" in options.engine_entry.options:
-        changes["dtype"] = spec_entry["dtype"]
-    return replace(options, **changes)
 
 
 @dataclass(frozen=True, kw_only=True)

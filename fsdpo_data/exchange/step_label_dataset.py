@@ -75,7 +75,6 @@ def import_dataset(
     template: str = "problem",
     *,
     reader: StepLabelReader | None = None,
-    command: str = "",
     resume: bool = False,
 ) -> tuple[Manifest, ImportResult]:
     """Seal the step labels in ``source`` as the new dataset ``out``.
@@ -89,7 +88,6 @@ def import_dataset(
         out: Directory of the new dataset.
         template: Template that turns problems into prompts. Formats with prompts keep theirs.
         reader: The reader of a format that has no name in that table; None for a format of it.
-        command: The command line for the manifest; empty if it is unknown.
         resume: Whether ``out`` may contain the unfinished import.
 
     Returns:
@@ -139,7 +137,7 @@ def import_dataset(
         with lock_run_directory(out, spec, resume=resume):
             if not (out / MANIFEST_FILE).exists():
                 series = sampling_id(model, prompt_template.digest, sampling)
-                _seal(out, spec, spool, series=series, result=result, command=command)
+                _seal(out, spec, spool, series=series, result=result)
             return read_manifest(out), result
 
 
@@ -156,7 +154,6 @@ def _seal(
     *,
     series: str,
     result: ImportResult,
-    command: str,
 ) -> None:
     """Write the files of the dataset, check them, and write the manifest last."""
     with store_errors(out):
@@ -180,9 +177,7 @@ def _seal(
         write_parquet(to_table("solutions", solutions), out / path)
         files.append(FileEntry.from_file(out, path, len(solutions), text_digest.hexdigest()))
     reasons = Counter(row["reason"].partition(":")[0] for row in result.quarantined)
-    manifest = make_manifest(
-        spec, files, tally, quarantined=reasons, commands=[command] if command else None
-    )
+    manifest = make_manifest(spec, files, tally, quarantined=reasons)
     manifest.step_labels = StepLabelStats(
         rows=result.read,
         steps=result.steps.total(),

@@ -51,11 +51,6 @@ class Template:
         chat_source = self.chat.source if self.chat else None
         return digest("template", self.text, self.multiline, chat_source)
 
-    @property
-    def argument(self) -> str:
-        """The value of `--template` in stored command lines: the name, or the file name."""
-        return f"{self.name}{TEMPLATE_SUFFIX}" if self.is_file else self.name
-
     def manifest_entry(self) -> dict[str, str]:
         """Return the reference to the template for manifests, with the text of a file."""
         entry = {"name": self.name, "digest": self.digest}

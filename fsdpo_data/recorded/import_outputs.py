@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import IO, Annotated, Any, NamedTuple
 
 import orjson
-from fsdpo_cards.commands import pinned_name
 
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import store_errors
@@ -80,13 +78,13 @@ class ImportOutputsOptions(Options):
         source: `outputs`, as the command line names this import.
     """
 
-    file: Annotated[str | Path, Option(positional=True, placeholder="FILE")]
+    file: Annotated[str | Path, Option(positional=True)]
     out: Annotated[str | Path, Option(in_digest=False)]
     template: Annotated[
         str | None, Option(default_text="the recorded prompt, or the question alone")
     ] = None
     problems: Annotated[Sequence[str], Option(panel=_OUTPUTS_PANEL)] = ()
-    requests: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL, placeholder="FILE")] = None
+    requests: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL)] = None
     series: Annotated[str | None, Option(panel=_OUTPUTS_PANEL)] = None
     model_name: Annotated[
         str | None, Option(panel=_OUTPUTS_PANEL, default_text="the name in the file")
@@ -113,7 +111,7 @@ class ImportOutputsOptions(Options):
             default_text="the steps in the rows, or auto",
         ),
     ] = None
-    scores: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL, placeholder="FILE")] = None
+    scores: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL)] = None
     steps_field: Annotated[
         str | None, Option(panel=_OUTPUTS_PANEL, metavar="FIELD", default_text="by format")
     ] = None
@@ -161,23 +159,8 @@ def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path,
             make_sampler=lambda: reader.sampler,
             workers=options.workers,
             render_prompt=reader.recorded_prompt,
-            command=_import_command(options, spec, is_gold_given=bool(options.problems)),
         )
         return out, build(job, out, resume=options.resume, progress=progress)
-
-
-def _import_command(
-    options: ImportOutputsOptions, spec: BuildSpec, *, is_gold_given: bool
-) -> list[str]:
-    """Return the words of the command line that imports the file, with pinned names."""
-    problems = tuple(pinned_name(asdict(source)) for source in spec.sources)
-    pinned_options = replace(
-        options,
-        problems=problems if is_gold_given else (),
-        segmenter=None if spec.segmenter == RECORDED_STEPS else spec.segmenter,
-        model_name=spec.model.name,
-    )
-    return command_line(pinned_options, "fsdpo-data", "import")
 
 
 def _no_outputs_message(options: ImportOutputsOptions, reader: "_OutputReader") -> str:

@@ -13,8 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from fsdpo_cards.commands import pinned_name
-
 from fsdpo_data.answers import Grader, GradingRequest
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
@@ -124,11 +122,6 @@ class ContinuationSampler:
             "sampling": self.sampling.to_json_values(),
             "engine": dict(self.engine),
         }
-
-    @property
-    def model_argument(self) -> str:
-        """The model as an option of a command line, with its commit on the Hub."""
-        return pinned_name(asdict(self.model))
 
     @property
     def id(self) -> str:
@@ -389,13 +382,6 @@ def resolve_continuation_sampler(
     sampling = continuation_sampling(manifest, n, **options.sampling_overrides)
     model = _resolve_continuation_model(data, options, manifest)
     return make_continuation_sampler(model, sampling, options.engine, failure_policy=failure_policy)
-
-
-def pinned_model(options: ContinuationOptions, sampler: ContinuationSampler) -> str | None:
-    """Return the option ``model`` with its commit; None for a replay without the option."""
-    if options.engine.replay is not None and options.model is None:
-        return None
-    return sampler.model_argument
 
 
 def make_continuation_sampler(

@@ -9,11 +9,10 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
@@ -24,7 +23,7 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset import manifest_sections
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
-from fsdpo_data.dataset.stage import PARENT, DatasetDraft, Stage, derive_dataset
+from fsdpo_data.dataset.stage import DatasetDraft, Stage, derive_dataset
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.engines.options import Resume
 from fsdpo_data.problems.benchmark_questions import BenchmarkQuestions, read_benchmark
@@ -131,7 +130,6 @@ class DecontaminateStage(Stage):
     spec_key = "decontaminate"
 
     report: OverlapReport  #: The overlaps of the dataset's problems.
-    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
     def spec(self) -> Mapping[str, Any]:
         """Return the benchmarks and the parameters of the comparison."""
@@ -283,7 +281,7 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Over
         derive_dataset(
             Path(options.problems[0]),
             Path(options.out),
-            [DecontaminateStage(report, _decontaminate_command(options, report))],
+            [DecontaminateStage(report)],
             resume=options.resume,
             progress=progress,
         )
@@ -298,13 +296,6 @@ def _find_requested_overlaps(options: DecontaminateOptions) -> OverlapReport:
         return find_overlaps(
             problems, options.against, ngram=options.ngram, overlap=options.overlap
         )
-
-
-def _decontaminate_command(options: DecontaminateOptions, report: OverlapReport) -> list[str]:
-    """Return the words of the command line that runs the stage."""
-    against = tuple(f"{benchmark.name}=FILE" for benchmark in report.benchmarks)
-    pinned_options = replace(options, problems=(PARENT,), against=against)
-    return command_line(pinned_options, "fsdpo-data", "decontaminate")
 
 
 def _check_outputs(options: DecontaminateOptions) -> None:

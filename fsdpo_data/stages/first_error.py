@@ -194,7 +194,6 @@ class FirstErrorStage(Stage):
 
     continuation_sampler: ContinuationSampler  #: Samples the N continuations of a prefix.
     workers: int | None = None  #: Processes that grade; None for one per available core.
-    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
     @property
     def failure_policy(self) -> FailurePolicy:

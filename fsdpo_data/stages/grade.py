@@ -21,7 +21,6 @@ from typing import Annotated, Any, NamedTuple
 from fsdpo_data.answers import Grader, GradingRequest, Verdict
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import OUTCOMES, Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
@@ -37,7 +36,6 @@ from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.answer_judge import (
     AnswerJudge,
     AnswerJudgeOptions,
-    pin_answer_judge,
     resolve_answer_judge,
 )
 from fsdpo_data.engines.answer_judge_formats import add_answer_options
@@ -81,7 +79,6 @@ class GradeStage(Stage):
     workers: int | None = None  #: Processes that grade; None for one per available core.
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False
-    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
     answer_judge: AnswerJudge | None = None  #: Decides undecided answers; None without a judge.
 
     def spec(self) -> Mapping[str, Any]:
@@ -307,15 +304,11 @@ class GradeOptions(StageOptions, AnswerJudgeOptions):
 
 def make_grade_stage(options: GradeOptions) -> GradeStage:
     """Return the stage; SchemaError if the release does not contain the grader."""
-    grader = get_grader(options.grader).version
-    answer_judge = resolve_answer_judge(options)
-    pinned_options = replace(options, grader=grader, **pin_answer_judge(options, answer_judge))
     return GradeStage(
-        command=command_line(pinned_options, "fsdpo-data", "grade"),
-        grader=grader,
+        grader=get_grader(options.grader).version,
         workers=options.workers,
         grade_thinking=options.grade_thinking,
-        answer_judge=answer_judge,
+        answer_judge=resolve_answer_judge(options),
     )
 
 

@@ -64,7 +64,6 @@ class JudgeStage(Stage):
     template: Template  #: Prompt template of the judge.
     #: Spec of the Monte-Carlo labels to agree with; None to keep every label.
     consensus: Mapping[str, Any] | None = None
-    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
     @property
     def failure_policy(self) -> FailurePolicy:

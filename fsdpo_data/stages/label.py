@@ -8,14 +8,13 @@ finished solution needs no continuation: its outcome is the label of the last st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.failures import FailurePolicy
@@ -28,7 +27,7 @@ from fsdpo_data.dataset.manifest_sections import RolloutStats
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import NEW_DATASET, STAGES, StageEntry
-from fsdpo_data.engines.options import FailureOptions, Shard, resolved_engine
+from fsdpo_data.engines.options import FailureOptions, Shard
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
 from fsdpo_data.engines.weights import resolve_judge
 from fsdpo_data.stages.continuations import (
@@ -40,7 +39,6 @@ from fsdpo_data.stages.continuations import (
     count_correct,
     list_step_prefixes,
     make_continuation_sampler,
-    pinned_model,
     resolve_continuation_sampler,
     step_prefixes,
 )
@@ -60,7 +58,6 @@ class LabelStage(Stage):
     #: Samples the continuations; its ``n`` is N in the module docstring.
     continuation_sampler: ContinuationSampler
     workers: int | None = None  #: Processes that grade; None for one per available core.
-    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
     @property
     def failure_policy(self) -> FailurePolicy:
@@ -281,22 +278,9 @@ def make_label_stage(options: LabelOptions) -> LabelStage | FirstErrorStage | Ju
     sampler = resolve_continuation_sampler(
         Path(options.data), options, options.rollouts, options.failure_policy
     )
-    command = _label_command(options, model=pinned_model(options, sampler), engine=sampler.engine)
     if options.search is not None:
-        return FirstErrorStage(sampler, options.workers, command)
-    return LabelStage(sampler, options.workers, command)
-
-
-def _label_command(options: LabelOptions, *, engine: Mapping[str, str], **fields: Any) -> list[str]:
-    """Return the words of the command line that runs the stage.
-
-    Args:
-        options: The options of the stage.
-        engine: The engine in the spec of the stage.
-        **fields: Other option values, such as the model's name with its Hub commit.
-    """
-    pinned_options = replace(options, engine=resolved_engine(options.engine, engine), **fields)
-    return command_line(pinned_options, "fsdpo-data", "label")
+        return FirstErrorStage(sampler, options.workers)
+    return LabelStage(sampler, options.workers)
 
 
 def _make_judge_stage(options: LabelOptions, judge: str) -> JudgeStage:
@@ -325,12 +309,6 @@ def _make_judge_stage(options: LabelOptions, judge: str) -> JudgeStage:
         critique_format=critique_format,
         template=model.template,
         consensus=_consensus_spec(options),
-        command=_label_command(
-            options,
-            judge=sampler.model_argument,
-            judge_format=critique_format.name,
-            engine=sampler.engine,
-        ),
     )
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from fsdpo_data.core.command_line import command_line, stored_command
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.lazy import pa, pl
@@ -210,7 +209,6 @@ def _write_mixture(
         [file.entry(out) for file in files],
         tally_index(mixture.solutions),
         quarantined,
-        commands=_commands(options, manifests),
     )
     solution_files = [out / file.path for file in files[1:]]
     _complete_manifest(mixed_manifest, manifests, mixture, solution_files)
@@ -398,21 +396,6 @@ def _join_step_labels(sections: Sequence[Mapping[str, str]]) -> dict[str, str]:
             for name in ("meaning", "drops")
         },
     }
-
-
-def _commands(options: MixOptions, manifests: Sequence[Manifest]) -> list[str] | None:
-    """Return the command lines of all datasets and of the mixture; None if one is unknown."""
-    commands: list[str] = []
-    names = []
-    for part, manifest in zip(options.parts(), manifests, strict=True):
-        if manifest.commands is None:
-            return None
-        # The card joins the commands by their order, so a command may be in two chains.
-        commands += manifest.commands
-        weight = "" if part.weight == 1 else f":{part.weight:g}"
-        names.append(f"dataset@{manifest.digest}{weight}")
-    pinned_options = replace(options, datasets=tuple(names))
-    return [*commands, stored_command(command_line(pinned_options, "fsdpo-data", "mix"))]
 
 
 def _complete_manifest(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from fsdpo_data.core.command_line import command_line, command_parameters
+from fsdpo_data.core.command_line import command_parameters
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
@@ -18,13 +17,11 @@ from fsdpo_data.dataset.manifest_sections import PairStats
 from fsdpo_data.dataset.schema import arrow_schema, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
-from fsdpo_data.engines.options import resolved_engine
 from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
 from fsdpo_data.pairs.first_error import StepPairSpec
 from fsdpo_data.pairs.statistics import pair_statistics, problem_counts
 from fsdpo_data.stages.continuations import (
     ContinuationOptions,
-    pinned_model,
     resolve_continuation_sampler,
 )
 from fsdpo_data.stages.step_pairs import BasePairStage, StepPairStage
@@ -41,7 +38,6 @@ class PairStage(BasePairStage):
 
     pair_spec: PairSpec  #: The rule that selects the pairs.
     gamma: float = DEFAULT_GAMMA  #: Inverse temperature of the step weights in the statistics.
-    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards or gives no pair."""
@@ -206,24 +202,13 @@ def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:
         min_margin=options.min_margin,
         allow_unclosed=options.allow_unclosed,
     )
-    return PairStage(
-        pair_spec,
-        gamma=options.gamma,
-        command=command_line(options, "fsdpo-data", "pair"),
-    )
+    return PairStage(pair_spec, gamma=options.gamma)
 
 
 def _make_step_pair_stage(options: PairOptions, step_dpo: StepPairOptions) -> StepPairStage:
     """Resolve the model that continues, and return the stage of the style ``step-dpo``."""
     sampler = resolve_continuation_sampler(Path(options.data), step_dpo, step_dpo.continuations)
-    pinned_step_dpo = replace(
-        step_dpo,
-        model=pinned_model(step_dpo, sampler),
-        engine=resolved_engine(step_dpo.engine, sampler.engine),
-    )
-    pinned_options = replace(options, step_dpo=pinned_step_dpo)
     return StepPairStage(
-        command=command_line(pinned_options, "fsdpo-data", "pair"),
         pair_spec=StepPairSpec(
             threshold=step_dpo.threshold,
             max_pairs=options.max_pairs,

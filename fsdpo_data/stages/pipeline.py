@@ -3,15 +3,12 @@
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from fsdpo_cards.commands import pinned_name
-
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.options import Group, Option
@@ -29,7 +26,6 @@ from fsdpo_data.engines.options import (
     ReplayOptions,
     SamplerOptions,
     Shard,
-    resolved_engine,
 )
 from fsdpo_data.engines.recorded_author import author_entry, solution_author
 from fsdpo_data.engines.registry import scorer_engine_for
@@ -41,7 +37,7 @@ from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.problems.solution_golds import GoldReading
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
-from fsdpo_data.stages.score import ScoreStage, make_score_stage
+from fsdpo_data.stages.score import make_score_stage
 from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
 
 log = logging.getLogger(__name__)
@@ -206,10 +202,7 @@ def run_build(options: BuildOptions, progress: Progress) -> tuple[str | Path, Ma
         job = _make_job(local_options)
         stages = _make_stages(local_options)
         out = Path(local_options.out or _default_out(job, stages))
-        command = _build_command(local_options, job.spec, stages)
-        manifest = build(
-            job, out, stages, command=command, resume=options.resume, progress=progress
-        )
+        manifest = build(job, out, stages, resume=options.resume, progress=progress)
     return options.out or out, manifest
 
 
@@ -269,35 +262,8 @@ def _make_job(options: BuildOptions) -> BuildJob:
         make_sampler=lambda: load_selected_sampler(selection, model),
         batch_size=engine.batch_size or selection.batch_size,
         workers=options.workers,
-        command=_build_command(_without_prm(options), spec),
         failure_policy=options.failure_policy,
     )
-
-
-def _without_prm(options: BuildOptions) -> BuildOptions:
-    """Return the options of the build without the reward model, and without its options."""
-    engine = options.engine
-    if "dtype" not in engine.engine_entry.options:
-        engine = replace(engine, device="auto", dtype="auto")
-    return replace(options, engine=engine, prm=None, prm_format=None, top=None)
-
-
-def _build_command(
-    options: BuildOptions, spec: BuildSpec, stages: Sequence[Stage] = ()
-) -> list[str]:
-    """Return the words of the command line that builds the dataset, with pinned names."""
-    prm = next((stage.prm for stage in stages if isinstance(stage, ScoreStage)), None)
-    is_model_known = not options.is_replay or options.model is not None
-    pinned_options = replace(
-        options,
-        model=pinned_name(asdict(spec.model)) if is_model_known else None,
-        problems=tuple(pinned_name(asdict(source)) for source in spec.sources),
-        engine=resolved_engine(options.engine, spec.engine),
-        prm=None if prm is None else pinned_name(asdict(prm)),
-        template=spec.template.argument,
-        segmenter=spec.segmenter,
-    )
-    return command_line(pinned_options, "fsdpo-data", "build")
 
 
 def _check_device(options: BuildOptions) -> None:

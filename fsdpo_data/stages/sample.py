@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
@@ -105,8 +104,6 @@ class BuildJob:
     workers: int | None = None  #: Processes that annotate; None for one per available core.
     #: Returns the prompt of a problem; None to render the template of the spec.
     render_prompt: Callable[[Problem], str] | None = None
-    #: Words of the command line that builds the dataset; empty if it is unknown.
-    command: Sequence[str] = ()
     #: When the build stops because of prompts that the engine refuses.
     failure_policy: FailurePolicy = STOP_AT_FIRST
 
@@ -121,7 +118,6 @@ def build(
     out: Path,
     stages: Sequence[Stage] = (),
     *,
-    command: Sequence[str] = (),
     resume: bool = False,
     progress: Progress,
 ) -> Manifest:
@@ -129,7 +125,6 @@ def build(
 
     The config of the directory covers the build and its stages. A run that was stopped in any stage
     can be resumed. A run with another config is refused before it samples.
-    ``command`` has the words of the command line that builds the dataset and runs the stages.
 
     Raises:
         InputError: if there are no problems, or a stage cannot write anything.
@@ -160,10 +155,7 @@ def build(
         )
         for sampler in loaded_samplers:
             close_engine(sampler)  # the next model may need the memory
-        commands = [stored_command(command)] if command else None
-        return run_stages(
-            out / BUILD_FOLDER, out, stages=stages, progress=progress, commands=commands
-        )
+        return run_stages(out / BUILD_FOLDER, out, stages=stages, progress=progress)
 
 
 def ignore_new_records() -> None:
@@ -357,10 +349,7 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
         tally.add(counts)
         progress.advance(1)
     quarantine_reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined_rows)
-    commands = [stored_command(job.command)] if job.command else None
-    manifest = make_manifest(
-        job.config, files=files, tally=tally, quarantined=quarantine_reasons, commands=commands
-    )
+    manifest = make_manifest(job.config, files=files, tally=tally, quarantined=quarantine_reasons)
     n_failed = sum(problem.id not in run.line_spans for problem in source.problems)
     manifest.set_failed(SAMPLE_STAGE, n_failed)
     if job.spec.score:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_cards.commands import pinned_name
-
-from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.entities import GRADED_OUTCOMES
 from fsdpo_data.core.errors import InputError, ItemError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
@@ -25,7 +22,7 @@ from fsdpo_data.dataset.schema import read_table, replace_column, scan_rows, wri
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.engines.load import load_selected_scorer
-from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard, resolved_engine
+from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
 from fsdpo_data.engines.registry import SCORERS
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
@@ -46,7 +43,6 @@ class ScoreStage(Stage):
         engine: Name of the engine and precision of the weights, for the spec.
         make_scorer: Loads the scorer. Called only if rewards are missing, because loading is slow.
         format_entry: Description of the PRM format, for the spec; empty for models of fsdpo-train.
-        command: Words of the command line that runs the stage.
         format_evidence: How the PRM format was recognised, for the manifest. It has no effect on
             rewards, so it is not in the spec.
         failure_policy: When the stage stops because of solutions that the engine refuses.
@@ -58,7 +54,6 @@ class ScoreStage(Stage):
     engine: Mapping[str, str]
     make_scorer: Callable[[], Scorer]
     format_entry: Mapping[str, Any] = field(default_factory=dict)
-    command: Sequence[str] = ()
     format_evidence: str = ""
     failure_policy: FailurePolicy = STOP_AT_FIRST
     _scorer: Scorer | None = None  #: The loaded scorer.
@@ -294,23 +289,6 @@ class ScoreOptions(FailureOptions, StageOptions):
             raise self.field_error("policy", "the policy needs a reference model. Add `reference`.")
 
 
-def _score_command(options: ScoreOptions, stage: ScoreStage) -> list[str]:
-    """Return the words of the command line that runs the stage, with pinned names."""
-    prm = pinned_name(asdict(stage.prm))
-    engine = resolved_engine(options.engine, stage.engine)
-    if "reference" in stage.format_entry:
-        engine = replace(engine, reference=pinned_name(stage.format_entry["reference"]))
-    if "prm_format" in stage.format_entry:
-        engine = replace(engine, prm_format=stage.format_entry["prm_format"]["name"])
-    pinned_options = replace(
-        options,
-        prm=prm if options.prm else None,
-        policy=prm if options.policy else None,
-        engine=engine,
-    )
-    return command_line(pinned_options, "fsdpo-data", "score")
-
-
 def make_score_stage(
     prm: str, options: ScorerOptions, failure_policy: FailurePolicy = STOP_AT_FIRST
 ) -> ScoreStage:
@@ -334,10 +312,8 @@ def make_score_stage(
 
 def _make_stage(options: ScoreOptions) -> ScoreStage:
     """Check the process reward model and the engine of the command."""
-    stage = make_score_stage(
-        str(options.prm or options.policy), options.engine, options.failure_policy
-    )
-    return replace(stage, command=_score_command(options, stage))
+    prm = str(options.prm or options.policy)
+    return make_score_stage(prm, options.engine, options.failure_policy)
 
 
 STAGES.register(

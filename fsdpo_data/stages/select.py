@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fsdpo_data.core.command_line import command_line, given_values
+from fsdpo_data.core.command_line import given_values
 from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
@@ -205,7 +205,6 @@ class Selection:
     solutions: pl.DataFrame  #: The chosen solutions, with the column ``split``.
     stats: SelectionStats  #: The section of the manifest.
     spec: Mapping[str, Any]  #: The options that determine the rows.
-    options: SelectOptions  #: The options for the stored command line.
 
 
 def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Selection:
@@ -254,15 +253,7 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
         without_pass_rate=without_pass_rate,
         splits=_split_stats(options, problems, solutions),
     )
-    against_names = tuple(f"{benchmark['name']}=FILE" for benchmark in against)
-    return Selection(
-        source,
-        problems,
-        solutions,
-        stats,
-        _spec(options, against),
-        replace(options, against=against_names),
-    )
+    return Selection(source, problems, solutions, stats, _spec(options, against))
 
 
 def _condition(options: SelectOptions, name: str) -> Any:
@@ -408,13 +399,6 @@ class SelectStage(Stage):
 
     selection: Selection  #: The chosen rows.
     split: str = ""  #: The split that is written; empty without splits.
-
-    @property
-    def command(self) -> Sequence[str]:  # type: ignore[override]
-        """Words of the command line that writes this split to its output directory."""
-        part = None if self.split in ("", REST) else self.split
-        options = replace(self.selection.options, part=part)
-        return command_line(options, "fsdpo-data", "select")
 
     def spec(self) -> Mapping[str, Any]:
         """Return the options of the selection."""

@@ -81,7 +81,6 @@ class StepPairStage(BasePairStage):
     pair_spec: StepPairSpec  #: The threshold of an error, and the limit on pairs.
     continuation_sampler: ContinuationSampler  #: Continues the prefixes before first errors.
     workers: int | None = None  #: Processes that grade; None for one per available core.
-    command: Sequence[str] = ()  #: Words of the command line that runs the stage.
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse an unknown grader, and a dataset without rewards or without errors."""

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import transformers
 from fsdpo_cards import model_card
-from fsdpo_cards.commands import pinned_name
 from fsdpo_cards.model import TrainingRun
+from fsdpo_cards.pinned_names import pinned_name
 
 import fsdpo_data
 from fsdpo_data.core.command_line import command_line
@@ -26,7 +26,7 @@ from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.models.trained_template import recognise_template, write_trained_template
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.row_source import RowSource
-from fsdpo_train.trainer.run_directory import COMMAND_KEY, is_main_process, lock_run_directory
+from fsdpo_train.trainer.run_directory import is_main_process, lock_run_directory
 from fsdpo_train.trainer.trainer import save_merged
 
 #: Options whose value may be a local path.
@@ -62,8 +62,6 @@ def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, Any]
         # on another machine. A run from random weights has no model.
         ref = resolve_weights(config.model).ref
         identity["model"] = f"{ref.name}@{ref.revision}"
-    words = train_command(config, _pinned_model(identity), source.name)
-    identity[COMMAND_KEY] = shlex.join(words)
     with lock_run_directory(config, identity), hide_bars():
         transformers.set_seed(config.seed)
         yield identity
@@ -141,21 +139,18 @@ def _write_card(
         "torch": version("torch"),
         "transformers": version("transformers"),
     }
-    options = {name: str(value) for name, value in card_data.items() if name != COMMAND_KEY}
+    options = {name: str(value) for name, value in card_data.items()}
+    model = _pinned_model(card_data)
     run = TrainingRun(
         stage=config.stage,
         name=config.out.resolve().name,
-        model=_pinned_model(card_data),
+        model=model,
         data=source.name,
         report=vars(report),
-        options={**_without_folders(options), **versions},
-        command=card_data[COMMAND_KEY],
+        options={**_without_folders(options), **_processes(), **versions},
+        command=_train_command(config, model, source.name),
         manifest=manifest.to_dict() if manifest else None,
         stage_rows=card_rows(manifest) if manifest else (),
-        processes=(
-            int(os.environ.get("WORLD_SIZE", "1")),
-            int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
-        ),
     )
     write_text(config.out / "README.md", model_card(run))
 
@@ -166,8 +161,14 @@ def _pinned_model(identity: Mapping[str, Any]) -> str:
     return pinned_name({"name": name, "revision": revision})
 
 
-def train_command(config: TrainConfig, model: str, data: str) -> list[str]:
-    """Return the words of the command line that trains the same model, without local folders.
+def _processes() -> dict[str, str]:
+    """Return the number of processes of torchrun as an entry of the card; nothing for one."""
+    count = os.environ.get("WORLD_SIZE", "1")
+    return {} if count == "1" else {"processes": count}
+
+
+def _train_command(config: TrainConfig, model: str, data: str) -> str:
+    """Return the command line that trains the same model, without local folders.
 
     Args:
         config: The options of the run.
@@ -177,7 +178,8 @@ def train_command(config: TrainConfig, model: str, data: str) -> list[str]:
     pinned_config = dataclasses.replace(config, data=data, model=model or None)
     words = command_line(pinned_config, "fsdpo-train", config.stage)
     local_paths = {str(getattr(config, name, None)) for name in _PATH_OPTIONS}
-    return [Path(word).name if word in local_paths else word for word in words]
+    words = [Path(word).name if word in local_paths else word for word in words]
+    return shlex.join([*words, "--out", f"runs/{config.stage}"])
 
 
 def _without_folders(options: Mapping[str, Any]) -> dict[str, Any]:

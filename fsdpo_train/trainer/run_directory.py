@@ -16,8 +16,6 @@ from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_text
 from fsdpo_data.core.input_files import read_json
 from fsdpo_train.config import TrainConfig
 
-#: Key of the command line in the record of a run. The other options determine the command line.
-COMMAND_KEY = "command"
 #: Key of the number of tokens whose logits are computed at once. The start of the run chooses it.
 HEAD_CHUNK_KEY = "head_chunk_tokens"
 #: Files of a run that ended before its first step: the lock, and the log-probabilities of the
@@ -61,7 +59,7 @@ def _check_run_directory(config: TrainConfig, identity: Mapping[str, Any]) -> No
             value=str(config.out),
         )
     stored = stored_identity(config)
-    compared_keys = (stored.keys() | identity.keys()) - {COMMAND_KEY, HEAD_CHUNK_KEY}
+    compared_keys = (stored.keys() | identity.keys()) - {HEAD_CHUNK_KEY}
     changed = {key for key in compared_keys if stored.get(key) != identity.get(key)}
     if changed:
         raise RunMismatchError(

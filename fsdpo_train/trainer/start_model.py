@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from fsdpo_cards.commands import pinned_name
+from fsdpo_cards.pinned_names import pinned_name
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef

@@ -322,9 +322,8 @@ def test_a_served_judge_on_the_command_line(tmp_path: Path, task: LoadedTask) ->
     assert "asked about 3 undecided answers: 1 correct, 1 incorrect" in replayed.output
     config = json.loads((tmp_path / "replayed" / "config.json").read_text())
     assert config["answer_judge"]["model"] == {"name": "tiny", "revision": "served"}
-    [command] = config["commands"]
-    assert "--judge tiny" in command and "--judge-format chat" in command
-    assert "--judge-base-url http://HOST:PORT/v1" in command and url not in command
+    assert config["answer_judge"]["format"]["name"] == "chat"
+    assert url not in json.dumps(config)
 
 
 @pytest.mark.proof

@@ -103,7 +103,3 @@ def test_the_prm_format_names_the_default_aggregate(shared: Path, tmp_path: Path
         assert done.exit_code == 0, done.exception
         [record] = read_rows(out)
         assert list(record["decoded"]) == [f"bon@2:{aggregate}"]
-        assert (
-            f"--aggregate {aggregate} "
-            in json.loads((out / "config.json").read_text())["commands"][0]
-        )

@@ -13,10 +13,10 @@ from fsdpo_bench.runs.options import RunOptions
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.load import load_sampler
-from fsdpo_data.engines.options import SamplerOptions, ServerOptions, resolved_engine
+from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.recorded.response_file import read_response_file
 from fsdpo_data.stages.pair import StepPairOptions
-from fsdpo_data.stages.pipeline import BuildOptions, _without_prm
+from fsdpo_data.stages.pipeline import BuildOptions
 
 OTHER_VALUES: dict[str, Any] = {
     "k": (8,),
@@ -93,15 +93,6 @@ def test_a_server_and_a_recording_have_no_device_and_no_dtype(
         assert options_class(engine=sampler, prm="org/prm").engine == sampler
     with pytest.raises(InputError, match="does not read this option"):
         load_sampler("tiny", sampler)
-
-
-def test_the_command_of_a_build_without_its_reward_model_has_no_option_of_the_model() -> None:
-    sampler = SamplerOptions(**SERVED, dtype="float32", device="cpu")
-    options = BuildOptions(engine=sampler, prm="org/prm", prm_format="pqm", top=2)
-    inner_options = _without_prm(options)
-    assert inner_options == BuildOptions(engine=SamplerOptions(**SERVED))
-    pinned_engine = resolved_engine(sampler, {"name": "openai", "dtype": "auto"})
-    assert pinned_engine == SamplerOptions(**SERVED, dtype="float32")  # that of the reward model
 
 
 @pytest.mark.parametrize("options_class", [BuildOptions, RunOptions])

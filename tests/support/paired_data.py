@@ -13,7 +13,7 @@ from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.dataset.stage import PARENT, DatasetDraft, Stage, derive_dataset
+from fsdpo_data.dataset.stage import DatasetDraft, Stage, derive_dataset
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.score import reward_statistics
@@ -65,17 +65,8 @@ class MadeUpRewards(Stage):
         return int(digest("reward", self.salt, step)[:4], 16) / 0xFFFF
 
 
-def paired_dataset(
-    folder: Path, problems: int = 3, salt: str = "", *, store_commands: bool = False
-) -> Path:
+def paired_dataset(folder: Path, problems: int = 3, salt: str = "") -> Path:
     """Build, score and pair under ``folder``; return the dataset's directory."""
-    build_command: tuple[str, ...] = ()
-    score_command: tuple[str, ...] = ()
-    pair_command: tuple[str, ...] = ()
-    if store_commands:
-        build_command = ("fsdpo-data", "build")
-        score_command = ("fsdpo-data", "score", PARENT)
-        pair_command = ("fsdpo-data", "pair", PARENT)
     source = problem_set(problems)
     built, out = folder / "built", folder / "pairs"
     small_build(
@@ -83,11 +74,10 @@ def paired_dataset(
         source,
         spec=build_spec(n=4),
         make_sampler=lambda: fixed_sampler(source, SOLUTIONS),
-        command=build_command,
     )
     stages = [
-        MadeUpRewards(salt, score_command),
-        PairStage(pair_spec=PairSpec(top=2), command=pair_command),
+        MadeUpRewards(salt),
+        PairStage(pair_spec=PairSpec(top=2)),
     ]
     derive_dataset(built, out, stages, progress=LineProgress())
     return out

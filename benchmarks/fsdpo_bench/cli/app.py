@@ -5,7 +5,7 @@ Heavy libraries load inside the commands that need them.
 
 import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task, select_t
 from fsdpo_data.cli.console import new_app, print_next_command, run_app
 from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.options import command
-from fsdpo_data.core.command_line import command_line, local_command_line
+from fsdpo_data.core.command_line import local_command_line
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress as show_progress
@@ -153,14 +153,13 @@ def grade(options: cli_options.ResponseGradeOptions) -> None:
 
 def _grade_run(run: Path, options: cli_options.ResponseGradeOptions) -> None:
     from fsdpo_bench.runs.regrade import regrade_run
-    from fsdpo_data.engines.answer_judge import pin_answer_judge, resolve_answer_judge
+    from fsdpo_data.engines.answer_judge import resolve_answer_judge
 
     if options.out is None:
         raise InputError(
             "missing. Grading a run writes a new run: name its directory.", field="out"
         )
     judge = resolve_answer_judge(options)
-    pinned_options = replace(options, **pin_answer_judge(options, judge))
     with show_progress() as progress:
         regrade_run(
             run,
@@ -170,7 +169,6 @@ def _grade_run(run: Path, options: cli_options.ResponseGradeOptions) -> None:
             workers=options.workers,
             progress=progress,
             resume=options.resume,
-            command=command_line(pinned_options, "fsdpo-bench", "grade"),
             answer_judge=judge,
         )
     _report(options.out, as_json=options.as_json)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS
 from fsdpo_bench.results.compare import ComparisonOptions
-from fsdpo_bench.runs.regrade import RUN_PLACEHOLDER
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
@@ -103,7 +102,7 @@ class ResponseGradeOptions(AnswerJudgeOptions):
           --judge Qwen/Qwen2.5-7B-Instruct    # decides undecided answers
     """
 
-    data: Annotated[Path | None, Option(positional=True, placeholder=RUN_PLACEHOLDER)] = None
+    data: Annotated[Path | None, Option(positional=True)] = None
     out: Annotated[Path | None, _NOT_IN_DIGEST] = None
     explain: Annotated[tuple[str, str] | None, Option(metavar="GOLD PRED", in_digest=False)] = None
     task: Annotated[str | None, _NOT_IN_DIGEST] = None

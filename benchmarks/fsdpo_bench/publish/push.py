@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_cards.benchmark import model_index
-from fsdpo_cards.commands import COMMIT_PATTERN
+from fsdpo_cards.pinned_names import COMMIT_PATTERN
 
 from fsdpo_bench.results.numbers import number_rows
 from fsdpo_bench.results.result_types import Results

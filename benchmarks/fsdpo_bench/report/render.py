@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_cards import benchmark_card
-from fsdpo_cards.commands import rebuild_commands
 from fsdpo_cards.page import render_page
 from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES, ProblemList
 from fsdpo_cards.render import render
@@ -88,7 +87,6 @@ def render_html(
         published_rows=published_rows(results),
         published_labels=plots.published_labels(results),
         settings=setting_rows(results.run.to_json()),
-        commands=rebuild_commands(results.run.commands),
         has_costs=has_costs(results),
         has_groups=any(task.groups for task in tasks.values()),
     )
@@ -147,7 +145,6 @@ def render_markdown(results: Results) -> str:
         published_rows=published,
         published_tasks=[name for name in tasks if any(name in row["values"] for row in published)],
         settings=setting_rows(results.run.to_json()),
-        commands=rebuild_commands(results.run.commands),
     )
 
 
@@ -171,14 +168,9 @@ def published_rows(results: Results) -> list[dict[str, Any]]:
 
 
 def setting_rows(run: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the settings of a run as (name, value), with dots in nested names.
-
-    The stored command lines are not settings.
-    """
+    """Return the settings of a run as (name, value), with dots in nested names."""
     rows: list[tuple[str, str]] = []
     for name, value in run.items():
-        if name == "commands":
-            continue
         if isinstance(value, Mapping):
             rows += [(f"{name}.{inner_name}", text) for inner_name, text in setting_rows(value)]
         elif value is not None:

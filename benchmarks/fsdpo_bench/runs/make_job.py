@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.decoders import DECODERS, DEFAULT_DECODER, FIRST_RESPONSE_DECODER
 from fsdpo_bench.decode.plan import DecodingPlan
-from fsdpo_bench.runs.command import run_command
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks, limit_problems
 from fsdpo_bench.tasks.load import LoadedTask, load_task
@@ -143,7 +142,6 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
         make_scorer=scorer.load,
         batch_size=options.engine.batch_size or selection.batch_size,
         workers=options.workers,
-        command=run_command(options, spec, tasks),
         format_evidence=scorer.format_evidence,
         failure_policy=options.failure_policy,
     )
@@ -265,7 +263,6 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
         make_scorer=scorer.load,
         batch_size=options.engine.batch_size or options.engine.engine_entry.batch_size,
         workers=options.workers,
-        command=run_command(options, spec, tasks),
         format_evidence=scorer.format_evidence,
         failure_policy=options.failure_policy,
     )

@@ -96,9 +96,6 @@ class RunConfig(_Model):
     answer_judge: AnswerJudgeConfig | None = None  #: The judge of undecided answers.
     decoders: Annotated[list[str], Field(min_length=1)]  #: Result names, such as ``sc@5``.
     beam: BeamConfig | None  #: Settings of beam searches.
-    commands: list[
-        str
-    ] = []  #: Command lines that create the run, each with its release; empty if unknown.
     prm_format_evidence: str = ""  #: How the PRM format was recognised; empty without a PRM format.
     #: Benchmarks by name. The names are also file names.
     tasks: dict[Annotated[str, Field(pattern=r"^[^/\x00]+$")], TaskConfig]

@@ -22,7 +22,6 @@ from fsdpo_bench.runs.records import (
 )
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.progress import Progress
@@ -31,7 +30,6 @@ from fsdpo_data.engines.answer_judge import AnswerJudge
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE, check_aggregate
 
 CHUNK_PROBLEMS = 256  #: Number of problems to grade at a time.
-RUN_PLACEHOLDER = "RUN"  #: Stands for the run to grade in stored command lines.
 
 
 def regrade_run(
@@ -43,7 +41,6 @@ def regrade_run(
     progress: Progress,
     *,
     resume: bool = False,
-    command: Sequence[str] = (),
     answer_judge: AnswerJudge | None = None,
 ) -> None:
     """Write a new run with the solutions of a run, and with verdicts of the current grader.
@@ -56,7 +53,6 @@ def regrade_run(
         workers: Number of grading processes.
         progress: Progress bar.
         resume: Whether to continue an interrupted run in ``out``.
-        command: Words of the command line, with :data:`RUN_PLACEHOLDER` in place of the run.
         answer_judge: Decides the answers that the grader leaves undecided; None without a judge.
 
     Raises:
@@ -67,10 +63,7 @@ def regrade_run(
     old_setups = _parse_setups(source, old_config.decoders)
     plan = _make_plan(source, old_setups, ks, aggregate)
     config = _make_config(old_config, old_setups, plan, answer_judge)
-    run_values = {
-        "commands": _extend_commands(old_config, command),
-        "prm_format_evidence": old_config.prm_format_evidence,
-    }
+    run_values = {"prm_format_evidence": old_config.prm_format_evidence}
     with lock_run_directory(out, config, resume=resume, run_values=run_values):
         for name, entry in old_config.tasks.items():
             task = Task(name=name, title=entry.title, tolerance=entry.tolerance)
@@ -94,15 +87,6 @@ def regrade_run(
                     progress.advance(len(chunk))
         if answer_judge is not None:
             judge_run(answer_judge, out, old_config.tasks, progress)
-
-
-def _extend_commands(old_config: RunConfig, command: Sequence[str]) -> list[str]:
-    """Return the command lines of the old run and of its grading; empty if one is unknown."""
-    if not old_config.commands or not command:
-        return []
-    run_name = f"run@{old_config.config_digest}"
-    words = [run_name if word == RUN_PLACEHOLDER else word for word in command]
-    return [*old_config.commands, stored_command(words)]
 
 
 def _decoded_problem(

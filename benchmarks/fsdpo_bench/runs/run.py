@@ -28,7 +28,6 @@ from fsdpo_bench.runs.grade import grade_problems
 from fsdpo_bench.runs.records import append_records, open_records, record_key, replace_records
 from fsdpo_bench.tasks.load import LoadedTask
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.identity import ModelRef, to_json_values
 from fsdpo_data.core.jsonl_log import JsonlLog
@@ -123,7 +122,6 @@ class BenchJob:
     make_scorer: Callable[[], Scorer]  #: Loads the reward model.
     batch_size: int = 32  #: Number of problems per batch.
     workers: int | None = None  #: Number of grading processes; None for all CPU cores.
-    command: Sequence[str] = ()  #: Words of the command line; empty if it is unknown.
     format_evidence: str = ""  #: How the PRM format was recognised; empty without a PRM format.
     #: When the run stops because of prompts and solutions that an engine refuses.
     failure_policy: FailurePolicy = STOP_AT_FIRST
@@ -151,10 +149,7 @@ def decode_tasks(job: BenchJob, out: Path, *, resume: bool = False, progress: Pr
     make_sampler = cache(job.make_sampler)
     make_scorer = cache(job.make_scorer)
     job = replace(job, make_sampler=make_sampler, make_scorer=make_scorer)
-    run_values = {
-        "commands": [stored_command(job.command)] if job.command else [],
-        "prm_format_evidence": job.format_evidence,
-    }
+    run_values = {"prm_format_evidence": job.format_evidence}
     with lock_run_directory(out, job.config, resume=resume, run_values=run_values):
         failures = FailureLog(out, job.failure_policy, "problems")
         failures.expect(sum(len(loaded.problems) for loaded in job.tasks))

@@ -297,12 +297,6 @@ def get_task(name: str) -> Task:
     raise _unknown_task_error("task", name, [*builtin_tasks(), *PLUGIN_TASKS])
 
 
-def pinned_task_name(name: str) -> str:
-    """Return the name of a benchmark for a command line; a file has no folder."""
-    file = Path(name)
-    return file.name if file.suffix in (".toml", *DATA_SUFFIXES) else get_task(name).name
-
-
 def is_same_name(name: str, other_name: str) -> bool:
     """Return whether two names differ only in case, hyphens and underscores."""
     return _simplify_name(name) == _simplify_name(other_name)

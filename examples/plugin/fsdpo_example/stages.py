@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.options import Option
 from fsdpo_data.dataset.schema import replace_column
 from fsdpo_data.dataset.stage import Stage, StageOptions
@@ -32,7 +31,6 @@ class UniformStage(Stage):
     spec_key = "uniform"
 
     reward: float  #: The reward of a step.
-    command: list[str]  #: Words of the command line that runs the stage.
 
     def spec(self):
         """Return the options that determine the rewards."""
@@ -51,7 +49,7 @@ class UniformStage(Stage):
 
 def make_uniform_stage(options):
     """Return the stage."""
-    return UniformStage(options.reward, command_line(options, "fsdpo-data", "uniform"))
+    return UniformStage(options.reward)
 
 
 UNIFORM = StageEntry(

@@ -16,10 +16,8 @@ from fsdpo_data.cli.options import DatasetOptions, command
 from fsdpo_data.cli.printing import print_summary
 from fsdpo_data.cli.stage_commands import create_dataset, print_inspect_command
 from fsdpo_data.core.command_line import (
-    command_line,
     command_parameters,
     given_values,
-    stored_command,
 )
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.options import Option, Options
@@ -400,14 +398,12 @@ def import_(options: ImportOptions) -> None:
         result = import_rows(source, options.source, out, template, reader)
         quarantine_file = quarantine_path(out)
     else:
-        command = stored_command(command_line(options, "fsdpo-data", "import"))
         manifest, result = import_dataset(
             source,
             options.source,
             out,
             template,
             reader=reader,
-            command=command,
             resume=options.resume,
         )
         quarantine_file = out / QUARANTINE_FILE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from fsdpo_data.core.command_line import command_line, command_parameters, make_
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.engines.options import SamplerOptions, ServerOptions
+from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions
@@ -111,14 +110,6 @@ def test_a_command_line_gives_equal_options(
         command_line(make_options(options_class, {**values, **host_values}), program, command)
         == words
     )
-
-
-def test_addresses_and_files_never_enter_a_command_line() -> None:
-    server = ServerOptions(base_url="http://secret-host:8000/v1")
-    served = BuildOptions(model="m", engine=SamplerOptions(engine="openai", server=server))
-    replay = SamplerOptions(engine="replay", replay=Path("/home/me/secret.jsonl"))
-    for options in (served, BuildOptions(engine=replay)):
-        assert "secret" not in " ".join(command_line(options, "fsdpo-data", "build"))
 
 
 def test_only_stated_settings_of_a_recording_are_known() -> None:

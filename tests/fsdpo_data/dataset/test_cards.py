@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+import typer
 import yaml
 from datasets import Features
 from fsdpo_cards.bars import draw_bars, histogram, label_tenths
-from fsdpo_cards.commands import rebuild_commands, train_command
 from fsdpo_cards.render import combined_licence
 from helpers import small_build
 from hub_server import TOKEN, client_env, run_client, running_hub
 from jinja2 import UndefinedError
 from paired_data import SOLUTIONS, paired_dataset
 
-from fsdpo_data import __version__
+from fsdpo_data.cli.app import app
 from fsdpo_data.cli.printing import print_problem
-from fsdpo_data.core.command_line import stored_command
 from fsdpo_data.dataset.card import dataset_card, dataset_info, distributions
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
@@ -128,72 +127,17 @@ def test_an_undefined_field_is_an_error(dataset: Path, field: str) -> None:
         dataset_card(dataset, manifest)
 
 
-def test_commands_get_output_directories() -> None:
-    commands = [
-        "fsdpo-data build --model org/model@abc --samples 8",
-        "fsdpo-data label dataset@0123abc --rollouts 8",
-        "fsdpo-data label dataset@4567def --judge 'my judge' --consensus",
-    ]
-    lines = [line.replace(" \\\n ", "") for line in rebuild_commands(commands)]
-    assert lines == [
-        "fsdpo-data build --model org/model@abc --samples 8 --out runs/build",
-        "fsdpo-data label runs/build --rollouts 8 --out runs/label",
-        "fsdpo-data label runs/label --judge 'my judge' --consensus --out runs/label-2",
-    ]
-
-
-def test_a_mixture_reads_the_last_outputs() -> None:
-    commands = [
-        "fsdpo-data build --samples 8",
-        "fsdpo-data select dataset@0123abc --split validation=0.1",
-        "fsdpo-data build --samples 4",
-        "fsdpo-data mix dataset@4567def dataset@89ab:0.3",
-        "fsdpo-data pair dataset@cdef",
-    ]
-    lines = [line.replace(" \\\n ", "") for line in rebuild_commands(commands)]
-    assert lines == [
-        "fsdpo-data build --samples 8 --out runs/build",
-        "fsdpo-data select runs/build --split validation=0.1 --out runs/select",
-        "fsdpo-data build --samples 4 --out runs/build-2",
-        "fsdpo-data mix runs/select runs/build-2:0.3 --out runs/mix",
-        "fsdpo-data pair runs/mix --out runs/pair",
-    ]
-
-
-def test_the_release_of_a_command_is_a_comment_before_it() -> None:
-    """Command lines leave out default values, which another release may change."""
-    commands = [
-        "fsdpo-data build --limit 2  # fsdpo 0.1.0",
-        "fsdpo-data score dataset@0123abc --prm 'a  # fsdpo 9'  # fsdpo 0.1.0",
-        "fsdpo-data pair dataset@4567def  # fsdpo 0.2.0",
-        "fsdpo-data pair dataset@4567def --prm 'a  # fsdpo 9'",
-    ]
-    assert [line.replace(" \\\n ", "") for line in rebuild_commands(commands)] == [
-        "# fsdpo 0.1.0\nfsdpo-data build --limit 2 --out runs/build",
-        "fsdpo-data score runs/build --prm 'a  # fsdpo 9' --out runs/score",
-        "# fsdpo 0.2.0\nfsdpo-data pair runs/score --out runs/pair",
-        "fsdpo-data pair runs/pair --prm 'a  # fsdpo 9' --out runs/pair-2",
-    ]
-    assert stored_command(["fsdpo-data", "build", "a # b"]) == (
-        f"fsdpo-data build 'a # b'  # fsdpo {__version__}"
-    )
-
-
-def test_training_data_may_have_the_name_of_the_stage_and_the_model() -> None:
-    run = SimpleNamespace(
-        stage="dpo", data="dpo", command="fsdpo-train dpo dpo --model dpo", processes=(1, 1)
-    )
-    line = train_command(run, ["fsdpo-data pair runs/score --out runs/pair"])
-    assert line.replace(" \\\n ", "") == ("fsdpo-train dpo runs/pair --model dpo --out runs/dpo")
-
-
-def test_a_dataset_of_unknown_commands_has_no_section_for_them(dataset: Path) -> None:
+def test_the_card_prints_a_command_from_the_options(dataset: Path) -> None:
     manifest = read_manifest(dataset)
-    assert manifest.commands is None
-    assert "To create the dataset again" not in dataset_card(dataset, manifest)
-    manifest.commands = ["fsdpo-data build --limit 2"]
-    card = dataset_card(dataset, manifest)
-    assert "To create the dataset again" in card and "  --out runs/build\n```" in card
+    manifest.spec.model.revision = "0" * 40
+    command = dataset_card(dataset, manifest).partition("fsdpo-data build")[2].partition("```")[0]
+    assert f"--model {manifest.spec.model.name}@{'0' * 40} \\\n" in command
+    assert f"--samples {manifest.spec.sampling.n} \\\n" in command
+    assert command.endswith("  --out runs/data\n")
+    words = shlex.split(command.replace("\\\n", ""))
+    typer.main.get_command(app).commands["build"].make_context("build", words)  # type: ignore[attr-defined]
+    manifest.spec.sampling.seed = "unknown"
+    assert "fsdpo-data build" not in dataset_card(dataset, manifest)
 
 
 def test_licences_of_several_sources() -> None:

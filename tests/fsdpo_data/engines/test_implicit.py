@@ -107,7 +107,7 @@ def test_policy_and_reference_on_the_command_line(
 ) -> None:
     from command_line import run
 
-    small_build(tmp_path / "run", command=["fsdpo-data", "build"])
+    small_build(tmp_path / "run")
     arguments: list[Any] = [
         "score",
         tmp_path / "run",

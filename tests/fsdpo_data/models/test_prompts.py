@@ -202,7 +202,7 @@ def test_a_template_is_a_text_file(tmp_path: Path) -> None:
     file = tmp_path / "my.txt"
     file.write_text("Q: {question}\nA:", newline="")
     template = get_template(str(file))
-    assert (template.name, template.argument) == ("my", "my.txt")
+    assert template.name == "my"
     assert template.render("{question} + {x}?") == "Q: {question} + {x}?\nA:"
     same_text = Template("another", "Q: {question}\nA:")
     assert template.digest == same_text.digest, "the digest is the digest of the content"

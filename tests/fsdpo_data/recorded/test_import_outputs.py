@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 import pytest
 from bench_runs import written
-from fsdpo_cards.commands import policy_argument
+from fsdpo_cards.dataset import policy_argument
 from recorded_imports import import_file, lines
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import RELEASE, file_sha256
+from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.problems.row_formats import UnusableRowError
@@ -205,12 +205,7 @@ def test_options_and_fields_reach_the_manifest_and_other_values_are_unknown(tmp_
     assert (row["finish_reason"], row["n_tokens"]) == ("length", 7)
     assert "### Instruction:\n2+2?" in row["prompt"]
     sealed = json.loads((tmp_path / "out/manifest.json").read_text())
-    spec = sealed["spec"]
-    assert sealed["commands"] == [
-        "fsdpo-data import FILE --template alpaca --model-name 'My 7B, step 400' --temperature 0.6 "
-        f"--segmenter auto@1  # {RELEASE}"
-    ]
-    assert policy_argument(spec) == "BASE_MODEL"
+    assert policy_argument(sealed["spec"]) == "BASE_MODEL"
 
 
 def response(name: str, *texts: str, **usage: int) -> dict[str, Any]:
@@ -477,10 +472,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*line, "outputs", "--model-name", "Theirs", "--workers", "1"])
     assert done.exit_code == 0, done.output
     assert "Theirs" in done.output and f"next: fsdpo-data inspect {out}" in done.output
-    [command] = json.loads((out / "manifest.json").read_text())["commands"]
-    assert command == (
-        f"fsdpo-data import FILE --model-name Theirs --segmenter auto@1 --from outputs  # {RELEASE}"
-    )
     for flag, value in (("--temperature", "0.5"), ("--problems", "gsm8k"), ("--series", "x")):
         with pytest.raises(InputError, match=f"{flag} .*needs --from outputs"):
             CliRunner().invoke(app, [*line, "prm800k", flag, value], catch_exceptions=False)

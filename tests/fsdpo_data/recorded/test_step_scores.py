@@ -59,7 +59,6 @@ def test_listed_steps_are_found_in_the_response(tmp_path: Path) -> None:
     assert manifest.spec.score and manifest.rewards
     assert manifest.spec.score.prm.name == "org/prm"
     assert (manifest.rewards.scored, manifest.rewards.unscored) == (1, 0)
-    assert "--segmenter" not in (manifest.commands or [""])[0]
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,6 @@ def test_the_manifest_has_the_filters_in_order_and_the_statistics(
         "seed": 3,
     }
     assert selected.manifest.spec.sampling.n == 2
-    assert selected.manifest.commands is None  # small_build states no command line
     card = (selected.path / "README.md").read_text()
     assert "| selection | " in card and "pass rate `0.25..`" in card
 
