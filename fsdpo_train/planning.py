@@ -149,13 +149,13 @@ def _plan_completions(config: SftConfig) -> tuple[TrainConfig, ResolvedWeights, 
     """Read prompts and completions."""
     from fsdpo_train.sft.data import COLUMNS, encode_rows
     from fsdpo_train.trainer.batching import pack_rows
-    from fsdpo_train.trainer.row_source import open_source
+    from fsdpo_train.trainer.row_source import open_data
 
     if config.model is None:  # `from_config` has the sizes of a model
         config = replace(config, model=str(config.from_config), from_config=None)
-    source = open_source(config.data, COLUMNS)
+    data = open_data(config.data, COLUMNS)
     weights, tokenizer, max_length = _open_model(config)
-    rows = encode_rows(source, tokenizer, max_length).rows
+    rows = encode_rows(data, tokenizer, max_length).rows
     if not rows:
         raise config.field_error("data", "no row is left to train on.")
     planned = _PlannedRows(

@@ -66,14 +66,21 @@ def break_line(words: Sequence[str]) -> str:
 def train_command(run: Any, data_commands: Sequence[str]) -> str:
     """Return the ``fsdpo-train`` command of a :class:`~fsdpo_cards.model.TrainingRun`.
 
-    The training data are the output of the last of ``data_commands``, or the ``data`` of the run
-    if there are no commands.
+    Args:
+        run: The run.
+        data_commands: The commands that make the datasets, dataset by dataset. The training data
+            are the outputs of the last command of each dataset. A source without commands has its
+            name.
     """
-    data = data_commands[-1].rpartition(" ")[2] if data_commands else run.data
     words = shlex.split(run.command)
-    # The data may have the name of the stage or of the model, so only one word is replaced: the
-    # first one after the name of the stage.
-    words[words.index(run.data, 2)] = data
+    # The data may have the name of the stage or of the model, so only the words after the name of
+    # the stage are replaced.
+    position = words.index(run.sources[0].name, 2)
+    n_commands = 0
+    for offset, source in enumerate(run.sources):
+        n_commands += len(source.commands)
+        if source.commands:
+            words[position + offset] = data_commands[n_commands - 1].rpartition(" ")[2]
     line = break_line([*words, "--out", f"runs/{run.stage}"])
     all_processes, local_processes = run.processes
     if all_processes == 1:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import transformers
 from fsdpo_cards import model_card
 from fsdpo_cards.commands import pinned_name
-from fsdpo_cards.model import TrainingRun
+from fsdpo_cards.model import TrainingRun, TrainingSource
 
 import fsdpo_data
 from fsdpo_data.core.command_line import command_line
@@ -25,7 +25,7 @@ from fsdpo_data.models.prompts import TEMPLATES
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.models.trained_template import recognise_template, write_trained_template
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.row_source import RowSource
+from fsdpo_train.trainer.row_source import RowSource, TrainingData
 from fsdpo_train.trainer.run_directory import COMMAND_KEY, is_main_process, lock_run_directory
 from fsdpo_train.trainer.trainer import save_merged
 
@@ -44,7 +44,7 @@ class TrainingReport:
 
 
 @contextmanager
-def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, Any]]:
+def start_run(config: TrainConfig, data: TrainingData) -> Iterator[dict[str, Any]]:
     """Lock the directory of a run, set the seed and yield the identity of the run.
 
     The identity contains every option that determines the weights, as JSON values by name.
@@ -56,13 +56,14 @@ def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, Any]
         StoreError: if the directory cannot be written, or another process trains in it.
         UnavailableError: if the Hub cannot be reached, or a package is not installed.
     """
-    identity = {**config.identity(), "data": source.identity, **_plugin_identity()}
+    identity = {**config.identity(), "data": data.identity, **_plugin_identity()}
     if config.model is not None:
         # The revision is a Hub commit or a digest of the local files, because a path means nothing
         # on another machine. A run from random weights has no model.
         ref = resolve_weights(config.model).ref
         identity["model"] = f"{ref.name}@{ref.revision}"
-    words = train_command(config, _pinned_model(identity), source.name)
+    names = [source.name for source in data.sources]
+    words = train_command(config, _pinned_model(identity), names)
     identity[COMMAND_KEY] = shlex.join(words)
     with lock_run_directory(config, identity), hide_bars():
         transformers.set_seed(config.seed)
@@ -87,7 +88,7 @@ def finish_run(
     trainer: Any,
     config: TrainConfig,
     *,
-    source: RowSource,
+    data: TrainingData,
     card_data: Mapping[str, Any],
     prompts: Sequence[str] = (),
     **report_fields: Any,
@@ -98,7 +99,7 @@ def finish_run(
         report_class: Class of the report.
         trainer: The trainer after training.
         config: The options of the run.
-        source: The data of the run.
+        data: The data of the run.
         card_data: The identity of the run, and further entries. The card shows both, and the
             provenance of the data.
         prompts: Prompts of rows without a manifest; they show the prompt template.
@@ -116,26 +117,28 @@ def finish_run(
         **report_fields,
     )
     if is_main_process():
-        _write_card(config, source, {**card_data, **source.provenance}, report)
-        _write_template(config, source, prompts)
+        _write_card(config, data, {**card_data, **data.provenance}, report)
+        _write_template(config, data, prompts)
     return report
 
 
-def _write_template(config: TrainConfig, source: RowSource, prompts: Sequence[str]) -> None:
-    """Write the prompt template of the training, so that the model is sampled with the same one."""
-    if source.manifest is not None:
-        name: str | None = source.manifest.spec.template.name
-    else:
-        name = recognise_template(prompts, str(config.out))
-    if name in TEMPLATES:
+def _write_template(config: TrainConfig, data: TrainingData, prompts: Sequence[str]) -> None:
+    """Write the prompt template of the training, so that the model is sampled with the same one.
+
+    Without one template that is known for all sources, nothing is written.
+    """
+    names: set[str | None] = {manifest.spec.template.name for manifest in data.manifests}
+    if len(data.manifests) < len(data.sources):
+        names.add(recognise_template(prompts, str(config.out)))
+    name = names.pop()
+    if not names and name in TEMPLATES:
         write_trained_template(config.out, str(name))
 
 
 def _write_card(
-    config: TrainConfig, source: RowSource, card_data: Mapping[str, Any], report: TrainingReport
+    config: TrainConfig, data: TrainingData, card_data: Mapping[str, Any], report: TrainingReport
 ) -> None:
     """Write the model card to ``README.md``."""
-    manifest = source.manifest
     versions = {
         "fsdpo": fsdpo_data.__version__,
         "torch": version("torch"),
@@ -146,12 +149,10 @@ def _write_card(
         stage=config.stage,
         name=config.out.resolve().name,
         model=_pinned_model(card_data),
-        data=source.name,
+        sources=[_card_source(source) for source in data.sources],
         report=vars(report),
         options={**_without_folders(options), **versions},
         command=card_data[COMMAND_KEY],
-        manifest=manifest.to_dict() if manifest else None,
-        stage_rows=card_rows(manifest) if manifest else (),
         processes=(
             int(os.environ.get("WORLD_SIZE", "1")),
             int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
@@ -160,21 +161,32 @@ def _write_card(
     write_text(config.out / "README.md", model_card(run))
 
 
+def _card_source(source: RowSource) -> TrainingSource:
+    """Return the data of a source that the card shows."""
+    manifest = source.manifest
+    return TrainingSource(
+        name=source.name,
+        rows=source.count_rows(),
+        manifest=manifest.to_dict() if manifest else None,
+        stage_rows=card_rows(manifest) if manifest else (),
+    )
+
+
 def _pinned_model(identity: Mapping[str, Any]) -> str:
     """Return the initial model with its commit on the Hub; empty for random weights."""
     name, _, revision = str(identity.get("model") or "").rpartition("@")
     return pinned_name({"name": name, "revision": revision})
 
 
-def train_command(config: TrainConfig, model: str, data: str) -> list[str]:
+def train_command(config: TrainConfig, model: str, data: Sequence[str]) -> list[str]:
     """Return the words of the command line that trains the same model, without local folders.
 
     Args:
         config: The options of the run.
         model: Name of the initial model; empty for random weights.
-        data: Name of the training data.
+        data: Names of the training data.
     """
-    pinned_config = dataclasses.replace(config, data=data, model=model or None)
+    pinned_config = dataclasses.replace(config, data=tuple(data), model=model or None)
     words = command_line(pinned_config, "fsdpo-train", config.stage)
     local_paths = {str(getattr(config, name, None)) for name in _PATH_OPTIONS}
     return [Path(word).name if word in local_paths else word for word in words]

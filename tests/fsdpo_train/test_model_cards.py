@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fsdpo_cards import model_card
 from fsdpo_cards.commands import rebuild_commands, train_command
-from fsdpo_cards.model import TrainingRun
+from fsdpo_cards.model import TrainingRun, TrainingSource
 from hub_server import TOKEN, client_env, run_client, running_hub
 from huggingface_hub import ModelCard
 from jinja2 import UndefinedError
@@ -143,7 +143,7 @@ def make_run(**changes: Any) -> TrainingRun:
         stage="sft",
         name="mine",
         model=f"org/base@{COMMIT}",
-        data=f"org/rows@{COMMIT}",
+        sources=[TrainingSource(f"org/rows@{COMMIT}", rows=1)],
         report=report,
         options={"lr": "1"},
         command=f"fsdpo-train sft org/rows@{COMMIT} --model org/base@{COMMIT}",
@@ -166,8 +166,13 @@ def test_hub_models_and_datasets_are_linked_with_their_commit() -> None:
 def test_the_training_data_are_the_output_of_the_last_data_command() -> None:
     commands = ["fsdpo-data build", "fsdpo-data pair dataset@0 --top 2"]
     assert "fsdpo-data pair runs/build" in rebuild_commands(commands)[1]
-    line = train_command(make_run(), rebuild_commands(commands))
+    dataset = TrainingSource(f"org/rows@{COMMIT}", rows=1, manifest={"commands": commands})
+    line = train_command(make_run(sources=[dataset]), rebuild_commands(commands))
     assert line.startswith("fsdpo-train sft runs/pair \\\n")
+    file = TrainingSource("sft", rows=2)
+    run = make_run(sources=[file, dataset, dataset], command="fsdpo-train sft sft a b --lora 4")
+    line = train_command(run, rebuild_commands([*commands, *commands]))
+    assert line.startswith("fsdpo-train sft sft runs/pair runs/pair-2 \\\n")
 
 
 def test_an_undefined_field_is_an_error() -> None:

@@ -67,10 +67,10 @@ def test_tokens_are_those_of_the_trainer(folder: Path) -> None:
     from transformers import AutoTokenizer
 
     from fsdpo_train.sft.data import COLUMNS, encode_rows
-    from fsdpo_train.trainer.row_source import open_source
+    from fsdpo_train.trainer.row_source import open_data
 
     tokenizer = AutoTokenizer.from_pretrained(folder / "model")
-    rows = encode_rows(open_source(config.data, COLUMNS), tokenizer, 256).rows
+    rows = encode_rows(open_data(config.data, COLUMNS), tokenizer, 256).rows
     assert plan.work.tokens_per_epoch == sum(len(row.input_ids) for row in rows)
     assert plan.hours == pytest.approx(2 * plan.work.tokens_per_epoch / 3600)
 

@@ -180,8 +180,9 @@ def test_the_release_of_a_command_is_a_comment_before_it() -> None:
 
 
 def test_training_data_may_have_the_name_of_the_stage_and_the_model() -> None:
+    source = SimpleNamespace(name="dpo", commands=["fsdpo-data pair dataset@0"])
     run = SimpleNamespace(
-        stage="dpo", data="dpo", command="fsdpo-train dpo dpo --model dpo", processes=(1, 1)
+        stage="dpo", sources=[source], command="fsdpo-train dpo dpo --model dpo", processes=(1, 1)
     )
     line = train_command(run, ["fsdpo-data pair runs/score --out runs/pair"])
     assert line.replace(" \\\n ", "") == ("fsdpo-train dpo runs/pair --model dpo --out runs/dpo")
