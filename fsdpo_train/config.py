@@ -1,5 +1,6 @@
 """Options of the training stages: frozen, and checked before torch is loaded."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -45,7 +46,7 @@ class TrainConfig(Options):
     """Options of every training stage.
 
     Attributes:
-        data: The training data.
+        data: The training data. The rows of several datasets or files follow each other.
         out: Output directory for the trained model, its checkpoints and its card.
         model: Checkpoint to start from: a short name, a directory, or ``org/name[@revision]`` on
             the Hub.
@@ -85,7 +86,7 @@ class TrainConfig(Options):
     #: Name of the stage in file names and cards.
     stage: ClassVar[str]
 
-    data: Annotated[str | Path, Option(positional=True)]
+    data: Annotated[Sequence[str | Path], Option(positional=True)]
     out: Annotated[Path, Option(in_digest=False)]
     model: str | None = None
     epochs: Annotated[float, Option(exclusive_min=0)] = 1.0
@@ -116,6 +117,8 @@ class TrainConfig(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.data:
+            raise self.field_error("data", "expected at least one dataset or file.")
         preset = self.deepspeed
         if preset is not None and preset not in DEEPSPEED_PRESETS and not Path(preset).is_file():
             presets = ", ".join(DEEPSPEED_PRESETS)
@@ -132,6 +135,11 @@ class TrainConfig(Options):
                 "4-bit weights need a `model`, and cannot be trained. Set `lora` to the rank of "
                 "trainable adapters, e.g. `lora=16`.",
             )
+
+    @property
+    def data_text(self) -> str:
+        """The training data, for messages."""
+        return ", ".join(map(str, self.data))
 
     @property
     def rows_per_micro_batch(self) -> int:
@@ -171,7 +179,7 @@ class SftConfig(TrainConfig):
 
     Attributes:
         data: A JSONL or parquet file with the columns ``prompt`` and ``completion``, or
-            ``org/name[@revision]`` of such a dataset on the Hub.
+            ``org/name[@revision]`` of such a dataset on the Hub. May be given several times.
         from_config: Start from random weights instead of `model`. Give a ``config.json``, or its
             directory. The directory must also contain the tokenizer.
         head_chunk: Number of tokens whose logits are computed at once. Fewer tokens need less
@@ -217,10 +225,10 @@ class PrmConfig(TrainConfig):
     Attributes:
         data: Sealed dataset: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a JSONL
             or parquet file. A file has the columns ``prompt``, ``completions`` and ``labels``
-            (booleans, or numbers in [0, 1]).
+            (booleans, or numbers in [0, 1]). May be given several times.
         model: Policy whose weights get the reward head: a short name, a directory, or
             ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions
-            of a sealed dataset.
+            of all sealed datasets.
         labels: ``outcome``: the outcome of the solution at every step (N=1). ``rollouts``: the
             fraction of correct continuations of each step, or of a judge's votes (N>1).
             ``first-error``: right before the first error that ``label --search first-error`` found,
@@ -237,7 +245,8 @@ class PrmConfig(TrainConfig):
             PRM scores a step at its last token.
         shuffle: ``solutions`` come in random order, as in other trainers. With ``groups``, all
             solutions of a prompt come in one batch, and the prompt is computed once.
-        samples: Number of solutions per problem; the first ones are used. 0 uses all solutions.
+        samples: Number of solutions per problem of a dataset; the first ones are used. 0 uses all
+            solutions.
         balance: Weight the steps such that right and wrong steps have the same total weight.
         only_mixed: Use only problems that have both correct and wrong solutions.
         held_out: Fraction of the problems that is not trained on, but used to evaluate the PRM.
@@ -248,6 +257,8 @@ class PrmConfig(TrainConfig):
         fsdpo-train prm runs/demo --model tiny --out runs/prm --batch-size 32 \
           --grad-accum 1 --lr 1.5e-3 --adam-beta2 0.98 --epochs 3
 
+        fsdpo-train prm runs/demo org/solutions rows.jsonl --model tiny --out runs/prm
+
         torchrun --nproc-per-node 8 -m fsdpo_train prm runs/qwen \
           --model qwen2-7b-sft --out runs/prm --dtype bfloat16 --deepspeed zero3 \
           --gradient-checkpointing --grad-accum 4
@@ -255,7 +266,7 @@ class PrmConfig(TrainConfig):
 
     stage: ClassVar[str] = "prm"
 
-    data: Annotated[str | Path, Option(positional=True, dataset="input")]
+    data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     batch_size: Annotated[int, Option(min=1)] = 8
     grad_accum: Annotated[int, Option(min=1)] = 32
@@ -318,10 +329,11 @@ class DpoConfig(PreferenceSpec, TrainConfig):
 
     Attributes:
         data: Sealed dataset with pairs: a directory, a URL, or ``org/name[@revision]`` on the Hub.
-            Or a JSONL or parquet file with the columns of the config ``pairs``.
+            Or a JSONL or parquet file with the columns of the config ``pairs``. May be given
+            several times.
         model: Start model, which is also the reference policy: a short name, a directory, or
             ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions
-            of a sealed dataset.
+            of all sealed datasets.
         batch_size: Prompts per device in one micro-batch, each with all its pairs. With
             ``pairs`` as `shuffle`: pairs per device in one micro-batch.
         batch_tokens: Maximum number of tokens per device in one micro-batch. If set, it replaces
@@ -353,7 +365,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
 
     stage: ClassVar[str] = "dpo"
 
-    data: Annotated[str | Path, Option(positional=True, dataset="input")]
+    data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     batch_size: Annotated[int, Option(min=1)] = 4
     shuffle: Literal["groups", "pairs"] = "groups"

@@ -69,7 +69,7 @@ def make_model(out: Path, seed: int = 0) -> None:
     for stage in STAGES:
         stage_out = work / stage["name"]
         config = SftConfig(
-            data=_demonstrations_file(work, stage),
+            data=[_demonstrations_file(work, stage)],
             out=stage_out,
             lr=stage["lr"],
             seed=seed,

@@ -1,11 +1,27 @@
 """Render the cards of trained models: fine-tuned policies, DPO policies and reward models."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fsdpo_cards.render import TABLES, front_matter, hub_metadata, render
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSource:
+    """A dataset or a file of a training run."""
+
+    name: str  #: A name, or ``org/name@commit`` on the Hub.
+    rows: int  #: Number of its rows.
+    manifest: Mapping[str, Any] | None = None  #: Its manifest, if it is a dataset.
+    stage_rows: Sequence[str] = ()  #: Markdown rows that describe the stages of the dataset.
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The options of the dataset; empty for others."""
+        spec: Mapping[str, Any] = (self.manifest or {}).get("spec", {})
+        return spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +32,15 @@ class TrainingRun:
     name: str  #: Name of the trained model.
     #: The initial model: a name, or ``org/name@commit`` on the Hub; empty for random weights.
     model: str
-    data: str  #: The training data: a name, or ``org/name@commit`` on the Hub.
+    sources: Sequence[TrainingSource]  #: The training data.
     report: Mapping[str, Any]  #: The report of the run, such as steps, loss and metrics.
     options: Mapping[str, str]  #: All options and versions, as text.
     command: str  #: The command line that trains the model.
-    manifest: Mapping[str, Any] | None = None  #: Manifest of the training data, if it is a dataset.
-    stage_rows: Sequence[str] = ()  #: Markdown rows that describe the stages of the dataset.
+
+    @property
+    def datasets(self) -> list[TrainingSource]:
+        """The sources with a manifest."""
+        return [source for source in self.sources if source.manifest]
 
 
 def model_card(run: TrainingRun) -> str:
@@ -30,28 +49,32 @@ def model_card(run: TrainingRun) -> str:
     Raises:
         jinja2.UndefinedError: if the run lacks a field of the card.
     """
-    spec = run.manifest["spec"] if run.manifest else None
     body = render(
         f"model_{run.stage}.md",
         run=run,
-        manifest=run.manifest,
-        spec=spec,
-        stage_rows=run.stage_rows,
+        datasets=run.datasets,
+        templates=_unique(source.spec["template"]["name"] for source in run.datasets),
+        segmenters=_unique(source.spec["segmenter"] for source in run.datasets),
     )
     return front_matter(_metadata(run)) + body
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    """Return the names without repetitions, in order."""
+    return list(dict.fromkeys(names))
 
 
 def _metadata(run: TrainingRun) -> dict[str, Any]:
     """Return the metadata that the Hub reads from the card; only names on the Hub become links."""
     stage_metadata = TABLES["models"][run.stage]
-    dataset = _unpinned_hub_name(run.data)
+    datasets = list(filter(None, (_unpinned_hub_name(source.name) for source in run.sources)))
     return hub_metadata(
         library_name="transformers",
         language=["en"],
         pipeline_tag=stage_metadata["pipeline_tag"],
         tags=stage_metadata["tags"],
         base_model=_unpinned_hub_name(run.model),
-        datasets=[dataset] if dataset else None,
+        datasets=datasets or None,
         model_name=run.name,
         eval_results=_evaluation_results(run) or None,
     )
@@ -68,7 +91,7 @@ def _evaluation_results(run: TrainingRun) -> list[Any]:
     from huggingface_hub import EvalResult
 
     metrics = run.report.get("held_out", {})
-    source = run.data.partition("@")[0]
+    source = ", ".join(source.name.partition("@")[0] for source in run.sources)
     return [
         EvalResult(
             task_type="token-classification",

@@ -23,12 +23,12 @@ _TYPE_WORDS = {
 
 
 def convert_value(value: Any, field_type: Any) -> Any:
-    """Convert text to a tuple of one item or to a path, and a path to text, as the type asks.
+    """Convert text and paths to a tuple of one item, and to each other, as the type asks.
 
     The items of sequences are converted too. URLs stay texts, because a path would lose one of
     their slashes.
     """
-    if isinstance(value, str) and typing.get_origin(field_type) in (tuple, Sequence):
+    if isinstance(value, str | Path) and typing.get_origin(field_type) in (tuple, Sequence):
         value = (value,)
     if isinstance(value, tuple | list):
         items = [convert_value(item, item_type(field_type)) for item in value]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.pairs.statistics import find_first_difference
 from fsdpo_train.losses.preference_losses import PreferenceLoss
-from fsdpo_train.trainer.row_source import LocatedRow, Row, RowSource, open_source
+from fsdpo_train.trainer.row_source import LocatedRow, Row, TrainingData, open_data
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,9 +86,9 @@ class PromptGroup:
         return self.select(sorted({index for pair in pairs for index in pair}), pairs)
 
 
-def open_pairs(data: str | Path) -> RowSource:
+def open_pairs(data: Sequence[str | Path]) -> TrainingData:
     """Open the pairs in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
-    return open_source(data, COLUMNS, config="pairs", optional_columns=("chosen", "rejected"))
+    return open_data(data, COLUMNS, config="pairs", optional_columns=("chosen", "rejected"))
 
 
 def group_by_prompt(

@@ -86,16 +86,16 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         report = train_dpo(DpoConfig(data="runs/pairs", model="tiny", out="runs/policy"))
     """
     loss = config.preference_loss  # imports a plug-in before the identity of the run is recorded
-    source = open_pairs(config.data)
-    config = with_start_model(config, source)
-    with start_run(config, source) as identity:
+    data = open_pairs(config.data)
+    config = with_start_model(config, data)
+    with start_run(config, data) as identity:
         arguments = _preference_arguments(config)
         model, tokenizer = load_model(config, "AutoModelForCausalLM")
         # The reference runs without dropout. Dropout in the policy would add noise to the margins.
         model = disable_dropout(model)
         fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
         groups, counts = tokenize_groups(
-            group_by_prompt(source.rows(), loss, config.gamma),
+            group_by_prompt(data.rows(), loss, config.gamma),
             tokenizer,
             context_length(config, model),
         )
@@ -136,7 +136,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
             DpoReport,
             trainer,
             config,
-            source=source,
+            data=data,
             card_data={**identity, "reference": store.digest},
             counts=counts,
             metrics=_last_metrics(trainer.state.log_history),

@@ -16,7 +16,7 @@ from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.trainer.batching import TensorBatch, collate_rows, pad_rows
-from fsdpo_train.trainer.row_source import Row, RowSource, open_source
+from fsdpo_train.trainer.row_source import Row, RowSource, TrainingData, open_data
 from fsdpo_train.trainer.training_rows import CompletionRow
 
 #: Label of padding, which the losses ignore.
@@ -60,24 +60,46 @@ class PrmData:
     counts: Counter[str]
 
 
-def open_solutions(data: str | Path) -> RowSource:
+def open_solutions(data: Sequence[str | Path]) -> TrainingData:
     """Open the solutions in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
-    return open_source(data, _COLUMNS, config="solutions", optional_columns=_OPTIONAL_COLUMNS)
+    return open_data(data, _COLUMNS, config="solutions", optional_columns=_OPTIONAL_COLUMNS)
 
 
-def read_labelled_rows(source: RowSource, config: PrmConfig) -> Iterator[LabelledRow]:
-    """Yield the labelled solutions that ``config`` selects.
+def read_labelled_rows(data: TrainingData, config: PrmConfig) -> Iterator[LabelledRow]:
+    """Yield the labelled solutions that ``config`` selects, source by source.
 
     Raises:
-        InputError: if the file cannot be read, or if labels and steps do not match. Also if the
+        InputError: if a file cannot be read, or if labels and steps do not match. Also if the
             options need a fraction of correct continuations for each step, but the labels come from
             a search for the first error.
     """
+    mixed_problems = _mixed_problems(data) if config.only_mixed else None
+    problem_of_prompt: dict[str, str] = {}
+    for name, source in zip(config.data, data.sources, strict=True):
+        for row in _read_source(str(name), source, config, mixed_problems):
+            if len(data.sources) > 1:
+                # Sources name a problem in different ways. Its solutions stay on one side of the
+                # split.
+                problem = problem_of_prompt.setdefault(row.prompt, row.problem)
+                row = replace(row, problem=problem)
+            yield row
+
+
+def _read_source(
+    name: str, source: RowSource, config: PrmConfig, mixed_problems: set[str] | None
+) -> Iterator[LabelledRow]:
+    """Yield the labelled solutions of a source that ``config`` selects.
+
+    Args:
+        name: The source in the options, for messages.
+        source: The source.
+        config: The options of the run.
+        mixed_problems: Ids of the selected problems; None for all problems.
+    """
     if not source.is_dataset:
-        yield from _read_file_rows(source, config)
+        yield from _read_file_rows(name, source, config)
         return
-    is_searched = _check_label_kind(source, config)
-    mixed_problems = _mixed_problems(source) if config.only_mixed else None
+    is_searched = _check_label_kind(name, source, config)
     for location, row in source.rows():
         labels = _searched_labels(row, config) if is_searched else _step_labels(row, config.labels)
         exceeds_samples = config.samples and row["sample_index"] >= config.samples
@@ -87,7 +109,7 @@ def read_labelled_rows(source: RowSource, config: PrmConfig) -> Iterator[Labelle
             yield _labelled_row(location, {**row, "labels": labels})
 
 
-def _check_label_kind(source: RowSource, config: PrmConfig) -> bool:
+def _check_label_kind(name: str, source: RowSource, config: PrmConfig) -> bool:
     """Return whether the labels of a dataset come from a search for the first error.
 
     Raises:
@@ -97,7 +119,7 @@ def _check_label_kind(source: RowSource, config: PrmConfig) -> bool:
     is_searched = "search" in spec.get("label", {})
     if is_searched and config.labels == "rollouts":
         raise InputError(
-            f"{config.data} was labelled with `search={spec['label']['search']}`, which continues "
+            f"{name} was labelled with `search={spec['label']['search']}`, which continues "
             "only some of the steps, so there is no fraction of correct continuations for each "
             "step. Use `labels=first-error`, or label the steps again without `search`.",
             field="labels",
@@ -105,7 +127,7 @@ def _check_label_kind(source: RowSource, config: PrmConfig) -> bool:
         )
     if not is_searched and config.labels == "first-error":
         raise InputError(
-            f"{config.data} has no labels of a search. Make them with `fsdpo-data label` and "
+            f"{name} has no labels of a search. Make them with `fsdpo-data label` and "
             "`search=first-error`, or use other `labels`.",
             field="labels",
             value=config.labels,
@@ -135,11 +157,12 @@ def _step_labels(row: Row, kind: str) -> list[float] | None:
     return [rollouts["n_correct"] / rollouts["n"] for rollouts in step_rollouts]
 
 
-def _mixed_problems(source: RowSource) -> set[str]:
-    """Return the ids of problems with correct and wrong solutions."""
+def _mixed_problems(data: TrainingData) -> set[str]:
+    """Return the ids of problems with correct and wrong solutions, over all datasets."""
     correct_ids = set()
     wrong_ids = set()
-    for _, row in source.rows():
+    datasets = [source for source in data.sources if source.is_dataset]
+    for _, row in TrainingData(tuple(datasets)).rows():
         if row["outcome"] == "correct":
             correct_ids.add(row["problem_id"])
         elif row["outcome"] in MODEL_FAILURES:
@@ -147,21 +170,21 @@ def _mixed_problems(source: RowSource) -> set[str]:
     return correct_ids & wrong_ids
 
 
-def _read_file_rows(source: RowSource, config: PrmConfig) -> Iterator[LabelledRow]:
+def _read_file_rows(name: str, source: RowSource, config: PrmConfig) -> Iterator[LabelledRow]:
     """Yield the rows of a stepwise-supervision file.
 
     Rows with the same ``problem_id`` form a problem. Without ids, rows with the same prompt do.
     """
     if config.samples or config.only_mixed:
         raise _unusable_data_error(
-            config,
+            name,
             "samples and only_mixed choose from a sealed dataset, but this is a file of labelled "
             "rows. Leave them out, and choose the rows yourself.",
         )
     has_rows = False
     for location, row in source.rows():
         has_rows = True
-        missing = [name for name in _COLUMNS if row.get(name) is None]
+        missing = [column for column in _COLUMNS if row.get(column) is None]
         if missing:
             raise InputError(
                 f"{location}: the columns {', '.join(missing)} are missing. The row has "
@@ -170,14 +193,14 @@ def _read_file_rows(source: RowSource, config: PrmConfig) -> Iterator[LabelledRo
         yield _labelled_row(location, {"problem_id": row["prompt"], **row})
     if not has_rows:
         raise _unusable_data_error(
-            config,
+            name,
             "no rows; expected rows of prompt, completions (a list of steps) and labels (a list of "
             "booleans or numbers).",
         )
 
 
-def _unusable_data_error(config: PrmConfig, reason: str) -> InputError:
-    return InputError(reason, field="data", value=str(config.data))
+def _unusable_data_error(name: str, reason: str) -> InputError:
+    return InputError(reason, field="data", value=name)
 
 
 def _labelled_row(location: str, row: Row) -> LabelledRow:
@@ -227,7 +250,7 @@ def prepare_rows(
     encoded_rows, counts = _encode_rows(rows, StepTokenizer(tokenizer), max_length)
     if not encoded_rows:
         raise _unusable_data_error(
-            config,
+            config.data_text,
             f"no labelled step is left; {counts['lost_solutions']} solutions exceed {max_length} "
             "tokens in their first step. Check the labels, or raise max_length.",
         )
@@ -239,7 +262,7 @@ def prepare_rows(
     labels = [label for row in train_rows for label in row.labels]
     if len(set(labels)) < 2 and labels[0] in (0, 1):
         raise _unusable_data_error(
-            config,
+            config.data_text,
             f"all {len(labels)} step labels are {'right' if labels[0] else 'wrong'} "
             f"({labels[0]:g}), so there is nothing to learn; {len(held_out_problems)} problems are "
             "held out. Sample problems that the model solves only sometimes.",

@@ -93,9 +93,9 @@ def train_prm(config: PrmConfig) -> PrmReport:
 
         report = train_prm(PrmConfig(data="runs/labelled", model="tiny", out="runs/prm"))
     """
-    source = open_solutions(config.data)
-    config = with_start_model(config, source)
-    with start_run(config, source) as identity:
+    data = open_solutions(config.data)
+    config = with_start_model(config, data)
+    with start_run(config, data) as identity:
         arguments = training_arguments(
             config,
             per_device_eval_batch_size=config.batch_size,
@@ -104,21 +104,21 @@ def train_prm(config: PrmConfig) -> PrmReport:
             label_names=["labels"],
         )
         model, tokenizer = _load_prm(config)
-        data = prepare_rows(
-            read_labelled_rows(source, config), tokenizer, context_length(config, model), config
+        prm_data = prepare_rows(
+            read_labelled_rows(data, config), tokenizer, context_length(config, model), config
         )
-        _log_counts(data.counts)
-        trainer = _make_trainer(config, arguments, model, tokenizer, data)
+        _log_counts(prm_data.counts)
+        trainer = _make_trainer(config, arguments, model, tokenizer, prm_data)
         run_trainer(trainer, config, identity)
-        metrics = _evaluate(trainer) if data.held_out else {}
+        metrics = _evaluate(trainer) if prm_data.held_out else {}
         auc_ci95 = (metrics["auc_low"], metrics["auc_high"]) if "auc_low" in metrics else None
         return finish_run(
             PrmReport,
             trainer,
             config,
-            source=source,
+            data=data,
             card_data=identity,
-            counts=data.counts,
+            counts=prm_data.counts,
             held_out={name: metrics[name] for name in METRICS if name in metrics},
             auc_ci95=auc_ci95,
             no_better_than_chance=auc_ci95 is not None and auc_ci95[0] <= 0.5,

@@ -1,7 +1,7 @@
 """Training data of SFT: prompt/completion rows are checked and tokenised."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ import transformers
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import StepTokenizer
-from fsdpo_train.trainer.row_source import RowSource
+from fsdpo_train.trainer.row_source import Row, TrainingData
 from fsdpo_train.trainer.training_rows import CompletionRow
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class SftData(NamedTuple):
 
 
 def encode_rows(
-    source: RowSource, tokenizer: transformers.PreTrainedTokenizerBase, max_length: int
+    data: TrainingData, tokenizer: transformers.PreTrainedTokenizerBase, max_length: int
 ) -> SftData:
     """Tokenise rows, and drop rows that are too long or unusable.
 
@@ -34,16 +34,14 @@ def encode_rows(
     after the prompt.
 
     Raises:
-        InputError: if there are no rows, or no row has a required column.
+        InputError: if a source has no rows, or no row of it has a required column.
     """
     step_tokenizer = StepTokenizer(tokenizer)
     encoded_rows: list[CompletionRow] = []
-    columns: dict[str, None] = {}  # an ordered set
     group_indices: dict[str, int] = {}
     n_rows = too_long = unusable = 0
-    for _, row in source.rows():
+    for row in _checked_rows(data):
         n_rows += 1
-        columns |= dict.fromkeys(row)
         prompt = row.get("prompt")
         completion = row.get("completion")
         if not (isinstance(prompt, str) and isinstance(completion, str) and completion.strip()):
@@ -61,7 +59,6 @@ def encode_rows(
             group=group_indices.setdefault(prompt, len(group_indices)),
         )
         encoded_rows.append(encoded_row)
-    _check_columns(n_rows, columns)
     if too_long:
         log.info(f"dropped {too_long} of {n_rows} rows: longer than {max_length} tokens")
     if unusable:
@@ -69,11 +66,23 @@ def encode_rows(
     return SftData(rows=encoded_rows, too_long=too_long, unusable=unusable)
 
 
-def _check_columns(n_rows: int, columns: Iterable[str]) -> None:
-    """Raise an InputError if the file is empty, or a column is missing in all rows."""
-    if not n_rows:
-        raise InputError("the file is empty; expected prompt/completion rows.", field="data")
+def _checked_rows(data: TrainingData) -> Iterator[Row]:
+    """Yield all rows, and check the columns at the end of each source."""
+    for source in data.sources:
+        columns: dict[str, None] = {}  # an ordered set
+        for _, row in source.rows():
+            columns |= dict.fromkeys(row)
+            yield row
+        _check_columns(source.name, columns)
+
+
+def _check_columns(source_name: str, columns: Iterable[str]) -> None:
+    """Raise an InputError if a source is empty, or a column is missing in all rows."""
     column_names = list(columns)
+    if not column_names:
+        raise InputError(
+            "the file is empty; expected prompt/completion rows.", field="data", value=source_name
+        )
     missing = [name for name in COLUMNS if name not in column_names]
     if missing:
         raise InputError(
@@ -81,4 +90,5 @@ def _check_columns(n_rows: int, columns: Iterable[str]) -> None:
             f"{', '.join(map(repr, column_names))}. Rename the columns to 'prompt' and "
             "'completion'.",
             field="data",
+            value=source_name,
         )

@@ -31,7 +31,7 @@ from fsdpo_train.trainer.models import (
     context_length,
     load_model,
 )
-from fsdpo_train.trainer.row_source import RowSource, open_source
+from fsdpo_train.trainer.row_source import TrainingData, open_data
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
 
@@ -73,21 +73,21 @@ def train_sft(config: SftConfig) -> SftReport:
 
         report = train_sft(SftConfig(data="runs/demo", model="tiny", out="runs/sft"))
     """
-    source = open_source(config.data, COLUMNS)
-    with start_run(config, source) as identity:
+    data = open_data(config.data, COLUMNS)
+    with start_run(config, data) as identity:
         arguments = training_arguments(config)
         model, tokenizer = _initial_model(config)
-        data = encode_rows(source, tokenizer, context_length(config, model))
-        _check_rows_left(data, config)
+        encoded = encode_rows(data, tokenizer, context_length(config, model))
+        _check_rows_left(encoded, config)
         with gathered_weights(model):
             # The output of a plain head is the logits, so they can be computed in chunks.
             has_plain_head = head_error(model) == 0
-        share_prompt = can_share_prompts(model, arguments, data.rows)
+        share_prompt = can_share_prompts(model, arguments, encoded.rows)
         # A shared prompt needs tree attention; "auto" selects its implementation.
         model = patch_to_return_logprobs(
             model, attention="auto" if share_prompt else None, has_plain_head=has_plain_head
         )
-        packs = pack_rows(data.rows, config)
+        packs = pack_rows(encoded.rows, config)
         # A padding row consists of its prompt, so it has no completion tokens and no loss.
         padding_prompt_length = len(packs[0].input_ids)
         trainer = SftTrainer(
@@ -104,19 +104,23 @@ def train_sft(config: SftConfig) -> SftReport:
             SftReport,
             trainer,
             config,
-            source=source,
+            data=data,
             card_data=identity,
-            prompts=_first_prompts(source),
-            rows=len(data.rows),
-            too_long=data.too_long,
-            unusable=data.unusable,
-            tokens=sum(row.length - row.n_prompt for row in data.rows),
+            prompts=_first_prompts(data),
+            rows=len(encoded.rows),
+            too_long=encoded.too_long,
+            unusable=encoded.unusable,
+            tokens=sum(row.length - row.n_prompt for row in encoded.rows),
         )
 
 
-def _first_prompts(source: RowSource) -> list[str]:
-    """Return the prompts of the first rows."""
-    prompts = (row.get("prompt") for _, row in islice(source.rows(), TEMPLATE_ROWS))
+def _first_prompts(data: TrainingData) -> list[str]:
+    """Return the prompts of the first rows of each source."""
+    prompts = (
+        row.get("prompt")
+        for source in data.sources
+        for _, row in islice(source.rows(), TEMPLATE_ROWS)
+    )
     return [prompt for prompt in prompts if isinstance(prompt, str)]
 
 
@@ -128,7 +132,7 @@ def _check_rows_left(data: SftData, config: SftConfig) -> None:
             f"{data.unusable} have no prompt or an empty completion. Check the file, or raise "
             "max_length.",
             field="data",
-            value=str(config.data),
+            value=config.data_text,
         )
 
 

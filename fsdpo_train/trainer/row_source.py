@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,52 @@ class RowSource:
     def spec(self) -> Mapping[str, Any] | None:
         """The spec of a sealed dataset, as JSON values; None for other sources."""
         return self.manifest.spec.to_dict() if self.manifest else None
+
+    def count_rows(self) -> int:
+        """Return the number of rows; a file is read again."""
+        return sum(1 for _ in self.rows())
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """The opened sources of a training run. Their rows follow each other."""
+
+    sources: tuple[RowSource, ...]  #: The sources, in the order of the options.
+
+    @property
+    def identity(self) -> str:
+        """The identities of the sources."""
+        return ", ".join(source.identity for source in self.sources)
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """The origin of the rows for the model card, with the values of all sources."""
+        values: dict[str, dict[str, None]] = {}
+        for source in self.sources:
+            for name, value in source.provenance.items():
+                values.setdefault(name, {})[value] = None
+        return {name: ", ".join(texts) for name, texts in values.items()}
+
+    @property
+    def manifests(self) -> list[Manifest]:
+        """The manifests of the sealed datasets."""
+        return [source.manifest for source in self.sources if source.manifest]
+
+    def rows(self) -> Iterator[LocatedRow]:
+        """Read all rows, source by source."""
+        return chain.from_iterable(source.rows() for source in self.sources)
+
+
+def open_data(
+    data: Sequence[str | Path],
+    columns: Sequence[str],
+    config: str = "",
+    optional_columns: Sequence[str] = (),
+) -> TrainingData:
+    """Open the datasets and files in ``data``; see :func:`open_source`."""
+    return TrainingData(
+        tuple(open_source(item, columns, config, optional_columns) for item in data)
+    )
 
 
 def open_source(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import transformers
 from fsdpo_cards import model_card
-from fsdpo_cards.model import TrainingRun
+from fsdpo_cards.model import TrainingRun, TrainingSource
 from fsdpo_cards.pinned_names import pinned_name
 
 import fsdpo_data
@@ -25,7 +25,7 @@ from fsdpo_data.models.prompts import TEMPLATES
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.models.trained_template import recognise_template, write_trained_template
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.row_source import RowSource
+from fsdpo_train.trainer.row_source import RowSource, TrainingData
 from fsdpo_train.trainer.run_directory import is_main_process, lock_run_directory
 from fsdpo_train.trainer.trainer import save_merged
 
@@ -44,7 +44,7 @@ class TrainingReport:
 
 
 @contextmanager
-def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, Any]]:
+def start_run(config: TrainConfig, data: TrainingData) -> Iterator[dict[str, Any]]:
     """Lock the directory of a run, set the seed and yield the identity of the run.
 
     The identity contains every option that determines the weights, as JSON values by name.
@@ -56,7 +56,7 @@ def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, Any]
         StoreError: if the directory cannot be written, or another process trains in it.
         UnavailableError: if the Hub cannot be reached, or a package is not installed.
     """
-    identity = {**config.identity(), "data": source.identity, **_plugin_identity()}
+    identity = {**config.identity(), "data": data.identity, **_plugin_identity()}
     if config.model is not None:
         # The revision is a Hub commit or a digest of the local files, because a path means nothing
         # on another machine. A run from random weights has no model.
@@ -85,7 +85,7 @@ def finish_run(
     trainer: Any,
     config: TrainConfig,
     *,
-    source: RowSource,
+    data: TrainingData,
     card_data: Mapping[str, Any],
     prompts: Sequence[str] = (),
     **report_fields: Any,
@@ -96,7 +96,7 @@ def finish_run(
         report_class: Class of the report.
         trainer: The trainer after training.
         config: The options of the run.
-        source: The data of the run.
+        data: The data of the run.
         card_data: The identity of the run, and further entries. The card shows both, and the
             provenance of the data.
         prompts: Prompts of rows without a manifest; they show the prompt template.
@@ -114,26 +114,28 @@ def finish_run(
         **report_fields,
     )
     if is_main_process():
-        _write_card(config, source, {**card_data, **source.provenance}, report)
-        _write_template(config, source, prompts)
+        _write_card(config, data, {**card_data, **data.provenance}, report)
+        _write_template(config, data, prompts)
     return report
 
 
-def _write_template(config: TrainConfig, source: RowSource, prompts: Sequence[str]) -> None:
-    """Write the prompt template of the training, so that the model is sampled with the same one."""
-    if source.manifest is not None:
-        name: str | None = source.manifest.spec.template.name
-    else:
-        name = recognise_template(prompts, str(config.out))
-    if name in TEMPLATES:
+def _write_template(config: TrainConfig, data: TrainingData, prompts: Sequence[str]) -> None:
+    """Write the prompt template of the training, so that the model is sampled with the same one.
+
+    Without one template that is known for all sources, nothing is written.
+    """
+    names: set[str | None] = {manifest.spec.template.name for manifest in data.manifests}
+    if len(data.manifests) < len(data.sources):
+        names.add(recognise_template(prompts, str(config.out)))
+    name = names.pop()
+    if not names and name in TEMPLATES:
         write_trained_template(config.out, str(name))
 
 
 def _write_card(
-    config: TrainConfig, source: RowSource, card_data: Mapping[str, Any], report: TrainingReport
+    config: TrainConfig, data: TrainingData, card_data: Mapping[str, Any], report: TrainingReport
 ) -> None:
     """Write the model card to ``README.md``."""
-    manifest = source.manifest
     versions = {
         "fsdpo": fsdpo_data.__version__,
         "torch": version("torch"),
@@ -145,14 +147,23 @@ def _write_card(
         stage=config.stage,
         name=config.out.resolve().name,
         model=model,
-        data=source.name,
+        sources=[_card_source(source) for source in data.sources],
         report=vars(report),
         options={**_without_folders(options), **_processes(), **versions},
-        command=_train_command(config, model, source.name),
+        command=_train_command(config, model, [source.name for source in data.sources]),
+    )
+    write_text(config.out / "README.md", model_card(run))
+
+
+def _card_source(source: RowSource) -> TrainingSource:
+    """Return the data of a source that the card shows."""
+    manifest = source.manifest
+    return TrainingSource(
+        name=source.name,
+        rows=source.count_rows(),
         manifest=manifest.to_dict() if manifest else None,
         stage_rows=card_rows(manifest) if manifest else (),
     )
-    write_text(config.out / "README.md", model_card(run))
 
 
 def _pinned_model(identity: Mapping[str, Any]) -> str:
@@ -167,15 +178,15 @@ def _processes() -> dict[str, str]:
     return {} if count == "1" else {"processes": count}
 
 
-def _train_command(config: TrainConfig, model: str, data: str) -> str:
+def _train_command(config: TrainConfig, model: str, data: Sequence[str]) -> str:
     """Return the command line that trains the same model, without local folders.
 
     Args:
         config: The options of the run.
         model: Name of the initial model; empty for random weights.
-        data: Name of the training data.
+        data: Names of the training data.
     """
-    pinned_config = dataclasses.replace(config, data=data, model=model or None)
+    pinned_config = dataclasses.replace(config, data=tuple(data), model=model or None)
     words = command_line(pinned_config, "fsdpo-train", config.stage)
     local_paths = {str(getattr(config, name, None)) for name in _PATH_OPTIONS}
     words = [Path(word).name if word in local_paths else word for word in words]

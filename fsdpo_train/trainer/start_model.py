@@ -11,38 +11,47 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.row_source import RowSource
+from fsdpo_train.trainer.row_source import TrainingData
 
 log = logging.getLogger(__name__)
 
 ConfigT = TypeVar("ConfigT", bound=TrainConfig)
 
 
-def with_start_model(config: ConfigT, source: RowSource) -> ConfigT:
-    """Return the options with the policy of the dataset as start model, unless they name a model.
+def with_start_model(config: ConfigT, data: TrainingData) -> ConfigT:
+    """Return the options with the policy of the datasets as start model, unless they name a model.
 
     Raises:
-        InputError: if the options name no model, and the policy of the dataset is not known or
-            cannot be found under its name.
+        InputError: if the options name no model, and the policy of a dataset is not known, cannot
+            be found under its name, or is not the policy of another dataset.
     """
     if config.model is not None:
         return config
-    policy = policy_of_dataset(source.spec) if source.spec else None
-    if policy is None:
-        raise _missing_model_error(f"{config.data} does not name the model of its solutions.")
+    policy: ModelRef | None = None
+    for location, source in zip(config.data, data.sources, strict=True):
+        source_policy = policy_of_dataset(source.spec) if source.spec else None
+        if source_policy is None:
+            raise _missing_model_error(f"{location} does not name the model of its solutions.")
+        if policy not in (None, source_policy):
+            raise _missing_model_error(
+                f"{config.data_text}: the solutions come from several models, such as "
+                f"{policy.name} and {source_policy.name}."
+            )
+        policy = source_policy
+    assert policy is not None  # there is at least one source
     name = pinned_name({"name": policy.name, "revision": policy.revision})
     try:
         model_ref = resolve_weights(name).ref
     except InputError:
         raise _missing_model_error(
-            f"{config.data} names the model {name}, which cannot be found here."
+            f"{config.data_text} names the model {name}, which cannot be found here."
         ) from None
     if model_ref != policy:
         raise _missing_model_error(
-            f"{config.data} names the model {name} with the revision {policy.revision}, but this "
-            f"name now has the revision {model_ref.revision}."
+            f"{config.data_text} names the model {name} with the revision {policy.revision}, but "
+            f"this name now has the revision {model_ref.revision}."
         )
-    log.info(f"training starts from {name}, the model of the solutions in {config.data}")
+    log.info(f"training starts from {name}, the model of the solutions in {config.data_text}")
     return dataclasses.replace(config, model=name)
 
 

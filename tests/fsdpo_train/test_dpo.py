@@ -613,7 +613,7 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
     with pytest.raises(InputError, match="the data has no pairs"):
         dpo.train_dpo(config(policy, tmp_path / "empty.jsonl", tmp_path / "out"))
     with pytest.raises(InputError, match="expected a sealed dataset with pairs"):
-        open_pairs(tmp_path / "nowhere")
+        open_pairs([tmp_path / "nowhere"])
     with pytest.raises(InputError, match="optim = 'adam': expected one of adamw_torch"):
         dpo.train_dpo(config(policy, data, tmp_path / "a", optim="adam"))
     if not torch.cuda.is_available():
@@ -625,7 +625,7 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
             )
     (tmp_path / "folder").mkdir()
     with pytest.raises(SchemaError, match="holds no dataset"):
-        open_pairs(tmp_path / "folder")
+        open_pairs([tmp_path / "folder"])
 
 
 def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:

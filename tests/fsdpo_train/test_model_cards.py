@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fsdpo_cards import model_card
-from fsdpo_cards.model import TrainingRun
+from fsdpo_cards.model import TrainingRun, TrainingSource
 from hub_server import TOKEN, client_env, run_client, running_hub
 from huggingface_hub import ModelCard
 from jinja2 import UndefinedError
@@ -142,7 +142,7 @@ def make_run(**changes: Any) -> TrainingRun:
         stage="sft",
         name="mine",
         model=f"org/base@{COMMIT}",
-        data=f"org/rows@{COMMIT}",
+        sources=[TrainingSource(f"org/rows@{COMMIT}", rows=1)],
         report=report,
         options={"lr": "1"},
         command=f"fsdpo-train sft org/rows@{COMMIT} --model org/base@{COMMIT}",

@@ -37,7 +37,7 @@ def test_the_import_is_light_and_exports_every_public_name() -> None:
 
 def test_paths_can_be_strings() -> None:
     config = fsdpo_train.PrmConfig(data="runs/a", out="runs/b")  # type: ignore[arg-type]
-    assert (config.data, config.out) == (Path("runs/a"), Path("runs/b"))
+    assert (config.data, config.out) == ((Path("runs/a"),), Path("runs/b"))
 
 
 def test_a_stage_returns_a_report_and_prints_nothing(

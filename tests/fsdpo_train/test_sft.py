@@ -18,7 +18,7 @@ from fsdpo_train.config import SftConfig  # noqa: E402
 from fsdpo_train.sft import data as sft_data  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer import batching  # noqa: E402
-from fsdpo_train.trainer.row_source import RowSource, open_source  # noqa: E402
+from fsdpo_train.trainer.row_source import RowSource, TrainingData, open_data  # noqa: E402
 from fsdpo_train.trainer.training_rows import CompletionRow  # noqa: E402
 
 ROWS = [
@@ -76,7 +76,7 @@ def losses(out):
 
 
 def open_rows(data):
-    return open_source(data, sft_data.COLUMNS)
+    return open_data([data], sft_data.COLUMNS)
 
 
 def tokenizer(architecture):
@@ -327,7 +327,8 @@ def test_a_completion_has_the_token_ids_of_the_joined_text(name, shared):
     for completion in ("Let's think.", "\nStep 1: 2 + 2 = 4")[: 2 if sentencepiece else 1]:
         row = {"prompt": "### Response:", "completion": completion}
         source = RowSource("", "", lambda row=row: iter([("row", row)]))
-        (encoded,), _, _ = sft_data.encode_rows(source, tok, max_length=128)
+        data = TrainingData((source,))
+        (encoded,), _, _ = sft_data.encode_rows(data, tok, max_length=128)
         ids = encoded.input_ids.tolist()
         assert ids[:-1] == tok("### Response:" + completion)["input_ids"]
         assert ids[-1] == tok.eos_token_id
