@@ -85,7 +85,7 @@ def scan_parquet(files: Sequence[Path]) -> pl.LazyFrame:
 
     :func:`collect_rows` runs the scan. All files have the columns of the first file.
     """
-    return pl.scan_parquet(files, glob=False, hive_partitioning=False)
+    return pl.scan_parquet(list(files), glob=False, hive_partitioning=False)
 
 
 def collect_rows(rows: pl.LazyFrame, *, streaming: bool = False) -> pl.DataFrame:
