@@ -27,8 +27,9 @@ evidence: $(VENV)/.train  ## what step rewards buy on 32,000 real samples; POOLS
 test: $(VENV)/.dev  ## everything that is checked on every change: lint, types and tests, side by side
 	$(MAKE) --no-print-directory -j 2 lint tests
 
+# A file stays in one process, so that its fixtures are made once.
 tests: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # One process each for vLLM and DeepSpeed: their tests start processes, and wait most of the time.
 proof-short: $(VENV)/.dev environments  ## the proofs that one change can break; CONTRIBUTING.md lists them

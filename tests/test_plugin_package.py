@@ -136,9 +136,18 @@ def test_a_preference_loss(run: Run, tmp_path: Path) -> None:
 
     save_random_model(tmp_path / "policy")
     write_rows(tmp_path / "pairs.jsonl", preference_rows())
-    train = ("dpo", "pairs.jsonl", "--model", "policy", "--loss", "slic", "--max-steps", 1)
-    run("fsdpo_train", *train, "--out", "trained")
+    train = ("dpo", "pairs.jsonl", "--model", "policy", "--loss", "slic", "--max-steps", 6)
+    steps = ("--lr", "1e-3", "--log-every", 1, "--save-every", 6)
+    run("fsdpo_train", *train, *steps, "--out", "trained")
     assert "slic" in (tmp_path / "trained/README.md").read_text()
+    state = tmp_path / "trained/checkpoints/checkpoint-6/trainer_state.json"
+    history = json.loads(state.read_text())["log_history"]
+    losses = [entry["loss"] for entry in history if "loss" in entry]
+    assert losses[-1] < losses[0]
+    # The loss needs no reference, so none is computed.
+    assert not list((tmp_path / "trained/reference").glob("*.parquet"))
+    identity = json.loads((tmp_path / "trained/dpo.json").read_text())
+    assert "fsdpo_example" in identity["plugins"]
 
 
 def test_help_lists_the_names_without_importing_the_package(site: Path, tmp_path: Path) -> None:

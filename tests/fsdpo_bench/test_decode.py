@@ -1,4 +1,4 @@
-"""Compare the decoders with simple reference implementations on thousands of random cases."""
+"""Compare the decoders with simple reference implementations on hundreds of random cases."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.steps.rewards import AGGREGATES
 from fsdpo_data.steps.segment import SEGMENTERS, split_at_newlines, step_ending, step_stops
 
-CASES = 2_000
+CASES = 500
 
 
 def random_answers(draw: random.Random, count: int) -> list[str | None]:
@@ -267,7 +267,7 @@ def random_spec(draw: random.Random) -> BeamSpec:
     )
 
 
-def test_beam_search_equals_the_reference_on_thousands_of_random_cases() -> None:
+def test_beam_search_equals_the_reference_on_hundreds_of_random_cases() -> None:
     lengths = Counter[int]()
     finished = Counter[bool]()
     for case in range(CASES):
@@ -286,7 +286,7 @@ def test_beam_search_equals_the_reference_on_thousands_of_random_cases() -> None
             lengths[len(steps)] += 1
             finished[done] += 1
     # The random cases contain finished and unfinished searches of many lengths.
-    assert len(lengths) >= 5 and min(finished.values()) > 500
+    assert len(lengths) >= 5 and min(finished.values()) > CASES // 4
 
 
 def _tuple(rewards: list[float] | None) -> tuple[float, ...] | None:

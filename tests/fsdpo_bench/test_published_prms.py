@@ -29,25 +29,23 @@ def invoke(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-@pytest.mark.parametrize("family", ["qwen", "math-shepherd", "pqm"])
-def test_a_published_prm_is_measured_and_used_for_decoding(
-    family: str, shared: Path, tmp_path: Path
-) -> None:
-    prm = save_published(tmp_path / "prm", family, shared)
-    prm_options = ("--prm", prm, "--prm-format", family)
+FAMILY = "math-shepherd"
+
+
+def test_a_published_prm_is_measured_and_used_for_decoding(shared: Path, tmp_path: Path) -> None:
+    prm = save_published(tmp_path / "prm", FAMILY, shared)
+    prm_options = ("--prm", prm, "--prm-format", FAMILY)
     rows = json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())
     file = tmp_path / "gsm8k.json"
     file.write_text(json.dumps(rows[:6] + rows[-6:]))
-    named_prm = prm.rename(tmp_path / "Qwen2.5-Math-PRM-7B") if family == "qwen" else prm
-    # The format of the Qwen model is recognised by its name.
-    measured_options = ("--prm", named_prm) if family == "qwen" else prm_options
-    done = invoke(
-        "prm", "--processbench", file, "--tune-fraction", "0.4", "--json", *measured_options
-    )
+    # The name of the folder gives the format.
+    named_prm = prm.rename(tmp_path / "math-shepherd-mistral-7b-prm")
+    line = ["prm", "--processbench", file, "--tune-fraction", "0.4", "--json", "--prm", named_prm]
+    done = invoke(*line)
     prm = named_prm.rename(prm)
     assert done.exit_code == 0, done.exception
     examples = read_first_error_rows(file)
-    scorer = load_scorer(str(prm), ScorerOptions(device="cpu", prm_format=family))
+    scorer = load_scorer(str(prm), ScorerOptions(device="cpu", prm_format=FAMILY))
     expected = measure_first_errors(examples, score_examples(examples, scorer, None), 0.4)
     report = json.loads(done.stdout)["processbench"]["gsm8k.json"]
     assert report["with_error"] + report["without_error"] == 7 and report["unscored"] == 0
@@ -66,7 +64,7 @@ def test_a_published_prm_is_measured_and_used_for_decoding(
     ]
     done = invoke(*line, "--out", out, "--decoder", "bon,sbs", "--max-steps", 2)
     assert done.exit_code == 0, done.exception
-    assert read_config(out).to_json()["prm"]["prm_format"]["name"] == family
+    assert read_config(out).to_json()["prm"]["prm_format"]["name"] == FAMILY
     invoke("grade", out, "--k", 1, "--out", tmp_path / "graded", "--workers", 1)
     for folder in (out, tmp_path / "graded"):
         assert read_config(folder).prm_format_evidence == "option prm_format"
@@ -83,16 +81,21 @@ def test_a_published_prm_is_measured_and_used_for_decoding(
         assert all(
             len(solution["rewards"] or []) == len(solution["steps"]) for solution in solutions
         )
-    if family == "pqm":
-        done = invoke(*line, "--out", tmp_path / "no", "--decoder", "weighted")
-        assert "votes are weighed by probabilities" in str(done.exception)
+
+
+def test_rewards_that_are_no_probabilities_weigh_no_votes(shared: Path, tmp_path: Path) -> None:
+    prm = save_published(tmp_path / "prm", "pqm", shared)
+    line = ["run", "--task", "embedded", "--limit", 1, "--model", "tiny", "--prm", prm]
+    line += ["--prm-format", "pqm", "--engine", "transformers", "--k", 2, "--decoder", "weighted"]
+    done = invoke(*line, "--out", tmp_path / "no")
+    assert "votes are weighed by probabilities" in str(done.exception)
 
 
 def test_the_prm_format_names_the_default_aggregate(shared: Path, tmp_path: Path) -> None:
     """The option replaces it, and the stored command line names the aggregate of the run."""
-    prm = save_published(tmp_path / "prm", "qwen", shared)
+    prm = save_published(tmp_path / "prm", FAMILY, shared)
     prm_format = tmp_path / "own.toml"
-    prm_format.write_text('based_on = "qwen"\naggregate = "last"\n')
+    prm_format.write_text('based_on = "math-shepherd"\naggregate = "last"\n')
     policy = save_random_model(tmp_path / "policy")
     line = ["run", "--task", "embedded", "--limit", 1, "--model", policy, "--template", "problem"]
     line += ["--engine", "transformers", "--k", 2, "--max-tokens", 8, "--decoder", "bon"]

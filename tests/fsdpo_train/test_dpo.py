@@ -358,8 +358,8 @@ assert len(store.load([key for key, _ in rows])) == 500
 
 def test_concurrent_runs_can_save_to_one_reference_cache(tmp_path: Path) -> None:
     line = [sys.executable, "-c", SAVE_PROGRAM, str(tmp_path / "reference")]
-    runs = [subprocess.Popen(line, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [run.communicate()[1] for run in runs] == ["", "", ""]
+    runs = [subprocess.Popen(line, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [run.communicate()[1] for run in runs] == ["", ""]
     left = sorted(file.suffix for file in (tmp_path / "reference").iterdir())
     assert left == [".json", ".parquet"]
 

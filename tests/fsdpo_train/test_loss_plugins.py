@@ -75,18 +75,6 @@ def prepare(folder: Path) -> None:
 OPTIONS = ("--save-every", 3, "--max-steps", 6, "--save-limit", 9)
 
 
-def test_a_loss_of_a_plugin_trains(plugin: Path, tmp_path: Path) -> None:
-    prepare(tmp_path)
-    trained = run_dpo(tmp_path, "out", plugin, *OPTIONS)
-    assert trained.returncode == 0, trained.stderr[-3000:]
-    step_losses = losses(tmp_path / "out", 6)
-    assert step_losses[-1] < step_losses[0]
-    # The loss needs no reference, so none is computed.
-    assert not list((tmp_path / "out/reference").glob("*.parquet"))
-    identity = json.loads((tmp_path / "out/dpo.json").read_text())
-    assert identity["plugins"].startswith("slic_plugin sha256:")
-
-
 @pytest.mark.proof
 def test_a_loss_of_a_plugin_trains_on_two_processes_and_resumes(
     plugin: Path, tmp_path: Path

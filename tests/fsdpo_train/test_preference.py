@@ -275,6 +275,7 @@ def test_a_loss_has_exactly_one_form(forms):
 
 @IGNORE_NON_LEAF_WARNING
 @pytest.mark.filterwarnings("ignore:<class 'torch.autograd.function.Function'>")
+@pytest.mark.proof
 def test_other_lengths_do_not_compile_again(flex_on_cpu, monkeypatch):
     from torch._dynamo.testing import CompileCounter
 

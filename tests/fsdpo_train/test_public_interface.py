@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import run
 from preference_data import preference_rows
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 
 import fsdpo_train
 from fsdpo_data.core.errors import InputError, StoreError
-from fsdpo_train.cli.app import app
+from fsdpo_train.cli.app import app, main
 
 
 def test_the_import_is_light_and_exports_every_public_name() -> None:
@@ -76,16 +77,19 @@ def test_preference_training_prints_nothing(
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_command_line_shows_the_log_lines_once(tmp_path: Path) -> None:
+def test_the_command_line_shows_the_log_lines_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("torch")
     data = write_rows(tmp_path / "pairs.jsonl", preference_rows())
     policy = save_random_model(tmp_path / "policy")
-    command = [sys.executable, "-m", "fsdpo_train", "dpo", data, "--model", policy]
-    command += ["--max-steps", 1, "--out", tmp_path / "dpo"]
-    ran = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
-    assert ran.stderr.count("step 1 of 1: loss ") == 1
-    assert "Loading weights" not in ran.stderr
-    assert len(ran.stdout.splitlines()) == 2 and "final loss" in ran.stdout
+    capsys.readouterr()
+    line = ["dpo", str(data), "--model", str(policy), "--max-steps", "1"]
+    code, out, err = run(capsys, *line, "--out", str(tmp_path / "dpo"), main=main)
+    assert code == 0, err
+    assert err.count("step 1 of 1: loss ") == 1
+    assert "Loading weights" not in err
+    assert len(out.splitlines()) == 2 and "final loss" in out
 
 
 def test_sft_merges_lora_into_the_weights(tmp_path: Path) -> None:

@@ -2,18 +2,18 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
 import real_tokenizers
+from command_line import run
 from training import kill_at_step
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError  # noqa: E402
+from fsdpo_train.cli.app import main  # noqa: E402
 from fsdpo_train.config import SftConfig  # noqa: E402
 from fsdpo_train.sft import data as sft_data  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
@@ -295,26 +295,10 @@ def test_a_used_directory_is_refused(architecture, data, tmp_path):
         sft.train_sft(other)
 
 
-def run(*arguments):
-    command = [sys.executable, "-m", "fsdpo_train", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_an_invalid_option_prints_one_line():
-    done = run("sft", "none.jsonl", "--out", "o", "--model", "tiny", "--lr", "-1")
-    assert done.returncode == 1
-    assert done.stderr == "error: --lr -1.0: expected more than 0.\n"
-
-
-def test_help_shows_examples_without_heavy_imports():
-    done = run("sft", "--help")
-    assert done.returncode == 0 and "fsdpo-train sft sft.jsonl" in done.stdout
-    code = (
-        "import sys; from typer.testing import CliRunner; from fsdpo_train.cli.app import app; "
-        "assert CliRunner().invoke(app, ['sft', '--help']).exit_code == 0; "
-        "assert not {'torch', 'transformers', 'datasets', 'sympy'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+def test_an_invalid_option_prints_one_line(capsys):
+    line = ["sft", "none.jsonl", "--out", "o", "--model", "tiny", "--lr", "-1"]
+    code, _, err = run(capsys, *line, main=main)
+    assert (code, err) == (1, "error: --lr -1.0: expected more than 0.\n")
 
 
 @pytest.mark.parametrize("name", real_tokenizers.NAMES)

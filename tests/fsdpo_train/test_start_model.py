@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run
 from helpers import build_spec, small_build
 from paired_data import paired_dataset
 from prm_data import stepwise_rows, write_rows
@@ -18,6 +17,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train import DpoConfig, PrmConfig, train_dpo, train_prm
+from fsdpo_train.cli.app import main
 
 TINY = resolve_weights("tiny").ref
 
@@ -60,13 +60,12 @@ def test_a_dataset_without_a_usable_model_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_names_no_model(tmp_path: Path) -> None:
+def test_a_file_names_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
-    command = [sys.executable, "-m", "fsdpo_train", "prm", rows, "--out", tmp_path / "out"]
-    ran = subprocess.run([*map(str, command)], capture_output=True, text=True)
-    assert ran.returncode == 1 and "Traceback" not in ran.stderr
-    assert f"{rows} does not name the model of its solutions" in ran.stderr
-    assert "set --model MODEL" in ran.stderr
+    code, _, err = run(capsys, "prm", str(rows), "--out", str(tmp_path / "out"), main=main)
+    assert code == 1
+    assert f"{rows} does not name the model of its solutions" in err
+    assert "set --model MODEL" in err
 
 
 def test_pairs_without_a_usable_model_are_refused(tmp_path: Path) -> None:

@@ -134,8 +134,9 @@ class WarmInterpreter:
 
 def _serve(server_socket: socket.socket) -> None:
     """Fork the requested commands and report their ends, until the socket is closed."""
+    n_running = 0
     while True:
-        if select.select([server_socket], [], [], 0.002)[0]:
+        if select.select([server_socket], [], [], 0.005 if n_running else None)[0]:
             request, files, _, _ = socket.recv_fds(server_socket, 1_000_000, 2)
             if not request:
                 return
@@ -145,11 +146,13 @@ def _serve(server_socket: socket.socket) -> None:
             for file in files:
                 os.close(file)
             server_socket.send(json.dumps({"started": pid}).encode())
+            n_running += 1
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
+                n_running -= 1
                 code = os.waitstatus_to_exitcode(status)
                 server_socket.send(json.dumps({"ended": pid, "status": code}).encode())
 
