@@ -183,7 +183,6 @@ def test_a_build_with_a_limit(policy: Path, tmp_path: Path) -> None:
         )
         manifest = validate(out)
         assert manifest.spec.sampling.to_dict()["max_think_tokens"] == 15
-        assert "--max-think-tokens 15" in (out / "README.md").read_text()
         tables.append(pl.read_parquet(out / "solutions/*.parquet").drop("solution_id"))
         assert manifest.thinking is not None and manifest.thinking.closed > 5
     assert tables[0].equals(tables[1])
