@@ -325,6 +325,7 @@ STAGES.register(
         card_row="| step rewards | {{ prm.name | code }} at {{ prm.revision | code }}, "
         "engine {{ engine.name }}, dtype {{ engine.dtype }}{% if prm_format is defined %}; "
         "PRM format {{ prm_format.name | code }}, in which a reward is a "
-        "{{ prm_format.meaning }}{% endif %} |",
+        "{{ prm_format.meaning }}{% endif %}{% if reference is defined %}; "
+        "reference {{ reference.name | code }} at {{ reference.revision | code }}{% endif %} |",
     )
 )

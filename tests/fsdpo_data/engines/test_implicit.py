@@ -129,7 +129,7 @@ def test_policy_and_reference_on_the_command_line(
     assert manifest_rewards["format_evidence"] == evidence
     assert score_spec["reference"]["name"] == models[1].name
     card = (tmp_path / "out/README.md").read_text()
-    assert "in which a reward is a log-ratio of two policies" in card and "--reference" in card
+    assert f"a reward is a log-ratio of two policies; reference `{models[1].name}` at" in card
     pair = ["pair", tmp_path / "out", "--style", "step-dpo", "--out", tmp_path / "pairs"]
     pair += ["--model", "tiny"]
     code, _, err = run(capsys, *map(str, pair))
