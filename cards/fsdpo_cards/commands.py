@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")  #: A commit on the Hub; local files have a digest.
-#: An input of a stored command line that an earlier command line creates, and its weight.
-_PARENT = re.compile(r"(?:dataset|run)@[0-9a-f]+(:[\d.e-]+)?")
+#: An input of a stored command line that an earlier command line creates.
+_PARENT = re.compile(r"(?:dataset|run)@[0-9a-f]+")
 #: The comment at the end of a stored command line: the release whose defaults it uses.
 _RELEASE = re.compile(r"  # (fsdpo [\w.+-]+)$")
 
@@ -30,9 +30,7 @@ def rebuild_commands(commands: Sequence[str]) -> list[str]:
             inputs = unread[len(unread) - len(positions) :]
             del unread[len(unread) - len(positions) :]
             for index, directory in zip(positions, inputs, strict=True):
-                match = _PARENT.fullmatch(words[index])
-                weight = match[1] if match else None
-                words[index] = directory + (weight or "")
+                words[index] = directory
         directories.append(_output_directory(words[1], directories))
         unread.append(directories[-1])
         line = break_line([*words, "--out", directories[-1]])

@@ -57,7 +57,6 @@ class Manifest(manifest_sections.SparseSection):
     #: Set by the grade stage for a judge of undecided answers.
     answer_judge: manifest_sections.AnswerJudgeStats | None = None
     selection: manifest_sections.SelectionStats | None = None  #: Set by the select stage.
-    mixture: list[manifest_sections.MixedPartStats] | None = None  #: Set by a mixture.
     #: Command lines that create the dataset, in order; None if one of them is unknown.
     commands: list[str] | None = None
     #: Plug-ins that were loaded; None without plug-ins.

@@ -276,8 +276,6 @@ def _stage_commands(inputs: Inputs) -> Iterator[WritingCommand]:
     yield WritingCommand("build --prm", _command("fsdpo_data", *build_and_pair), _RESUME)
     for name, (source, line) in lines.items():
         yield WritingCommand(name, _command("fsdpo_data", *line), _RESUME, sources=[source])
-    mix = _command("fsdpo_data", "mix", small, f"{scored}:0.5", "--drop", "step_rewards")
-    yield WritingCommand("mix", mix, _RESUME, sources=[small, scored])
     against = ["decontaminate", scored, "--against", inputs.path("few.jsonl")]
     yield WritingCommand(
         "decontaminate", _command("fsdpo_data", *against), _RESUME, sources=[scored]

@@ -142,24 +142,6 @@ def test_commands_get_output_directories() -> None:
     ]
 
 
-def test_a_mixture_reads_the_last_outputs() -> None:
-    commands = [
-        "fsdpo-data build --samples 8",
-        "fsdpo-data select dataset@0123abc --split validation=0.1",
-        "fsdpo-data build --samples 4",
-        "fsdpo-data mix dataset@4567def dataset@89ab:0.3",
-        "fsdpo-data pair dataset@cdef",
-    ]
-    lines = [line.replace(" \\\n ", "") for line in rebuild_commands(commands)]
-    assert lines == [
-        "fsdpo-data build --samples 8 --out runs/build",
-        "fsdpo-data select runs/build --split validation=0.1 --out runs/select",
-        "fsdpo-data build --samples 4 --out runs/build-2",
-        "fsdpo-data mix runs/select runs/build-2:0.3 --out runs/mix",
-        "fsdpo-data pair runs/mix --out runs/pair",
-    ]
-
-
 def test_the_release_of_a_command_is_a_comment_before_it() -> None:
     """Command lines leave out default values, which another release may change."""
     commands = [

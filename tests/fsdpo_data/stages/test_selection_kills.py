@@ -1,4 +1,4 @@
-"""Selections and mixtures that are killed at many moments end in the same bytes."""
+"""Selections that are killed at many moments end in the same bytes."""
 
 from __future__ import annotations
 
@@ -31,24 +31,21 @@ def interpreter() -> Iterator[WarmInterpreter]:
 
 
 @pytest.fixture(scope="module")
-def datasets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return a dataset of several files with rewards and pairs, and another of half its size."""
-    folder = tmp_path_factory.mktemp("inputs")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset of several files with rewards and pairs."""
     with patch("fsdpo_data.stages.sample.SHARD_SOLUTIONS", PROBLEMS):
-        first = paired_dataset(folder / "first", problems=PROBLEMS)
-        second = paired_dataset(folder / "second", problems=PROBLEMS // 2, salt="2")
-    return first, second
+        return paired_dataset(tmp_path_factory.mktemp("inputs"), problems=PROBLEMS)
 
 
 def check_kills(
-    arguments: Sequence[str], runs: Path, interpreter: WarmInterpreter, *, datasets: Sequence[Path]
+    arguments: Sequence[str], runs: Path, interpreter: WarmInterpreter, *, dataset: Path
 ) -> None:
     """Kill a command at moments from its start to its end, resume it, and compare the bytes."""
     # The outputs are always in the same directory, because a card may contain its path.
     out = runs / "out"
     command = [sys.executable, "-m", "fsdpo_data", *arguments, "--out", str(out / "new")]
     env = dict(os.environ)
-    expected_sources = [file_digests(dataset) for dataset in datasets]
+    expected_source = file_digests(dataset)
     undisturbed = run_watched(command, env, folder=out, interpreter=interpreter)
     assert undisturbed.code == 0, undisturbed.stderr
     expected_outcome = file_digests(out)
@@ -70,22 +67,14 @@ def check_kills(
         assert resumed.code == 0, (moment, resumed.stderr)
         assert file_digests(out) == expected_outcome, moment
     assert len(hit_phases) > KILLS // 2 and len(set(hit_phases)) >= 3, hit_phases
-    assert [file_digests(dataset) for dataset in datasets] == expected_sources
+    assert file_digests(dataset) == expected_source
     print(f"killed in {hit_phases}")
 
 
 def test_a_killed_selection_with_splits_ends_in_the_same_bytes(
-    datasets: tuple[Path, Path], interpreter: WarmInterpreter, tmp_path: Path
+    dataset: Path, interpreter: WarmInterpreter, tmp_path: Path
 ) -> None:
-    arguments = ["select", str(datasets[0]), *SELECT, *SPLITS]
-    check_kills(arguments, tmp_path, interpreter, datasets=datasets[:1])
+    arguments = ["select", str(dataset), *SELECT, *SPLITS]
+    check_kills(arguments, tmp_path, interpreter, dataset=dataset)
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"new", "new-validation", "new-test"} <= names
-
-
-def test_a_killed_mixture_ends_in_the_same_bytes(
-    datasets: tuple[Path, Path], interpreter: WarmInterpreter, tmp_path: Path
-) -> None:
-    first, second = datasets
-    arguments = ["mix", f"{first}:0.7", str(second), "--drop", "step_rewards"]
-    check_kills(arguments, tmp_path, interpreter, datasets=datasets)
