@@ -6,14 +6,9 @@ DEEPSPEED_VENV := .venv-deepspeed
 S3_VENV := .venv-s3
 SKYPILOT_VENV := .venv-skypilot
 ADAPTERS_VENV := .venv-adapters
-NEMO_GYM_VENV := .venv-nemo-gym
 BIN := $(VENV)/bin
 DEMO := runs/fsdpo-demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
-
-#: A Python for NeMo-Gym, which needs 3.12; empty if there is none.
-PYTHON312 ?= $(shell for python in python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python; do \
-	$$python -c '' 2> /dev/null && echo $$python && break; done)
 
 .PHONY: demo study evidence test proof vllm-proof library-proofs environments adapters real gpu docs lint embedded perf clean
 
@@ -46,12 +41,10 @@ library-proofs: $(DEEPSPEED_VENV)/.deepspeed $(S3_VENV)/.s3 adapters
 	$(S3_VENV)/bin/python -m pytest -m s3 tests/fsdpo_data/dataset/test_object_storage.py
 
 environments: $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed $(SKYPILOT_VENV)/.skypilot  ## what the proofs need beside .venv
-environments: $(S3_VENV)/.s3 $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)
+environments: $(S3_VENV)/.s3 $(ADAPTERS_VENV)/.adapters
 
-adapters: $(ADAPTERS_VENV)/.adapters $(if $(PYTHON312),$(NEMO_GYM_VENV)/.nemo-gym)  ## our grader in other harnesses and trainers
+adapters: $(ADAPTERS_VENV)/.adapters  ## our grader in other harnesses and trainers
 	$(ADAPTERS_VENV)/bin/python -m pytest -m adapters tests/adapters
-	$(if $(PYTHON312),$(NEMO_GYM_VENV)/bin/python -m pytest -m adapters tests/nemo_gym,\
-		@echo 'NeMo-Gym was not tested: it needs Python 3.12; set PYTHON312=')
 
 real: $(VLLM_VENV)/.vllm  ## a pretrained model through every stage; PROBLEMS= for a file of your own
 	$(VLLM_VENV)/bin/python benchmarks/perf/real.py $(if $(PROBLEMS),--problems $(PROBLEMS))
@@ -120,14 +113,6 @@ $(ADAPTERS_VENV)/.adapters: pyproject.toml constraints-adapters.txt
 		-r constraints-adapters.txt -e .
 	touch $@
 
-$(NEMO_GYM_VENV)/.nemo-gym: pyproject.toml constraints-nemo-gym.txt
-	test -x $(NEMO_GYM_VENV)/bin/python || $(PYTHON312) -m venv $(NEMO_GYM_VENV)
-	$(NEMO_GYM_VENV)/bin/python -m pip install -q --disable-pip-version-check \
-		-c constraints-nemo-gym.txt uv
-	$(NEMO_GYM_VENV)/bin/uv pip install -q --python $(NEMO_GYM_VENV)/bin/python \
-		-r constraints-nemo-gym.txt -e .
-	touch $@
-
 # botocore needs an older python-dateutil than the rest, and nothing here needs torch.
 $(S3_VENV)/.s3: pyproject.toml constraints.txt constraints-s3.txt
 	test -x $(S3_VENV)/bin/python || $(PYTHON) -m venv $(S3_VENV)
@@ -139,4 +124,4 @@ $(S3_VENV)/.s3: pyproject.toml constraints.txt constraints-s3.txt
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) $(DEEPSPEED_VENV) $(SKYPILOT_VENV) $(ADAPTERS_VENV) \
-		$(NEMO_GYM_VENV) $(S3_VENV) runs
+		$(S3_VENV) runs
