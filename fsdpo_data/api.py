@@ -57,7 +57,6 @@ from fsdpo_data.publish.push import plan_push, push_dataset
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, OverlapReport, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
-from fsdpo_data.stages.mix import MixOptions, mix_datasets
 from fsdpo_data.stages.pair import PairOptions, StepPairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
@@ -88,7 +87,6 @@ __all__ = [
     "load_sampler",
     "load_scorer",
     "load_template",
-    "mix",
     "open_dataset",
     "pull",
     "push",
@@ -407,19 +405,6 @@ def _refuse_shard(options: BuildOptions | StageOptions) -> None:
             field="shard",
             value=shard,
         )
-
-
-@accepts_options(MixOptions)
-def mix(options: MixOptions) -> Dataset:
-    """Mix several datasets into one new dataset, without the duplicates across them.
-
-    Example:
-        from fsdpo_data import mix
-
-        dataset = mix(["runs/gsm8k", "runs/math:0.3"], out="runs/mixture")
-    """
-    path, manifest = mix_datasets(options, NO_PROGRESS)
-    return Dataset(path, manifest)
 
 
 @accepts_options(AgreeOptions)

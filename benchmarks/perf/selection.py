@@ -1,4 +1,4 @@
-"""Measure the time and memory of `fsdpo-data select` and `fsdpo-data mix`.
+"""Measure the time and memory of `fsdpo-data select`.
 
     python benchmarks/perf/selection.py --solutions 100000 1000000 --folder DIR
 
@@ -35,16 +35,14 @@ COMMANDS = {
     ),
     "select all": ("select", "data"),
     "plan": ("select", "data", "--mixed", "--unique", "--per-problem", 8, "--dry-run"),
-    "mix": ("mix", "data", "base:0.5"),
 }
 
 
 def make_dataset(folder: Path, base: Path, solutions: int) -> None:
-    """Write the datasets ``data`` and ``base``, which have other problems."""
+    """Write the dataset ``data``."""
     remove(folder)
     folder.mkdir(parents=True)
     repeat_dataset(base, folder / "data", max(1, solutions // BASE_SOLUTIONS))
-    (folder / "base").symlink_to(base, target_is_directory=True)
 
 
 def print_usage(name: str, size: int, usage: ResourceUse, earlier: tuple[int, int] | None) -> int:

@@ -54,7 +54,6 @@ class Manifest(manifest_sections.SparseSection):
     #: Set by the grade stage for a judge of undecided answers.
     answer_judge: manifest_sections.AnswerJudgeStats | None = None
     selection: manifest_sections.SelectionStats | None = None  #: Set by the select stage.
-    mixture: list[manifest_sections.MixedPartStats] | None = None  #: Set by a mixture.
     #: Plug-ins that were loaded; None without plug-ins.
     plugins: list[manifest_sections.PluginEntry] | None = None
     manifest_digest: str = ""  #: Digest of all other fields; empty until the manifest is written.

@@ -181,7 +181,6 @@ class SpecSection(SparseSection):
     grade: ManifestSection | None = None  #: Set by the grade stage.
     decontaminate: ManifestSection | None = None  #: Set by the decontaminate stage.
     select: ManifestSection | None = None  #: Set by the select stage.
-    mix: ManifestSection | None = None  #: Set by a mixture of datasets.
 
     @property
     def labels_are_searched(self) -> bool:
@@ -480,17 +479,6 @@ class SelectionStats(SparseSection):
     #: Problems without a graded solution, which have no pass rate; None without that filter.
     without_pass_rate: int | None = None
     splits: dict[str, SplitStats] | None = None  #: Size of each split; None without splits.
-
-
-class MixedPartStats(ManifestSection):
-    """A dataset of a mixture."""
-
-    dataset: str  #: Digest of the dataset.
-    model: ArtifactRef  #: The policy that wrote its solutions.
-    weight: Number  #: Fraction of its problems in the sample.
-    available: RowStats  #: Its rows.
-    selected: RowStats  #: Its rows in the mixture.
-    filters: list[FilterStats]  #: The rows that were not taken: by the sample, or as duplicates.
 
 
 class RegradeStats(ManifestSection):

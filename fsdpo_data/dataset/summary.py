@@ -7,7 +7,6 @@ from typing import Any
 from fsdpo_cards.render import format_amount, format_percent
 
 from fsdpo_data.core.entities import GRADER_FAILURES
-from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import (
@@ -104,13 +103,6 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
         entries |= _pair_entries(pairs)
         if pairs.step_weights:
             entries["last_steps"] = _last_step_texts(pairs.step_weights)
-    if manifest.mixture:
-        n_mixed = sum(part.selected.solutions for part in manifest.mixture)
-        entries["mixture_text"] = ", ".join(
-            f"{part.selected.solutions / n_mixed:.0%} from "
-            f"{part.dataset if part.model.name == UNKNOWN else part.model.name}"
-            for part in manifest.mixture
-        )
     if manifest.failed:
         entries["failed_items"] = _describe_failures(manifest.failed)
     if manifest.contamination:

@@ -6,8 +6,8 @@
     process = rewards.process("Qwen/Qwen2.5-Math-PRM-7B", question_column="question")
     GRPOTrainer(reward_funcs=[outcome, process], ...)
 
-A reward function has the form of TRL's ``reward_funcs``. The adapters convert it for verl,
-verifiers and NeMo-Gym. All forms call the same method, so the rewards are equal.
+A reward function has the form of TRL's ``reward_funcs``. The adapters convert it for verl. All
+forms call the same method, so the rewards are equal.
 
 Reward functions run in any thread, and in several threads at once, because they need no signals.
 They can be pickled. A reward model is loaded once, at the first call, and concurrent calls share
@@ -15,12 +15,10 @@ its batches.
 
 The reward is None if the grader left the answer undecided, or if the gold is missing or unreadable.
 It is also None if the completion is longer than the context of the reward model. TRL leaves such a
-completion out of the baseline of its group. Other trainers need a number; see the adapters.
+completion out of the baseline of its group. verl needs a number; see the adapters.
 """
 
 from fsdpo_data.rewards.adapters import (
-    nemo_gym_verify,
-    verifiers_reward,
     verl_batch_compute_score,
     verl_compute_score,
 )
@@ -34,10 +32,8 @@ __all__ = [
     "RewardFunction",
     "Rollout",
     "StepRewards",
-    "nemo_gym_verify",
     "outcome",
     "process",
-    "verifiers_reward",
     "verl_batch_compute_score",
     "verl_compute_score",
 ]

@@ -1,4 +1,4 @@
-"""An index of the problems and solutions of sealed datasets: one narrow row for each.
+"""An index of the problems and solutions of a sealed dataset: one narrow row for each.
 
 Memory holds about 50 bytes per solution and 100 bytes per problem, and the texts of one file.
 """
@@ -57,51 +57,34 @@ class RowIndex:
     """Narrow rows of all problems and solutions.
 
     Attributes:
-        sources: The indexed datasets.
-        files: The files of solutions of all datasets, in order.
-        problems: One row per problem, in the order of the files. ``problem`` is its number,
-            ``part`` the number of its dataset, ``row`` its row among the problems of the dataset,
+        problems: One row per problem, in the order of the files. ``problem`` is its number, and
             ``question_key`` a hash of its question. The counts of :data:`COUNT_COLUMNS` follow.
         solutions: One row per solution, in the order of the files. ``problem`` is the number of
             its problem, ``file`` and ``row`` its location, and ``text`` a hash of its text.
     """
 
-    sources: Sequence[SourceDataset]
-    files: Sequence[Path]
     problems: pl.DataFrame = field(repr=False)
     solutions: pl.DataFrame = field(repr=False)
 
 
-def build_index(
-    sources: Sequence[SourceDataset], request: IndexRequest, progress: Progress
-) -> RowIndex:
+def build_index(source: SourceDataset, request: IndexRequest, progress: Progress) -> RowIndex:
     """Read all files once, and return their index.
 
     Raises:
         InputError: if a condition does not fit the columns.
         SchemaError: if a file is damaged.
     """
-    files = [file for source in sources for file in source.files("solutions")]
-    n_rows = sum(source.manifest.rows.solutions for source in sources)
-    progress.phase("index", n_rows)
-    problem_frames = []
+    progress.phase("index", source.manifest.rows.solutions)
+    problems = _index_problems(source, request)
+    numbers = problems.select("problem_id", "problem")
     solution_frames = []
-    n_problems = 0
-    n_files = 0
-    for part, source in enumerate(sources):
-        problems = _index_problems(source, part, n_problems, request)
-        n_problems += problems.height
-        problem_frames.append(problems)
-        numbers = problems.select("problem_id", "problem")
-        for file in source.files("solutions"):
-            solutions = _index_solutions(file, n_files, numbers, request)
-            n_files += 1
-            solution_frames.append(solutions)
-            progress.advance(solutions.height)
+    for file_number, file in enumerate(source.files("solutions")):
+        solutions = _index_solutions(file, file_number, numbers, request)
+        solution_frames.append(solutions)
+        progress.advance(solutions.height)
     solutions = pl.concat(solution_frames)
-    problems = add_counts(pl.concat(problem_frames, how="diagonal"), solutions)
-    problems = _evaluate_problem_condition(problems, request)
-    return RowIndex(sources, files, problems, solutions)
+    problems = _evaluate_problem_condition(add_counts(problems, solutions), request)
+    return RowIndex(problems, solutions)
 
 
 def question_keys(questions: pl.Series) -> pl.Series:
@@ -122,10 +105,8 @@ def _stable_hashes(texts: Iterable[str]) -> pl.Series:
     return pl.Series(values, dtype=pl.UInt64)
 
 
-def _index_problems(
-    source: SourceDataset, part: int, first_number: int, request: IndexRequest
-) -> pl.DataFrame:
-    """Return the index of the problems of one dataset."""
+def _index_problems(source: SourceDataset, request: IndexRequest) -> pl.DataFrame:
+    """Return the index of the problems."""
     condition = request.problem_condition
     names = {*request.metadata_names, *_condition_metadata(condition)}
     texts = [name for name in ("question", "answer") if condition and name in condition.names]
@@ -133,18 +114,14 @@ def _index_problems(
     for file in source.files("problems"):
         for batch in read_table_batches(file):
             frames.append(_index_problem_batch(batch, sorted(names), texts))
-    problems = pl.concat(frames, how="diagonal_relaxed").with_row_index("row")
+    problems = pl.concat(frames, how="diagonal_relaxed").with_row_index("problem")
     columns = [f"{METADATA_PREFIX}{name}" for name in sorted(names)]
     missing_columns = [
         pl.lit(None, dtype=pl.String).alias(column)
         for column in columns
         if column not in problems.columns
     ]
-    return problems.with_columns(
-        *missing_columns,
-        problem=pl.col("row") + first_number,
-        part=pl.lit(part, dtype=pl.UInt16),
-    )
+    return problems.with_columns(missing_columns)
 
 
 def _condition_metadata(condition: RowCondition | None) -> list[str]:
@@ -231,7 +208,6 @@ def add_counts(problems: pl.DataFrame, solutions: pl.DataFrame) -> pl.DataFrame:
     counts = solutions.group_by("problem").agg(
         solutions=pl.len(), graded=is_graded().sum(), correct=is_correct.sum()
     )
-    problems = problems.drop(COUNT_COLUMNS, strict=False)
     problems = problems.join(counts, on="problem", how="left", maintain_order="left")
     problems = problems.with_columns(pl.col("solutions", "graded", "correct").fill_null(0))
     rate = pl.when(pl.col("graded") > 0).then(pl.col("correct") / pl.col("graded"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +11,6 @@ from pathlib import Path
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.dataset.manifest_sections import FileEntry
 from fsdpo_data.dataset.schema import (
     arrow_schema,
     digest_bytes,
@@ -30,32 +29,23 @@ class WrittenFile:
     """A finished file of a new dataset."""
 
     path: str  #: Path in the dataset.
-    rows: int  #: Number of its rows.
     text_sha256: str | None  #: Digest of the texts of solutions; None for problems.
 
-    def entry(self, root: Path) -> FileEntry:
-        """Return the entry of the manifest."""
-        return FileEntry.from_file(root, self.path, self.rows, self.text_sha256)
 
-
-def write_problems(
-    sources: Sequence[SourceDataset], problems: pl.DataFrame, root: Path
-) -> WrittenFile:
+def write_problems(source: SourceDataset, problems: pl.DataFrame, root: Path) -> WrittenFile:
     """Write problems in the order of the index, unless an interrupted run has written them.
 
     Args:
-        sources: The datasets of the problems.
-        problems: Rows of the index, with ``part`` and ``row``.
+        source: The dataset of the problems.
+        problems: Rows of the index.
         root: Directory of the new dataset.
     """
     file = root / PROBLEMS_PATH
     if not file.exists():
-        batches: list[pa.RecordBatch] = []
-        for part, source in enumerate(sources):
-            rows = set(problems.filter(pl.col("part") == part)["row"].to_list())
-            batches += _chosen_batches(source.files("problems"), rows)
+        rows = set(problems["problem"].to_list())
+        batches = _chosen_batches(source.files("problems"), rows)
         write_parquet(pa.Table.from_batches(batches).cast(arrow_schema("problems")), file)
-    return WrittenFile(PROBLEMS_PATH, problems.height, None)
+    return WrittenFile(PROBLEMS_PATH, None)
 
 
 def _chosen_batches(files: Sequence[Path], rows: set[int]) -> Iterator[pa.RecordBatch]:
@@ -69,11 +59,7 @@ def _chosen_batches(files: Sequence[Path], rows: set[int]) -> Iterator[pa.Record
 
 
 def write_solutions(
-    files: Sequence[Path],
-    solutions: pl.DataFrame,
-    root: Path,
-    progress: Progress,
-    transform: Callable[[pa.Table], pa.Table] | None = None,
+    files: Sequence[Path], solutions: pl.DataFrame, root: Path, progress: Progress
 ) -> list[WrittenFile]:
     """Write solutions, problem by problem, except files that an interrupted run has written.
 
@@ -82,11 +68,10 @@ def write_solutions(
     in many files, in different orders, need more reading.
 
     Args:
-        files: The files of the index.
+        files: The files of solutions that the index describes.
         solutions: Rows of the index, with ``problem``, ``file`` and ``row``.
         root: Directory of the new dataset.
         progress: Receives the progress.
-        transform: Changes the columns of the rows of a file; None for no change.
     """
     first_position = pl.col("position").min().over("problem")
     ordered = solutions.select("problem", "file", "row").with_row_index("position")
@@ -116,11 +101,9 @@ def write_solutions(
             if len(tables) > 1:
                 table = table.take(pl.concat(row_numbers).arg_sort().to_arrow())
             text_sha256 = _text_sha256(table["completions"].chunks)
-            if transform is not None:
-                table = transform(table)
             write_parquet(table.cast(arrow_schema("solutions")), root / path)
         progress.advance(end - start)
-        written.append(WrittenFile(path, end - start, text_sha256))
+        written.append(WrittenFile(path, text_sha256))
     return written
 
 

@@ -227,7 +227,7 @@ def _read_shard(path: Path, location: str | Path) -> _ShardInfo:
         raise _shard_error(
             location,
             "this directory is a complete dataset, and `merge` joins only the shards of one "
-            "command, which `shard=i/N` writes. `fsdpo-data mix` joins datasets.",
+            "command, which `shard=i/N` writes. `fsdpo-train` takes several datasets.",
         )
     if not path.is_dir():
         raise _shard_error(

@@ -227,7 +227,7 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
             has_answer=options.stratify == "answer",
         )
         source = SourceDataset(root, manifest)
-        index = build_index([source], request, progress)
+        index = build_index(source, request, progress)
         funnel = Funnel(index.problems, index.solutions)
         available = funnel.rows()
         without_pass_rate = None
@@ -413,7 +413,7 @@ class SelectStage(Stage):
             problems = problems.filter(pl.col("split") == self.split)
             solutions = solutions.filter(pl.col("split") == self.split)
         files = [
-            write_problems([selection.source], problems, draft.root),
+            write_problems(selection.source, problems, draft.root),
             *write_solutions(
                 selection.source.files("solutions"), solutions, draft.root, draft.progress
             ),

@@ -281,8 +281,6 @@ def _stage_commands(inputs: Inputs) -> Iterator[WritingCommand]:
     yield WritingCommand("build --prm", _command("fsdpo_data", *build_and_pair), _RESUME)
     for name, (source, line) in lines.items():
         yield WritingCommand(name, _command("fsdpo_data", *line), _RESUME, sources=[source])
-    mix = _command("fsdpo_data", "mix", small, f"{scored}:0.5", "--drop", "step_rewards")
-    yield WritingCommand("mix", mix, _RESUME, sources=[small, scored])
     splits = ["--split", "validation=0.1", "--split", "test=0.2"]
     split_line = [sys.executable, "-m", "fsdpo_data", "select", str(scored), *splits]
     yield WritingCommand(

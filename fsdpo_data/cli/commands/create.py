@@ -23,7 +23,6 @@ from fsdpo_data.core.workers import run_child
 from fsdpo_data.dataset.stage_registry import STAGES
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
 from fsdpo_data.stages.merge import MergeOptions, merge_shards
-from fsdpo_data.stages.mix import MixOptions, describe_parts, mix_datasets
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 
 
@@ -88,14 +87,6 @@ for _entry in sorted(STAGES.registered_entries(), key=lambda entry: entry.name):
 def merge(options: MergeOptions) -> None:
     """Merge the shards of a dataset."""
     print_inspect_command(create_dataset(partial(merge_shards, options)))
-
-
-@command(app, MixOptions, panel=CREATE_PANEL)
-def mix(options: MixOptions) -> None:
-    """Mix datasets, and print the rows that each dataset gives."""
-    data = create_dataset(partial(mix_datasets, options))
-    typer.echo(f"\n{describe_parts(options.datasets, data.manifest)}")
-    print_inspect_command(data)
 
 
 @command(app, DecontaminateOptions, panel=CREATE_PANEL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import inspect
 import json
@@ -107,80 +106,6 @@ def test_verl_gets_a_score_and_a_flag() -> None:
     assert batch == expected
 
 
-async def call_rubric(function: Any, objects: Mapping[str, Any]) -> float:
-    """Transcribe the call of one reward function.
-
-    PrimeIntellect-ai/verifiers, verifiers/legacy/rubrics/rubric.py
-    (``_call_individual_reward_func`` and ``_is_group_func``), commit
-    a60a606ecc4d309247edf9ff92c3eabca362781f.
-    """
-    parameters = inspect.signature(function).parameters
-    group_words = {"states", "prompts", "completions", "answers", "tasks", "infos"}
-    assert not group_words & set(parameters)
-    if not any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
-        objects = {name: value for name, value in objects.items() if name in parameters}
-    value = function(**objects)
-    return float(await value if inspect.isawaitable(value) else value)
-
-
-def test_verifiers_gets_a_number() -> None:
-    function = rewards.verifiers_reward(rewards.outcome(), undecided=-0.5)
-    assert function.__name__ == "outcome_reward"
-
-    async def score_group() -> list[float]:
-        calls = [
-            call_rubric(
-                function,
-                {
-                    "prompt": [{"role": "user", "content": "?"}],
-                    "completion": chat(text),
-                    "answer": gold,
-                    "state": {},
-                    "info": {},
-                    "task": None,
-                    "parser": None,
-                },
-            )
-            for text, gold in zip(TEXTS, GOLDS, strict=True)
-        ]
-        return await asyncio.gather(*calls)
-
-    assert asyncio.run(score_group()) == [1.0, 0.0, -0.5]
-
-
-def gym_body(text: str, gold: str) -> dict[str, Any]:
-    """Return a verify request of NVIDIA-NeMo/Gym, resources_servers/math_with_judge/app.py.
-
-    Commit 07d6b0d07b22fcf530b4c211dae2ee23100428e4, after ``model_dump``.
-    """
-    message = {"type": "message", "content": [{"type": "output_text", "text": text}]}
-    reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "42"}]}
-    return {
-        "responses_create_params": {"input": [{"role": "user", "content": "?"}]},
-        "response": {"output": [reasoning, message]},
-        "expected_answer": gold,
-    }
-
-
-def test_nemo_gym_gets_the_fields_of_its_response() -> None:
-    class Body:
-        """A pydantic model, as far as it is read."""
-
-        def __init__(self, fields: dict[str, Any]) -> None:
-            self.model_dump = lambda: fields
-
-    verify = rewards.nemo_gym_verify(rewards.outcome(gold_column="expected_answer"), undecided=-0.5)
-    for text, gold, reward in zip(TEXTS, GOLDS, [1.0, 0.0, -0.5], strict=True):
-        body = gym_body(text, gold)
-        expected = {**body, "reward": reward, "undecided": reward < 0}
-        assert verify(body) == verify(Body(body)) == expected
-
-
-def test_a_body_of_another_form_is_refused() -> None:
-    with pytest.raises(InputError, match="verify request"):
-        rewards.nemo_gym_verify(rewards.outcome())({"answer": "42"})
-
-
 # --- threads and processes ------------------------------------------------------------------------
 
 
@@ -262,8 +187,6 @@ def test_golds_of_other_types_are_refused(gold: Any) -> None:
 def test_a_missing_column_is_named() -> None:
     with pytest.raises(InputError, match=r"'answer'.*`gold_column`.*answers"):
         rewards.outcome()([""], [CORRECT], answers=["1"])
-    with pytest.raises(InputError, match="answer"):
-        rewards.verifiers_reward(rewards.outcome())("?", CORRECT).send(None)
 
 
 @pytest.mark.parametrize("golds", ["3/4", ["3/4"], 0.75])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import threading
 from collections.abc import Mapping, Sequence
@@ -91,16 +90,9 @@ def test_all_trainers_get_the_same_reward() -> None:
     verl = rewards.verl_compute_score(process, undecided=-1)
     assert verl("math", GOOD, "42", {"prompt": "?"}) == {"score": 0.25, "undecided": 0.0}
     assert verl("math", LONG, "42", {"prompt": "?"}) == {"score": -1, "undecided": 1.0}
-    verifiers = rewards.verifiers_reward(process, undecided=-1)
-    assert verifiers.__name__ == "process_reward"
-    assert asyncio.run(verifiers(prompt="?", completion=GOOD, answer="42", state={})) == 0.25
-    body = {
-        "responses_create_params": {"input": "?"},
-        "response": {
-            "output": [{"type": "message", "content": [{"type": "output_text", "text": GOOD}]}]
-        },
-    }
-    assert rewards.nemo_gym_verify(process)(body)["reward"] == 0.25
+    with_question = rewards.process(TableScorer(TABLE), question_column="question")
+    with pytest.raises(InputError, match="question"):
+        rewards.verl_compute_score(with_question)("math", GOOD, "42", {})
 
 
 # --- what the reward model reads ------------------------------------------------------------------

@@ -210,6 +210,6 @@ def test_datasets_are_not_shards(capsys: pytest.CaptureFixture[str], tmp_path: P
     code, _, err = run(capsys, "merge", *datasets, "--out", str(tmp_path / "c"))
     assert code == 1
     assert f"SHARDS {tmp_path / 'a'}: this directory is a complete dataset" in err
-    assert "`fsdpo-data mix` joins datasets" in err
+    assert "`fsdpo-train` takes several datasets" in err
     code, _, err = run(capsys, "merge", str(tmp_path / "none"), "--out", str(tmp_path / "c"))
     assert code == 1 and "there is no such directory" in err
