@@ -49,7 +49,7 @@ class Publication:
 
     name: str  #: ``org/name``.
     hub_url: str  #: Address of the Hub.
-    tag: str  #: Tag of the version, such as ``v1.0``.
+    tag: str  #: Tag of the version, such as ``v2.0``.
     date: datetime.date  #: Date of the publication.
     #: Type of the account ``org``; None if it is not known.
     owner_type: Literal["Organization", "Person"] | None

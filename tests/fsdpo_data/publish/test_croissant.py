@@ -28,7 +28,7 @@ from fsdpo_data.exchange.step_label_dataset import import_dataset
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 EARLIER = Publication(
-    "o/r", "https://hub.example", "v1.0", date=date(2026, 1, 2), owner_type="Organization"
+    "o/r", "https://hub.example", "v2.0", date=date(2026, 1, 2), owner_type="Organization"
 )
 #: Reads the metadata from its address, and the rows from the addresses in it.
 READ_ROWS = """
@@ -101,7 +101,7 @@ def rows_of(root: Path, config: str) -> list[dict[str, Any]]:
 
 def test_mlcroissant_streams_the_pushed_rows(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     push(hub, tmp_path / "home", dataset)
-    url = f"{hub.url}/datasets/o/r/resolve/v1.0/croissant.json"
+    url = f"{hub.url}/datasets/o/r/resolve/v2.0/croissant.json"
     env = client_env(hub.url, tmp_path / "reader", PYTHONWARNINGS="")
     ran = run_client(READ_ROWS.format(url=url), env)
     assert ran.returncode == 0, ran.stderr
@@ -204,19 +204,19 @@ def test_an_equal_version_keeps_its_date_and_a_new_one_gets_today(
     manifest = read_manifest(dataset)
     files = {entry.path: (dataset / entry.path).read_bytes() for entry in manifest.files}
     files["manifest.json"] = (dataset / "manifest.json").read_bytes()
-    files["README.md"] = dataset_card(dataset, manifest, name="o/r", revision="v1.0").encode()
+    files["README.md"] = dataset_card(dataset, manifest, name="o/r", revision="v2.0").encode()
     files["croissant.json"] = croissant_metadata(dataset, manifest, earlier).encode()
     repo = hub.add("dataset", "o/r", files)
-    repo.refs["v1.0"] = repo.refs["main"]
-    repo.tags.add("v1.0")
+    repo.refs["v2.0"] = repo.refs["main"]
+    repo.tags.add("v2.0")
     metadata = push(hub, tmp_path / "home", dataset)
     assert metadata["datePublished"] == "2026-01-02" and len(repo.commits) == 1
 
     changed = paired_dataset(tmp_path / "changed", salt="2")
     metadata = push(hub, tmp_path / "home", changed)
     assert metadata["datePublished"] == datetime.now(UTC).date().isoformat()
-    assert metadata["version"] == "1.1.0" and "v1.1" in repo.tags
-    assert all("/resolve/v1.1/" in entry["contentUrl"] for entry in metadata["distribution"])
+    assert metadata["version"] == "2.1.0" and "v2.1" in repo.tags
+    assert all("/resolve/v2.1/" in entry["contentUrl"] for entry in metadata["distribution"])
 
 
 def test_metadata_of_another_tool_is_replaced(
@@ -225,4 +225,4 @@ def test_metadata_of_another_tool_is_replaced(
     repo = hub.add("dataset", "o/r", {"croissant.json": b'{"datePublished": 3}'})
     metadata = push(hub, tmp_path / "home", dataset)
     assert metadata["creator"]["@type"] == "sc:Person"
-    assert repo.resolve("v1.0") == repo.refs["main"]
+    assert repo.resolve("v2.0") == repo.refs["main"]
