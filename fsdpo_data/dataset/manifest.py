@@ -146,15 +146,6 @@ class _VersionOnly(BaseModel):
     schema_version: int
 
 
-def read_schema_version(root: Path) -> int:
-    """Return the schema version of the dataset in ``root``.
-
-    Raises:
-        SchemaError: if the manifest is missing or has no version.
-    """
-    return _parse_manifest(root, _VersionOnly).schema_version
-
-
 def read_manifest(root: Path) -> Manifest:
     """Read the manifest of a sealed dataset.
 
@@ -162,7 +153,7 @@ def read_manifest(root: Path) -> Manifest:
         SchemaError: if the manifest is missing, is malformed or was changed after the seal, or if
             its schema has another version.
     """
-    version = read_schema_version(root)
+    version = _parse_manifest(root, _VersionOnly).schema_version
     file = root / MANIFEST_FILE
     if version != SCHEMA_VERSION:
         raise SchemaError(
