@@ -161,14 +161,18 @@ class TrainConfig(Options):
 
         A resumed run must have the same values.
         """
-        values = {
-            name: getattr(self, name)
+        return {
+            name: _json_value(getattr(self, name))
             for name, declaration in declared_fields(type(self)).items()
             if declaration.option.in_digest
         }
-        return {
-            name: str(value) if isinstance(value, Path) else value for name, value in values.items()
-        }
+
+
+def _json_value(value: Any) -> Any:
+    """Return the value of an option with texts in place of paths, and lists in place of tuples."""
+    if isinstance(value, Path):
+        return str(value)
+    return [_json_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True)

@@ -261,24 +261,3 @@ def test_sft_rows_use_the_alpaca_prompt() -> None:
         "prompt": get_template("alpaca").render("1+1?"),
         "completion": "The answer is: 2",
     }
-
-
-@pytest.mark.parametrize(
-    ("formula", "solution"),
-    [
-        ("(10-3)*2=14", "10 - 3 = 7\n7 * 2 = 14\nThe answer is \\boxed{14}."),
-        ("436-(132+236)=68", "132 + 236 = 368\n436 - 368 = 68\nThe answer is \\boxed{68}."),
-        (
-            "(44.68/2)*6=134.04",
-            "44.68 / 2 = 22.34\n22.34 * 6 = 134.04\nThe answer is \\boxed{134.04}.",
-        ),
-        ("7+2=10", ""),
-        ("40/7=5 r5", ""),
-        ("LCM[8,20]=40", ""),
-        ("5/0=0", ""),
-        ("-5+3=2", ""),
-        ("12", ""),
-    ],
-)
-def test_formulas_become_solutions_with_one_operation_per_line(formula: str, solution: str) -> None:
-    assert script("equations").solve(formula) == solution

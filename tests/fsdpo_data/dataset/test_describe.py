@@ -30,6 +30,7 @@ QUIET = {
     "statistics.accuracy.correct": 10,
     "statistics.mixed_problems": 1,
     "labels": {"steps": 40, "positive": 20, "negative": 20},
+    "pairs.step_weights": None,
 }
 
 
