@@ -217,7 +217,7 @@ def test_solutions_are_graded_by_the_gold_of_their_problem(tmp_path: Path) -> No
         pq.read_metadata(tmp_path / "new/solutions/train-00000-of-00001.parquet").metadata[
             b"fsdpo_schema_version"
         ]
-        == b"1"
+        == b"2"
     )
 
 
