@@ -22,7 +22,7 @@ from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.dataset.schema import SCHEMA_VERSION, arrow_schema
+from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.stage import Stage, derive_dataset
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
@@ -217,7 +217,7 @@ def test_solutions_are_graded_by_the_gold_of_their_problem(tmp_path: Path) -> No
         pq.read_metadata(tmp_path / "new/solutions/train-00000-of-00001.parquet").metadata[
             b"fsdpo_schema_version"
         ]
-        == str(SCHEMA_VERSION).encode()
+        == b"2"
     )
 
 
