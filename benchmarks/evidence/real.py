@@ -32,6 +32,7 @@ from fsdpo_data.core.files import write_text
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.models.prompts import get_template
 
 RESULTS = ROOT / "benchmarks/measured/real"
 #: Lower bound of a step's probability in the likelihood of a solution.
@@ -122,6 +123,12 @@ def likelihood(
         for solution_id, steps in zip(rows["solution_id"], scorer.score(items), strict=True)
     }
     write_text(out, json.dumps(logprobs, indent=0) + "\n")
+
+
+@app.command()
+def template(model: Path, name: str, out: Annotated[Path, typer.Option(help="Text file.")]) -> None:
+    """Write a prompt template within the chat format of a model, as text with `{question}`."""
+    write_text(out, get_template(name, str(model)).render("{question}"))
 
 
 @app.command()

@@ -8,16 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import real_results
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 #: Files that end a command, by program: its output is complete if the file exists.
 DONE_FILES = {"fsdpo-data": "manifest.json", "fsdpo-train": "README.md"}
 StageKind = Literal["sample", "label", "train", "score", "other"]
+#: A file whose relative path starts at the root of the repository.
+RepositoryFile = Annotated[Path, AfterValidator(lambda path: ROOT / path)]
 
 
 class PrmRecipe(NamedTuple):
@@ -61,10 +63,12 @@ class Sizes(BaseModel):
     engine: str  #: Engine that samples.
     dtype: str  #: Data type of all models.
     sample_options: str = ""  #: Further options of commands that sample.
-    train_file: Path = ROOT.parent / "shared/data/train/gsm8k/train.jsonl"  #: Training problems.
-    test_file: Path = ROOT.parent / "shared/data/benchmarks/gsm8k/test.jsonl"  #: Test problems.
+    #: Training problems.
+    train_file: RepositoryFile = ROOT.parent / "shared/data/train/gsm8k/train.jsonl"
+    #: Test problems.
+    test_file: RepositoryFile = ROOT.parent / "shared/data/benchmarks/gsm8k/test.jsonl"
     #: ProcessBench's rows for GSM8K.
-    processbench_file: Path = ROOT.parent / "shared/data/stepwise/processbench/gsm8k.json"
+    processbench_file: RepositoryFile = ROOT.parent / "shared/data/stepwise/processbench/gsm8k.json"
     template: str = "chat-boxed"  #: Prompt template of all models.
     train_problems: int  #: Training problems to sample solutions for.
     samples: int  #: Solutions of each training problem, and of each test problem for best-of-N.
@@ -239,11 +243,16 @@ class StageList:
             needs=("selected",),
         )
         self._add(
+            "template.txt",
+            "other",
+            *script_command("template", self.model, self.sizes.template),
+        )
+        self._add(
             "processbench",
             "other",
             *("fsdpo-data", "import", self.sizes.processbench_file, "--from", "processbench"),
-            *("--template", self.run / "samples"),
-            needs=("samples",),
+            *("--template", self.run / "template.txt"),
+            needs=("template.txt",),
         )
 
     def _add_prm(self, name: str) -> None:
