@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 from real_results import STAGES_FILE
-from real_stages import EvidenceStage, Sizes
+from real_stages import DONE_FILES, EvidenceStage, Sizes
 
 from fsdpo_data.dataset.manifest import read_manifest
 
@@ -94,7 +94,7 @@ class StageRunner:
                     done.add(stage.name)
                     if stage.record:
                         stage.record()
-                while len(running) < self._sizes.jobs and (stage := next_stage(waiting, done)):
+                while stage := self._next_stage(waiting, running, done):
                     waiting.remove(stage)
                     running.append(self._start(stage))
                 if not running:
@@ -111,6 +111,22 @@ class StageRunner:
             print(f"{stage.name}: not run, because an input is missing")
         return len(chosen) - len(done)
 
+    def _next_stage(
+        self,
+        waiting: Sequence[EvidenceStage],
+        running: Sequence[RunningStage],
+        done: set[str],
+    ) -> EvidenceStage | None:
+        """Return the first stage that may start now; None without one."""
+        if len(running) >= self._sizes.jobs:
+            return None
+        n_trainings = sum(job.stage.kind == "train" for job in running)
+        may_train = n_trainings < self._sizes.trainings
+        for stage in waiting:
+            if done.issuperset(stage.needs) and (may_train or stage.kind != "train"):
+                return stage
+        return None
+
     def _start(self, stage: EvidenceStage) -> RunningStage:
         """Start the command of a stage; continue it if its output exists."""
         out = self._run / stage.name
@@ -119,7 +135,7 @@ class StageRunner:
             words.append("--resume")
         command = shlex.join(word.removeprefix(f"{Path.cwd()}/") for word in words)
         print(f"$ {command}", flush=True)
-        if stage.can_resume:
+        if words[0] in DONE_FILES:
             words[:1] = [sys.executable, "-m", words[0].replace("-", "_")]
         log = self._run / f"{stage.name}.log"
         with log.open("wb") as file:
@@ -191,14 +207,9 @@ def select_stages(stages: Sequence[EvidenceStage], names: Sequence[str]) -> list
     return [stage for stage in stages if stage.name in chosen]
 
 
-def next_stage(waiting: Sequence[EvidenceStage], done: set[str]) -> EvidenceStage | None:
-    """Return the first stage whose inputs are complete; None without one."""
-    return next((stage for stage in waiting if done.issuperset(stage.needs)), None)
-
-
 def sampled_tokens(stage: EvidenceStage, run: Path) -> int:
-    """Return the tokens that a complete stage sampled; 0 for stages that do not sample."""
-    if stage.kind not in ("sample", "label"):
+    """Return the tokens that a stage with a complete dataset sampled; 0 for other stages."""
+    if stage.kind not in ("sample", "label") or stage.is_shard:
         return 0
     tokens = read_manifest(run / stage.name).cost.tokens
     assert isinstance(tokens, int), tokens

@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 #: Files that end a command, by program: its output is complete if the file exists.
 DONE_FILES = {"fsdpo-data": "manifest.json", "fsdpo-train": "README.md"}
+SHARD_FILE = "shard.json"  #: File that ends a command with ``--shard``.
 StageKind = Literal["sample", "label", "train", "score", "other"]
 #: A file whose relative path starts at the root of the repository.
 RepositoryFile = Annotated[Path, AfterValidator(lambda path: ROOT / path)]
@@ -58,11 +59,14 @@ class Sizes(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    title: str  #: The machine, for tables.
     jobs: int  #: Stages that run side by side.
+    trainings: int = 1  #: Trainings among them.
+    #: Parts of the sampling of training solutions and of their labelling, which run side by side.
+    shards: int = 1
     engine: str  #: Engine that samples.
     dtype: str  #: Data type of all models.
-    sample_options: str = ""  #: Further options of commands that sample.
+    sample_options: str = ""  #: Further options of commands that sample whole solutions.
+    continue_options: str = ""  #: The same of commands that continue solutions.
     #: Training problems.
     train_file: RepositoryFile = ROOT.parent / "shared/data/train/gsm8k/train.jsonl"
     #: Test problems.
@@ -108,13 +112,19 @@ class EvidenceStage:
     record: Callable[[], None] | None = None
 
     @property
+    def is_shard(self) -> bool:
+        """Whether the output is a part that waits for its merge."""
+        return "--shard" in self.command
+
+    @property
     def can_resume(self) -> bool:
         """Whether the command has ``--resume``."""
-        return self.command[0] in DONE_FILES
+        return self.command[0] in DONE_FILES and self.command[1] != "merge"
 
     def is_done(self, run: Path) -> bool:
         """Return whether the output in the folder of a run is complete."""
-        return (run / self.name / DONE_FILES.get(self.command[0], "")).exists()
+        done_file = SHARD_FILE if self.is_shard else DONE_FILES.get(self.command[0], "")
+        return (run / self.name / done_file).exists()
 
 
 def script_command(name: str, *arguments: object) -> tuple[str, ...]:
@@ -145,7 +155,9 @@ class StageList:
     def build(self) -> list[EvidenceStage]:
         """Return all stages."""
         sizes = self.sizes
-        self._add_samples("samples", "train", sizes.train_problems, sizes.samples)
+        self._add_samples(
+            "samples", "train", sizes.train_problems, sizes.samples, n_shards=sizes.shards
+        )
         self._add_samples("test", "test", sizes.test_problems, sizes.samples)
         self._add_samples("greedy", "test", sizes.test_problems, 1)
         self._add_start_measurements()
@@ -165,11 +177,26 @@ class StageList:
         *words: object,
         needs: tuple[str, ...] = (),
         record: Callable[[], None] | None = None,
+        n_shards: int = 1,
     ) -> None:
-        self.stages.append(EvidenceStage(name, kind, tuple(map(str, words)), needs, record))
+        """Add a command as one stage, or as one stage per shard and the merge of their outputs."""
+        command = tuple(map(str, words))
+        if n_shards > 1:
+            shards = tuple(f"{name}-shard{index}" for index in range(1, n_shards + 1))
+            for index, shard in enumerate(shards, 1):
+                part = (*command, "--shard", f"{index}/{n_shards}")
+                self.stages.append(EvidenceStage(shard, kind, part, needs))
+            command = ("fsdpo-data", "merge", *(str(self.run / shard) for shard in shards))
+            kind, needs = "other", shards
+        self.stages.append(EvidenceStage(name, kind, command, needs, record))
 
-    def _sampling(self, name: str) -> list[str]:
-        """Return the options of the engine of a stage that samples."""
+    def _sampling(self, name: str, options: str) -> list[str]:
+        """Return the options of the engine of a stage that samples.
+
+        Args:
+            name: The stage.
+            options: Further options, if the engine samples.
+        """
         packed = self.recorded / f"{name}.jsonl.gz" if self.recorded else None
         if packed is not None and packed.exists():
             file = self.run / f"{name}-recorded.jsonl"
@@ -177,7 +204,7 @@ class StageList:
             return ["--engine", "replay", "--replay", str(file)]
         return [
             *("--engine", self.sizes.engine, "--dtype", self.sizes.dtype),
-            *shlex.split(self.sizes.sample_options),
+            *shlex.split(options),
         ]
 
     def _add_samples(
@@ -189,6 +216,7 @@ class StageList:
         policy: str = "",
         needs: tuple[str, ...] = (),
         record: Callable[[], None] | None = None,
+        n_shards: int = 1,
     ) -> None:
         """Add the sampling of solutions; one solution per problem is greedy."""
         is_greedy = samples == 1
@@ -201,9 +229,10 @@ class StageList:
             *("--limit", problems, "--samples", samples),
             *("--temperature", 0 if is_greedy else 0.8, "--max-tokens", self.sizes.max_tokens),
             *("--template", self.sizes.template),
-            *self._sampling(name),
+            *self._sampling(name, self.sizes.sample_options),
             needs=needs,
             record=record,
+            n_shards=n_shards,
         )
 
     def _add_start_measurements(self) -> None:
@@ -239,8 +268,9 @@ class StageList:
             "label",
             *("fsdpo-data", "label", self.run / "selected", "--model", self.model),
             *("--rollouts", self.sizes.rollouts),
-            *self._sampling("labelled"),
+            *self._sampling("labelled", self.sizes.continue_options),
             needs=("selected",),
+            n_shards=self.sizes.shards,
         )
         self._add(
             "template.txt",
@@ -326,7 +356,7 @@ class StageList:
                 "label",
                 *("fsdpo-data", "pair", self.run / "scored", "--style", "step-dpo"),
                 *("--model", self.model),
-                *self._sampling("step-pairs"),
+                *self._sampling("step-pairs", self.sizes.continue_options),
                 needs=("scored",),
             )
 

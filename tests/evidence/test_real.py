@@ -46,10 +46,13 @@ TOY_OPTIONS = {
 
 def write_toml(sizes: dict[str, object], file: Path) -> None:
     """Write sizes as a TOML file; JSON values are TOML values."""
-    minutes = sizes.pop("minutes")
-    lines = [f"{key} = {json.dumps(value)}" for key, value in sizes.items()]
-    assert isinstance(minutes, dict)
-    lines += ["[minutes]", *(f"{kind} = {limit}" for kind, limit in minutes.items())]
+    lines = []
+    # Tables come last.
+    for name, value in sorted(sizes.items(), key=lambda item: isinstance(item[1], dict)):
+        if isinstance(value, dict):
+            lines += [f"[{name}]", *(f"{key} = {json.dumps(item)}" for key, item in value.items())]
+        else:
+            lines.append(f"{name} = {json.dumps(value)}")
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

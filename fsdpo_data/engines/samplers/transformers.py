@@ -28,6 +28,7 @@ from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.logprobs import free_gpu_memory
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers.grouped_attention import use_grouped_attention
 from fsdpo_data.engines.samplers.tokenization import (
     CompletionDecoder,
     ContextTokens,
@@ -48,6 +49,10 @@ from fsdpo_data.models.resolve import ResolvedWeights
 BATCH_SIZE_CPU = 32
 #: Maximum number of sequences decoded together on a GPU, whose memory may allow fewer.
 MAX_BATCH_SIZE_GPU = 1024
+#: Probabilities to compute together when tokens are drawn; each takes eight bytes several times.
+MAX_PROBABILITIES = 2**25
+#: Tokens of all contexts of a batch to compute together. Each takes three rows of the MLP's width.
+MAX_PREFILL_TOKENS = 2**16
 #: Tokens that the first round of a batch generates; each further round is twice as long.
 FIRST_ROUND_TOKENS = 128
 
@@ -93,6 +98,7 @@ class TransformersSampler(StreamingSampler):
         self._decoder = CompletionDecoder(self._tokenizer)
         self._net = net.to(self._device).eval()
         check_quantized(self._net, weights)
+        use_grouped_attention(self._net)
         self._context_length = context_length(self._net.config)
         self._eos_ids = _take_eos_ids(self._net, self._tokenizer)
         pad_id = self._tokenizer.pad_token_id
@@ -199,6 +205,7 @@ class TransformersSampler(StreamingSampler):
         """Return up to ``max_new_tokens`` further ids per context, padded behind its end."""
         inputs, mask = pad_sequences(contexts, self._pad_id, self._device, pad_left=True)
         context_tokens = inputs.shape[1]
+        prefill_tokens = max(1, MAX_PREFILL_TOKENS // len(contexts))
         processors = LogitsProcessorList()
         if spec.temperature > 0:
             processors.append(InverseCdfProcessor(context_tokens, uniforms, spec))
@@ -209,7 +216,7 @@ class TransformersSampler(StreamingSampler):
             output = self._net.generate(
                 inputs,
                 attention_mask=mask,
-                past_key_values=make_cache(self._net.config),
+                past_key_values=make_cache(self._net.config, context_tokens + max_new_tokens),
                 logits_processor=processors,
                 stopping_criteria=criteria,
                 generation_config=GenerationConfig(
@@ -217,6 +224,8 @@ class TransformersSampler(StreamingSampler):
                     do_sample=False,
                     eos_token_id=self._eos_ids,
                     pad_token_id=self._pad_id,
+                    # The states of the other tokens of a context are not in memory meanwhile.
+                    prefill_chunk_size=prefill_tokens if context_tokens > prefill_tokens else None,
                 ),
             )
         generated: list[list[int]] = output[:, context_tokens:].tolist()
@@ -325,7 +334,14 @@ class InverseCdfProcessor:
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return scores that are 0 for the drawn token of each row, and -inf elsewhere."""
         step = input_ids.shape[1] - self._prompt_tokens
-        u = self._uniforms[:, step : step + 1].to(scores.device)
+        uniforms = self._uniforms[:, step : step + 1].to(scores.device)
+        n_rows = max(1, MAX_PROBABILITIES // scores.shape[-1])
+        parts = zip(scores.split(n_rows), uniforms.split(n_rows), strict=True)
+        token = torch.cat([self._draw(part, u) for part, u in parts])
+        return torch.full_like(scores, -torch.inf).scatter(-1, token, 0.0)
+
+    def _draw(self, scores: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+        """Return the token of each row as a column, given one uniform number per row."""
         probs = (scores.double() / self._spec.temperature).softmax(-1)
         sorted_ids = None
         if self._spec.top_p < 1:
@@ -337,7 +353,7 @@ class InverseCdfProcessor:
         token = token.clamp_max(probs.shape[-1] - 1)
         if sorted_ids is not None:
             token = sorted_ids.gather(-1, token)
-        return torch.full_like(scores, -torch.inf).scatter(-1, token, 0.0)
+        return token
 
 
 def _take_eos_ids(net: Any, tokenizer: Any) -> list[int]:
@@ -366,7 +382,7 @@ def _take_eos_ids(net: Any, tokenizer: Any) -> list[int]:
 
 
 class PreallocatedCacheLayer(DynamicLayer):  # type: ignore[misc]
-    """Keys and values of full attention, in buffers that double when they are full.
+    """Keys and values of full attention, in buffers for all tokens of a batch.
 
     The layer of transformers concatenates old and new states for every token. On a CPU, allocating
     these tensors takes most of the time of a small model.
@@ -374,7 +390,11 @@ class PreallocatedCacheLayer(DynamicLayer):  # type: ignore[misc]
 
     keys: torch.Tensor
     values: torch.Tensor
-    _buffers: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def __init__(self, n_tokens: int) -> None:
+        """Take the maximum number of tokens of a sequence."""
+        super().__init__()
+        self._n_tokens = n_tokens
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -382,14 +402,13 @@ class PreallocatedCacheLayer(DynamicLayer):  # type: ignore[misc]
         """Append keys and values, [batch, heads, new tokens, width]; return all of them."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+            self._buffers = tuple(
+                states.new_empty((*states.shape[:2], self._n_tokens, states.shape[3]))
+                for states in (key_states, value_states)
+            )
         start = self.get_seq_length()
         end = start + key_states.shape[2]
-        if self._buffers is None or end > self._buffers[0].shape[2]:
-            key_buffer = _grow_buffer(self.keys, key_states)
-            value_buffer = _grow_buffer(self.values, value_states)
-            self._buffers = (key_buffer, value_buffer)
-        else:
-            key_buffer, value_buffer = self._buffers
+        key_buffer, value_buffer = self._buffers
         key_buffer[:, :, start:end] = key_states
         value_buffer[:, :, start:end] = value_states
         self.keys = key_buffer[:, :, :end]
@@ -397,23 +416,15 @@ class PreallocatedCacheLayer(DynamicLayer):  # type: ignore[misc]
         return self.keys, self.values
 
 
-def _grow_buffer(states: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-    """Return a buffer for twice the tokens of ``states`` and ``new``, with ``states`` copied in."""
-    n_tokens = states.shape[2] if states.numel() else 0
-    buffer = new.new_empty((*new.shape[:2], 2 * (n_tokens + new.shape[2]), new.shape[3]))
-    if n_tokens:
-        buffer[:, :, :n_tokens] = states
-    return buffer
-
-
-def make_cache(config: Any) -> DynamicCache:
-    """Return an empty cache for a model.
+def make_cache(config: Any, n_tokens: int) -> DynamicCache:
+    """Return an empty cache for a model and sequences of at most ``n_tokens``.
 
     Layers with full attention are preallocated. Other layers, such as sliding windows, stay as
     transformers makes them.
     """
     cache = DynamicCache(config=config)
     cache.layers = [
-        PreallocatedCacheLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers
+        PreallocatedCacheLayer(n_tokens) if type(layer) is DynamicLayer else layer
+        for layer in cache.layers
     ]
     return cache

@@ -14,10 +14,12 @@ import torch
 from random_model import save_random_model
 from transformers import DynamicCache
 
+import fsdpo_data.engines.samplers.transformers as transformers_sampler
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.samplers.grouped_attention import REGISTERED_NAME, use_grouped_attention
 from fsdpo_data.engines.samplers.tokenization import ContextTokens, cut_at_stop, encode_prompt
 from fsdpo_data.engines.samplers.transformers import (
     BATCH_SIZE_CPU,
@@ -208,7 +210,7 @@ def test_rounds_do_not_change_the_samples(
 def test_the_preallocated_cache_equals_the_cache_of_transformers(
     model_path: str, window: int | None
 ) -> None:
-    """The logits are equal with left padding and after the first doubling of the cache.
+    """The logits are equal with left padding.
 
     Sliding-window layers keep the cache of transformers.
     """
@@ -220,7 +222,7 @@ def test_the_preallocated_cache_equals_the_cache_of_transformers(
     ).eval()
     ids, mask = torch.randint(5, 200, (3, 20)), torch.ones(3, 20, dtype=torch.long)
     mask[0, :7] = 0
-    ours = make_cache(net.config)
+    ours = make_cache(net.config, 44)
     kinds = [type(layer).__name__ for layer in ours.layers]
     assert kinds == [
         "PreallocatedCacheLayer",
@@ -240,6 +242,50 @@ def test_the_preallocated_cache_equals_the_cache_of_transformers(
         for cache in (ours, DynamicCache(config=net.config))
     ]
     assert torch.equal(torch.stack(scores[0]), torch.stack(scores[1]))
+
+
+def test_contexts_in_chunks_do_not_change_the_samples(
+    random_sampler: TransformersSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks are shorter than the padding of the shortest context."""
+    spec = SamplingSpec(n=2, temperature=1, max_tokens=30)
+    whole = random_sampler.sample(PROMPTS, spec)
+    monkeypatch.setattr(transformers_sampler, "MAX_PREFILL_TOKENS", 2 * len(PROMPTS) * spec.n)
+    monkeypatch.setattr(transformers_sampler, "MAX_PROBABILITIES", 700)
+    in_chunks = random_sampler.sample(PROMPTS, spec)
+    assert completion_texts(in_chunks) == completion_texts(whole)
+
+
+@pytest.mark.parametrize("window", [None, 8])
+def test_grouped_attention_equals_the_attention_of_transformers(
+    tmp_path: Path, window: int | None
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    shape = {"num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 16}
+    path = save_random_model(tmp_path, **shape)
+    net = AutoModelForCausalLM.from_pretrained(path, sliding_window=window).eval()
+    ids, mask = torch.randint(5, 200, (3, 20)), torch.ones(3, 20, dtype=torch.long)
+    for n_padded in (7, 0):  # without padding, there is no mask
+        mask[0, :] = 1
+        mask[0, :n_padded] = 0
+        scores = []
+        for name in ("sdpa", REGISTERED_NAME):
+            net.set_attn_implementation("sdpa")
+            if name == REGISTERED_NAME:
+                use_grouped_attention(net)
+            assert net.config._attn_implementation == name
+            generated = net.generate(
+                ids,
+                attention_mask=mask,
+                max_new_tokens=24,
+                do_sample=False,
+                eos_token_id=None,
+                output_logits=True,
+                return_dict_in_generate=True,
+            )
+            scores.append(torch.stack(generated.logits))
+        torch.testing.assert_close(*scores)
 
 
 def test_the_cache_bytes_are_those_of_the_cache(random_sampler: TransformersSampler) -> None:
