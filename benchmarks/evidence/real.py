@@ -16,13 +16,13 @@ downloaded.
 """
 
 import json
-import math
 import random
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from fsdpo_bench.results.baselines import log_likelihood
 from real_model import write_model
 from real_run import StageRunner
 from real_stages import ROOT, StageList, read_sizes
@@ -35,8 +35,6 @@ from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.models.prompts import get_template
 
 RESULTS = ROOT / "benchmarks/measured/real"
-#: Lower bound of a step's probability in the likelihood of a solution.
-MIN_PROBABILITY = 1e-300
 
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 
@@ -81,7 +79,9 @@ def run(
             # A process of its own, because this one stays alive beside the stages.
             with ProcessPoolExecutor(1) as executor:
                 executor.submit(write_model, parts, model).result()
-    stages = StageList(sizes, run_folder, results_folder, model, recorded).build()
+    stages = StageList(
+        sizes, run=run_folder, results=results_folder, model=model, recorded=recorded
+    ).build()
     runner = StageRunner(sizes, run_folder, results_folder)
     n_failed = runner.run(stages, only or [])
     print(render_tables(results_folder, sizes))
@@ -118,8 +118,9 @@ def likelihood(
         ScorerInput(prompt, steps)
         for prompt, steps in rows.select("prompt", "completions").iter_rows()
     ]
+    # JSON has no -∞, the likelihood of a solution without steps.
     logprobs = {
-        solution_id: sum(math.log(max(step, MIN_PROBABILITY)) for step in steps) if steps else None
+        solution_id: log_likelihood(steps) if steps else None
         for solution_id, steps in zip(rows["solution_id"], scorer.score(items), strict=True)
     }
     write_text(out, json.dumps(logprobs, indent=0) + "\n")

@@ -82,7 +82,7 @@ def read_problem_samples(dataset: Path) -> Iterator[ProblemSamples]:
 
 
 def record_start(
-    results: Path, test: Path, greedy: Path, likelihood_file: Path, policy_samples: int
+    results: Path, test: Path, greedy: Path, *, likelihood_file: Path, policy_samples: int
 ) -> None:
     """Write the choices that need no reward model, and the results of the start policy.
 
@@ -108,7 +108,7 @@ def record_start(
         rows.append((GREEDY, samples.problem_id, str(int(samples.is_correct[0]))))
     names = (GREEDY, AVERAGE, VOTE, MOST_LIKELY)
     replace_rows(results / CHOICES_FILE, CHOICE_COLUMNS, rows, lambda row: row[0] in names)
-    record_policy(results, test, greedy, START, 0, policy_samples)
+    record_policy(results, test, greedy, policy=START, seed=0, n_samples=policy_samples)
 
 
 def record_prm(results: Path, scored: Path, prm: str) -> None:
@@ -138,7 +138,7 @@ def record_prm(results: Path, scored: Path, prm: str) -> None:
     )
 
 
-def record_processbench(results: Path, scored: Path, rows_file: Path, prm: str) -> None:
+def record_processbench(results: Path, scored: Path, *, rows_file: Path, prm: str) -> None:
     """Write the step rewards of each row of ProcessBench, with its first wrong step.
 
     The dataset has no steps after the first wrong one. They cannot change the score: a row with an
@@ -165,7 +165,7 @@ def record_processbench(results: Path, scored: Path, rows_file: Path, prm: str) 
 
 
 def record_policy(
-    results: Path, test: Path, greedy: Path, policy: str, seed: int, n_samples: int
+    results: Path, test: Path, greedy: Path, *, policy: str, seed: int, n_samples: int
 ) -> None:
     """Write the results of a policy: one row per test problem.
 

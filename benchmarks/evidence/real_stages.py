@@ -15,8 +15,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+DATASET_FILE = "manifest.json"  #: File that seals a dataset.
 #: Files that end a command, by program: its output is complete if the file exists.
-DONE_FILES = {"fsdpo-data": "manifest.json", "fsdpo-train": "README.md"}
+DONE_FILES = {"fsdpo-data": DATASET_FILE, "fsdpo-train": "README.md"}
 SHARD_FILE = "shard.json"  #: File that ends a command with ``--shard``.
 StageKind = Literal["sample", "label", "train", "score", "other"]
 #: A file whose relative path starts at the root of the repository.
@@ -135,7 +136,9 @@ def script_command(name: str, *arguments: object) -> tuple[str, ...]:
 class StageList:
     """Builds the stages of a run, in the order of their importance."""
 
-    def __init__(self, sizes: Sizes, run: Path, results: Path, model: Path, recorded: Path | None):
+    def __init__(
+        self, sizes: Sizes, *, run: Path, results: Path, model: Path, recorded: Path | None
+    ) -> None:
         """Take the sizes and the folders.
 
         Args:
@@ -162,9 +165,11 @@ class StageList:
         self._add_samples("greedy", "test", sizes.test_problems, 1)
         self._add_start_measurements()
         self._add_labels()
-        for prm in sizes.prms:
-            self._add_prm(prm)
+        self._add_prm(sizes.pair_prm)
         self._add_pairs()
+        for prm in sizes.prms:
+            if prm != sizes.pair_prm:
+                self._add_prm(prm)
         for seed in sizes.seeds:
             for policy in sizes.policies:
                 self._add_policy(policy, seed)
@@ -249,8 +254,8 @@ class StageList:
                 self.results,
                 test,
                 self.run / "greedy",
-                likelihood,
-                self.sizes.policy_samples,
+                likelihood_file=likelihood,
+                policy_samples=self.sizes.policy_samples,
             ),
         )
 
@@ -312,8 +317,8 @@ class StageList:
                 real_results.record_processbench,
                 self.results,
                 self.run / f"processbench-{name}",
-                self.sizes.processbench_file,
-                name,
+                rows_file=self.sizes.processbench_file,
+                prm=name,
             ),
         )
 
@@ -374,29 +379,26 @@ class StageList:
             *("--dtype", sizes.dtype),
             needs=(recipe.pairs,),
         )
-        samples, greedy = f"{policy}-test", f"{policy}-greedy"
-        self._add_samples(
-            samples,
-            "test",
-            sizes.policy_problems,
-            sizes.policy_samples,
-            policy,
-            needs=(policy,),
-        )
-        self._add_samples(
-            greedy,
-            "test",
-            sizes.policy_problems,
-            1,
-            policy,
-            needs=(policy, samples),
-            record=partial(
-                real_results.record_policy,
-                self.results,
-                self.run / samples,
-                self.run / greedy,
-                name,
-                seed,
-                sizes.policy_samples,
-            ),
-        )
+        folders = (self.run / f"{policy}-test", self.run / f"{policy}-greedy")
+
+        def record() -> None:
+            """Write the results when both measurements are complete."""
+            if all((folder / DATASET_FILE).exists() for folder in folders):
+                real_results.record_policy(
+                    self.results,
+                    *folders,
+                    policy=name,
+                    seed=seed,
+                    n_samples=sizes.policy_samples,
+                )
+
+        for folder, n_samples in zip(folders, (sizes.policy_samples, 1), strict=True):
+            self._add_samples(
+                folder.name,
+                "test",
+                sizes.policy_problems,
+                n_samples,
+                policy,
+                needs=(policy,),
+                record=record,
+            )

@@ -244,9 +244,12 @@ def _candidates(ngrams: pl.DataFrame, min_overlap: float) -> pl.DataFrame:
     A pair with the similarity t shares at least the part t / (2 - t) of the weight of each text.
     The reason is that the similarity is 2 s / (a + b), and s is at most b. The rarest common n-gram
     is therefore among the rarest n-grams of each text, whose weights add up to the remaining part.
+
+    A pair with the containment t shares at least the part √t of the shorter text. Its similarity is
+    then t or more, unless a / b < √t / (2 - √t).
     """
     min_part = min_overlap / (2 - min_overlap)
-    max_contained_missing = 1 - math.sqrt(min_overlap)
+    min_contained_part = math.sqrt(min_overlap)
     # Only the rarest common n-gram must be found, so ties need one order in all texts.
     order = pl.col("id").cast(pl.UInt64) * 2**32 + pl.col("rank")
     weight = pl.col("weight") * pl.col("count")
@@ -257,11 +260,13 @@ def _candidates(ngrams: pl.DataFrame, min_overlap: float) -> pl.DataFrame:
     ratio = pl.col("size") / pl.col("size_benchmark")
     similar = _join_sides(rare, "ngram").filter(ratio.is_between(min_part, 1 / min_part))
     short = ordered.filter(
-        (pl.col("missing") <= max_contained_missing) & (pl.col("n_ngrams") >= MIN_CONTAINED_NGRAMS)
+        (pl.col("missing") <= 1 - min_contained_part)
+        & (pl.col("n_ngrams") >= MIN_CONTAINED_NGRAMS)
     )
+    max_ratio = min_contained_part / (2 - min_contained_part)
     contained = short.join(ngrams, on="ngram", suffix="_long").filter(
         (pl.col("is_training") != pl.col("is_training_long"))
-        & (pl.col("size") < pl.col("size_long") * min_part)
+        & (pl.col("size") < pl.col("size_long") * max_ratio)
     )
     is_training = pl.col("is_training")
     contained = contained.select(

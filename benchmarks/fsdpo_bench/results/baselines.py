@@ -139,12 +139,12 @@ def _sample_likelihoods(
     ]
     scores = iter(scorer.score(items))
     return {
-        key: [_log_likelihood(next(scores)) for _ in record.samples]
+        key: [log_likelihood(next(scores)) for _ in record.samples]
         for key, record in records.items()
     }
 
 
-def _log_likelihood(probabilities: Sequence[float] | None) -> float:
+def log_likelihood(probabilities: Sequence[float] | None) -> float:
     """Return the logarithm of the product of step probabilities; -∞ without probabilities."""
     if not probabilities:
         return -math.inf
