@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fsdpo_data.core.entities import MODEL_FAILURES
+from fsdpo_data.core.entities import GRADED_OUTCOMES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.dataset.manifest_sections import FilterStats, RowStats
 from fsdpo_data.selection.random_order import mix_keys
@@ -77,30 +77,30 @@ class Funnel:
         """Keep at most ``limit`` solutions of each problem.
 
         The solutions are a random choice. With a stratum, each value of the stratum gets the same
-        number of solutions, as far as the problem has them.
+        number of solutions, as far as the problem has them. Solutions without a verdict come last,
+        because they have no labels.
 
         Args:
             limit: Maximum number of solutions of a problem.
             stratum: ``outcome``, ``answer`` or ``none``.
             seed: Seed of the choice.
         """
-        is_failure = pl.col("outcome").is_in(list(MODEL_FAILURES))
+        is_correct = pl.col("outcome") == "correct"
         strata = {
-            # A graded solution is correct or not. All others are one stratum.
-            "outcome": pl.when(pl.col("outcome") == "correct")
-            .then(0)
-            .when(is_failure)
-            .then(1)
-            .otherwise(2),
+            "outcome": is_correct.cast(pl.Int8),
             "answer": pl.col("answer") if stratum == "answer" else pl.lit(0),
             "none": pl.lit(0),
         }
-        rows = self.solutions.select("problem", stratum=strata[stratum])
+        has_verdict = pl.col("outcome").is_in(list(GRADED_OUTCOMES))
+        rows = self.solutions.select("problem", stratum=strata[stratum], has_verdict=has_verdict)
         rows = rows.with_columns(
             number=mix_keys(self.solutions["order"], seed, "per-problem")
         ).with_row_index("position")
-        rank_in_stratum = pl.col("number").rank("ordinal").over("problem", "stratum")
-        rows = rows.with_columns(rank=rank_in_stratum).sort("problem", "rank", "number", "position")
+        rank = pl.col("number").rank("ordinal").over("problem", "has_verdict", "stratum")
+        rows = rows.with_columns(rank=rank).sort(
+            *("problem", "has_verdict", "rank", "number", "position"),
+            descending=[False, True, False, False, False],
+        )
         rows = rows.with_columns(place=pl.int_range(pl.len()).over("problem"))
         row_numbers = rows.sort("position")["place"]
         self.keep_solutions("per_problem", row_numbers < limit)

@@ -166,7 +166,7 @@ def set_reward_head(model_config: Any) -> None:
     model_config.id2label = {0: "reward"}
     model_config.label2id = {"reward": 0}
     model_config.classifier_dropout = 0.0
-    model_config.use_cache = False
+    model_config.get_text_config().use_cache = False
 
 
 def _evaluate(trainer: Any) -> dict[str, float]:

@@ -102,7 +102,7 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
     def __init__(self, config: TrainConfig, share_prompt: bool, **options: Any) -> None:
         self.stage_config: Any = config
         self.share_prompt = share_prompt
-        self.use_cache = options["model"].config.use_cache
+        self.use_cache = options["model"].config.get_text_config().use_cache
         super().__init__(**options)
         log_instead_of_printing(self)
         collate = self.data_collator
@@ -302,7 +302,7 @@ def save_merged(trainer: Any, config: TrainConfig) -> None:
             full_precision = trained.float()
         trainer.model = full_precision.merge_and_unload()
     # transformers switches the cache off for training, but sampling needs it.
-    trainer.model.config.use_cache = trainer.use_cache
+    trainer.model.config.get_text_config().use_cache = trainer.use_cache
     with staging_directory(config.out) as folder:
         if not config.lora:
             trainer.save_model(str(folder))

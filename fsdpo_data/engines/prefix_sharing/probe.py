@@ -62,7 +62,9 @@ def supports_prefix_sharing(model: Any, max_row_tokens: int) -> bool:
 
 def attention_window(config: Any) -> int | None:
     """Return the smallest attention window of all layers, in tokens; None without a window."""
-    windows = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
+    text_config = config.get_text_config()  # vision models have several configs
+    names = ("sliding_window", "attention_chunk_size")
+    windows = (getattr(text_config, name, None) for name in names)
     return min((window for window in windows if window), default=None)
 
 

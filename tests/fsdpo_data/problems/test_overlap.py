@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -48,7 +49,7 @@ def test_no_pair_is_lost_and_a_higher_threshold_finds_no_more(
 
     thresholds = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
     found = [find(threshold) for threshold in thresholds]
-    assert all(lower >= higher for lower, higher in zip(found, found[1:], strict=False))
+    assert all(lower >= higher for lower, higher in itertools.pairwise(found))
     monkeypatch.setattr(overlap, "_candidates", all_pairs)
     assert found == [find(threshold) for threshold in thresholds]
     assert len(found[3]) > 20

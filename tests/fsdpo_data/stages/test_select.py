@@ -25,6 +25,7 @@ from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import
 from fsdpo_data.selection import write_rows
+from fsdpo_data.selection.funnel import Funnel
 
 RIGHT_COUNTS = [0, 1, 2, 3, 4, 4]  #: Right solutions among the four of each problem.
 
@@ -214,6 +215,27 @@ def test_a_choice_per_problem_is_balanced_and_seeded(tmp_path: Path) -> None:
     assert other.manifest.digest != balanced.manifest.digest
     by_answer = dataset.select(out=tmp_path / "by-answer", per_problem=2, stratify="answer")
     assert rights(by_answer) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("stratum", ["outcome", "answer", "none"])
+def test_solutions_without_a_verdict_fill_the_last_places(stratum: str) -> None:
+    outcomes = ["correct", "incorrect", "undecided", "no_answer"] * 3
+    solutions = pl.DataFrame(
+        {
+            "problem": [0] * 12 + [1] * 4,
+            "order": pl.Series(range(16), dtype=pl.UInt64),
+            "outcome": [*outcomes, *["timed_out"] * 3, "incorrect"],
+            "answer": ["42", "43", "44", None] * 4,
+        }
+    )
+    for seed in range(5):
+        funnel = Funnel(pl.DataFrame({"problem": [0, 1]}), solutions)
+        funnel.keep_per_problem(6, stratum, seed)
+        first, second = funnel.solutions.partition_by("problem", maintain_order=True)
+        kept = first["outcome"].to_list()
+        assert len(kept) == 6 and "undecided" not in kept
+        assert stratum != "outcome" or kept.count("correct") == 3
+        assert second.height == 4
 
 
 def test_duplicates_and_rewards(tmp_path: Path) -> None:
