@@ -260,8 +260,7 @@ def _candidates(ngrams: pl.DataFrame, min_overlap: float) -> pl.DataFrame:
     ratio = pl.col("size") / pl.col("size_benchmark")
     similar = _join_sides(rare, "ngram").filter(ratio.is_between(min_part, 1 / min_part))
     short = ordered.filter(
-        (pl.col("missing") <= 1 - min_contained_part)
-        & (pl.col("n_ngrams") >= MIN_CONTAINED_NGRAMS)
+        (pl.col("missing") <= 1 - min_contained_part) & (pl.col("n_ngrams") >= MIN_CONTAINED_NGRAMS)
     )
     max_ratio = min_contained_part / (2 - min_contained_part)
     contained = short.join(ngrams, on="ngram", suffix="_long").filter(

@@ -31,8 +31,11 @@ from fsdpo_data.dataset.stage import (
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.samplers import (
     PromptFailure,
+    PromptOutcome,
     Sampler,
     close_engine,
+    raise_failures,
+    refuse_full_context,
     stream,
     stream_outcomes,
 )
@@ -267,14 +270,20 @@ def sample_missing(
     progress.phase("load the model", 1)
     sampler = make_sampler()
     progress.phase(phase, len(keys), done=finished_count)
-    stream_engine = stream if failures.policy.stops_at_first else stream_outcomes
+
+    def stream_prompts(prompts: Sequence[str]) -> Iterator[PromptOutcome]:
+        if failures.policy.stops_at_first:
+            outcomes = map(refuse_full_context, stream(sampler, prompts, sampling))
+            return raise_failures(outcomes)
+        return map(refuse_full_context, stream_outcomes(sampler, prompts, sampling))
+
     writer = _RecordWriter(run, failures, on_new_records)
     while batch := list(islice(missing_prompts, batch_size)):
         batch = [item for item in batch if is_retried or item[0] not in failures]
         last_save = time.monotonic()
         prompts = [prompt for _, prompt in batch]
         try:
-            for outcome in stream_engine(sampler, prompts, sampling):
+            for outcome in stream_prompts(prompts):
                 key, prompt = batch[outcome.prompt_index]
                 if isinstance(outcome, PromptFailure):
                     failures.add(key, outcome.error)

@@ -14,6 +14,7 @@ from fsdpo_data.engines.samplers import (
     PromptResult,
     Sampler,
     StreamingSampler,
+    refuse_full_context,
     stream_outcomes,
 )
 from fsdpo_data.engines.scorers import Scorer, ScorerInput, score_outcomes
@@ -52,6 +53,8 @@ class TolerantSampler(StreamingSampler):
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         """Yield ``spec.n`` completions of each prompt, in the order in which they finish."""
         for outcome in stream_outcomes(self._sampler, prompts, spec):
+            if prompts[outcome.prompt_index] in self._failures.prompts:
+                outcome = refuse_full_context(outcome)
             if isinstance(outcome, PromptFailure):
                 self._failures.add(prompts[outcome.prompt_index], outcome.error)
                 empty = Completion("", "length", 0)

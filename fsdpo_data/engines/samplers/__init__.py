@@ -8,6 +8,8 @@ from fsdpo_data.engines.samplers.base import (
     StreamingSampler,
     close_engine,
     close_loaded_engine,
+    raise_failures,
+    refuse_full_context,
     stream,
     stream_outcomes,
 )
@@ -22,6 +24,8 @@ __all__ = [
     "StreamingSampler",
     "close_engine",
     "close_loaded_engine",
+    "raise_failures",
+    "refuse_full_context",
     "stream",
     "stream_outcomes",
 ]

@@ -116,6 +116,24 @@ def _stream_by_bisection(
             yield PromptResult(index, outcome)
 
 
+def refuse_full_context(outcome: PromptOutcome) -> PromptOutcome:
+    """Return the failure of a prompt that fills the context of the model; else the outcome.
+
+    Engines give such a prompt empty, truncated completions, because a solution may fill the context
+    after some of its steps. As completions of a problem, they would count as wrong answers.
+    """
+    if isinstance(outcome, PromptFailure):
+        return outcome
+    is_full = all(
+        completion.finish_reason == "length" and completion.n_tokens == 0
+        for completion in outcome.completions
+    )
+    if not is_full:
+        return outcome
+    error = ItemError("the prompt is longer than the context of the model")
+    return PromptFailure(outcome.prompt_index, error)
+
+
 def raise_failures(outcomes: Iterable[PromptOutcome]) -> Iterator[PromptResult]:
     """Yield the results, and raise the error of the first failed prompt after all results.
 

@@ -17,6 +17,7 @@ import openai_server
 import polars as pl
 import pytest
 from command_line import run
+from fsdpo_bench.cli.app import main as bench_main
 from hashes import hashes
 from openai_server import Script, says, serving
 from random_model import save_random_model, save_random_prm
@@ -475,3 +476,29 @@ def test_a_killed_build_with_failures_ends_in_the_same_bytes(
     script.refuses = set()
     assert run(capsys, *line, str(out), "--resume")[0] == 0
     assert content(out) == content(tmp_path / "clean")
+
+
+def test_a_prompt_longer_than_the_context_is_a_failed_item(
+    tmp_path: Path, capsys: CaptureFixture
+) -> None:
+    """The transformers engine and servers agree; a benchmark counts the problem as failed, too."""
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(3)]
+    rows[1]["question"] = "Some words. " * 2_000 + rows[1]["question"]
+    file = tmp_path / "problems.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    line = ["build", "--model", "tiny", "--problems", str(file), "--samples", "2"]
+    line += ["--max-tokens", "8", "--out", str(tmp_path / "out")]
+    code, _, err = run(capsys, *line)
+    assert code == 1 and "longer than the context" in err
+    code, _, err = run(capsys, *line, "--resume", "--max-failed", "50%")
+    assert code == 0, err
+    manifest = validate(tmp_path / "out")
+    assert manifest.failed == {"sample": 1} and manifest.rows.solutions == 4
+    bench = ["run", "--task", str(file), "--model", "tiny", "--decoder", "greedy"]
+    bench += ["--max-tokens", "8", "--max-failed", "50%", "--out", str(tmp_path / "bench")]
+    code, stdout, err = run(capsys, *bench, main=bench_main)
+    assert code == 0, err
+    assert (
+        "1 of 3" in stdout + err
+        and "longer than the context" in (tmp_path / "bench" / FAILURES_FILE).read_text()
+    )
