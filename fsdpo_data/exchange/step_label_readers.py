@@ -98,7 +98,8 @@ def read_prm800k(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
 
     A rating of 0 (neutral) counts as right, as in *Let's Verify Step by Step*; the output also
     keeps the ratings. A step by a human is right. The shared steps before an alternative appear
-    once per alternative, so they have more weight in training.
+    once per alternative, so they have more weight in training. A chosen step without a rating ends
+    the chain before it.
     """
     question = fields["question"]
     problem = question["problem"]
@@ -110,13 +111,17 @@ def read_prm800k(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
             yield _solution_from_ratings(problem, answer, [*chain, alternative])
         if next_step is None:
             return
+        if next_step.rating is None:
+            if alternatives:
+                return  # they contain the rated steps
+            break
         chain.append(next_step)
     if chain:
         yield _solution_from_ratings(problem, answer, chain)
 
 
 def _split_completions(step: Mapping[str, Any]) -> tuple[list[_RatedStep], _RatedStep | None]:
-    """Return the rated alternatives of a step, and the chosen step if it has a rating."""
+    """Return the rated alternatives of a step, and the chosen step; None without a choice."""
     completions = [
         _RatedStep(completion["text"].strip(), completion["rating"])
         for completion in step["completions"] or []
@@ -129,8 +134,6 @@ def _split_completions(step: Mapping[str, Any]) -> tuple[list[_RatedStep], _Rate
     elif human_step is not None:
         next_step = _RatedStep(human_step["text"].strip(), rating=1)
     alternatives = [completion for completion in completions if completion.rating is not None]
-    if next_step is not None and next_step.rating is None:
-        next_step = None
     return alternatives, next_step
 
 

@@ -1,7 +1,7 @@
 """Read and grade responses that other tools recorded, in the formats of their publishers."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import UNDECIDED
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_files import read_records
-from fsdpo_data.core.statistics import wilson_interval
+from fsdpo_data.core.statistics import mean_interval
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.problems.row_formats import UnusableRowError
 from fsdpo_data.recorded.formats import (
@@ -77,6 +77,21 @@ class GradedResponse:
         """Whether our verdict is ``correct``."""
         return self.verdict.status == "correct"
 
+    def to_row(self) -> dict[str, Any]:
+        """Return the response with its verdict, as a row of a file."""
+        recorded = self.recorded_response
+        return {
+            "row": recorded.row,
+            "series": recorded.series,
+            "question": recorded.question,
+            "gold": recorded.gold,
+            "response": recorded.response,
+            "answer": self.verdict.answer,
+            "status": self.verdict.status,
+            "rule": self.verdict.rule,
+            "published": recorded.correct,
+        }
+
     @property
     def disagrees_with_publisher(self) -> bool:
         """Whether the publisher has another verdict."""
@@ -125,8 +140,9 @@ def summarize_by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]
     - ``exact_correct``: correct responses without any tolerance
     - ``n``: all responses, except those with an empty gold. Undecided ones and timeouts count as
       wrong
-    - ``ci95``: 95 % interval of ``correct / n``
+    - ``ci95``: 95 % interval of ``correct / n``, with problems as the independent units
     - ``upper_bound``: the correct and the undecided responses
+    - ``upper_bound_ci95``: 95 % interval of ``upper_bound / n``
     - ``outcomes``: responses by outcome
     - ``published_correct``: correct responses of the publisher; None without its verdicts
     - ``disputed``: responses on which the publisher disagrees
@@ -154,9 +170,26 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
         "marked_correct": len(marked_correct),
         "exact_correct": sum(response.exact_verdict.status == "correct" for response in responses),
         "n": n,
-        "ci95": wilson_interval(n_correct, n),
+        "ci95": _interval(responses, ["correct"]),
         "upper_bound": n_correct + outcomes[UNDECIDED],
+        "upper_bound_ci95": _interval(responses, ["correct", UNDECIDED]),
         "outcomes": dict(sorted(outcomes.items())),
         "published_correct": sum(map(bool, published_verdicts)) if has_all_published else None,
         "disputed": sum(response.disagrees_with_publisher for response in responses),
     }
+
+
+def _interval(
+    responses: Sequence[GradedResponse], outcomes: Collection[str]
+) -> tuple[float, float] | None:
+    """Return a 95 % interval of the fraction of responses with some outcomes.
+
+    Responses to one question are one group. Without questions, every row is a group.
+    """
+    groups: dict[str | int, list[bool]] = defaultdict(list)
+    for response in responses:
+        status = response.verdict.status
+        if status != "gold_unparsed":
+            recorded = response.recorded_response
+            groups[recorded.question or recorded.row].append(status in outcomes)
+    return mean_interval([(sum(group), len(group)) for group in groups.values()])

@@ -24,6 +24,7 @@ from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.command_line import local_command_line
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress as show_progress
 from fsdpo_data.core.terminal import strip_control_characters
@@ -179,7 +180,13 @@ def _grade_file(
 ) -> None:
     from fsdpo_data.recorded.outputs import grade_outputs, read_outputs, summarize_by_series
 
+    if options.out is not None and (options.out.suffix != ".jsonl" or options.out.exists()):
+        raise InputError(
+            "expected a new file ending in .jsonl for the verdicts.", field="out", value=options.out
+        )
     responses = grade_outputs(read_outputs(file), tolerance, options.workers)
+    if options.out is not None:
+        write_text(options.out, "".join(json.dumps(row.to_row()) + "\n" for row in responses))
     series = summarize_by_series(responses)
     if options.as_json:
         tables.print_json(series)

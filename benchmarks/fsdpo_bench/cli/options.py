@@ -76,7 +76,7 @@ class ResponseGradeOptions(AnswerJudgeOptions):
 
     Attributes:
         data: A run, or a file with responses and gold answers.
-        out: Directory of the new run.
+        out: Directory of the new run. For a file: new JSONL file with the verdict on each response.
         explain: Grade one answer or response, and explain the verdict.
         task: Benchmark whose tolerance applies (`ocw` has one).
         tolerance: Maximum relative error of a number, e.g. 0.01.
@@ -93,6 +93,8 @@ class ResponseGradeOptions(AnswerJudgeOptions):
         fsdpo-bench grade --explain 4.47e14 4.45e14 --tolerance 0.01
 
         fsdpo-bench grade outputs.jsonl    # fields: answer, response
+
+        fsdpo-bench grade outputs.jsonl --out verdicts.jsonl    # one row per response
 
         fsdpo-bench grade runs/bench --out runs/again    # the current grader
 

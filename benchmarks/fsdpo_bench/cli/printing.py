@@ -14,7 +14,6 @@ from fsdpo_bench.runs.validate import TaskReport
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
-from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.recorded.outputs import GradedResponse
 
 
@@ -119,7 +118,7 @@ def _upper_bound_row(scores: Mapping[str, Any]) -> Sequence[str]:
     """Return the row of a series in which undecided answers count as correct."""
     upper_bound = scores["upper_bound"]
     name = f"{scores['series'] or 'all'}, undecided as correct"
-    accuracy = format_percent(upper_bound / scores["n"], wilson_interval(upper_bound, scores["n"]))
+    accuracy = format_percent(upper_bound / scores["n"], scores["upper_bound_ci95"])
     return (name, f"{upper_bound:,}", "", accuracy, "", "", "", "", "")
 
 

@@ -91,6 +91,33 @@ def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
     assert rows[0]["answer"] == "29"
 
 
+def prm800k_step(*ratings: int | None, chosen: int | None = 0) -> dict[str, Any]:
+    completions = [{"text": f"step {rating}", "rating": rating} for rating in ratings]
+    return {"completions": completions, "chosen_completion": chosen, "human_completion": None}
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (prm800k_step(None), [[1, 0]]),
+        (prm800k_step(None, -1), [[1, 0, -1]]),
+        (prm800k_step(-1, chosen=None), [[1, 0, -1]]),
+        (prm800k_step(1, -1), [[1, 0, -1], [1, 0, 1]]),
+    ],
+)
+def test_rated_steps_before_an_unrated_one_count(
+    tmp_path: Path, last: dict[str, Any], expected: list[list[int]]
+) -> None:
+    row = {
+        "question": {"problem": "1 + 1?", "ground_truth_answer": "2"},
+        "label": {"steps": [prm800k_step(1), prm800k_step(0), last]},
+    }
+    file = tmp_path / "prm800k.jsonl"
+    file.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    result, rows = run_import(file, "prm800k", tmp_path / "rows.jsonl")
+    assert not result.quarantined and [row["ratings"] for row in rows] == expected
+
+
 @pytest.mark.parametrize(("file", "count"), [("gsm8k", 400), ("math", 1000)])
 def test_processbench_as_published(shared: Path, tmp_path: Path, file: str, count: int) -> None:
     source = shared / f"data/stepwise/processbench/{file}.json"
