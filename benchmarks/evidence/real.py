@@ -15,6 +15,7 @@ choice in `choices.csv`, per row of ProcessBench in `processbench.csv`, per prob
 downloaded.
 """
 
+import gzip
 import json
 import random
 from concurrent.futures import ProcessPoolExecutor
@@ -29,6 +30,7 @@ from real_stages import ROOT, StageList, read_sizes
 from real_tables import render_tables
 
 from fsdpo_data.core.files import write_text
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
@@ -130,6 +132,34 @@ def likelihood(
 def template(model: Path, name: str, out: Annotated[Path, typer.Option(help="Text file.")]) -> None:
     """Write a prompt template within the chat format of a model, as text with `{question}`."""
     write_text(out, get_template(name, str(model)).render("{question}"))
+
+
+@app.command()
+def responses(
+    data: Path, out: Annotated[Path, typer.Option(help="JSONL file, compressed by gzip.")]
+) -> None:
+    """Write the solutions of a scored dataset as `fsdpo-data import` reads them."""
+    manifest = read_manifest(data)
+    problems = scan_rows("problems", manifest.config_paths(data, "problems"))
+    solutions = scan_rows("solutions", manifest.config_paths(data, "solutions"))
+    rows = collect_rows(solutions).join(
+        collect_rows(problems).select("problem_id", "question", "answer"),
+        on="problem_id",
+        suffix="_gold",
+    )
+    columns = rows.sort("problem_id", "sample_index").select(
+        "question",
+        "prompt",
+        "finish_reason",
+        "n_tokens",
+        answer="answer_gold",
+        response=pl.col("completions").list.join(""),
+        steps="completions",
+        step_scores="step_rewards",
+    )
+    lines = "".join(json.dumps(row) + "\n" for row in columns.iter_rows(named=True))
+    # Without a time, the same rows give the same bytes.
+    out.write_bytes(gzip.compress(lines.encode(), mtime=0))
 
 
 @app.command()

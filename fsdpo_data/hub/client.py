@@ -134,6 +134,25 @@ def _fetch_commit(repo: HubRepo) -> str:
     return Path(file).parent.name
 
 
+def find_file(repo: HubRepo, name: str) -> Path | None:
+    """Return the local copy of a file of a repository; None if there is no such file.
+
+    Without the Hub, only the cache counts.
+    """
+    try:
+        with hub_errors(repo):
+            file = hf.hf_hub_download(
+                repo.name,
+                name,
+                repo_type=repo.kind,
+                revision=repo.revision,
+                etag_timeout=HUB_TIMEOUT_SECONDS,
+            )
+    except (hf_errors.EntryNotFoundError, UnavailableError):
+        return None
+    return Path(file)
+
+
 def is_path(name: str) -> bool:
     """Return whether a name is a local path, and not the name of a repository."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).exists()

@@ -10,9 +10,9 @@ from fsdpo_data.core.errors import InputError, UnavailableError, suggest_names
 from fsdpo_data.core.identity import ModelRef, canonical_json, file_sha256
 from fsdpo_data.core.input_files import check_regular_file
 from fsdpo_data.core.toml_tables import TomlTable
-from fsdpo_data.hub.client import HubRepo, is_path, resolve_commit
+from fsdpo_data.hub.client import HubRepo, find_file, is_path, resolve_commit
 from fsdpo_data.models.prompts import Template, find_template, get_template
-from fsdpo_data.models.trained_template import read_trained_template
+from fsdpo_data.models.trained_template import TEMPLATE_FILE, read_trained_template
 from fsdpo_data.problems.embedded import CHECKPOINT
 
 SERVED_REVISION = "served"  #: Revision of all models on a server, which does not state one.
@@ -74,7 +74,8 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
             is not repeated.
 
     Raises:
-        InputError: if there is no such model, directory, revision or template.
+        InputError: if there is no such model, directory, revision or template, or if the model was
+            trained here with prompts of an unknown template.
         UnavailableError: if the Hub is unreachable or refuses access.
     """
     weights = resolve_weights(name)
@@ -84,7 +85,7 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
         is_local = weights.commit is None
         repository = cached_repository(Path(weights.path).resolve()) if is_local else weights.path
         template = (
-            templates.get(name) or templates.get(repository) or read_trained_template(weights.path)
+            templates.get(name) or templates.get(repository) or _find_trained_template(weights)
         )
     return ResolvedModel(
         ref=weights.ref,
@@ -96,6 +97,32 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
             else _default_chat_template(weights)
         ),
     )
+
+
+def _find_trained_template(weights: ResolvedWeights) -> str | None:
+    """Return the template that a model was trained with; None if it was trained elsewhere.
+
+    Raises:
+        InputError: if the template of its training is unknown.
+    """
+    if weights.commit is None:
+        file = Path(weights.path) / TEMPLATE_FILE
+        if not os.path.lexists(file):
+            return None
+    else:
+        hub_file = find_file(HubRepo(weights.path, "model", weights.commit), TEMPLATE_FILE)
+        if hub_file is None:
+            return None
+        file = hub_file
+    template = read_trained_template(file.parent)
+    if template is None:
+        raise InputError(
+            f"{weights.path} was trained with prompts of no known template. Name the template that "
+            "they were made with.",
+            field="template",
+            value=None,
+        )
+    return template
 
 
 def _default_chat_template(weights: ResolvedWeights) -> Template:

@@ -14,12 +14,12 @@ _MARKED_QUESTION = "What is 20 + 22, the marked question?"  #: A question that n
 _MIN_TEMPLATE_CHARS = 8  #: A template with less text around the question fits many prompts.
 
 
-def write_trained_template(folder: Path, name: str) -> None:
-    """Write the name of the template that a model was trained with."""
+def write_trained_template(folder: Path, name: str | None) -> None:
+    """Write the name of the template that a model was trained with; None if it is unknown."""
     write_text(folder / TEMPLATE_FILE, json.dumps({"template": name}) + "\n")
 
 
-def read_trained_template(path: str) -> str | None:
+def read_trained_template(path: str | Path) -> str | None:
     """Return the template that a model was trained with; None if this release does not know it."""
     try:
         name = read_json(Path(path) / TEMPLATE_FILE)["template"]

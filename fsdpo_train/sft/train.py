@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,9 @@ from fsdpo_train.trainer.models import (
     context_length,
     load_model,
 )
-from fsdpo_train.trainer.row_source import TrainingData, open_data
+from fsdpo_train.trainer.row_source import open_data
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
-
-TEMPLATE_ROWS = 200  #: Rows whose prompts show the prompt template.
 
 
 @dataclass(frozen=True)
@@ -106,22 +103,11 @@ def train_sft(config: SftConfig) -> SftReport:
             config,
             data=data,
             card_data=identity,
-            prompts=_first_prompts(data),
             rows=len(encoded.rows),
             too_long=encoded.too_long,
             unusable=encoded.unusable,
             tokens=sum(row.length - row.n_prompt for row in encoded.rows),
         )
-
-
-def _first_prompts(data: TrainingData) -> list[str]:
-    """Return the prompts of the first rows of each source."""
-    prompts = (
-        row.get("prompt")
-        for source in data.sources
-        for _, row in islice(source.rows(), TEMPLATE_ROWS)
-    )
-    return [prompt for prompt in prompts if isinstance(prompt, str)]
 
 
 def _check_rows_left(data: SftData, config: SftConfig) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ from fsdpo_train.trainer.trainer import save_merged
 
 #: Options whose value may be a local path.
 _PATH_OPTIONS = ("from_config", "deepspeed")
+TEMPLATE_ROWS = 200  #: Rows of a file whose prompts show its prompt template.
 ReportT = TypeVar("ReportT", bound="TrainingReport")
 
 
@@ -87,7 +89,6 @@ def finish_run(
     *,
     data: TrainingData,
     card_data: Mapping[str, Any],
-    prompts: Sequence[str] = (),
     **report_fields: Any,
 ) -> ReportT:
     """Write the model of a finished run and its card, and return the report.
@@ -99,7 +100,6 @@ def finish_run(
         data: The data of the run.
         card_data: The identity of the run, and further entries. The card shows both, and the
             provenance of the data.
-        prompts: Prompts of rows without a manifest; they show the prompt template.
         **report_fields: The fields that ``report_class`` adds to :class:`TrainingReport`.
 
     Raises:
@@ -115,21 +115,27 @@ def finish_run(
     )
     if is_main_process():
         _write_card(config, data, {**card_data, **data.provenance}, report)
-        _write_template(config, data, prompts)
+        _write_template(config, data)
     return report
 
 
-def _write_template(config: TrainConfig, data: TrainingData, prompts: Sequence[str]) -> None:
+def _write_template(config: TrainConfig, data: TrainingData) -> None:
     """Write the prompt template of the training, so that the model is sampled with the same one.
 
-    Without one template that is known for all sources, nothing is written.
+    The prompts of files show their template. It is unknown if the sources have several.
     """
     names: set[str | None] = {manifest.spec.template.name for manifest in data.manifests}
-    if len(data.manifests) < len(data.sources):
-        names.add(recognise_template(prompts, str(config.out)))
+    files = [source for source in data.sources if source.manifest is None]
+    if files:
+        names.add(recognise_template(_first_prompts(files), str(config.out)))
     name = names.pop()
-    if not names and name in TEMPLATES:
-        write_trained_template(config.out, str(name))
+    write_trained_template(config.out, name if not names and name in TEMPLATES else None)
+
+
+def _first_prompts(files: Sequence[RowSource]) -> list[str]:
+    """Return the prompts of the first rows of each file."""
+    prompts = (row.get("prompt") for file in files for _, row in islice(file.rows(), TEMPLATE_ROWS))
+    return [prompt for prompt in prompts if isinstance(prompt, str)]
 
 
 def _write_card(

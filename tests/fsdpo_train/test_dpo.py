@@ -30,6 +30,7 @@ from fsdpo_data.core.errors import (  # noqa: E402
 )
 from fsdpo_data.engines.logprobs import check_plain_head  # noqa: E402
 from fsdpo_data.engines.samplers.tokenization import pad_sequences  # noqa: E402
+from fsdpo_data.models.trained_template import TEMPLATE_FILE, read_trained_template  # noqa: E402
 from fsdpo_train.config import DpoConfig  # noqa: E402
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES  # noqa: E402
 from fsdpo_train.preference import reference  # noqa: E402
@@ -52,6 +53,19 @@ def data(tmp_path: Path) -> Path:
 def config(policy: Path, data: Path, out: Path, **options: Any) -> DpoConfig:
     defaults: dict[str, Any] = dict(lr=1e-3, batch_size=2, epochs=2, log_every=1, save_every=0)
     return DpoConfig(data=data, out=out, model=str(policy), **(defaults | options))
+
+
+@pytest.mark.parametrize(("start", "template"), [("Problem: ", "problem@1"), ("Task ", None)])
+def test_a_policy_trained_on_a_file_keeps_the_template_of_its_prompts(
+    policy: Path, tmp_path: Path, start: str, template: str | None
+) -> None:
+    rows = preference_rows(prompts=2)
+    for row in rows:
+        row["prompt"] = start + row["prompt"].removeprefix("Problem ")
+    data = write_rows(tmp_path / "pairs.jsonl", rows)
+    dpo.train_dpo(config(policy, data, tmp_path / "out", max_steps=1))
+    assert read_trained_template(tmp_path / "out") == template
+    assert (tmp_path / "out" / TEMPLATE_FILE).exists()
 
 
 def losses(out: Path) -> list[float]:

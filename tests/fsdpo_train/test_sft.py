@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError  # noqa: E402
+from fsdpo_data.models.trained_template import TEMPLATE_FILE  # noqa: E402
 from fsdpo_train.cli.app import main  # noqa: E402
 from fsdpo_train.config import SftConfig  # noqa: E402
 from fsdpo_train.sft import data as sft_data  # noqa: E402
@@ -377,7 +378,9 @@ def test_a_trained_model_keeps_the_template_of_its_training(architecture, data, 
 
     data.write_text("".join(json.dumps({**row, "prompt": "Q"}) + "\n" for row in ROWS))
     sft.train_sft(config(chat_architecture, data, tmp_path / "other", max_steps=1))
-    assert resolve(str(tmp_path / "other")).template.name == "chat-boxed@1"
+    with pytest.raises(InputError, match="trained with prompts of no known template"):
+        resolve(str(tmp_path / "other"))
+    assert resolve(str(tmp_path / "other"), "chat-boxed").template.name == "chat-boxed@1"
 
 
 def test_a_chat_template_that_requests_a_box_gets_no_second_request(architecture, data, tmp_path):
@@ -392,5 +395,6 @@ def test_a_chat_template_that_requests_a_box_gets_no_second_request(architecture
     (chat_architecture / "chat_template.jinja").write_text(chat)
     data.write_text("".join(json.dumps({**row, "prompt": "Q"}) + "\n" for row in ROWS))
     sft.train_sft(config(chat_architecture, data, tmp_path / "out", max_steps=1))
+    (tmp_path / "out" / TEMPLATE_FILE).unlink()  # as if another program had trained the model
     prompt = resolve(str(tmp_path / "out")).template.render("2+2?")
     assert prompt.count("put your final answer") == 1 and "2+2?" in prompt

@@ -18,6 +18,7 @@ from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.models import resolve as models
 from fsdpo_data.models.prompts import TEMPLATES
 from fsdpo_data.models.resolve import MODELS, content_revision, resolve
+from fsdpo_data.models.trained_template import TEMPLATE_FILE
 
 SFT = "xinlai/Qwen2-7B-SFT"
 
@@ -158,13 +159,20 @@ def test_names_on_the_hub(hub: HubServer, tmp_path: Path) -> None:
     files = {file.name: file.read_bytes() for file in Path(chatty).iterdir()}
     third = hub.add("model", "some/chatty", {"config.json": b"{}", **files}).refs["main"]
 
+    for name in ("alpaca@1", None):
+        template = {TEMPLATE_FILE: json.dumps({"template": name}).encode()}
+        hub.add("model", f"some/{name}"[:11], {"config.json": b"{}", **files, **template})
+
     names = ["qwen2-7b-sft", SFT, f"{SFT}@v1", f"{SFT}@{first}", "some/chatty", "some/plain"]
+    names += ["some/alpaca", "some/None"]
     answers, log = ask(names, hub.url, tmp_path)
     for answer, commit in zip(answers, [second, second, first, first], strict=False):
         assert answer == [SFT, commit, SFT, "alpaca@1", commit]
     assert answers[4] == ["some/chatty", third, "some/chatty", "chat-boxed@1", third]
     assert answers[5][0] == "InputError"
     assert "choose a template other than chat" in answers[5][1]
+    assert answers[6][3] == "alpaca@1"
+    assert answers[7][0] == "InputError" and "no known template" in answers[7][1]
     assert log == ""
 
 
