@@ -6,10 +6,11 @@ DEEPSPEED_VENV := .venv-deepspeed
 ADAPTERS_VENV := .venv-adapters
 BIN := $(VENV)/bin
 DEMO := runs/fsdpo-demo
+EXAMPLE := examples/gsm8k-qwen-0.5b
 FROZEN := tests/data/frozen
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo study evidence test tests proof proof-short environments adapters real gpu docs lint frozen embedded perf clean
+.PHONY: demo study evidence test tests proof proof-short environments adapters real gpu docs lint frozen examples embedded perf clean
 
 demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a policy, measured before and after
 	rm -rf $(DEMO)
@@ -72,6 +73,12 @@ frozen: $(VENV)/.dev  ## remake the frozen dataset of the schema from its respon
 	$(BIN)/fsdpo-data pair runs/frozen --top 2 --out runs/frozen-pairs
 	mkdir $(FROZEN)/dataset
 	cd runs/frozen-pairs && cp -r manifest.json problems solutions pairs $(CURDIR)/$(FROZEN)/dataset
+
+examples: $(VENV)/.dev  ## remake the dataset of a real model from its responses and scores
+	rm -rf runs/example $(EXAMPLE)
+	$(BIN)/fsdpo-data import $(EXAMPLE).jsonl.gz --from outputs --temperature 0.8 --top-p 1 --max-tokens 512 \
+		--model-name Qwen/Qwen2.5-Coder-0.5B-Instruct --prm-name 'fsdpo-train prm, Monte-Carlo labels' --out runs/example
+	$(BIN)/fsdpo-data pair runs/example --top 2 --out $(EXAMPLE)
 
 embedded: $(VENV)/.train  ## remake the embedded checkpoint
 	$(BIN)/python -m fsdpo_train.embedded --out runs/embedded-model
