@@ -139,7 +139,7 @@ def test_a_new_head_starts_small_and_a_trained_one_stays(
     started, _ = prm._load_prm(config(policy, data, tmp_path / "out"))
     width = started.config.hidden_size
     heads = [prm._load_prm(config(policy, data, tmp_path / "out"))[0].score for _ in range(40)]
-    weights = torch.stack([head.weight for head in heads])
+    weights = torch.stack([head.weight.detach() for head in heads])
     assert float(weights.std()) == pytest.approx(1 / (width + 1), rel=0.1)
     assert started.config.initializer_range == 0.2  # as in the checkpoint
     started.score.weight.data.fill_(3.0)
