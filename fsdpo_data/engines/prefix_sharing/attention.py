@@ -144,11 +144,13 @@ def _attend(
     if is_cpu_bf16 and torch.is_grad_enabled() and query.shape[3] == value.shape[3]:
         scale = scale or query.shape[3] ** -0.5
         return Bfloat16CpuAttention.apply(query, key, value, mask, scale)
-    if query.is_cuda and enable_gqa and mask is not None:
-        # Only the slow kernel supports both a mask and grouped heads.
-        n_groups = query.shape[1] // key.shape[1]
-        key, value = (tensor.repeat_interleave(n_groups, dim=1) for tensor in (key, value))
-        enable_gqa = False
+    if query.is_cuda and mask is not None:
+        mask = masks.aligned_copy(mask)
+        if enable_gqa:
+            # Only the slow kernel supports both a mask and grouped heads.
+            n_groups = query.shape[1] // key.shape[1]
+            key, value = (tensor.repeat_interleave(n_groups, dim=1) for tensor in (key, value))
+            enable_gqa = False
     with sdpa_kernel(_KERNELS):
         return scaled_dot_product_attention(
             query,

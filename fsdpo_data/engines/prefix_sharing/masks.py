@@ -15,6 +15,7 @@ FLEX_BLOCK_TOKENS = 128  #: Block size of FlexAttention; rows are padded to a mu
 QUERY_CHUNK_TOKENS = 512
 #: Longest row for which a [T, T] mask is allocated.
 MAX_MASKED_ROW_TOKENS = 4096
+ALIGNED_BYTES = 16  #: Alignment of the rows of a mask on a GPU.
 
 
 def block_mask(segments: Sequence[Segment], device: Any) -> Any:
@@ -57,3 +58,15 @@ def lower_right_mask(segments: Sequence[Segment], dtype: torch.dtype, device: An
 def compile_on_gpu(function: Any, device_type: str) -> Any:
     """Compile a function of FlexAttention on GPUs, once for all lengths."""
     return torch.compile(function, dynamic=True) if device_type == "cuda" else function
+
+
+def aligned_copy(mask: Tensor) -> Tensor:
+    """Return a mask whose rows start at multiples of :data:`ALIGNED_BYTES`.
+
+    The memory-efficient kernel of CUDA demands it, and a part of a larger mask may start anywhere.
+    """
+    n_columns = mask.shape[-1]
+    padding = -n_columns % (ALIGNED_BYTES // mask.itemsize)
+    rows = mask.new_zeros((*mask.shape[:-1], n_columns + padding))
+    rows[..., :n_columns] = mask
+    return rows[..., :n_columns]

@@ -16,7 +16,10 @@ from fsdpo_data.core.identity import ModelRef  # noqa: E402
 from fsdpo_data.engines.logprobs import check_plain_head  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.prefix_sharing.attention import _attend  # noqa: E402
-from fsdpo_data.engines.prefix_sharing.masks import MAX_MASKED_ROW_TOKENS  # noqa: E402
+from fsdpo_data.engines.prefix_sharing.masks import (  # noqa: E402
+    MAX_MASKED_ROW_TOKENS,
+    aligned_copy,
+)
 from fsdpo_data.engines.prefix_sharing.model_attention import use_tree_attention  # noqa: E402
 from fsdpo_data.engines.prefix_sharing.probe import (  # noqa: E402
     _make_probes,
@@ -95,6 +98,16 @@ def test_attention_with_softcap_cannot_share_prompts(caplog: pytest.LogCaptureFi
     model.set_attn_implementation("sdpa")
     assert not supports_prefix_sharing(model, max_row_tokens=100)
     assert "Gemma2Attention uses softcap" in caplog.text
+
+
+@pytest.mark.parametrize("n_keys", [1, 16, 37, 48])
+def test_parts_of_a_mask_are_aligned_for_the_kernels_of_gpus(n_keys: int) -> None:
+    """A part of 16 columns that starts at column 5 made the memory-efficient kernel fail."""
+    mask = torch.randn(1, 1, 50, 53, dtype=torch.bfloat16)
+    part = mask[:, :, 20:, 53 - n_keys :]
+    aligned = aligned_copy(part)
+    assert torch.equal(aligned, part)
+    assert aligned.data_ptr() % 16 == 0 and aligned.stride(-2) * aligned.itemsize % 16 == 0
 
 
 @pytest.mark.parametrize("family", ["Qwen2", "Qwen3"])
