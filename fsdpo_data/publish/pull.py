@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
+from fsdpo_data.core.errors import FsdpoError, InputError, SchemaError, UnavailableError
 from fsdpo_data.core.files import store_errors
 from fsdpo_data.core.lazy import hf, hf_errors
 from fsdpo_data.core.progress import Progress
@@ -38,20 +38,20 @@ def pull_dataset(repo_name: str, out: Path, *, progress: Progress) -> Manifest:
     partial = out.parent / f".{out.name}.partial"  # with_name fails for `.`, which has no name
     with store_errors(out):
         partial.mkdir(parents=True, exist_ok=True)
-    with _removal_after_refusal(partial):
+    with _removal_after(InputError, SchemaError, folder=partial):
         manifest = _download_manifest(repo, commit, partial)
         if out.exists():
             if not (out / MANIFEST_FILE).is_file() or read_manifest(out) != manifest:
                 raise InputError(f"{out} is not the dataset {repo_name}. Choose a new `out`.")
             shutil.rmtree(partial)
             return validate(out)
-    progress.phase("download", len(manifest.files))
-    for entry in manifest.files:
-        _download_data_file(repo, entry, commit, partial)
-        progress.advance(1)
-    _download_file(repo, "README.md", commit, partial)
-    progress.phase("validate", 1)
-    with _removal_after_refusal(partial):
+    with _removal_after(SchemaError, folder=partial):
+        progress.phase("download", len(manifest.files))
+        for entry in manifest.files:
+            _download_data_file(repo, entry, commit, partial)
+            progress.advance(1)
+        _download_file(repo, "README.md", commit, partial)
+        progress.phase("validate", 1)
         validate(partial)
     with store_errors(out):
         _remove_other_files(partial, manifest)
@@ -61,11 +61,11 @@ def pull_dataset(repo_name: str, out: Path, *, progress: Progress) -> Manifest:
 
 
 @contextmanager
-def _removal_after_refusal(folder: Path) -> Iterator[None]:
-    """Remove a folder if the dataset in it cannot be used, because no later pull needs it."""
+def _removal_after(*errors: type[FsdpoError], folder: Path) -> Iterator[None]:
+    """Remove a folder after errors that make its dataset useless for a later pull."""
     try:
         yield
-    except (InputError, SchemaError):
+    except errors:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
@@ -99,18 +99,14 @@ def _download_data_file(repo: HubRepo, entry: FileEntry, commit: str, folder: Pa
     """Download a data file to ``folder`` and check its digest; a damaged one is downloaded again.
 
     Raises:
-        SchemaError: if the file differs from the manifest both times. The file is then deleted.
+        SchemaError: if the file differs from the manifest both times.
     """
     _download_file(repo, entry.path, commit, folder)
     try:
         check_files(folder, [entry])
     except SchemaError:
         _download_file(repo, entry.path, commit, folder, again=True)
-        try:
-            check_files(folder, [entry])
-        except SchemaError:
-            (folder / entry.path).unlink(missing_ok=True)
-            raise
+        check_files(folder, [entry])
 
 
 def _download_file(
