@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import NamedTuple
 
 from fsdpo_data.core.entities import Problem
@@ -30,6 +32,8 @@ from fsdpo_data.problems.row_formats import (
 from fsdpo_data.problems.solution_golds import GoldReading, describe_solutions, extract_gold
 
 EMBEDDED_COUNT = 200  #: Default number of embedded problems.
+MAX_QUARANTINED_FRACTION = 0.05  #: More rows in quarantine cause a warning.
+MAX_SHOWN_CHARS = 80  #: Maximum length of a question in a warning.
 
 
 class SourceRows(NamedTuple):
@@ -96,11 +100,47 @@ def load_problems(
         loader.add_source(name)
     problem_set = loader.problem_set
     problems = problem_set.problems
+    if conflicts := describe_conflicts(problems):
+        problem_set.warnings.append(conflicts)
     if limit is not None and len(problems) > limit:
         problem_ids = [problem.id for problem in problems]
         positions = draw_positions(problem_ids, limit, seed)
         problem_set.problems = [problems[position] for position in positions]
     return problem_set
+
+
+def describe_conflicts(problems: Sequence[Problem]) -> str:
+    """Return how many questions have several gold answers, with an example; empty without any."""
+    golds_by_question: dict[str, dict[str, None]] = {}
+    for problem in problems:
+        golds_by_question.setdefault(problem.question, {})[problem.answer] = None
+    conflicts = {question: golds for question, golds in golds_by_question.items() if len(golds) > 1}
+    if not conflicts:
+        return ""
+    question, golds = next(iter(conflicts.items()))
+    n_questions = f"{len(conflicts):,} question{'s' if len(conflicts) > 1 else ''}"
+    return (
+        f"{n_questions} with different gold answers, each of them a problem of its own, such as "
+        f"{shorten(question, MAX_SHOWN_CHARS)!r}: {', '.join(golds)}."
+    )
+
+
+def describe_quarantine(quarantined: Sequence[QuarantinedRow], n_rows: int) -> str:
+    """Return the most frequent reason of quarantined rows, with an example; empty if few are.
+
+    A row counts once, even if several of its responses are quarantined.
+    """
+    n_quarantined = len({(row.source, row.row) for row in quarantined})
+    if n_quarantined <= MAX_QUARANTINED_FRACTION * n_rows:
+        return ""
+    # A colon separates the kind of a reason from its details.
+    kinds = Counter(row.reason.partition(":")[0] for row in quarantined)
+    kind, count = kinds.most_common(1)[0]
+    example = next(row for row in quarantined if row.reason.partition(":")[0] == kind)
+    return (
+        f"{n_quarantined:,} of {n_rows:,} rows are in quarantine. The most frequent reason "
+        f"({count:,} times, first in row {example.row}): {example.reason}."
+    )
 
 
 def draw_positions(ids: Sequence[str], limit: int, seed: int) -> list[int]:
@@ -224,6 +264,8 @@ class _ProblemLoader:
                 f"Expected {_format_descriptions()}. "
                 f"First quarantined row, {first_row.row}: {first_row.reason}."
             )
+        if warning := describe_quarantine(quarantined_rows[first_quarantined:], n_rows):
+            self.problem_set.warnings.append(f"{name}: {warning}")
         if solutions := describe_solutions(golds):
             self.problem_set.warnings.append(
                 f"{name}: {solutions}. Extract their final answers with `gold=extract`."

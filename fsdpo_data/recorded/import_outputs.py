@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import IO, Annotated, Any, NamedTuple
 
 import orjson
@@ -29,7 +30,14 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.engines.options import Resume, Workers
 from fsdpo_data.engines.samplers.replay import BaseReplaySampler
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
-from fsdpo_data.problems.load import ProblemSet, files_revision, load_problems, quarantine_row
+from fsdpo_data.problems.load import (
+    MAX_SHOWN_CHARS,
+    ProblemSet,
+    describe_quarantine,
+    files_revision,
+    load_problems,
+    quarantine_row,
+)
 from fsdpo_data.problems.row_formats import UnusableRowError, require_encodable
 from fsdpo_data.recorded.formats import (
     RecordedResponse,
@@ -260,6 +268,9 @@ class _OutputReader:
         self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
         self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
         self._prompt_of_problem: dict[str, _SpooledPrompt] = {}  # by problem id
+        self._n_rows = 0
+        self._n_conflicts = 0  # responses whose question has another gold in an earlier row
+        self._conflict: tuple[Problem, Problem] | None = None  # the first one
         self._models: dict[str, None] = {}  # a set that keeps the order
         self._documents: set[str] = set()
         self._request_offsets = self._read_requests(options.requests) if options.requests else {}
@@ -290,6 +301,7 @@ class _OutputReader:
     def add(self, file: Path) -> None:
         """Read a file; rows that are not outputs are quarantined."""
         for record in read_records(file):
+            self._n_rows += 1
             response_format = find_response_format(record.fields)
             try:
                 if record.error or response_format is None:
@@ -375,7 +387,11 @@ class _OutputReader:
             prompt = self.template.render(problem.question)
         prompt = replace_surrogates(prompt)
         key = text_key(prompt)
-        if self._problem_of_prompt.setdefault(key, problem).id != problem.id:
+        first_problem = self._problem_of_prompt.setdefault(key, problem)
+        if first_problem.id != problem.id:
+            if question_key(first_problem.question) == question_key(problem.question):
+                self._n_conflicts += 1
+                self._conflict = self._conflict or (first_problem, problem)
             raise UnusableRowError("another problem has the same prompt")
         if problem.id not in self._prompt_of_problem:
             offset = self.sampler.write({"prompt": prompt})
@@ -445,6 +461,16 @@ class _OutputReader:
             yield (
                 f"the responses of {len(models)} models are samples of one model here: "
                 f"{', '.join(models)}. The option `series` imports one of them."
+            )
+        own_quarantined = self.quarantined[len(self.gold_problems.quarantined_rows) :]
+        if warning := describe_quarantine(own_quarantined, self._n_rows):
+            yield warning
+        if self._conflict is not None:
+            first, other = self._conflict
+            yield (
+                f"responses left out, because their question has another gold answer in an earlier "
+                f"row: {self._n_conflicts:,}, such as "
+                f"{shorten(first.question, MAX_SHOWN_CHARS)!r}: {first.answer}, {other.answer}."
             )
         if not self.has_finish_reasons:
             yield (

@@ -14,7 +14,7 @@ from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, data_files
 from fsdpo_data.hub.client import HubRepo
 from fsdpo_data.problems.embedded.story import EMBEDDED_VERSION
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
-from fsdpo_data.problems.load import problems_digest
+from fsdpo_data.problems.load import describe_conflicts, problems_digest
 from fsdpo_data.problems.row_formats import UnusableRowError
 from fsdpo_data.problems.solution_golds import describe_solutions
 
@@ -91,6 +91,8 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         )
     if solutions := describe_solutions([problem.answer for problem in problems]):
         warnings.append(f"{task.title}: {solutions}. {EXTRACT_ADVICE}")
+    if conflicts := describe_conflicts(problems):
+        warnings.append(f"{task.title}: {conflicts}")
     return LoadedTask(
         task=replace(task, count=len(problems)),
         problems=[_correct_gold(task, problem) for problem in problems],

@@ -295,6 +295,29 @@ def test_a_sealed_dataset_gives_its_problems(tmp_path: Path) -> None:
     assert len(load_problems([str(tmp_path / "run")]).problems) == 5
 
 
+def test_a_question_with_two_golds_is_remarked_on(tmp_path: Path) -> None:
+    rows = [*PLAIN, {**PLAIN[3], "answer": "7"}]
+    problem_set = load(tmp_path / "a.jsonl", lines(rows))
+    assert len(problem_set.problems) == 6
+    assert problem_set.warnings == [
+        "1 question with different gold answers, each of them a problem of its own, such as "
+        "'3+3?': 6, 7."
+    ]
+    assert not load(tmp_path / "b.jsonl", lines(PLAIN)).warnings
+
+
+@pytest.mark.parametrize("n_bad", [1, 2])
+def test_many_rows_in_quarantine_are_remarked_on(tmp_path: Path, n_bad: int) -> None:
+    """More than a twentieth of the rows, with the most frequent reason."""
+    rows = [{"question": f"{i}?", "answer": "1"} for i in range(20 - n_bad)]
+    rows += [{"question": "", "answer": "1"}] * n_bad
+    warnings = load(tmp_path / "a.jsonl", lines(rows)).warnings
+    assert bool(warnings) == (n_bad > 1)
+    if warnings:
+        assert "2 of 20 rows are in quarantine. The most frequent reason (2 times" in warnings[0]
+        assert "first in row 19)" in warnings[0]
+
+
 def test_a_test_file_read_as_train_is_remarked_on(tmp_path: Path) -> None:
     path = write(tmp_path / "test.jsonl", lines(PLAIN))
     assert load_problems([path], split="test").warnings == []

@@ -342,6 +342,19 @@ def test_what_the_rows_do_not_say_is_a_warning(
     assert not caplog.text
 
 
+def test_a_question_with_another_gold_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [
+        {**plain("1+1?", gold, "2"), "finish_reason": "stop"}
+        for gold in ("2", "2", *["3"] * 2, *["2"] * 20)
+    ]
+    manifest, _ = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+    assert manifest.rows.solutions == 22
+    assert "an earlier row: 2, such as '1+1?': 2, 3." in caplog.text
+    assert "2 of 24 rows are in quarantine" in caplog.text
+
+
 def test_the_summary_counts_the_solutions_without_a_verdict(tmp_path: Path) -> None:
     """Accuracy leaves them out, and says so."""
     rows = [
