@@ -293,6 +293,8 @@ class ImplicitTrainer(PrmTrainer):
 def _heldout_metrics(prediction: Any, rows: Sequence[PrmRow]) -> dict[str, float]:
     """Return the metrics on held-out problems; a step counts as right if its label is at least 0.5.
 
+    An AUC needs at least two problems, because a number without an interval says nothing.
+
     Args:
         prediction: The ``EvalPrediction`` of transformers.
         rows: The held-out rows.
@@ -315,20 +317,21 @@ def _heldout_metrics(prediction: Any, rows: Sequence[PrmRow]) -> dict[str, float
     step_problems = np.repeat(problems, is_labelled.sum(-1)).tolist()
     step_scores = step_logits.tolist()
     step_targets = targets.tolist()
-    auc_low, auc_high = auc_interval(step_problems, step_scores, step_targets) or (None, None)
+    interval = auc_interval(step_problems, step_scores, step_targets)
+    auc_low, auc_high = interval or (None, None)
 
     rewards = 1 / (1 + np.exp(-logits.clip(-80, 80)))  # clipped because exp would overflow
     mean_rewards = [
         float(row_rewards[row_mask].mean())
         for row_rewards, row_mask in zip(rewards, is_labelled, strict=True)
     ]
-    is_correct = [row.is_correct for row in rows]
+    ranking = ranking_auc(problems, mean_rewards, [row.is_correct for row in rows])
     metrics = {
         "accuracy": float(((step_logits >= 0) == targets).mean()),
-        "auc": auc(step_scores, step_targets),
+        "auc": auc(step_scores, step_targets) if interval else None,
         "auc_low": auc_low,
         "auc_high": auc_high,
-        "ranking_auc": ranking_auc(problems, mean_rewards, is_correct).value,
+        "ranking_auc": ranking.value if ranking.ci95 else None,
     }
     return {name: value for name, value in metrics.items() if value is not None}
 

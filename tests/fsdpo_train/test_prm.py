@@ -7,6 +7,7 @@ import math
 import random
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from fsdpo_data.engines.logprobs import patch_to_return_logprobs  # noqa: E402
 from fsdpo_data.engines.step_tokens import gather_at_positions  # noqa: E402
 from fsdpo_data.models.checkpoints import load_checkpoint  # noqa: E402
 from fsdpo_data.models.resolve import resolve_weights  # noqa: E402
+from fsdpo_train.cli.app import _format_held_out  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
 from fsdpo_train.losses.prm_losses import pqm_loss, prm_loss  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
@@ -600,16 +602,25 @@ def test_heldout_metrics_are_counts_over_pairs(seed: int) -> None:
         for problem in "abc"
     ]
     mixed = [value for value in problem_aucs if value is not None]
+    has_interval = len({row.problem for row in rows}) > 1
     expected = {
         "accuracy": sum((logit >= 0) == is_right for logit, is_right in steps) / len(steps),
-        "auc": pairwise_auc(steps),
-        "ranking_auc": math.fsum(mixed) / len(mixed) if mixed else None,
+        "auc": pairwise_auc(steps) if has_interval else None,
+        "ranking_auc": math.fsum(mixed) / len(mixed) if len(mixed) > 1 else None,
     }
     metrics = prm._heldout_metrics(prediction, rows)
     bounds = [metrics.pop(name) for name in ("auc_low", "auc_high") if name in metrics]
     assert metrics == pytest.approx({k: v for k, v in expected.items() if v is not None})
-    has_interval = expected["auc"] is not None and len({row.problem for row in rows}) > 1
-    assert (len(bounds) == 2 and bounds[0] <= metrics["auc"] <= bounds[1]) == has_interval
+    assert len(bounds) == 2 * ("auc" in metrics)
+    assert not bounds or bounds[0] <= metrics["auc"] <= bounds[1]
+
+
+def test_one_heldout_problem_has_no_auc() -> None:
+    prediction, rows = heldout_case(3)
+    metrics = prm._heldout_metrics(prediction, [replace(row, problem="a") for row in rows])
+    assert metrics.keys() == {"accuracy"}
+    assert "accuracy 0." in _format_held_out(metrics)
+    assert _format_held_out(metrics).endswith("(too few problems for auc and ranking_auc)")
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
