@@ -40,10 +40,20 @@ def print_summary(manifest: Manifest, title: str) -> None:
 
 
 def escape_for_terminal(text: str) -> str:
-    """Escape a text, so that it contains no markup of rich and no control characters."""
-    from rich.markup import escape
+    r"""Escape a text, so that it contains no markup of rich and no control characters.
 
-    return escape(strip_control_characters(text))
+    The function of rich leaves ``\[`` as it is, and prints ``[`` for it. Markup may not follow at
+    once, because a backslash at the end would escape it.
+    """
+    from rich.markup import RE_TAGS, escape
+
+    text = strip_control_characters(text)
+    parts = []
+    position = 0
+    for tag in RE_TAGS.finditer(text):
+        parts += [text[position : tag.start()].replace("\\[", "\\\\["), escape(tag.group())]
+        position = tag.end()
+    return "".join(parts) + text[position:].replace("\\[", "\\\\[")
 
 
 def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> None:
