@@ -42,6 +42,7 @@ from fsdpo_data.dataset.remote import local_copy, local_paths
 from fsdpo_data.dataset.schema import CONFIGS, ColumnSummary, scan_rows, summarize_columns
 from fsdpo_data.dataset.stage import StageOptions, derive_dataset
 from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
+from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage, validate
 from fsdpo_data.engines import load
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
@@ -92,6 +93,12 @@ __all__ = [
     "push",
     "segment",
 ]
+
+#: Rows of the summary of a dataset that ``str(dataset)`` shows.
+SUMMARY_NAMES = (
+    *("model", "problems", "solutions", "accuracy", "outcomes", "step labels", "rollouts"),
+    *("step rewards", "pairs"),
+)
 
 P = ParamSpec("P")
 OptionsT = TypeVar("OptionsT")
@@ -180,6 +187,15 @@ class Dataset:
     def location(self) -> str:
         """URL of the dataset, or its directory."""
         return self.url or str(self.path)
+
+    def __str__(self) -> str:
+        """Return the location and the main numbers, one per line."""
+        lines = [
+            f"{name:<13} {value}"
+            for name, value in summary_rows(self.manifest)
+            if name in SUMMARY_NAMES
+        ]
+        return "\n".join([self.location, *lines])
 
     def problems(self) -> pl.LazyFrame:
         """Return the problems; a row has the fields of :meth:`Problem.to_row`."""

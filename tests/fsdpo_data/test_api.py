@@ -86,6 +86,13 @@ def test_a_dataset(data: fd.Dataset, tmp_path: Path) -> None:
         data.pair(top=0, out=tmp_path / "pairs")
 
 
+def test_a_dataset_prints_its_main_numbers(data: fd.Dataset) -> None:
+    lines = str(data).splitlines()
+    assert lines[0] == str(data.path) and len(lines) <= 10
+    names = [line.split("  ")[0] for line in lines[1:]]
+    assert names[:4] == ["model", "problems", "solutions", "accuracy"] and "step labels" in names
+
+
 def test_one_answer_and_one_text() -> None:
     assert fd.grade("1/2", r"so \boxed{0.5}").status == "correct"
     assert fd.segment("Step 1: a.\nStep 2: b.") == ["Step 1: a.\n", "Step 2: b."]
