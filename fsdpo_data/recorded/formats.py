@@ -53,6 +53,8 @@ class RecordedResponse:
     step_scores: Any = None  #: Scores of the steps as in the row, not checked; None without scores.
     #: Values that identify the response in a file of step scores; empty if the format has none.
     key: tuple[Any, ...] = ()
+    #: Reason why this response of several cannot be used; empty for a usable one.
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,27 +213,36 @@ class ResponseFormat:
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
         steps = _lists_per_response(_first(fields, self.steps), value, len(responses))
         step_scores = _lists_per_response(_first(fields, self.step_scores), value, len(responses))
+        finish_reasons = _per_response(_first(fields, ("finish_reasons",)), len(responses))
         shared_finish_reason = _first(fields, _FINISH_REASON_FIELDS)
         for index, response in enumerate(responses):
             response_fields = response if isinstance(response, Mapping) else {}
             text = _first(response_fields, self.text) if response_fields else response
+            series = f"sample {index}" if isinstance(value, list) else base.series
             reasoning = _first(response_fields, _REASONING_FIELDS)
             if text is None and reasoning:
                 # A response that was truncated during its thinking has no text, as when
                 # ``fsdpo-data build`` samples from a server.
                 text = ""
+            if text is None and len(responses) > 1:
+                yield replace(base, series=series, error="the response is null; expected text")
+                continue
             n_tokens = token_counts[index]
             if n_tokens is None:
                 n_tokens = _first(response_fields, self.n_tokens)
             verdict = verdicts[index]
             logit = logits[index]
-            finish_reason = _first(response_fields, _FINISH_REASON_FIELDS) or shared_finish_reason
+            finish_reason = (
+                _first(response_fields, _FINISH_REASON_FIELDS)
+                or finish_reasons[index]
+                or shared_finish_reason
+            )
             is_truncated = finish_reason in LENGTH_FINISH_REASONS
             yield replace(
                 base,
                 response=self._require_text("response", text),
                 correct=None if verdict in (None, "") else str(verdict).lower() in _TRUE_SPELLINGS,
-                series=f"sample {index}" if isinstance(value, list) else base.series,
+                series=series,
                 reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
                 finish_reason="length" if is_truncated else "stop",
                 has_finish_reason=finish_reason is not None,

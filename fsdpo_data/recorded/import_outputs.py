@@ -47,7 +47,7 @@ from fsdpo_data.recorded.formats import (
     response_key,
     unknown_format_message,
 )
-from fsdpo_data.recorded.step_scores import ScoredSteps, StepScoreError, read_steps
+from fsdpo_data.recorded.step_scores import ScoredSteps, UnusableResponseError, read_steps
 from fsdpo_data.stages.sample import RECORDED_STEPS, BuildJob, BuildSpec, build
 from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
 
@@ -317,7 +317,7 @@ class _OutputReader:
                 self.quarantined.append(quarantine_row(str(file), record, str(reason)))
 
     def _add_row(self, file: Path, record: SourceRow, response_format: ResponseFormat) -> None:
-        """Store the responses of a row. Responses with wrong step scores are quarantined alone."""
+        """Store the responses of a row. Unusable responses of several are quarantined alone."""
         named_format = response_format.with_fields(
             steps=self.options.steps_field, step_scores=self.options.scores_field
         )
@@ -325,8 +325,10 @@ class _OutputReader:
             if self.options.series not in (None, response.model):
                 continue
             try:
+                if response.error:
+                    raise UnusableResponseError(response.error)
                 steps = self._read_steps(response, named_format)
-            except StepScoreError as reason:
+            except UnusableResponseError as reason:
                 series = f" ({response.series})" if response.series else ""
                 self.quarantined.append(quarantine_row(str(file), record, f"{reason}{series}"))
                 continue
@@ -342,7 +344,7 @@ class _OutputReader:
         if self.has_recorded_steps is None:
             self.has_recorded_steps = steps is not None
         elif self.has_recorded_steps != (steps is not None) and self.options.segmenter is None:
-            raise StepScoreError(
+            raise UnusableResponseError(
                 "some rows have steps: expected steps or step scores in all rows, or in none"
             )
         self.has_scores |= steps is not None and steps.scores is not None
@@ -352,14 +354,16 @@ class _OutputReader:
         """Return the step scores of a response in the file of scores."""
         assert self.options.scores is not None
         if not response.key:
-            raise StepScoreError(
+            raise UnusableResponseError(
                 "no key: the row has no fields that identify the response in the file of scores"
             )
         if not self._score_offsets:
             self._read_scores(self.options.scores, response_format)
         offset = self._score_offsets.get(text_key(repr(response.key)))
         if offset is None:
-            raise StepScoreError(f"no step scores: the file of scores has no row {response.key}")
+            raise UnusableResponseError(
+                f"no step scores: the file of scores has no row {response.key}"
+            )
         return self.sampler.read(offset)["step_scores"]
 
     def _read_scores(self, file: Path, response_format: ResponseFormat) -> None:

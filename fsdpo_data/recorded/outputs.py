@@ -43,9 +43,13 @@ def read_outputs(file: Path) -> list[RecordedResponse]:
         key = response_format.document_key(record.fields)
         if not key or key not in seen_keys:
             try:
-                responses += response_format.read_responses(record)
+                row_responses = response_format.read_responses(record)
             except UnusableRowError as error:
                 raise InputError(f"{location}: {error}.") from None
+            for response in row_responses:
+                if response.error:
+                    raise InputError(f"{location}, {response.series}: {response.error}.")
+            responses += row_responses
         seen_keys.add(key)
     if not responses:
         raise InputError(f"{file}: no responses found. Expected at least one row.")

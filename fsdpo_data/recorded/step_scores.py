@@ -18,8 +18,8 @@ from fsdpo_data.recorded.formats import RecordedResponse, ResponseFormat
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
 
-class StepScoreError(UnusableRowError):
-    """The steps or the step scores of one response cannot be used."""
+class UnusableResponseError(UnusableRowError):
+    """One response of a row cannot be used, for example because its step scores are wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ def read_steps(
         segmenter: Name of the segmenter that replaces the steps of the row; None without one.
 
     Raises:
-        StepScoreError: if the steps are not in the response, or if the numbers of steps and scores
-            differ. Also if a score is not a number in [0, 1].
+        UnusableResponseError: if the steps are not in the response, or if the numbers of steps and
+            scores differ. Also if a score is not a number in [0, 1].
     """
     scores = _check_scores(response.step_scores)
     if segmenter is not None or (response.steps is None and not response_format.step_separator):
@@ -79,24 +79,24 @@ def _check_scores(value: Any) -> list[float] | None:
     if value is None or isinstance(value, int | float):
         return None
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise StepScoreError(f"step scores: {value!r} is not a list of numbers")
+        raise UnusableResponseError(f"step scores: {value!r} is not a list of numbers")
     for score in value:
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-            raise StepScoreError(f"step score outside [0, 1]: {score!r}")
+            raise UnusableResponseError(f"step score outside [0, 1]: {score!r}")
     return [float(score) for score in value]
 
 
 def _check_steps(value: Any) -> list[str]:
     """Return listed steps as texts."""
     if not isinstance(value, list) or not all(isinstance(step, str) for step in value):
-        raise StepScoreError(f"steps: {str(value)[:80]!r} is not a list of texts")
+        raise UnusableResponseError(f"steps: {str(value)[:80]!r} is not a list of texts")
     return [replace_surrogates(step) for step in value]
 
 
 def _match_scores(steps: Sequence[str], scores: list[float]) -> list[float]:
-    """Return the scores; StepScoreError if their number differs from the number of steps."""
+    """Return the scores; UnusableResponseError if their number differs from the number of steps."""
     if len(scores) != len(steps):
-        raise StepScoreError(
+        raise UnusableResponseError(
             f"number of step scores differs: {len(scores)} scores for {len(steps)} steps"
         )
     return scores
@@ -137,13 +137,15 @@ def _align(text: str, pieces: Sequence[str]) -> list[str]:
         content = piece.strip()
         position = text.find(content, end)
         if not content or position < 0:
-            raise StepScoreError(f"a step is not in the response: step {number}, {piece[:60]!r}")
+            raise UnusableResponseError(
+                f"a step is not in the response: step {number}, {piece[:60]!r}"
+            )
         gap = text[end:position]
         starts.append(end + len(gap) - len(gap.lstrip()))
         end = position + len(content)
     if not starts:
         if text.strip():
-            raise StepScoreError("a response has no steps: expected at least one step")
+            raise UnusableResponseError("a response has no steps: expected at least one step")
         return []
     bounds = [0, *starts[1:], len(text)]
     return [text[start:stop] for start, stop in itertools.pairwise(bounds)]

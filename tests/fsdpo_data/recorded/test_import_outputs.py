@@ -84,6 +84,11 @@ EXAMPLES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         "2+2?",
         "2+2?",
     ),
+    "openr1": (
+        [{"problem": "2+2?", "answer": "4", "solution": "Add.", "generations": [RIGHT, WRONG]}],
+        "2+2?",
+        "2+2?",
+    ),
     "areal": (
         [
             {
@@ -340,6 +345,29 @@ def test_what_the_rows_do_not_say_is_a_warning(
     file = written(tmp_path / "one.jsonl", [{**rows[0], "finish_reason": "stop"}])
     import_file(file, tmp_path / "one")
     assert not caplog.text
+
+
+def test_a_null_costs_only_its_response(tmp_path: Path) -> None:
+    row = {"question": "1+1?", "answer": "2", "responses": ["It is 2.", None, "It is 3."]}
+    manifest, solutions = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert [solution["outcome"] for solution in solutions] == ["correct", "incorrect"]
+    [quarantined] = (tmp_path / "out/quarantine.jsonl").read_text().splitlines()
+    assert "the response is null; expected text (sample 1)" in quarantined
+    assert manifest.rows.problems == 1
+
+
+def test_generations_of_open_r1(tmp_path: Path) -> None:
+    row = {
+        "problem": "1+1?",
+        "answer": "2",
+        "solution": "Add them.",
+        "generations": [r"<think>hm</think> \boxed{2}", r"<think>1 + 1 is 2, so"],
+        "finish_reasons": ["stop", "length"],
+        "correctness_math_verify": [True, False],
+    }
+    _, solutions = import_file(written(tmp_path / "r1.jsonl", [row]), tmp_path / "out")
+    assert [solution["outcome"] for solution in solutions] == ["correct", "no_answer"]
+    assert [solution["finish_reason"] for solution in solutions] == ["stop", "length"]
 
 
 def test_a_question_with_another_gold_is_a_warning(
