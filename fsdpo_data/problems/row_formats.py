@@ -18,6 +18,12 @@ _HASHES = "####"
 _SOLUTION_FIELDS = {"initial_reason_steps", "chosen", "rejected", "full_chosen", "full_rejected"}
 
 
+#: Fields that contain a gold answer for certain. An ``answer`` beside them may be that of a model.
+GOLD_FIELDS = ("ground_truth", "expected_answer")
+#: Texts in place of a gold answer, in lower case. ``None`` is an answer in GSM-Plus.
+NO_GOLD_TEXTS = frozenset({"n/a", "nan", "null", "proof", "notfound", "not found"})
+
+
 class UnusableRowError(ValueError):
     """A row cannot be used; the message is the reason for its quarantine."""
 
@@ -68,6 +74,13 @@ def gold_text(value: Any) -> str:
     text = str(value)
     if not text.strip():
         raise UnusableRowError("the answer is empty")
+    return text
+
+
+def require_gold(text: str) -> str:
+    """Return a gold answer; UnusableRowError if the text says that there is none."""
+    if text.strip().lower() in NO_GOLD_TEXTS:
+        raise UnusableRowError(f"{text.strip()!r} in place of a gold answer")
     return text
 
 
@@ -156,12 +169,18 @@ def read_problem(record: SourceRow, source: str, split: str, *, gsm8k: bool) -> 
         raise UnusableRowError("no answer" if has_question else "neither question nor answer")
     if problem_format is _QUESTION and gsm8k:
         problem_format = _GSM8K
+    parse_gold = problem_format.parse_gold
+    gold_field = problem_format.answer
+    if gold_field == "answer":
+        certain_field = next((name for name in GOLD_FIELDS if fields.get(name) is not None), None)
+        if certain_field is not None:
+            parse_gold, gold_field = gold_text, certain_field
     problem = Problem(
         question=problem_format.question_text(fields),
-        answer=problem_format.parse_gold(fields[problem_format.answer]),
+        answer=require_gold(parse_gold(fields[gold_field])),
         source=source,
         split=split,
-        metadata=_collect_metadata(fields, problem_format),
+        metadata=_collect_metadata(fields, problem_format, gold_field),
     )
     return require_encodable(problem)
 
@@ -182,11 +201,11 @@ def _own_problem(fields: Mapping[str, Any]) -> Problem:
     return require_encodable(problem)
 
 
-def _collect_metadata(fields: Mapping[str, Any], problem_format: ProblemFormat) -> dict[str, Any]:
+def _collect_metadata(
+    fields: Mapping[str, Any], problem_format: ProblemFormat, gold_field: str
+) -> dict[str, Any]:
     """Return all other fields of a row. GSM8K's answer contains the solution, so it stays."""
-    used_fields = {*problem_format.question, problem_format.answer, *_SOLUTION_FIELDS} - {
-        "solution"
-    }
+    used_fields = {*problem_format.question, gold_field, *_SOLUTION_FIELDS} - {"solution"}
     metadata = {name: value for name, value in fields.items() if name not in used_fields}
     if problem_format is _GSM8K:
         metadata["solution"] = fields["answer"]

@@ -23,6 +23,7 @@ from fsdpo_data.problems.row_formats import (
     gold_text,
     parse_boxed_gold,
     parse_gsm8k_gold,
+    require_gold,
 )
 
 Fields = Mapping[str, Any]
@@ -282,7 +283,7 @@ def _solution_gold(value: Any) -> str:
 _GOLDS: Mapping[str, Callable[[Any], Any]] = {
     "": lambda value: value,
     # gold_text refuses an empty gold answer. Here it stays empty, and is never graded.
-    "text": lambda value: gold_text(value) if value != "" else "",
+    "text": lambda value: require_gold(gold_text(value)) if value != "" else "",
     # A solution may contain "at Job A: …" before the final "A: 8400".
     "last line": lambda value: str(value).rpartition("\nA:")[2].strip(),
     "solution": _solution_gold,

@@ -295,6 +295,22 @@ def test_a_sealed_dataset_gives_its_problems(tmp_path: Path) -> None:
     assert len(load_problems([str(tmp_path / "run")]).problems) == 5
 
 
+@pytest.mark.parametrize("name", ["ground_truth", "expected_answer"])
+def test_an_answer_beside_the_gold_is_not_the_gold(tmp_path: Path, name: str) -> None:
+    row = {"question": "1+1?", "answer": "It is 3.", name: 2}
+    [problem] = load(tmp_path / "a.jsonl", lines([row])).problems
+    assert (problem.answer, problem.metadata) == ("2", {"answer": "It is 3."})
+
+
+@pytest.mark.parametrize("gold", ["proof", "NotFound", " N/A ", "nan"])
+def test_a_word_in_place_of_a_gold_is_no_gold(tmp_path: Path, gold: str) -> None:
+    rows = [*PLAIN, {"question": "Prove it.", "answer": gold}]
+    rows.append({"question": "How many?", "answer": "None"})  # an answer in GSM-Plus
+    problem_set = load(tmp_path / "a.jsonl", lines(rows))
+    assert len(problem_set.problems) == len(PLAIN) + 1
+    assert aside(problem_set) == [(6, f"{gold.strip()!r} in place of a gold answer")]
+
+
 def test_a_question_with_two_golds_is_remarked_on(tmp_path: Path) -> None:
     rows = [*PLAIN, {**PLAIN[3], "answer": "7"}]
     problem_set = load(tmp_path / "a.jsonl", lines(rows))

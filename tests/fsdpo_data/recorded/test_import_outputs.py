@@ -347,6 +347,13 @@ def test_what_the_rows_do_not_say_is_a_warning(
     assert not caplog.text
 
 
+@pytest.mark.parametrize("name", ["gold", "ground_truth", "expected_answer"])
+def test_an_answer_beside_the_gold_is_not_the_gold(tmp_path: Path, name: str) -> None:
+    row = {"question": "2+2?", "answer": "5", name: "4", "response": WRONG}
+    _, [solution] = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert (solution["gold"], solution["outcome"]) == ("4", "incorrect")
+
+
 def test_a_null_costs_only_its_response(tmp_path: Path) -> None:
     row = {"question": "1+1?", "answer": "2", "responses": ["It is 2.", None, "It is 3."]}
     manifest, solutions = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
