@@ -1,14 +1,18 @@
-"""The notebook runs unchanged, on the embedded model."""
+"""The notebook runs unchanged, and the dataset of a real model can be made again."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from fsdpo_data.dataset.manifest import read_manifest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -32,3 +36,22 @@ def test_the_notebook_runs_and_holds_no_outputs(tmp_path: Path) -> None:
     script.write_text("\n\n".join(sources), encoding="utf-8")
     assert "chosen" in example(str(script), cwd=tmp_path)
     assert (tmp_path / "runs/notebook/policy/config.json").exists()
+
+
+@pytest.mark.short_proof
+def test_the_dataset_of_a_real_model_comes_from_its_responses(tmp_path: Path) -> None:
+    """The commands of `make examples` give the dataset, which is small."""
+    name = "gsm8k-qwen-0.5b"
+    makefile = (EXAMPLES.parent / "Makefile").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^examples:.*\n((?:\t.*\n)+)", makefile, flags=re.M)
+    commands = recipe.replace("\\\n", " ").replace("$(EXAMPLE)", name).replace("$(BIN)/", "")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    shutil.copy(EXAMPLES / f"{name}.jsonl.gz", tmp_path)
+    for command in commands.strip().splitlines():
+        subprocess.run(command, shell=True, check=True, cwd=tmp_path, env=environment)
+    made, committed = (read_manifest(folder / name) for folder in (tmp_path, EXAMPLES))
+    assert made.digest == committed.digest
+    assert committed.rows.problems == 150 and committed.rewards is not None
+    assert committed.pairs is not None
+    files = [file for file in (EXAMPLES / name).rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < 3e6

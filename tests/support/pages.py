@@ -18,6 +18,9 @@ from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.problems.embedded import CHECKPOINT
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
 class Block(NamedTuple):
     """Commands or Python of a page."""
 
@@ -62,6 +65,9 @@ def run_blocks(selected_blocks: Iterable[Block], folder: Path, data: Path) -> in
     path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
     offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "PATH": path}
     ran = 0
+    examples = folder / "examples"
+    if not examples.exists():
+        examples.symlink_to(EXAMPLES)
     with running_hub() as hub, serving(Script()) as server:
         fill(hub, data)
         variables = {"PATH": path, "PYTHONWARNINGS": "", "HF_TOKEN": TOKEN}
