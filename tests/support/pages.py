@@ -17,7 +17,6 @@ from openai_server import Script, serving
 from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.problems.embedded import CHECKPOINT
 
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
