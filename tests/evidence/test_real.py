@@ -25,6 +25,7 @@ import real_tables  # noqa: E402
 #: Sizes for a minute on a CPU; the other values are those of `gpu.toml`.
 TOY_SIZES = {
     "jobs": 2,
+    "shards": 2,
     "dtype": "float32",
     "template": "problem",
     "train_problems": 12,
