@@ -130,18 +130,7 @@ def _load_prm(config: PrmConfig) -> tuple[Any, Any]:
     """Load the model and its tokenizer: a policy if the loss trains one, else a reward model."""
     if config.prm_loss.trains_policy:
         return load_model(config, "AutoModelForCausalLM")
-    ranges: list[float] = []
-
-    def configure(model_config: Any) -> None:
-        set_reward_head(model_config)
-        text_config = model_config.get_text_config()
-        ranges.append(text_config.initializer_range)
-        # Only weights that are not in the checkpoint are drawn: a new head.
-        text_config.initializer_range = head_initializer_range(text_config.hidden_size)
-
-    model, tokenizer = load_model(config, "AutoModelForTokenClassification", configure)
-    model.config.get_text_config().initializer_range = ranges[0]
-    return model, tokenizer
+    return load_model(config, "AutoModelForTokenClassification", set_reward_head)
 
 
 def _make_trainer(
@@ -178,16 +167,6 @@ def set_reward_head(model_config: Any) -> None:
     model_config.label2id = {"reward": 0}
     model_config.classifier_dropout = 0.0
     model_config.get_text_config().use_cache = False
-
-
-def head_initializer_range(hidden_size: int) -> float:
-    """Return the standard deviation of the weights of a new head (Stiennon et al. 2020, OpenRLHF).
-
-    The rewards then start near 0.5. With the usual range of 0.02, the logits of Qwen2.5-Coder-0.5B
-    start with a standard deviation of 3.6, because the norm of its hidden states is about 180. A
-    training on few solutions only removes these random verdicts.
-    """
-    return 1 / (hidden_size + 1)
 
 
 def _evaluate(trainer: Any) -> dict[str, float]:

@@ -135,23 +135,6 @@ def test_a_prm_learns_and_loads_with_plain_transformers(
     assert f"`{policy.name}`" in card and str(policy) not in card and "sha256:" in card
 
 
-def test_a_new_head_starts_small_and_a_trained_one_stays(
-    policy: Path, data: Path, tmp_path: Path
-) -> None:
-    started, _ = prm._load_prm(config(policy, data, tmp_path / "out"))
-    width = started.config.hidden_size
-    heads = [prm._load_prm(config(policy, data, tmp_path / "out"))[0].score for _ in range(40)]
-    weights = torch.stack([head.weight.detach() for head in heads])
-    assert float(weights.std()) == pytest.approx(1 / (width + 1), rel=0.1)
-    assert started.config.initializer_range == 0.2  # as in the checkpoint
-    started.score.weight.data.fill_(3.0)
-    started.save_pretrained(tmp_path / "prm")
-    shutil.copy(policy / "tokenizer.json", tmp_path / "prm")
-    shutil.copy(policy / "tokenizer_config.json", tmp_path / "prm")
-    continued, _ = prm._load_prm(config(tmp_path / "prm", data, tmp_path / "out"))
-    assert (continued.score.weight == 3).all()
-
-
 @pytest.mark.parametrize("family", ["Llama", "Mistral"])
 def test_other_architectures(family: str, policy: Path, data: Path, tmp_path: Path) -> None:
     settings = transformers.AutoConfig.from_pretrained(policy)
