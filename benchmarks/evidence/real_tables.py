@@ -2,6 +2,7 @@
 
 import csv
 import math
+import random
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
@@ -58,6 +59,8 @@ COMPARISONS = (
 #: Standard errors of a difference that a test at 5 % finds with a probability of 80 %.
 DETECTABLE_ERRORS = 1.96 + 0.84
 
+N_RANDOM = 10  #: Seeds of random rewards.
+
 #: One value per problem, by problem id.
 Values = Mapping[str, float]
 Row = Mapping[str, str]  #: A row of a CSV file, by column.
@@ -94,18 +97,17 @@ def prm_table(results: Path, n_samples: int) -> str:
     for prm, title in PRM_TITLES.items():
         for choice, choice_title in ((BEST, "best"), (WEIGHTED_VOTE, "weighted vote")):
             name = f"{prm}: {choice}"
-            if name not in values:
-                continue
-            is_first = choice == BEST
-            rows.append(
-                [
-                    f"{choice_title} of {n_samples}: {title}",
-                    format_accuracy(values[name]),
-                    format_ahead(values[name], values[VOTE]),
-                    format_auc(values[f"{prm}: {RANKING_AUC}"]) if is_first else "",
-                    format_processbench(results, prm) if is_first else "",
-                ]
-            )
+            processbench = format_processbench(results, prm) if choice == BEST else ""
+            row = [f"{choice_title} of {n_samples}: {title}", "–", "–", "–", processbench]
+            if name in values:
+                areas = values[f"{prm}: {RANKING_AUC}"] if choice == BEST else {}
+                row[1] = format_accuracy(values[name])
+                row[2] = format_ahead(values[name], values[VOTE])
+                row[3] = format_auc(areas) if areas else ""
+            if name in values or processbench:
+                rows.append(row)
+    if random_f1 := random_processbench(results):
+        rows.append(["random rewards", "–", "–", "–", random_f1])
     header = [
         f"choice ({len(values[VOTE])} problems)",
         "accuracy (%)",
@@ -272,6 +274,21 @@ def format_auc(areas: Values) -> str:
     assert interval is not None
     mean = fmean(areas.values())
     return f"{mean:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] ({len(areas)} problems)"
+
+
+def random_processbench(results: Path) -> str:
+    """Return the mean F1 of random rewards on ProcessBench; empty without its rows."""
+    rows = read_rows(results / PROCESSBENCH_FILE)
+    rows = [row for row in rows if row[0] == rows[0][0]]
+    if not rows:
+        return ""
+    labels = [int(label) for _, _, label, _ in rows]
+    scores = []
+    for seed in range(N_RANDOM):
+        rng = random.Random(seed)
+        rewards = [[rng.random() for _ in text.split()] or None for *_, text in rows]
+        scores.append(count_first_errors(rewards, labels, best_threshold(rewards, labels)).f1)
+    return f"{100 * fmean(scores):.1f} (mean of {N_RANDOM} seeds)"
 
 
 def format_processbench(results: Path, prm: str) -> str:
