@@ -1,7 +1,7 @@
 """Formats of problem rows in published datasets: the question, the gold answer and the metadata."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ _SOLUTION_FIELDS = {"initial_reason_steps", "chosen", "rejected", "full_chosen",
 
 #: Fields that contain a gold answer for certain. An ``answer`` beside them may be that of a model.
 GOLD_FIELDS = ("ground_truth", "expected_answer")
+#: Fields with a part of the question that no format knows how to combine with it.
+PART_FIELDS = ("choices", "options", "context", "passage", "image", "images")
 #: Texts in place of a gold answer, in lower case. ``None`` is an answer in GSM-Plus.
 NO_GOLD_TEXTS = frozenset({"n/a", "nan", "null", "proof", "notfound", "not found"})
 
@@ -36,10 +38,12 @@ class ProblemFormat:
     answer: str  #: The field with the gold answer.
     parse_gold: Callable[[Any], str]  #: Extracts the gold answer from that field.
     description: str  #: Description of the format, for error messages.
+    separator: str = " "  #: Text between the fields of the question.
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Return whether a row has all fields of this format."""
-        return all(fields.get(name) is not None for name in (*self.question, self.answer))
+        """Return whether a row has all fields of this format, and further parts with a text."""
+        has_all = all(fields.get(name) is not None for name in (*self.question, self.answer))
+        return has_all and all(fields[name] != "" for name in self.question[1:])
 
     def question_text(self, fields: Mapping[str, Any]) -> str:
         """Return the question, exactly as in the row.
@@ -51,7 +55,7 @@ class ProblemFormat:
         for part in parts:
             if not isinstance(part, str):
                 raise UnusableRowError(f"the question is a {type(part).__name__}, not text")
-        text = " ".join(parts)
+        text = self.separator.join(parts)
         if not text.strip():
             raise UnusableRowError("the question is empty")
         return text
@@ -82,6 +86,22 @@ def require_gold(text: str) -> str:
     if text.strip().lower() in NO_GOLD_TEXTS:
         raise UnusableRowError(f"{text.strip()!r} in place of a gold answer")
     return text
+
+
+def refuse_lost_parts(fields: Mapping[str, Any], used: Container[str] = ()) -> None:
+    """Raise an UnusableRowError if a row has parts of the question that would be dropped.
+
+    Args:
+        fields: The fields of the row.
+        used: Fields that belong to the question already.
+    """
+    for name in PART_FIELDS:
+        value = fields.get(name)
+        if name not in used and value is not None and value != "" and value != []:
+            raise UnusableRowError(
+                f"the field `{name}` may be a part of the question: add it to the question, or "
+                "remove it"
+            )
 
 
 def _parse_marked_gold(value: Any) -> str:
@@ -127,6 +147,10 @@ PROBLEM_FORMATS = (
     ),
     _QUESTION,
     ProblemFormat(("prompt",), "answer", gold_text, "prompt + answer"),
+    # Alpaca: an empty input is not a part of the question.
+    ProblemFormat(
+        ("instruction", "input"), "answer", gold_text, "instruction + input + answer", "\n"
+    ),
     ProblemFormat(("instruction",), "answer", gold_text, "instruction + answer"),
     ProblemFormat(("input",), "target", gold_text, "input + target"),
 )
@@ -167,6 +191,7 @@ def read_problem(record: SourceRow, source: str, split: str, *, gsm8k: bool) -> 
         question_fields = {name for entry in PROBLEM_FORMATS for name in entry.question}
         has_question = any(fields.get(name) is not None for name in question_fields)
         raise UnusableRowError("no answer" if has_question else "neither question nor answer")
+    refuse_lost_parts(fields, problem_format.question)
     if problem_format is _QUESTION and gsm8k:
         problem_format = _GSM8K
     parse_gold = problem_format.parse_gold

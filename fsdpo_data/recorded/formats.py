@@ -23,6 +23,7 @@ from fsdpo_data.problems.row_formats import (
     gold_text,
     parse_boxed_gold,
     parse_gsm8k_gold,
+    refuse_lost_parts,
     require_gold,
 )
 
@@ -72,6 +73,8 @@ class ResponseFormat:
     #: Fields with the text of a response.
     text: Sequence[str] = ("text", "response", "content", "message.content")
     question: Sequence[str] = ("question", "problem")  #: Fields with the question.
+    #: Whether no other field may contain a part of the question.
+    whole_question: bool = False
     question_in: str = ""  #: Pattern whose first group is the question; empty for all text.
     prompt: Sequence[str] = ("prompt",)  #: Fields with the prompt.
     request: Sequence[str] = ()  #: Fields with the id of the request.
@@ -171,6 +174,8 @@ class ResponseFormat:
 
     def _read_row(self, row: Fields) -> Iterator[RecordedResponse]:
         """Yield the responses of a row, of all models in it."""
+        if self.whole_question:
+            refuse_lost_parts(row)
         question = self._require_text("question", _first(row, self.question) or "")
         if self.question_in:
             match = re.search(self.question_in, question, re.S)

@@ -295,6 +295,23 @@ def test_a_sealed_dataset_gives_its_problems(tmp_path: Path) -> None:
     assert len(load_problems([str(tmp_path / "run")]).problems) == 5
 
 
+def test_the_input_of_an_instruction_is_a_part_of_the_question(tmp_path: Path) -> None:
+    rows = [{"instruction": "Add.", "input": text, "answer": "3"} for text in ("1, 2", "")]
+    problem_set = load(tmp_path / "a.jsonl", lines(rows))
+    assert [problem.question for problem in problem_set.problems] == ["Add.\n1, 2", "Add."]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("choices", ["1", "2"]), ("context", "Ann has 2."), ("images", ["a.png"]), ("options", [])],
+)
+def test_a_part_of_a_question_is_not_dropped(tmp_path: Path, name: str, value: object) -> None:
+    rows = [*PLAIN, {"question": "How many?", "answer": "2", name: value}]
+    quarantined = load(tmp_path / "a.jsonl", lines(rows)).quarantined_rows
+    assert bool(quarantined) == bool(value)
+    assert not value or f"the field `{name}` may be a part" in quarantined[0].reason
+
+
 @pytest.mark.parametrize("name", ["ground_truth", "expected_answer"])
 def test_an_answer_beside_the_gold_is_not_the_gold(tmp_path: Path, name: str) -> None:
     row = {"question": "1+1?", "answer": "It is 3.", name: 2}

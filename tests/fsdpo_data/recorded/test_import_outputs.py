@@ -354,6 +354,13 @@ def test_an_answer_beside_the_gold_is_not_the_gold(tmp_path: Path, name: str) ->
     assert (solution["gold"], solution["outcome"]) == ("4", "incorrect")
 
 
+def test_a_part_of_a_question_is_not_dropped(tmp_path: Path) -> None:
+    rows = [plain("2+2?", "4", RIGHT), plain("Which?", "B", "B", choices=["3", "4"])]
+    manifest, _ = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+    assert manifest.rows.problems == 1 and sum(manifest.quarantined.values()) == 1
+    assert "the field `choices` may be a part" in (tmp_path / "out/quarantine.jsonl").read_text()
+
+
 def test_a_null_costs_only_its_response(tmp_path: Path) -> None:
     row = {"question": "1+1?", "answer": "2", "responses": ["It is 2.", None, "It is 3."]}
     manifest, solutions = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
