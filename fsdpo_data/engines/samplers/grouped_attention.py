@@ -55,13 +55,14 @@ def grouped_attention(
     n_rows, n_heads, length, _ = query_BHLD.shape
     n_groups = key_BGMD.shape[1]
     is_decoding = length == 1 and n_heads != n_groups
-    if not is_decoding or options.get("position_bias") is not None:
+    differs_by_head = attention_mask is not None and attention_mask.shape[1] != 1
+    if not is_decoding or differs_by_head or options.get("position_bias") is not None:
         result: tuple[Tensor, None] = sdpa_attention_forward(
             module, query_BHLD, key_BGMD, value_BGMD, attention_mask, scaling=scaling, **options
         )
         return result
     out = scaled_dot_product_attention(
-        query_BHLD.view(n_rows, n_groups, n_heads // n_groups, -1),
+        query_BHLD.reshape(n_rows, n_groups, n_heads // n_groups, -1),
         key_BGMD,
         value_BGMD,
         attn_mask=attention_mask,
