@@ -18,7 +18,7 @@ _HASHES = "####"
 _SOLUTION_FIELDS = {"initial_reason_steps", "chosen", "rejected", "full_chosen", "full_rejected"}
 
 
-#: Fields that contain a gold answer for certain. An ``answer`` beside them may be that of a model.
+#: Fields that certainly contain a gold answer. A model may have written an ``answer`` next to them.
 GOLD_FIELDS = ("ground_truth", "expected_answer")
 #: Fields with a part of the question that no format knows how to combine with it.
 PART_FIELDS = ("choices", "options", "context", "passage", "image", "images")
@@ -82,7 +82,7 @@ def gold_text(value: Any) -> str:
 
 
 def require_gold(text: str) -> str:
-    """Return a gold answer; UnusableRowError if the text says that there is none."""
+    """Return a gold answer; UnusableRowError for a text in its place, such as "N/A"."""
     if text.strip().lower() in NO_GOLD_TEXTS:
         raise UnusableRowError(f"{text.strip()!r} in place of a gold answer")
     return text

@@ -272,7 +272,7 @@ class ImplicitTrainer(PrmTrainer):
 def _heldout_metrics(prediction: Any, rows: Sequence[PrmRow]) -> dict[str, float]:
     """Return the metrics on held-out problems; a step counts as right if its label is at least 0.5.
 
-    An AUC needs at least two problems, because a number without an interval says nothing.
+    An AUC needs at least two problems, because one problem gives no interval.
 
     Args:
         prediction: The ``EvalPrediction`` of transformers.
