@@ -46,7 +46,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
         data,
         *tiny,
         "--held-out",
-        0.4,
+        0.6,
         "--grad-accum",
         1,
         *short_run,

@@ -142,7 +142,9 @@ def test_a_reward_model_continues_to_learn_after_an_evaluation(
     seen = record_parameters(prm, monkeypatch)
     out = tmp_path / "out"
     data = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
-    stage_options = dict(data=data, loss=loss, grad_accum=1, max_steps=20, eval_every=5)
+    stage_options = dict(
+        data=data, loss=loss, grad_accum=1, max_steps=20, eval_every=5, held_out=0.3
+    )
     if loss == "implicit":
         stage_options["beta"] = 1.0
     report = fsdpo_train.train_prm(fsdpo_train.PrmConfig(**options(policy, out, **stage_options)))

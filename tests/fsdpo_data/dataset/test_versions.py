@@ -49,7 +49,7 @@ def test_the_frozen_dataset_is_read() -> None:
 def test_the_frozen_dataset_is_remade_from_its_responses(tmp_path: Path) -> None:
     """`make frozen` writes these files."""
     makefile = (DATA.parents[1] / "Makefile").read_text(encoding="utf-8")
-    commands = re.findall(r"\$\(BIN\)/fsdpo-data (import|pair) (.+)", makefile)
+    commands = re.findall(r"\$\(BIN\)/fsdpo-data (import|pair) (.*runs/frozen.*)", makefile)
     assert [command for command, _ in commands] == ["import", "pair"]
     for command, arguments in commands:
         line = arguments.replace("$(FROZEN)", str(FROZEN.parent)).replace("runs", str(tmp_path))
