@@ -49,8 +49,8 @@ def test_the_dataset_of_a_real_model_comes_from_its_responses(tmp_path: Path) ->
     shutil.copy(EXAMPLES / f"{name}.jsonl.gz", tmp_path)
     for command in commands.strip().splitlines():
         subprocess.run(command, shell=True, check=True, cwd=tmp_path, env=environment)
-    made, committed = (read_manifest(folder / name) for folder in (tmp_path, EXAMPLES))
-    assert made.digest == committed.digest
+    manifest, committed = (read_manifest(folder / name) for folder in (tmp_path, EXAMPLES))
+    assert manifest.digest == committed.digest
     assert committed.rows.problems == 150 and committed.rewards is not None
     assert committed.pairs is not None
     files = [file for file in (EXAMPLES / name).rglob("*") if file.is_file()]

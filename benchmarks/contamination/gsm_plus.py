@@ -41,13 +41,13 @@ def main() -> None:
         }
         pairs = run_decontaminate([training], files)["pairs"]
     for kind, rows in sorted(rows_by_kind.items()):
-        found = {
+        found_rows = {
             pair["row"]
             for pair in pairs
             if pair["benchmark"] == re.sub(r"\W", "_", kind)
             and pair["question"] == rows[pair["row"] - 1]["seed_question"]
         }
-        print(f"{kind:<38}{len(found) / len(rows):.1%} ({len(found)} of {len(rows)})")
+        print(f"{kind:<38}{len(found_rows) / len(rows):.1%} ({len(found_rows)} of {len(rows)})")
 
 
 def write_problems(file: Path, problems: list[tuple[str, Any]]) -> Path:

@@ -88,7 +88,7 @@ def require_gold(text: str) -> str:
     return text
 
 
-def refuse_lost_parts(fields: Mapping[str, Any], used: Container[str] = ()) -> None:
+def refuse_unread_parts(fields: Mapping[str, Any], used: Container[str] = ()) -> None:
     """Raise an UnusableRowError if a row has parts of the question that would be dropped.
 
     Args:
@@ -191,7 +191,7 @@ def read_problem(record: SourceRow, source: str, split: str, *, gsm8k: bool) -> 
         question_fields = {name for entry in PROBLEM_FORMATS for name in entry.question}
         has_question = any(fields.get(name) is not None for name in question_fields)
         raise UnusableRowError("no answer" if has_question else "neither question nor answer")
-    refuse_lost_parts(fields, problem_format.question)
+    refuse_unread_parts(fields, problem_format.question)
     if problem_format is _QUESTION and gsm8k:
         problem_format = _GSM8K
     parse_gold = problem_format.parse_gold

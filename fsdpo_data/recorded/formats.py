@@ -23,7 +23,7 @@ from fsdpo_data.problems.row_formats import (
     gold_text,
     parse_boxed_gold,
     parse_gsm8k_gold,
-    refuse_lost_parts,
+    refuse_unread_parts,
     require_gold,
 )
 
@@ -175,7 +175,7 @@ class ResponseFormat:
     def _read_row(self, row: Fields) -> Iterator[RecordedResponse]:
         """Yield the responses of a row, of all models in it."""
         if self.whole_question:
-            refuse_lost_parts(row)
+            refuse_unread_parts(row)
         question = self._require_text("question", _first(row, self.question) or "")
         if self.question_in:
             match = re.search(self.question_in, question, re.S)

@@ -28,7 +28,7 @@ def prm(config: PrmConfig) -> None:
     """Train a process reward model."""
     report = fsdpo_train.train_prm(config)
     _print_line(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
-    _print_line(f"held out: {_format_held_out(report.held_out)}")
+    _print_line(f"held out: {_format_heldout(report.held_out)}")
     if report.no_better_than_chance and report.auc_ci95:
         low, high = report.auc_ci95
         _print_line(
@@ -46,7 +46,7 @@ def dpo(config: DpoConfig) -> None:
     _print_line(f"over the last logging window: {_format_metrics(report.metrics)}")
 
 
-def _format_held_out(metrics: Mapping[str, float]) -> str:
+def _format_heldout(metrics: Mapping[str, float]) -> str:
     if not metrics:
         return "nothing"
     missing = [name for name in ("auc", "ranking_auc") if name not in metrics]

@@ -27,7 +27,7 @@ from fsdpo_data.engines.logprobs import patch_to_return_logprobs  # noqa: E402
 from fsdpo_data.engines.step_tokens import gather_at_positions  # noqa: E402
 from fsdpo_data.models.checkpoints import load_checkpoint  # noqa: E402
 from fsdpo_data.models.resolve import resolve_weights  # noqa: E402
-from fsdpo_train.cli.app import _format_held_out  # noqa: E402
+from fsdpo_train.cli.app import _format_heldout  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
 from fsdpo_train.losses.prm_losses import pqm_loss, prm_loss  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
@@ -602,8 +602,8 @@ def test_one_heldout_problem_has_no_auc() -> None:
     prediction, rows = heldout_case(3)
     metrics = prm._heldout_metrics(prediction, [replace(row, problem="a") for row in rows])
     assert metrics.keys() == {"accuracy"}
-    assert "accuracy 0." in _format_held_out(metrics)
-    assert _format_held_out(metrics).endswith("(too few problems for auc and ranking_auc)")
+    assert "accuracy 0." in _format_heldout(metrics)
+    assert _format_heldout(metrics).endswith("(too few problems for auc and ranking_auc)")
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])

@@ -249,11 +249,11 @@ def test_contexts_in_chunks_do_not_change_the_samples(
 ) -> None:
     """Chunks are shorter than the padding of the shortest context."""
     spec = SamplingSpec(n=2, temperature=1, max_tokens=30)
-    whole = random_sampler.sample(PROMPTS, spec)
+    expected = random_sampler.sample(PROMPTS, spec)
     monkeypatch.setattr(transformers_sampler, "MAX_PREFILL_TOKENS", 2 * len(PROMPTS) * spec.n)
     monkeypatch.setattr(transformers_sampler, "MAX_PROBABILITIES", 700)
     in_chunks = random_sampler.sample(PROMPTS, spec)
-    assert completion_texts(in_chunks) == completion_texts(whole)
+    assert completion_texts(in_chunks) == completion_texts(expected)
 
 
 @pytest.mark.parametrize("window", [None, 8])

@@ -313,7 +313,7 @@ def test_a_part_of_a_question_is_not_dropped(tmp_path: Path, name: str, value: o
 
 
 @pytest.mark.parametrize("name", ["ground_truth", "expected_answer"])
-def test_an_answer_beside_the_gold_is_not_the_gold(tmp_path: Path, name: str) -> None:
+def test_an_answer_next_to_the_gold_is_not_the_gold(tmp_path: Path, name: str) -> None:
     row = {"question": "1+1?", "answer": "It is 3.", name: 2}
     [problem] = load(tmp_path / "a.jsonl", lines([row])).problems
     assert (problem.answer, problem.metadata) == ("2", {"answer": "It is 3."})

@@ -22,9 +22,9 @@ def random_questions(seed: int) -> tuple[list[LocatedQuestion], list[LocatedQues
     benchmarks = [rng.sample(sentences, rng.randint(2, 4)) for _ in range(40)]
     training = []
     for question in benchmarks:
-        kept = [part for part in question if rng.random() < 0.9]
+        sentences_left = [part for part in question if rng.random() < 0.9]
         added = rng.sample(sentences, rng.randint(0, 4))
-        training.append([*added[:1], *kept, *added[1:]])
+        training.append([*added[:1], *sentences_left, *added[1:]])
     return tuple(
         [LocatedQuestion(name, row, ". ".join(parts), "") for row, parts in enumerate(questions, 1)]
         for name, questions in (("training", training), ("benchmark", benchmarks))
@@ -38,7 +38,7 @@ def all_pairs(ngrams: pl.DataFrame, min_overlap: float) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_pair_is_lost_and_a_higher_threshold_finds_no_more(
+def test_every_pair_is_found_and_a_higher_threshold_finds_no_more(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     training, benchmarks = random_questions(seed)
@@ -48,8 +48,8 @@ def test_no_pair_is_lost_and_a_higher_threshold_finds_no_more(
         return set(pairs.select("training", "benchmark").iter_rows())
 
     thresholds = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
-    found = [find(threshold) for threshold in thresholds]
-    assert all(lower >= higher for lower, higher in itertools.pairwise(found))
+    pairs_by_threshold = [find(threshold) for threshold in thresholds]
+    assert all(lower >= higher for lower, higher in itertools.pairwise(pairs_by_threshold))
     monkeypatch.setattr(overlap, "_candidates", all_pairs)
-    assert found == [find(threshold) for threshold in thresholds]
-    assert len(found[3]) > 20
+    assert pairs_by_threshold == [find(threshold) for threshold in thresholds]
+    assert len(pairs_by_threshold[3]) > 20

@@ -348,7 +348,7 @@ def test_what_the_rows_do_not_say_is_a_warning(
 
 
 @pytest.mark.parametrize("name", ["gold", "ground_truth", "expected_answer"])
-def test_an_answer_beside_the_gold_is_not_the_gold(tmp_path: Path, name: str) -> None:
+def test_an_answer_next_to_the_gold_is_not_the_gold(tmp_path: Path, name: str) -> None:
     row = {"question": "2+2?", "answer": "5", name: "4", "response": WRONG}
     _, [solution] = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
     assert (solution["gold"], solution["outcome"]) == ("4", "incorrect")

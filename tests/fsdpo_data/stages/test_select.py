@@ -232,9 +232,9 @@ def test_solutions_without_a_verdict_fill_the_last_places(stratum: str) -> None:
         funnel = Funnel(pl.DataFrame({"problem": [0, 1]}), solutions)
         funnel.keep_per_problem(6, stratum, seed)
         first, second = funnel.solutions.partition_by("problem", maintain_order=True)
-        kept = first["outcome"].to_list()
-        assert len(kept) == 6 and "undecided" not in kept
-        assert stratum != "outcome" or kept.count("correct") == 3
+        outcomes_left = first["outcome"].to_list()
+        assert len(outcomes_left) == 6 and "undecided" not in outcomes_left
+        assert stratum != "outcome" or outcomes_left.count("correct") == 3
         assert second.height == 4
 
 
