@@ -38,6 +38,7 @@ def test_the_notebook_runs_and_holds_no_outputs(tmp_path: Path) -> None:
     assert (tmp_path / "runs/notebook/policy/config.json").exists()
 
 
+@pytest.mark.proof
 @pytest.mark.short_proof
 def test_the_dataset_of_a_real_model_comes_from_its_responses(tmp_path: Path) -> None:
     """The commands of `make examples` give the dataset, which is small."""
