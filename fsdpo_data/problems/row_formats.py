@@ -81,11 +81,9 @@ def gold_text(value: Any) -> str:
     return text
 
 
-def require_gold(text: str) -> str:
-    """Return a gold answer; UnusableRowError for a text in its place, such as "N/A"."""
-    if text.strip().lower() in NO_GOLD_TEXTS:
-        raise UnusableRowError(f"{text.strip()!r} in place of a gold answer")
-    return text
+def means_no_gold(text: str) -> bool:
+    """Return whether a text, such as "N/A", is in place of a gold answer."""
+    return text.strip().lower() in NO_GOLD_TEXTS
 
 
 def refuse_unread_parts(fields: Mapping[str, Any], used: Container[str] = ()) -> None:
@@ -200,9 +198,12 @@ def read_problem(record: SourceRow, source: str, split: str, *, gsm8k: bool) -> 
         certain_field = next((name for name in GOLD_FIELDS if fields.get(name) is not None), None)
         if certain_field is not None:
             parse_gold, gold_field = gold_text, certain_field
+    gold = parse_gold(fields[gold_field])
+    if means_no_gold(gold):
+        raise UnusableRowError(f"{gold.strip()!r} in place of a gold answer")
     problem = Problem(
         question=problem_format.question_text(fields),
-        answer=require_gold(parse_gold(fields[gold_field])),
+        answer=gold,
         source=source,
         split=split,
         metadata=_collect_metadata(fields, problem_format, gold_field),

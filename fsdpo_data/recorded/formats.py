@@ -21,10 +21,9 @@ from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.problems.row_formats import (
     UnusableRowError,
     gold_text,
+    means_no_gold,
     parse_boxed_gold,
     parse_gsm8k_gold,
-    refuse_unread_parts,
-    require_gold,
 )
 
 Fields = Mapping[str, Any]
@@ -174,8 +173,6 @@ class ResponseFormat:
 
     def _read_row(self, row: Fields) -> Iterator[RecordedResponse]:
         """Yield the responses of a row, of all models in it."""
-        if self.whole_question:
-            refuse_unread_parts(row)
         question = self._require_text("question", _first(row, self.question) or "")
         if self.question_in:
             match = re.search(self.question_in, question, re.S)
@@ -284,11 +281,19 @@ def _solution_gold(value: Any) -> str:
     return parse_boxed_gold(value) if "\\boxed" in value else parse_gsm8k_gold(value)
 
 
+def _plain_gold(value: Any) -> str:
+    """Return a gold answer; empty for an empty one, and for a text such as "N/A" in its place.
+
+    A response with an empty gold is never graded, and a problem cannot have one.
+    """
+    gold = gold_text(value) if value != "" else ""
+    return "" if means_no_gold(gold) else gold
+
+
 #: Parsers of gold answers, by the name in ``gold_is``.
 _GOLDS: Mapping[str, Callable[[Any], Any]] = {
     "": lambda value: value,
-    # gold_text refuses an empty gold answer. Here it stays empty, and is never graded.
-    "text": lambda value: require_gold(gold_text(value)) if value != "" else "",
+    "text": _plain_gold,
     # A solution may contain "at Job A: …" before the final "A: 8400".
     "last line": lambda value: str(value).rpartition("\nA:")[2].strip(),
     "solution": _solution_gold,

@@ -38,7 +38,11 @@ from fsdpo_data.problems.load import (
     load_problems,
     quarantine_row,
 )
-from fsdpo_data.problems.row_formats import UnusableRowError, require_encodable
+from fsdpo_data.problems.row_formats import (
+    UnusableRowError,
+    refuse_unread_parts,
+    require_encodable,
+)
 from fsdpo_data.recorded.formats import (
     RecordedResponse,
     ResponseFormat,
@@ -321,6 +325,8 @@ class _OutputReader:
         named_format = response_format.with_fields(
             steps=self.options.steps_field, step_scores=self.options.scores_field
         )
+        if named_format.whole_question and not self._problem_of_question:
+            refuse_unread_parts(record.fields)
         for response in named_format.read_responses(record):
             if self.options.series not in (None, response.model):
                 continue

@@ -60,3 +60,19 @@ def test_the_verdicts_are_written_to_a_file(
         code, _, err = run(capsys, "grade", str(file), "--out", str(path), main=main)
         assert code == 1 and "expected a new file ending in .jsonl" in err
     assert not (tmp_path / "folder").exists()
+
+
+def test_a_row_without_a_usable_problem_is_graded_or_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Grading needs no question, and one missing gold does not stop the other rows."""
+    rows = [
+        {"answer": "B", "response": r"\boxed{B}", "choices": ["3", "4"]},
+        {"answer": "N/A", "response": r"\boxed{7}"},
+    ]
+    file = tmp_path / "outputs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, err = run(capsys, "grade", str(file), "--json", main=main)
+    assert code == 0, err
+    [scores] = json.loads(out)
+    assert scores["outcomes"] == {"correct": 1, "gold_unparsed": 1}

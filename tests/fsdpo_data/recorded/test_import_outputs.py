@@ -361,6 +361,26 @@ def test_a_part_of_a_question_is_not_dropped(tmp_path: Path) -> None:
     assert "the field `choices` may be a part" in (tmp_path / "out/quarantine.jsonl").read_text()
 
 
+@pytest.mark.parametrize("has_problems", [False, True])
+def test_given_problems_replace_the_question_and_the_gold(
+    tmp_path: Path, has_problems: bool
+) -> None:
+    """A row without a gold of its own, or with parts of a question, is usable with them."""
+    rows = [
+        plain("2+2?", "4", RIGHT),
+        plain("3+3?", "N/A", "6"),
+        plain("1+1?", "2", "2", image="a"),
+    ]
+    file = written(tmp_path / "theirs.jsonl", rows)
+    problems = written(
+        tmp_path / "problems.jsonl",
+        [{"question": f"{n}+{n}?", "answer": str(2 * n)} for n in (1, 2, 3)],
+    )
+    options = {"problems": [str(problems)]} if has_problems else {}
+    manifest, _ = import_file(file, tmp_path / "out", **options)
+    assert manifest.rows.problems == (3 if has_problems else 1)
+
+
 def test_a_null_costs_only_its_response(tmp_path: Path) -> None:
     row = {"question": "1+1?", "answer": "2", "responses": ["It is 2.", None, "It is 3."]}
     manifest, solutions = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
