@@ -9,7 +9,6 @@ found.
 
 import argparse
 import json
-import re
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -27,24 +26,22 @@ def main() -> None:
     for row in read_lines(data / "newer/benchmarks/gsm_plus/testmini.jsonl"):
         rows_by_kind[row["perturbation_type"]].append(row)
     with tempfile.TemporaryDirectory() as folder:
-        originals = {
-            row["seed_question"]: row["seed_answer"]
-            for rows in rows_by_kind.values()
-            for row in rows
-        }
-        training = write_problems(Path(folder) / "originals.jsonl", list(originals.items()))
+        # Each original has a changed problem of every kind.
+        some_rows = next(iter(rows_by_kind.values()))
+        originals = [(row["seed_question"], row["seed_answer"]) for row in some_rows]
+        training = write_problems(Path(folder) / "originals.jsonl", originals)
         files = {
-            re.sub(r"\W", "_", kind): write_problems(
-                Path(folder) / f"{index}.jsonl", [(row["question"], row["answer"]) for row in rows]
+            kind: write_problems(
+                Path(folder) / f"{kind}.jsonl", [(row["question"], row["answer"]) for row in rows]
             )
-            for index, (kind, rows) in enumerate(sorted(rows_by_kind.items()))
+            for kind, rows in rows_by_kind.items()
         }
         pairs = run_decontaminate([training], files)["pairs"]
     for kind, rows in sorted(rows_by_kind.items()):
         found_rows = {
             pair["row"]
             for pair in pairs
-            if pair["benchmark"] == re.sub(r"\W", "_", kind)
+            if pair["benchmark"] == kind
             and pair["question"] == rows[pair["row"] - 1]["seed_question"]
         }
         print(f"{kind:<38}{len(found_rows) / len(rows):.1%} ({len(found_rows)} of {len(rows)})")

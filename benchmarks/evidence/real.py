@@ -30,10 +30,10 @@ from real_stages import ROOT, StageList, read_sizes
 from real_tables import render_tables
 
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.exchange.export import read_rows
 from fsdpo_data.models.prompts import get_template
 
 RESULTS = ROOT / "benchmarks/measured/real"
@@ -139,25 +139,24 @@ def responses(
     data: Path, out: Annotated[Path, typer.Option(help="JSONL file, compressed by gzip.")]
 ) -> None:
     """Write the solutions of a scored dataset as `fsdpo-data import` reads them."""
-    manifest = read_manifest(data)
-    problems = scan_rows("problems", manifest.config_paths(data, "problems"))
-    solutions = scan_rows("solutions", manifest.config_paths(data, "solutions"))
-    rows = collect_rows(solutions).join(
-        collect_rows(problems).select("problem_id", "question", "answer"),
-        on="problem_id",
-        suffix="_gold",
+    solutions = sorted(
+        read_rows(data, read_manifest(data), "solutions"),
+        key=lambda row: (row["problem_id"], row["sample_index"]),
     )
-    columns = rows.sort("problem_id", "sample_index").select(
-        "question",
-        "prompt",
-        "finish_reason",
-        "n_tokens",
-        answer="answer_gold",
-        response=pl.col("completions").list.join(""),
-        steps="completions",
-        step_scores="step_rewards",
-    )
-    lines = "".join(json.dumps(row) + "\n" for row in columns.iter_rows(named=True))
+    rows = [
+        {
+            "question": row["question"],
+            "prompt": row["prompt"],
+            "finish_reason": row["finish_reason"],
+            "n_tokens": row["n_tokens"],
+            "answer": row["gold"],
+            "response": "".join(row["completions"]),
+            "steps": row["completions"],
+            "step_scores": row["step_rewards"],
+        }
+        for row in solutions
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
     # Without a time, the same rows give the same bytes.
     out.write_bytes(gzip.compress(lines.encode(), mtime=0))
 

@@ -13,12 +13,12 @@ from typing import Annotated, Literal, NamedTuple
 import real_results
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
+from fsdpo_data.dataset.run import MANIFEST_FILE, SHARD_FILE
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-DATASET_FILE = "manifest.json"  #: File that seals a dataset.
 #: Files that end a command, by program: its output is complete if the file exists.
-DONE_FILES = {"fsdpo-data": DATASET_FILE, "fsdpo-train": "README.md"}
-SHARD_FILE = "shard.json"  #: File that ends a command with ``--shard``.
+DONE_FILES = {"fsdpo-data": MANIFEST_FILE, "fsdpo-train": "README.md"}
 StageKind = Literal["sample", "label", "train", "score", "other"]
 #: A file whose relative path starts at the root of the repository.
 RepositoryFile = Annotated[Path, AfterValidator(lambda path: ROOT / path)]
@@ -192,7 +192,8 @@ class StageList:
                 part = (*command, "--shard", f"{index}/{n_shards}")
                 self.stages.append(EvidenceStage(shard, kind, part, needs))
             command = ("fsdpo-data", "merge", *(str(self.run / shard) for shard in shards))
-            kind, needs = "other", shards
+            kind = "other"
+            needs = shards
         self.stages.append(EvidenceStage(name, kind, command, needs, record))
 
     def _sampling(self, name: str, options: str) -> list[str]:
@@ -383,7 +384,7 @@ class StageList:
 
         def record() -> None:
             """Write the results when both measurements are complete."""
-            if all((folder / DATASET_FILE).exists() for folder in folders):
+            if all((folder / MANIFEST_FILE).exists() for folder in folders):
                 real_results.record_policy(
                     self.results,
                     *folders,

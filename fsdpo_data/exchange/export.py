@@ -68,7 +68,7 @@ def export(root: Path, name: str, out: Path) -> ExportResult:
     if out.exists() and not _is_writable_folder(out, export_format, extra_files):
         raise InputError("the folder is not empty. Choose a new folder.", field="out", value=out)
     result = ExportResult(out / export_format.file_name)
-    dataset_rows = _read_rows(root, manifest, export_format.config)
+    dataset_rows = read_rows(root, manifest, export_format.config)
     rows = _convert_rows(dataset_rows, export_format, result.left_out)
     if export_format.has_unique_rows:
         rows = unique_rows(rows)
@@ -122,7 +122,7 @@ def _convert_rows(
             left_out[str(reason)] += 1
 
 
-def _read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
+def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a config with their problem and model, one file in memory at a time."""
     problems = collect_rows(
         scan_rows("problems", manifest.config_paths(root, "problems")).select(

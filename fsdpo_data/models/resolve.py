@@ -106,14 +106,11 @@ def _find_trained_template(weights: ResolvedWeights) -> str | None:
         InputError: if the template of its training is unknown.
     """
     if weights.commit is None:
-        file = Path(weights.path) / TEMPLATE_FILE
-        if not os.path.lexists(file):
-            return None
+        file: Path | None = Path(weights.path) / TEMPLATE_FILE
     else:
-        hub_file = find_file(HubRepo(weights.path, "model", weights.commit), TEMPLATE_FILE)
-        if hub_file is None:
-            return None
-        file = hub_file
+        file = find_file(HubRepo(weights.path, "model", weights.commit), TEMPLATE_FILE)
+    if file is None or not os.path.lexists(file):
+        return None
     template = read_trained_template(file.parent)
     if template is None:
         raise InputError(

@@ -206,6 +206,21 @@ def test_rounds_do_not_change_the_samples(
     )
 
 
+def greedy_logits(net: Any, ids: torch.Tensor, mask: torch.Tensor, **options: Any) -> torch.Tensor:
+    """Return the logits of 24 greedy tokens, [24, B, V]."""
+    generated = net.generate(
+        ids,
+        attention_mask=mask,
+        max_new_tokens=24,
+        do_sample=False,
+        eos_token_id=None,
+        output_logits=True,
+        return_dict_in_generate=True,
+        **options,
+    )
+    return torch.stack(generated.logits)
+
+
 @pytest.mark.parametrize("window", [None, 8])
 def test_the_preallocated_cache_equals_the_cache_of_transformers(
     model_path: str, window: int | None
@@ -229,19 +244,10 @@ def test_the_preallocated_cache_equals_the_cache_of_transformers(
         "DynamicSlidingWindowLayer" if window else "PreallocatedCacheLayer",
     ]
     scores = [
-        net.generate(
-            ids,
-            attention_mask=mask,
-            past_key_values=cache,
-            max_new_tokens=24,
-            do_sample=False,
-            eos_token_id=None,
-            output_logits=True,
-            return_dict_in_generate=True,
-        ).logits
+        greedy_logits(net, ids, mask, past_key_values=cache)
         for cache in (ours, DynamicCache(config=net.config))
     ]
-    assert torch.equal(torch.stack(scores[0]), torch.stack(scores[1]))
+    assert torch.equal(*scores)
 
 
 def test_contexts_in_chunks_do_not_change_the_samples(
@@ -275,16 +281,7 @@ def test_grouped_attention_equals_the_attention_of_transformers(
             if name == REGISTERED_NAME:
                 use_grouped_attention(net)
             assert net.config._attn_implementation == name
-            generated = net.generate(
-                ids,
-                attention_mask=mask,
-                max_new_tokens=24,
-                do_sample=False,
-                eos_token_id=None,
-                output_logits=True,
-                return_dict_in_generate=True,
-            )
-            scores.append(torch.stack(generated.logits))
+            scores.append(greedy_logits(net, ids, mask))
         torch.testing.assert_close(*scores)
 
 
