@@ -1,4 +1,4 @@
-"""Readers of parquet files; errors of pyarrow and polars name the file."""
+"""Readers of parquet and Arrow files; errors of pyarrow and polars name the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ DAMAGE_ADVICE = "Build the dataset again, or download it again."
 
 @contextmanager
 def parquet_errors(
-    location: str, error_class: type[FsdpoError] = InputError, advice: str = ""
+    location: str,
+    error_class: type[FsdpoError] = InputError,
+    advice: str = "",
+    file_format: str = "parquet",
 ) -> Iterator[None]:
     """Turn errors of pyarrow and polars into an error that names the file.
 
@@ -27,6 +30,7 @@ def parquet_errors(
         location: The file or the dataset.
         error_class: Class of the error.
         advice: The next step; by default, restore the file.
+        file_format: The expected format.
 
     Raises:
         FsdpoError: if the parquet library fails inside the block.
@@ -47,7 +51,7 @@ def parquet_errors(
             raise  # a missing file or a failing disk, which the caller reports
         reason = " ".join(str(error).split())[:_MAX_REASON_CHARS] or type(error).__name__
         raise error_class(
-            f"{location}: not parquet, or damaged ({reason}). "
+            f"{location}: not {file_format}, or damaged ({reason}). "
             f"{advice or 'Restore the file, or download it again.'}"
         ) from None
 
@@ -74,10 +78,28 @@ def read_parquet_rows(file: Path) -> Iterator[dict[str, Any]]:
     parquet_file = open_parquet(file)
     with parquet_errors(str(file)):
         for batch in parquet_file.iter_batches(BATCH_ROWS):
-            frame = pl.DataFrame(batch)
-            # Convert through text: a 32-bit 0.1 stays 0.1 and does not become 0.10000000149011612.
-            frame = frame.with_columns(pl.col(pl.Float32).cast(pl.String).cast(pl.Float64))
-            yield from frame.iter_rows(named=True)
+            yield from _batch_rows(batch)
+
+
+def read_arrow_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an Arrow file as `save_to_disk` of `datasets` writes it.
+
+    Raises:
+        InputError: if the file is damaged.
+        OSError: if the file is missing or inaccessible.
+    """
+    errors = parquet_errors(str(file), file_format="an Arrow stream")
+    with errors, pa.memory_map(str(file)) as source:
+        for batch in pa.ipc.open_stream(source):
+            yield from _batch_rows(batch)
+
+
+def _batch_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a part of a table."""
+    frame = pl.DataFrame(batch)
+    # Convert through text: a 32-bit 0.1 stays 0.1 and does not become 0.10000000149011612.
+    frame = frame.with_columns(pl.col(pl.Float32).cast(pl.String).cast(pl.Float64))
+    yield from frame.iter_rows(named=True)
 
 
 def scan_parquet(files: Sequence[Path]) -> pl.LazyFrame:

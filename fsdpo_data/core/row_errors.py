@@ -1,6 +1,11 @@
-"""Words for Python errors about the rows of files."""
+"""Errors about the rows of files, and words for Python errors about them."""
 
 import re
+
+
+class UnusableRowError(ValueError):
+    """A row cannot be used; the message is the reason for its quarantine."""
+
 
 #: Python's words about a value of the wrong type, and the words for the reader of a file.
 _TYPE_ERRORS = (

@@ -1,4 +1,4 @@
-"""Readers of rows from JSON lines, JSON, parquet and CSV files.
+"""Readers of rows from JSON lines, JSON, parquet, CSV and Arrow files.
 
 A broken row becomes a :class:`SourceRow` with an error. A file that does not have its format
 raises an InputError.
@@ -20,14 +20,16 @@ from typing import Any
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.input_files import check_regular_file, parse_json, read_file
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.parquet_files import collect_rows, read_parquet_rows
+from fsdpo_data.core.parquet_files import collect_rows, read_arrow_rows, read_parquet_rows
 
 MAX_RAW_CHARS = 2000  #: Length of the text that a report shows of a broken row.
 MAX_LISTED_ITEMS = 3  #: Number of items that a message lists; it counts the remaining ones.
 MAX_GZIP_LINE_BYTES = 2**26  #: Length of a line in a compressed file, which may grow without limit.
 
-#: Suffixes of the readable file formats.
-DATA_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+#: Suffixes of the readable file formats, which may be written in upper case.
+DATA_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".csv", ".arrow")
+#: Files without rows that `save_to_disk` of `datasets` writes next to them.
+_INFO_FILES = ("dataset_info.json", "dataset_dict.json", "state.json")
 #: Delimiters of CSV files; spreadsheets write semicolons where the comma is the decimal sign.
 CSV_DELIMITERS = (",", ";", "\t")
 #: Names of splits in file names and folder names.
@@ -117,8 +119,16 @@ def _directory_files(path: Path, split: str) -> list[Path]:
 
 def _select_data_files(paths: Iterable[Path]) -> list[Path]:
     """Return the visible files with a readable format, sorted."""
-    files = (path for path in paths if path.suffix.lower() in DATA_SUFFIXES and path.is_file())
-    return sorted(file for file in files if not file.name.startswith("."))
+    files = (path for path in paths if data_suffix(path) and path.is_file())
+    return sorted(
+        file for file in files if not file.name.startswith(".") and file.name not in _INFO_FILES
+    )
+
+
+def data_suffix(path: Path) -> str:
+    """Return the suffix of a readable file format in lower case; empty for another file."""
+    name = path.name.lower()
+    return next((suffix for suffix in DATA_SUFFIXES if name.endswith(suffix)), "")
 
 
 def split_in_path(path: Path) -> str:
@@ -137,21 +147,22 @@ def read_records(path: Path) -> Iterator[SourceRow]:
         InputError: if the file is unreadable, or has an unknown suffix.
     """
     readers = {
-        ".gz": _read_gzip,
         ".jsonl": _read_json_lines,
+        ".jsonl.gz": _read_gzip,
         ".json": _read_json_file,
         ".parquet": _read_parquet,
         ".csv": _read_csv,
+        ".arrow": _read_arrow,
     }
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
+    suffix = data_suffix(path)
+    if not suffix:
         raise InputError(
             f"{path}: cannot read files ending in {path.suffix!r}: expected "
-            f"{', '.join(DATA_SUFFIXES)}, or .jsonl.gz. Convert the file to JSON lines."
+            f"{', '.join(DATA_SUFFIXES)}. Convert the file to JSON lines."
         )
     try:
         check_regular_file(path)
-        yield from reader(path)
+        yield from readers[suffix](path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
 
@@ -165,10 +176,6 @@ def _read_json_lines(path: Path) -> Iterator[SourceRow]:
 
 def _read_gzip(path: Path) -> Iterator[SourceRow]:
     """Read compressed JSON lines."""
-    if path.with_suffix("").suffix.lower() != ".jsonl":
-        raise InputError(
-            f"{path}: of compressed files, only JSON lines can be read: expected .jsonl.gz."
-        )
     with gzip.open(path, "rb") as file:
         yield from _parse_json_lines(_gzip_lines(path, file))
 
@@ -243,6 +250,11 @@ def _read_json_file(path: Path) -> Iterator[SourceRow]:
 
 def _read_parquet(path: Path) -> Iterator[SourceRow]:
     for number, fields in enumerate(read_parquet_rows(path), start=1):
+        yield SourceRow(number, fields)
+
+
+def _read_arrow(path: Path) -> Iterator[SourceRow]:
+    for number, fields in enumerate(read_arrow_rows(path), start=1):
         yield SourceRow(number, fields)
 
 

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
 from typing import NamedTuple
@@ -12,24 +12,26 @@ from typing import NamedTuple
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.identity import SourceRef, canonical_json, digest, file_sha256
+from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import (
-    DATA_SUFFIXES,
     SourceRow,
     data_files,
+    data_suffix,
     read_records,
     split_in_path,
 )
 from fsdpo_data.hub.client import is_path
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.story import EMBEDDED_VERSION
+from fsdpo_data.problems.golds import describe_solutions
 from fsdpo_data.problems.hub_datasets import DATASETS, HubDataset, HubSource, load_hub
 from fsdpo_data.problems.row_formats import (
+    DEFAULT_READING,
     PROBLEM_FORMATS,
-    UnusableRowError,
-    is_gsm8k,
+    RowReading,
+    mark_most_golds,
     read_problem,
 )
-from fsdpo_data.problems.solution_golds import GoldReading, describe_solutions, extract_gold
 
 EMBEDDED_COUNT = 200  #: Default number of embedded problems.
 MAX_QUARANTINED_FRACTION = 0.05  #: More rows in quarantine cause a warning.
@@ -70,7 +72,7 @@ def load_problems(
     split: str = "train",
     limit: int | None = None,
     seed: int = 0,
-    gold: GoldReading = "as-given",
+    reading: RowReading = DEFAULT_READING,
     datasets: Mapping[str, HubDataset] = DATASETS,
 ) -> ProblemSet:
     """Load the problems of all sources.
@@ -84,7 +86,7 @@ def load_problems(
         split: The split to load.
         limit: Maximum number of problems; None for all.
         seed: Seed of the selection, and of the embedded problems.
-        gold: Whether to extract the final answers of golds that are complete solutions.
+        reading: The fields of the question and of the gold, and how to read golds.
         datasets: Hub datasets by short name.
 
     Raises:
@@ -95,7 +97,7 @@ def load_problems(
         raise InputError(f"no source of problems given. Try embedded, or {', '.join(datasets)}.")
     if limit is not None and limit < 1:
         raise InputError(f"limit {limit}: expected at least 1 problem.")
-    loader = _ProblemLoader(split, seed, limit, gold, datasets)
+    loader = _ProblemLoader(split, seed, limit, reading, datasets)
     for name in names:
         loader.add_source(name)
     problem_set = loader.problem_set
@@ -160,13 +162,13 @@ class _ProblemLoader:
         split: str,
         seed: int,
         limit: int | None,
-        gold: GoldReading,
+        reading: RowReading,
         datasets: Mapping[str, HubDataset],
     ) -> None:
         self.split = split
         self.seed = seed
         self.limit = limit
-        self.gold = gold
+        self.reading = reading
         self.datasets = datasets
         self.problem_set = ProblemSet()
         self._first_location: dict[str, str] = {}
@@ -238,13 +240,13 @@ class _ProblemLoader:
         field_names: set[str] = set()
         for location, source, rows in all_rows:
             n_rows += len(rows)
-            gsm8k = is_gsm8k(rows)
+            needs_mark = self.reading.gold == "auto" and mark_most_golds(rows, self.reading)
             for row in rows:
                 field_names.update(row.fields)
                 try:
-                    problem = read_problem(row, source, self.split, gsm8k=gsm8k)
-                    if self.gold == "extract":
-                        problem = replace(problem, answer=extract_gold(problem.answer))
+                    problem = read_problem(
+                        row, source, self.split, self.reading, needs_mark=needs_mark
+                    )
                 except UnusableRowError as reason:
                     quarantined_rows.append(quarantine_row(location, row, str(reason)))
                     continue
@@ -267,9 +269,7 @@ class _ProblemLoader:
         if warning := describe_quarantine(quarantined_rows[first_quarantined:], n_rows):
             self.problem_set.warnings.append(f"{name}: {warning}")
         if solutions := describe_solutions(golds):
-            self.problem_set.warnings.append(
-                f"{name}: {solutions}. Extract their final answers with `gold=extract`."
-            )
+            self.problem_set.warnings.append(f"{name}: {solutions}")
         return ids
 
     def _add_problem(self, problem: Problem, location: str, row: SourceRow, key: str) -> None:
@@ -294,8 +294,11 @@ def problems_digest(ids: Sequence[str]) -> str:
 
 
 def _is_path(name: str) -> bool:
-    has_data_suffix = Path(name).suffix.lower() in DATA_SUFFIXES
-    return has_data_suffix or is_path(name) or any(character in name for character in "*?[")
+    return (
+        bool(data_suffix(Path(name)))
+        or is_path(name)
+        or any(character in name for character in "*?[")
+    )
 
 
 def files_revision(files: Sequence[Path]) -> str:

@@ -1,18 +1,26 @@
 """Formats of problem rows in published datasets: the question, the gold answer and the metadata."""
 
-import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import orjson
 
-from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.input_files import parse_json
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow
+from fsdpo_data.problems.golds import (
+    GoldReading,
+    gold_text,
+    has_mark,
+    means_no_gold,
+    parse_boxed_gold,
+    read_gold,
+)
 
-_HASHES = "####"
+ROWS_PANEL = "Rows of files"  #: Title of the options that read rows, in the help.
 
 #: Fields with model solutions, which are large and do not belong to the problem.
 _SOLUTION_FIELDS = {"initial_reason_steps", "chosen", "rejected", "full_chosen", "full_rejected"}
@@ -22,12 +30,30 @@ _SOLUTION_FIELDS = {"initial_reason_steps", "chosen", "rejected", "full_chosen",
 GOLD_FIELDS = ("ground_truth", "expected_answer")
 #: Fields with a part of the question that no format knows how to combine with it.
 PART_FIELDS = ("choices", "options", "context", "passage", "image", "images")
-#: Texts in place of a gold answer, in lower case. ``None`` is an answer in GSM-Plus.
-NO_GOLD_TEXTS = frozenset({"n/a", "nan", "null", "proof", "notfound", "not found"})
 
 
-class UnusableRowError(ValueError):
-    """A row cannot be used; the message is the reason for its quarantine."""
+@dataclass(frozen=True, kw_only=True)
+class RowReading(Options):
+    r"""How to read the rows of files.
+
+    Attributes:
+        question_field: Field with the complete question.
+        gold_field: Field with the gold answer.
+        gold: How to read golds. `auto` takes the answer that a gold marks by \boxed or `####`, and
+            other golds as they are. `extract` also leaves out complete solutions without a mark.
+            `as-given` takes all golds as they are.
+    """
+
+    question_field: Annotated[
+        str | None, Option(panel=ROWS_PANEL, metavar="FIELD", default_text="by format")
+    ] = None
+    gold_field: Annotated[
+        str | None, Option(panel=ROWS_PANEL, metavar="FIELD", default_text="by format")
+    ] = None
+    gold: Annotated[GoldReading, Option(panel=ROWS_PANEL)] = "auto"
+
+
+DEFAULT_READING = RowReading()  #: The reading without names of fields.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +62,10 @@ class ProblemFormat:
 
     question: tuple[str, ...]  #: The fields that form the question.
     answer: str  #: The field with the gold answer.
-    parse_gold: Callable[[Any], str]  #: Extracts the gold answer from that field.
     description: str  #: Description of the format, for error messages.
     separator: str = " "  #: Text between the fields of the question.
+    #: Extracts the gold answer from that field; None reads it as the reading of golds says.
+    parse_gold: Callable[[Any], str] | None = None
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """Return whether a row has all fields of this format, and further parts with a text."""
@@ -60,30 +87,16 @@ class ProblemFormat:
             raise UnusableRowError("the question is empty")
         return text
 
+    def gold_answer(
+        self, fields: Mapping[str, Any], name: str, reading: GoldReading = "auto"
+    ) -> str:
+        """Return the gold answer in the field ``name``.
 
-def gold_text(value: Any) -> str:
-    """Return a gold answer as text: ``145.0`` as ``145``, a list of one element as that element.
-
-    Raises:
-        UnusableRowError: if the answer is empty, or neither a text nor a number.
-    """
-    if isinstance(value, list | tuple) and len(value) == 1:
-        value = value[0]
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise UnusableRowError(f"the answer is {value}")
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UnusableRowError(f"the answer is a {type(value).__name__}, not text or a number")
-    text = str(value)
-    if not text.strip():
-        raise UnusableRowError("the answer is empty")
-    return text
-
-
-def means_no_gold(text: str) -> bool:
-    """Return whether a text, such as "N/A", is in place of a gold answer."""
-    return text.strip().lower() in NO_GOLD_TEXTS
+        Raises:
+            UnusableRowError: if the field contains no gold answer.
+        """
+        value = fields[name]
+        return self.parse_gold(value) if self.parse_gold else read_gold(value, reading)
 
 
 def refuse_unread_parts(fields: Mapping[str, Any], used: Container[str] = ()) -> None:
@@ -102,79 +115,63 @@ def refuse_unread_parts(fields: Mapping[str, Any], used: Container[str] = ()) ->
             )
 
 
-def _parse_marked_gold(value: Any) -> str:
-    """Return GSM8K's gold answer; UnusableRowError without ``####``."""
-    if _HASHES not in str(value):
-        raise UnusableRowError(f"the answer has no {_HASHES} before its gold")
-    return parse_gsm8k_gold(value)
-
-
-def parse_gsm8k_gold(value: Any) -> str:
-    """Return GSM8K's gold answer: the text after the last ``####``, or the full text."""
-    if isinstance(value, str):
-        value = value.rpartition(_HASHES)[2].strip()
-    return gold_text(value)
-
-
-def parse_boxed_gold(value: Any) -> str:
-    """Return the content of a solution's last box.
-
-    Raises:
-        UnusableRowError: if the solution has no box, or its last box is empty.
-    """
-    content = last_box_content(str(value))
-    if content is None:
-        raise UnusableRowError("the solution has no \\boxed answer")
-    if not content.strip():
-        raise UnusableRowError("the solution's \\boxed is empty")
-    return content
-
-
-_GSM8K = ProblemFormat(
-    ("question",), "answer", _parse_marked_gold, "question + answer ending in '#### gold'"
-)
-_QUESTION = ProblemFormat(("question",), "answer", gold_text, "question + answer")
-
+#: The format of rows without any known field, whose fields a user may name.
+_QUESTION = ProblemFormat(("question",), "answer", "question + answer")
 #: All formats; the first one that matches the fields of a row reads it.
 PROBLEM_FORMATS = (
     # ASDiv: the question without its body would lack the facts.
-    ProblemFormat(("body", "question"), "answer", gold_text, "body + question + answer"),
-    ProblemFormat(("problem",), "answer", gold_text, "problem + answer"),
+    ProblemFormat(("body", "question"), "answer", "body + question + answer"),
+    ProblemFormat(("problem",), "answer", "problem + answer"),
     ProblemFormat(
-        ("problem",), "solution", parse_boxed_gold, "problem + solution with a \\boxed answer"
+        ("problem",),
+        "solution",
+        "problem + solution with a \\boxed answer",
+        parse_gold=parse_boxed_gold,
     ),
     _QUESTION,
-    ProblemFormat(("prompt",), "answer", gold_text, "prompt + answer"),
+    ProblemFormat(("prompt",), "answer", "prompt + answer"),
     # Alpaca: an empty input is not a part of the question.
-    ProblemFormat(
-        ("instruction", "input"), "answer", gold_text, "instruction + input + answer", "\n"
-    ),
-    ProblemFormat(("instruction",), "answer", gold_text, "instruction + answer"),
-    ProblemFormat(("input",), "target", gold_text, "input + target"),
+    ProblemFormat(("instruction", "input"), "answer", "instruction + input + answer", "\n"),
+    ProblemFormat(("instruction",), "answer", "instruction + answer"),
+    ProblemFormat(("input",), "target", "input + target"),
 )
 #: The columns of our own ``problems`` config.
 _OWN_COLUMNS = {"problem_id", "source", "split", "question", "answer", "metadata"}
 
 
-def is_gsm8k(records: Sequence[SourceRow]) -> bool:
-    """Return whether the rows come from GSM8K: most answers end in ``#### gold``.
+def mark_most_golds(records: Sequence[SourceRow], reading: RowReading) -> bool:
+    """Return whether most golds of a source mark their final answer, as in GSM8K and MATH.
 
-    All rows decide together. A row without its last line is then quarantined, and its complete
-    solution does not become the gold answer.
+    All rows decide together. A row without its mark is then quarantined, and its solution does not
+    become the gold answer.
     """
-    answers = [row.fields["answer"] for row in records if _QUESTION.matches(row.fields)]
-    n_marked = sum(isinstance(answer, str) and _HASHES in answer for answer in answers)
-    return n_marked * 2 > len(answers)
+    n_golds = 0
+    n_marked = 0
+    for record in records:
+        row_format = _find_format(record.fields, reading)
+        if row_format is not None and row_format.parse_gold is None:
+            gold = record.fields[_gold_field(record.fields, row_format, reading)]
+            n_golds += 1
+            n_marked += has_mark(gold)
+    return n_marked * 2 > n_golds
 
 
-def read_problem(record: SourceRow, source: str, split: str, *, gsm8k: bool) -> Problem:
+def read_problem(
+    record: SourceRow,
+    source: str,
+    split: str,
+    reading: RowReading,
+    *,
+    needs_mark: bool = False,
+) -> Problem:
     """Return the problem of a row.
 
     Args:
         record: The row.
         source: The file or dataset of the row.
         split: The split of the row.
-        gsm8k: Whether the rows come from GSM8K.
+        reading: How to read the row.
+        needs_mark: Whether the gold must mark its answer.
 
     Raises:
         UnusableRowError: if the row is not a problem, with the reason.
@@ -184,31 +181,57 @@ def read_problem(record: SourceRow, source: str, split: str, *, gsm8k: bool) -> 
     fields = record.fields
     if set(fields) == _OWN_COLUMNS:
         return _own_problem(fields)
-    problem_format = next((entry for entry in PROBLEM_FORMATS if entry.matches(fields)), None)
-    if problem_format is None:
-        question_fields = {name for entry in PROBLEM_FORMATS for name in entry.question}
-        has_question = any(fields.get(name) is not None for name in question_fields)
-        raise UnusableRowError("no answer" if has_question else "neither question nor answer")
-    refuse_unread_parts(fields, problem_format.question)
-    if problem_format is _QUESTION and gsm8k:
-        problem_format = _GSM8K
-    parse_gold = problem_format.parse_gold
-    gold_field = problem_format.answer
-    if gold_field == "answer":
-        certain_field = next((name for name in GOLD_FIELDS if fields.get(name) is not None), None)
-        if certain_field is not None:
-            parse_gold, gold_field = gold_text, certain_field
-    gold = parse_gold(fields[gold_field])
+    row_format = _find_format(fields, reading)
+    if row_format is None:
+        raise UnusableRowError(_missing_fields(fields, reading))
+    if reading.question_field is None:
+        refuse_unread_parts(fields, row_format.question)
+    gold_field = _gold_field(fields, row_format, reading)
+    if needs_mark and row_format.parse_gold is None and not has_mark(fields[gold_field]):
+        raise UnusableRowError("the answer does not mark its gold, as most others do")
+    gold = row_format.gold_answer(fields, gold_field, reading.gold)
     if means_no_gold(gold):
         raise UnusableRowError(f"{gold.strip()!r} in place of a gold answer")
     problem = Problem(
-        question=problem_format.question_text(fields),
+        question=row_format.question_text(fields),
         answer=gold,
         source=source,
         split=split,
-        metadata=_collect_metadata(fields, problem_format, gold_field),
+        metadata=_collect_metadata(fields, row_format, gold_field, gold),
     )
     return require_encodable(problem)
+
+
+def _find_format(fields: Mapping[str, Any], reading: RowReading) -> ProblemFormat | None:
+    """Return the first format that matches a row, with the fields that the user names."""
+    row_format = next((entry for entry in PROBLEM_FORMATS if entry.matches(fields)), None)
+    if reading.question_field is None and reading.gold_field is None:
+        return row_format
+    row_format = row_format or _QUESTION
+    if reading.question_field is not None:
+        row_format = replace(row_format, question=(reading.question_field,))
+    if reading.gold_field is not None:
+        row_format = replace(row_format, answer=reading.gold_field, parse_gold=None)
+    return row_format if row_format.matches(fields) else None
+
+
+def _gold_field(fields: Mapping[str, Any], row_format: ProblemFormat, reading: RowReading) -> str:
+    """Return the field with the gold answer: the named one, a certain one, or the format's."""
+    if reading.gold_field is None and row_format.answer == "answer":
+        for name in GOLD_FIELDS:
+            if fields.get(name) is not None:
+                return name
+    return row_format.answer
+
+
+def _missing_fields(fields: Mapping[str, Any], reading: RowReading) -> str:
+    """Return why a row has no format."""
+    for name in (reading.question_field, reading.gold_field):
+        if name is not None and fields.get(name) is None:
+            return f"the field `{name}` is missing"
+    question_fields = {name for entry in PROBLEM_FORMATS for name in entry.question}
+    has_question = any(fields.get(name) is not None for name in question_fields)
+    return "no answer" if has_question else "neither question nor answer"
 
 
 def _own_problem(fields: Mapping[str, Any]) -> Problem:
@@ -228,13 +251,14 @@ def _own_problem(fields: Mapping[str, Any]) -> Problem:
 
 
 def _collect_metadata(
-    fields: Mapping[str, Any], problem_format: ProblemFormat, gold_field: str
+    fields: Mapping[str, Any], row_format: ProblemFormat, gold_field: str, gold: str
 ) -> dict[str, Any]:
-    """Return all other fields of a row. GSM8K's answer contains the solution, so it stays."""
-    used_fields = {*problem_format.question, gold_field, *_SOLUTION_FIELDS} - {"solution"}
+    """Return all other fields of a row, and the solution that contained the gold."""
+    used_fields = {*row_format.question, gold_field, *_SOLUTION_FIELDS} - {"solution"}
     metadata = {name: value for name, value in fields.items() if name not in used_fields}
-    if problem_format is _GSM8K:
-        metadata["solution"] = fields["answer"]
+    text = fields[gold_field]
+    if isinstance(text, str) and text != gold:
+        metadata.setdefault("solution", text)
     try:
         plain: dict[str, Any] = orjson.loads(orjson.dumps(metadata, default=str))
     except TypeError as error:

@@ -9,24 +9,36 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
-from fsdpo_data.core.row_errors import describe_row_error
+from fsdpo_data.core.options import Option
+from fsdpo_data.core.row_errors import UnusableRowError, describe_row_error
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, FinishReason
 from fsdpo_data.core.toml_tables import TomlTable
-from fsdpo_data.problems.row_formats import (
-    UnusableRowError,
-    gold_text,
-    means_no_gold,
-    parse_boxed_gold,
-    parse_gsm8k_gold,
-)
+from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
+from fsdpo_data.problems.row_formats import ROWS_PANEL, RowReading
 
 Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResponseReading(RowReading):
+    """How to read the rows of files with responses.
+
+    Attributes:
+        response_field: Field with the response, or with the list of responses.
+    """
+
+    response_field: Annotated[
+        str | None, Option(panel=ROWS_PANEL, metavar="FIELD", default_text="by format")
+    ] = None
+
+
+DEFAULT_RESPONSE_READING = ResponseReading()  #: The reading without names of fields.
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,7 @@ class ResponseFormat:
     request: Sequence[str] = ()  #: Fields with the id of the request.
     gold: Sequence[str] = ()  #: Fields with the gold answer.
     gold_index: Sequence[str] = ()  #: Fields with the index of the gold answer in a list.
-    gold_is: str = ""  #: Kind of the text in ``gold``, which selects its parser in ``_GOLDS``.
+    gold_in: str = ""  #: Pattern whose first group is the gold answer; empty for all text.
     model: Sequence[str] = ()  #: Fields with the name of the model.
     by_model: bool = False  #: Whether the row has one column per model.
     correct: Sequence[str] = ()  #: Fields with the publisher's verdict.
@@ -110,20 +122,9 @@ class ResponseFormat:
                 return False
         return not self.by_model or any(self._columns(fields))
 
-    def with_fields(
-        self, *, steps: str | None = None, step_scores: str | None = None
-    ) -> "ResponseFormat":
-        """Return the format with other names for some fields; None keeps the names.
-
-        Args:
-            steps: Field with the steps.
-            step_scores: Field with the step scores.
-        """
-        changes: dict[str, Sequence[str]] = {}
-        if steps is not None:
-            changes["steps"] = (steps,)
-        if step_scores is not None:
-            changes["step_scores"] = (step_scores,)
+    def with_fields(self, **names: str | None) -> "ResponseFormat":
+        """Return the format with other names for some fields, by attribute; None keeps a name."""
+        changes = {attribute: (name,) for attribute, name in names.items() if name is not None}
         return replace(self, **changes) if changes else self  # type: ignore[arg-type]
 
     def find_step_scores(self, fields: Fields) -> Any:
@@ -142,8 +143,14 @@ class ResponseFormat:
         text = json.dumps(values, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def read_responses(self, record: SourceRow) -> list[RecordedResponse]:
+    def read_responses(
+        self, record: SourceRow, gold_reading: GoldReading = "auto"
+    ) -> list[RecordedResponse]:
         """Return the responses of a row.
+
+        Args:
+            record: The row.
+            gold_reading: How to read its gold answer.
 
         Raises:
             UnusableRowError: if the row has no responses, with the reason.
@@ -151,7 +158,7 @@ class ResponseFormat:
         try:
             responses = [
                 replace(response, row=record.row_number)
-                for response in self._read_row(record.fields)
+                for response in self._read_row(record.fields, gold_reading)
             ]
         except UnusableRowError:
             raise
@@ -171,7 +178,7 @@ class ResponseFormat:
             if isinstance(value, Mapping) and self.responses[0] in value:
                 yield name, value
 
-    def _read_row(self, row: Fields) -> Iterator[RecordedResponse]:
+    def _read_row(self, row: Fields, gold_reading: GoldReading) -> Iterator[RecordedResponse]:
         """Yield the responses of a row, of all models in it."""
         question = self._require_text("question", _first(row, self.question) or "")
         if self.question_in:
@@ -179,7 +186,7 @@ class ResponseFormat:
             question = match[1] if match else ""
         prompt = _first(row, self.prompt)
         base = RecordedResponse(
-            self._require_text("gold", self._gold(row)),
+            self._gold(row, gold_reading),
             response="",
             correct=None,
             question=question,
@@ -195,13 +202,21 @@ class ResponseFormat:
         for name, fields in self._columns(row):
             yield from self._read_completions(fields, replace(base, model=name, series=name))
 
-    def _gold(self, row: Fields) -> Any:
-        """Return the gold answer of a row, as text if the row is well formed."""
+    def _gold(self, row: Fields, reading: GoldReading) -> str:
+        """Return the gold answer of a row; empty without one, or with "N/A" in its place.
+
+        A response with an empty gold is never graded, and a problem cannot have one.
+        """
         gold = _first(row, self.gold)
         if self.gold_index:
             index = _first(row, self.gold_index)
             gold = gold[index[0] if isinstance(index, list) else index]
-        return _GOLDS[self.gold_is](gold) if self.gold else ""
+        if self.gold_in and (match := re.search(self.gold_in, str(gold), re.S)):
+            gold = match[1].strip()
+        if gold is None or gold == "":
+            return ""
+        gold = read_gold(gold, reading)
+        return "" if means_no_gold(gold) else gold
 
     def _read_completions(
         self, fields: Fields, base: RecordedResponse
@@ -261,6 +276,8 @@ class ResponseFormat:
             return value
         if isinstance(value, list) and self.not_text:
             raise UnusableRowError(self.not_text)
+        if value is None:
+            raise UnusableRowError(f"the {name} is missing")
         raise UnusableRowError(f"the {name} is {value!r}; expected text")
 
 
@@ -276,31 +293,6 @@ def _token_count(value: Any) -> int | None:
     return count if type(count) is int and 0 <= count < 2**31 else None
 
 
-def _solution_gold(value: Any) -> str:
-    """Return the gold answer of a reference solution: its box, or its answer after ``####``."""
-    return parse_boxed_gold(value) if "\\boxed" in value else parse_gsm8k_gold(value)
-
-
-def _plain_gold(value: Any) -> str:
-    """Return a gold answer; empty for an empty one, and for a text such as "N/A" in its place.
-
-    A response with an empty gold is never graded, and a problem cannot have one.
-    """
-    gold = gold_text(value) if value != "" else ""
-    return "" if means_no_gold(gold) else gold
-
-
-#: Parsers of gold answers, by the name in ``gold_is``.
-_GOLDS: Mapping[str, Callable[[Any], Any]] = {
-    "": lambda value: value,
-    "text": _plain_gold,
-    # A solution may contain "at Job A: …" before the final "A: 8400".
-    "last line": lambda value: str(value).rpartition("\nA:")[2].strip(),
-    "solution": _solution_gold,
-    "first solution": lambda value: _solution_gold(value[0]),
-}
-
-
 def _first(fields: Fields, names: Sequence[str]) -> Any:
     """Return the value of the first field that is present and not null, else None."""
     for name in names:
@@ -311,9 +303,14 @@ def _first(fields: Fields, names: Sequence[str]) -> Any:
 
 
 def _nested_value(value: Any, path: str) -> Any:
-    """Return the value at a path such as ``doc.question``, or None."""
+    """Return the value at a path such as ``doc.question`` or ``prompt.-1.content``, or None."""
     for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
+        if isinstance(value, Mapping):
+            value = value.get(name)
+        elif isinstance(value, list) and value and re.fullmatch(r"-1|0", name):
+            value = value[int(name)]
+        else:
+            value = None
     return value
 
 
@@ -361,15 +358,29 @@ def response_key(fields: Fields, names: Sequence[str]) -> tuple[Any, ...]:
 RESPONSE_FORMATS = TomlTable(__file__, lambda _, **fields: ResponseFormat(**fields))
 
 
-def find_response_format(fields: Fields, requires_gold: bool = False) -> ResponseFormat | None:
+def find_response_format(
+    fields: Fields,
+    reading: ResponseReading = DEFAULT_RESPONSE_READING,
+    *,
+    requires_gold: bool = False,
+) -> ResponseFormat | None:
     """Return the format of a row, or None if no format matches.
 
     Args:
         fields: The fields of the row.
+        reading: The fields that the user names. A row without a format has the plain one then.
         requires_gold: Consider only formats with a gold answer.
     """
     formats = _response_formats(requires_gold=requires_gold)
-    return next((candidate for candidate in formats if candidate.matches(fields)), None)
+    row_format = next((candidate for candidate in formats if candidate.matches(fields)), None)
+    names = {
+        "question": reading.question_field,
+        "gold": reading.gold_field,
+        "responses": reading.response_field,
+    }
+    if row_format is None and any(names.values()):
+        row_format = RESPONSE_FORMATS["plain"]
+    return row_format.with_fields(**names) if row_format is not None else None
 
 
 def unknown_format_message(fields: Fields, requires_gold: bool = False) -> str:

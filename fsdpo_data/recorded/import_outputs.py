@@ -22,14 +22,16 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import store_errors
 from fsdpo_data.core.identity import ModelRef, SourceRef, text_key
 from fsdpo_data.core.jsonl_log import encode_line
-from fsdpo_data.core.options import Group, Option, Options
+from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow, data_files, read_records, replace_surrogates
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.engines.options import Resume, Workers
 from fsdpo_data.engines.samplers.replay import BaseReplaySampler
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
+from fsdpo_data.problems.golds import describe_solutions
 from fsdpo_data.problems.load import (
     MAX_SHOWN_CHARS,
     ProblemSet,
@@ -39,13 +41,14 @@ from fsdpo_data.problems.load import (
     quarantine_row,
 )
 from fsdpo_data.problems.row_formats import (
-    UnusableRowError,
+    RowReading,
     refuse_unread_parts,
     require_encodable,
 )
 from fsdpo_data.recorded.formats import (
     RecordedResponse,
     ResponseFormat,
+    ResponseReading,
     find_response_format,
     question_key,
     response_key,
@@ -61,7 +64,7 @@ _OUTPUTS_PANEL = "Outputs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportOutputsOptions(Options):
+class ImportOutputsOptions(ResponseReading):
     """Turn responses that another program recorded into a sealed dataset.
 
     Attributes:
@@ -266,7 +269,9 @@ class _OutputReader:
         #: The problems of the option ``problems``; if there are any, rows take theirs from here.
         self.gold_problems = ProblemSet()
         if options.problems:
-            self.gold_problems = load_problems(options.problems, split=options.split)
+            self.gold_problems = load_problems(
+                options.problems, split=options.split, reading=RowReading(gold=options.gold)
+            )
         self.problems: list[Problem] = []
         self.quarantined = [*self.gold_problems.quarantined_rows]
         self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
@@ -306,7 +311,7 @@ class _OutputReader:
         """Read a file; rows that are not outputs are quarantined."""
         for record in read_records(file):
             self._n_rows += 1
-            response_format = find_response_format(record.fields)
+            response_format = find_response_format(record.fields, self.options)
             try:
                 if record.error or response_format is None:
                     raise UnusableRowError(record.error or unknown_format_message(record.fields))
@@ -325,9 +330,11 @@ class _OutputReader:
         named_format = response_format.with_fields(
             steps=self.options.steps_field, step_scores=self.options.scores_field
         )
-        if named_format.whole_question and not self._problem_of_question:
+        if self._problem_of_question:
+            named_format = replace(named_format, gold=())
+        elif named_format.whole_question and self.options.question_field is None:
             refuse_unread_parts(record.fields)
-        for response in named_format.read_responses(record):
+        for response in named_format.read_responses(record, self.options.gold):
             if self.options.series not in (None, response.model):
                 continue
             try:
@@ -482,6 +489,9 @@ class _OutputReader:
                 f"row: {self._n_conflicts:,}, such as "
                 f"{shorten(first.question, MAX_SHOWN_CHARS)!r}: {first.answer}, {other.answer}."
             )
+        golds = [problem.answer for problem in self.problems]
+        if solutions := describe_solutions(golds):
+            yield solutions
         if not self.has_finish_reasons:
             yield (
                 "the rows have no finish reason, so every response counts as finished. A truncated "

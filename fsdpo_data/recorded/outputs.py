@@ -12,22 +12,30 @@ from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import UNDECIDED
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import mean_interval
 from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.problems.row_formats import UnusableRowError
 from fsdpo_data.recorded.formats import (
+    DEFAULT_RESPONSE_READING,
     RecordedResponse,
+    ResponseReading,
     find_response_format,
     unknown_format_message,
 )
 
 
-def read_outputs(file: Path) -> list[RecordedResponse]:
+def read_outputs(
+    file: Path, reading: ResponseReading = DEFAULT_RESPONSE_READING
+) -> list[RecordedResponse]:
     """Read recorded responses in any known format with golds.
 
     lm-evaluation-harness writes every document once per filter, with the same responses. Only the
     first row of a document counts, with the score of its filter.
+
+    Args:
+        file: The file.
+        reading: How to read its rows.
 
     Raises:
         InputError: if a row cannot be read, or has no known format with golds.
@@ -36,14 +44,14 @@ def read_outputs(file: Path) -> list[RecordedResponse]:
     seen_keys: set[str] = set()
     for record in read_records(file):
         location = f"{file}, row {record.row_number}"
-        response_format = find_response_format(record.fields, requires_gold=True)
+        response_format = find_response_format(record.fields, reading, requires_gold=True)
         if record.error or response_format is None:
             reason = record.error or unknown_format_message(record.fields, requires_gold=True)
             raise InputError(f"{location}: {reason}.")
         key = response_format.document_key(record.fields)
         if not key or key not in seen_keys:
             try:
-                row_responses = response_format.read_responses(record)
+                row_responses = response_format.read_responses(record, reading.gold)
             except UnusableRowError as error:
                 raise InputError(f"{location}: {error}.") from None
             for response in row_responses:

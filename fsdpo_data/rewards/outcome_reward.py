@@ -9,9 +9,9 @@ from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.problems.row_formats import UnusableRowError, gold_text
-from fsdpo_data.problems.solution_golds import GoldReading, extract_gold
+from fsdpo_data.problems.golds import GoldReading, gold_text, means_no_gold, read_gold
 from fsdpo_data.rewards.messages import completion_text, has_separate_reasoning
 from fsdpo_data.rewards.reward_function import RewardFunction, Rollout
 
@@ -59,17 +59,16 @@ class OutcomeReward(RewardFunction):
         if value is None or (isinstance(value, str) and not value.strip()):
             return None
         try:
-            gold = gold_text(value)
+            gold_text(value)
         except UnusableRowError as error:
             raise InputError(
                 f"{error}. Give texts or numbers.", field=self.gold_column, value=value
             ) from None
-        if self._gold_reading == "as-given":
-            return gold
         try:
-            return extract_gold(gold)
+            gold = read_gold(value, self._gold_reading)
         except UnusableRowError:
             return None
+        return None if means_no_gold(gold) else gold
 
 
 def _grading_request(gold: str, rollout: Rollout) -> GradingRequest:
@@ -91,7 +90,7 @@ def verdict_reward(verdict: Verdict) -> float | None:
 
 
 def outcome(
-    gold_column: str = "answer", *, gold: GoldReading = "extract", grader: str | None = None
+    gold_column: str = "answer", *, gold: GoldReading = "auto", grader: str | None = None
 ) -> OutcomeReward:
     r"""Return a reward function that grades the final answer of each completion.
 
@@ -105,8 +104,9 @@ def outcome(
 
     Args:
         gold_column: Name of the column with the gold answers, which are texts or numbers.
-        gold: How to read golds. ``extract`` takes the final answer of complete solutions, as in
-            GSM8K and MATH. ``as-given`` takes every gold as it is.
+        gold: How to read golds. ``auto`` takes the answer that a gold marks, as in GSM8K and MATH,
+            and other golds as they are. ``extract`` also gives no reward for a complete solution
+            that marks no answer. ``as-given`` takes every gold as it is.
         grader: Full name of the grader; the default of this release if None.
 
     Raises:

@@ -34,7 +34,7 @@ from fsdpo_data.engines.weights import resolve_model
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import ProblemSet, load_problems
-from fsdpo_data.problems.solution_golds import GoldReading
+from fsdpo_data.problems.row_formats import RowReading
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
 from fsdpo_data.stages.score import make_score_stage
@@ -48,7 +48,7 @@ _ParallelSize = Annotated[int, Option(min=1, panel=_ENGINE_PANEL, in_digest=Fals
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(FailureOptions, ReplayOptions):
+class BuildOptions(FailureOptions, ReplayOptions, RowReading):
     r"""Sample solutions, split them into steps, grade and label them, and seal the dataset.
 
     If a build is interrupted, run the same command with `--resume` to continue.
@@ -66,8 +66,6 @@ class BuildOptions(FailureOptions, ReplayOptions):
         template: Prompt template: a name (`fsdpo-data templates`), a `.txt` file that contains
             `{question}`, or the directory of a dataset, whose template is used.
         sampling: Sampling settings, without the stop strings of the template.
-        gold: With `extract`, a gold answer that is a complete solution is replaced by the final
-            answer that it marks.
         limit_seed: Seed of the problems that `limit` selects, and of the embedded problems. The
             problems do not depend on the seed of the samples.
         segmenter: Rule that splits a solution into steps. Most rules split only the answer, and
@@ -138,7 +136,6 @@ class BuildOptions(FailureOptions, ReplayOptions):
     template: Annotated[
         str | None, Option(panel=_SAMPLING_PANEL, default_text="the template of the model")
     ] = None
-    gold: Annotated[GoldReading, Option(panel=_SAMPLING_PANEL)] = "as-given"
     limit_seed: Annotated[int, Option(min=0, max=MAX_SEED, panel=_SAMPLING_PANEL)] = 0
     segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL, choices=SEGMENTER_NAMES)] = "auto"
     grade_thinking: Annotated[bool, Option(panel=_SAMPLING_PANEL)] = False
@@ -228,7 +225,7 @@ def limited_problems(options: BuildOptions) -> ProblemSet:
         split=options.split,
         limit=options.limit,
         seed=options.limit_seed,
-        gold=options.gold,
+        reading=options,
     )
 
 

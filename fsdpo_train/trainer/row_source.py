@@ -9,7 +9,7 @@ from typing import Any
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.core.row_files import read_records
+from fsdpo_data.core.row_files import data_suffix, read_records
 from fsdpo_data.core.urls import is_url
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
@@ -115,7 +115,7 @@ def open_source(
     data = Path(data)
     if config and data.is_dir():
         return _open_sealed(data, config, all_columns)
-    if data.is_file() and data.suffix in (".jsonl", ".json", ".parquet"):
+    if data.is_file() and data_suffix(data):
         identity = "sha256:" + file_sha256(data)
         return RowSource(identity, data.resolve().name, lambda: _file_rows(data), is_dataset=False)
     hub_source = HubSource.parse(f"{data}:{config}" if config else str(data), {})

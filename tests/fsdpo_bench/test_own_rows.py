@@ -15,8 +15,9 @@ from fsdpo_bench.tasks.table import get_task
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.problems.golds import is_solution, read_gold
 from fsdpo_data.problems.load import load_problems
-from fsdpo_data.problems.solution_golds import extract_gold, is_solution
+from fsdpo_data.problems.row_formats import RowReading
 
 ROWS = [
     {
@@ -42,7 +43,7 @@ ROWS = [
     ],
 )
 def test_a_solution_is_recognised_and_its_answer_is_extracted(gold: str, answer: str) -> None:
-    assert is_solution(gold) and extract_gold(gold) == answer
+    assert is_solution(gold) and read_gold(gold) == answer
 
 
 @pytest.mark.parametrize(
@@ -58,12 +59,24 @@ def test_an_answer_is_not_a_solution(gold: str) -> None:
     assert not is_solution(gold)
 
 
-def test_a_benchmark_of_solutions_says_so_and_extracts_the_golds(tmp_path: Path) -> None:
+#: Solutions that mark no answer.
+UNMARKED_ROWS = [
+    row | {"answer": f"We add ten to {row['question'][8:]} Then the sum is a larger number."}
+    for row in ROWS
+]
+
+
+def test_a_benchmark_of_solutions_has_their_final_answers_as_golds(tmp_path: Path) -> None:
     file = written(tmp_path / "my.jsonl", ROWS)
     loaded = load_task(get_task(str(file)))
-    [warning] = loaded.warnings
+    assert not loaded.warnings and loaded.problems[3].answer == "13"
+    assert validate_task(get_task(str(file))).has_passed
+
+
+def test_a_benchmark_of_solutions_without_marks_says_so(tmp_path: Path) -> None:
+    file = written(tmp_path / "my.jsonl", UNMARKED_ROWS)
+    [warning] = load_task(get_task(str(file))).warnings
     assert "20 of 20 gold answers look like complete solutions" in warning
-    assert "gold=extract" in warning
     report = validate_task(get_task(str(file)))
     assert not report.has_passed
     assert any("look like complete solutions" in entry.description for entry in report.findings)
@@ -72,18 +85,19 @@ def test_a_benchmark_of_solutions_says_so_and_extracts_the_golds(tmp_path: Path)
         'data = "my.jsonl"\nformats = [{ question = ["question"], answer = "answer", '
         'gold = "extract" }]\n'
     )
-    loaded = load_task(get_task(str(toml)))
-    assert not loaded.warnings and loaded.problems[3].answer == "13"
-    assert validate_task(get_task(str(toml))).has_passed
+    with pytest.raises(InputError, match="does not mark its final answer"):
+        load_task(get_task(str(toml)))
 
 
-def test_a_build_from_solutions_says_so_and_extracts_the_golds(tmp_path: Path) -> None:
+def test_a_build_from_solutions_has_their_final_answers_as_golds(tmp_path: Path) -> None:
     rows = [{"problem": row["question"], "answer": row["answer"]} for row in ROWS]
     file = written(tmp_path / "train.jsonl", rows)
-    [warning] = load_problems([str(file)]).warnings
+    problem_set = load_problems([str(file)])
+    assert not problem_set.warnings and problem_set.problems[3].answer == "13"
+    as_given = load_problems([str(file)], reading=RowReading(gold="as-given"))
+    assert as_given.problems[3].answer == rows[3]["answer"]
+    [warning] = as_given.warnings
     assert "20 of 20 gold answers look like complete solutions" in warning
-    extracted = load_problems([str(file)], gold="extract")
-    assert not extracted.warnings and extracted.problems[3].answer == "13"
 
 
 def test_subjects_levels_and_metric_of_a_file_are_options_of_run(tmp_path: Path) -> None:

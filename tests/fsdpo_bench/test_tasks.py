@@ -355,7 +355,7 @@ def test_custom_columns_do_not_change_golds_or_clusters(tmp_path: Path) -> None:
     }
     rows.write_text(json.dumps(row) + "\n")
     [problem] = load_task(get_task(str(rows))).problems
-    assert problem.metadata == {"answer": "2"}
+    assert problem.metadata == {}
     task_file = tmp_path / "own.toml"
     task_file.write_text('data = "mine.jsonl"\ncluster = "cluster"\n')
     assert load_task(get_task(str(task_file))).problems[0].metadata["cluster"] == 5
@@ -396,7 +396,7 @@ def test_a_custom_benchmark_can_be_a_toml_file_with_a_hook(tmp_path: Path) -> No
 def test_errors_in_a_custom_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text('{"q": "1+1?", "a": "2"}\n')
     with pytest.raises(
-        InputError, match=r"fields q, a, expected .*\. For other columns, write a TOML file"
+        InputError, match=r"row 1: neither question nor answer\. Name other columns with"
     ):
         load_task(get_task(f"{tmp_path}/mine.jsonl"))
     with pytest.raises(InputError, match=r"no file '.*/mime\.jsonl'\. Nearest .*: mine\.jsonl"):
@@ -412,7 +412,7 @@ def test_errors_in_a_custom_file_are_named(tmp_path: Path) -> None:
         ("titel = 'x'", r"no key 'titel'\. Nearest: title, .*[^.]\. Compare"),
         ("metric = 'best'", "metric 'best': expected greedy, avg@K or maj@K"),
         ("name = '../x'", "expected letters"),
-        ("formats = [{ question = ['q'], answer = 'a', gold = 'float' }]", "expected one of text"),
+        ("formats = [{ question = ['q'], answer = 'a', gold = 'float' }]", "expected one of auto"),
         ("title =", "not a benchmark"),
     ],
 )

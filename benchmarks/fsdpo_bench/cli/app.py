@@ -26,6 +26,7 @@ from fsdpo_data.core.command_line import local_command_line
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import LazyModule
+from fsdpo_data.core.options import check_read_options
 from fsdpo_data.core.progress import progress as show_progress
 from fsdpo_data.core.terminal import strip_control_characters
 
@@ -132,6 +133,9 @@ def grade(options: cli_options.ResponseGradeOptions) -> None:
             "answer with a response to explain."
         )
     is_run = options.data is not None and options.data.is_dir()
+    file_options = ("question_field", "gold_field", "response_field", "gold")
+    kind = "file" if options.data is not None and not is_run else "run or pair of answers"
+    check_read_options(options, "input", [kind], {"file": file_options})
     if options.judge is not None and not is_run:
         raise InputError(
             "a judge decides the undecided answers of a run. Give the directory of a run. For a "
@@ -178,13 +182,17 @@ def _grade_run(run: Path, options: cli_options.ResponseGradeOptions) -> None:
 def _grade_file(
     file: Path, options: cli_options.ResponseGradeOptions, tolerance: float | None
 ) -> None:
+    from fsdpo_data.problems.golds import describe_solutions
     from fsdpo_data.recorded.outputs import grade_outputs, read_outputs, summarize_by_series
 
     if options.out is not None and (options.out.suffix != ".jsonl" or options.out.exists()):
         raise InputError(
             "expected a new file ending in .jsonl for the verdicts.", field="out", value=options.out
         )
-    responses = grade_outputs(read_outputs(file), tolerance, options.workers)
+    recorded = read_outputs(file, options)
+    if solutions := describe_solutions([response.gold for response in recorded]):
+        _warn(solutions)
+    responses = grade_outputs(recorded, tolerance, options.workers)
     if options.out is not None:
         write_text(options.out, "".join(json.dumps(row.to_row()) + "\n" for row in responses))
     series = summarize_by_series(responses)

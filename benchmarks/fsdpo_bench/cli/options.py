@@ -10,6 +10,7 @@ from fsdpo_bench.results.compare import ComparisonOptions
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
+from fsdpo_data.recorded.formats import ResponseReading
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _POSITIONAL = Option(positional=True)
@@ -68,7 +69,7 @@ class TaskValidateOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResponseGradeOptions(AnswerJudgeOptions):
+class ResponseGradeOptions(AnswerJudgeOptions, ResponseReading):
     r"""Grade existing responses: a run, a file, or one response with an explanation.
 
     Grading a run writes a new run, and needs no model. A judge may decide the undecided answers of

@@ -93,7 +93,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
         fsdpo-bench run --task my.jsonl --model tiny    # a benchmark of your own
 
         fsdpo-bench run --task my.jsonl --model tiny --metric avg@8 \
-          --subject-field topic --gold extract
+          --subject-field topic --gold-field final
 
         fsdpo-bench run --task math --model ./policy --prm ./prm \
           --decoder greedy,sc,bon,sbs --k 15 --b1 5 --b2 1 --b2 3

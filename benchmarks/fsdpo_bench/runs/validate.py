@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
-from fsdpo_bench.tasks.load import EXTRACT_ADVICE, LoadedTask, load_task
+from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.comparison.equivalence import comparison_rule
 from fsdpo_data.answers.parsing.read import read
 from fsdpo_data.core.entities import MODEL_FAILURES, UNDECIDED, Problem
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.problems.solution_golds import describe_solutions, is_solution
+from fsdpo_data.problems.golds import describe_solutions, is_solution
 
 #: Responses that are wrong for every gold. A grader accepts them if it reads a damaged gold as
 #: empty, or compares only a part of the answer.
@@ -96,7 +96,7 @@ def validate_task(task: Task, data: Path | None = None) -> TaskReport:
             GoldFinding(
                 row=first_row,
                 gold=first_problem.answer,
-                description=f"{solutions}. {EXTRACT_ADVICE}",
+                description=solutions,
                 is_unexpected=True,
             )
         )

@@ -10,19 +10,14 @@ from fsdpo_bench.tasks.table import RESERVED_METADATA, Fields, Task
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import SourceRef, file_sha256
-from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, data_files
+from fsdpo_data.core.row_errors import UnusableRowError
+from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, data_files, data_suffix
 from fsdpo_data.hub.client import HubRepo
 from fsdpo_data.problems.embedded.story import EMBEDDED_VERSION
+from fsdpo_data.problems.golds import describe_solutions
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_data.problems.load import describe_conflicts, problems_digest
-from fsdpo_data.problems.row_formats import UnusableRowError
-from fsdpo_data.problems.solution_golds import describe_solutions
-
-#: Advice for golds that are complete solutions.
-EXTRACT_ADVICE = (
-    'Extract their final answers with `gold=extract`, in a TOML file as gold = "extract" in an '
-    "entry of formats."
-)
+from fsdpo_data.problems.row_formats import RowReading, read_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +85,7 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
             f"(digest {digest}, expected {task.digest}); numbers may not be comparable."
         )
     if solutions := describe_solutions([problem.answer for problem in problems]):
-        warnings.append(f"{task.title}: {solutions}. {EXTRACT_ADVICE}")
+        warnings.append(f"{task.title}: {solutions}")
     # A known benchmark has the questions that its authors chose.
     if not task.digest and (conflicts := describe_conflicts(problems)):
         warnings.append(f"{task.title}: {conflicts}")
@@ -118,6 +113,9 @@ def read_problems(task: Task, records: Iterable[SourceRow], location: str) -> li
     problems = []
     for record in records:
         try:
+            if task.plain_rows is not None:
+                problems.append(_read_plain_problem(task, record, task.plain_rows))
+                continue
             if record.error:
                 raise UnusableRowError(record.error)
             fields = task.row(record.fields)
@@ -126,13 +124,22 @@ def read_problems(task: Task, records: Iterable[SourceRow], location: str) -> li
         except UnusableRowError as reason:
             if task.data:
                 advice = (
-                    "For other columns, write a TOML file with "
-                    'formats = [{ question = ["q"], answer = "a" }].'
+                    "Name other columns with `question_field` and `gold_field`, or in a TOML file "
+                    'with formats = [{ question = ["q"], answer = "a" }].'
                 )
             else:
                 advice = f"Expected the rows of {task.title}."
             raise InputError(f"{location}, row {record.row_number}: {reason}. {advice}") from None
     return problems
+
+
+def _read_plain_problem(task: Task, record: SourceRow, reading: RowReading) -> Problem:
+    """Return the problem of a row of a benchmark without a TOML file."""
+    problem = read_problem(record, task.name, "test", reading)
+    metadata = {
+        name: value for name, value in problem.metadata.items() if name not in RESERVED_METADATA
+    }
+    return replace(problem, answer=problem.answer.strip(), metadata=metadata)
 
 
 def _parse_problem(task: Task, fields: Fields) -> Problem:
@@ -151,7 +158,7 @@ def _parse_problem(task: Task, fields: Fields) -> Problem:
             )
         metadata["cluster"] = fields[task.cluster]
     question = task.format_question(row_format.question_text(fields))
-    gold = row_format.parse_gold(fields[row_format.answer])
+    gold = row_format.gold_answer(fields, row_format.answer)
     return Problem(
         question=question,
         answer=gold.strip(),
@@ -194,7 +201,7 @@ def find_file(task: Task, data: Path) -> Path:
     for file in (data, *task_files, *default_files):
         if file.is_file():
             return file
-    if data.suffix in DATA_SUFFIXES:
+    if data_suffix(data):
         data_files(str(data), "test")  # raises an error that describes the missing file
     download = " Remove `data` to download the benchmark." if task.hub or task.fetch else ""
     raise InputError(

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
-from fsdpo_bench.tasks.table import GOLD_PARSERS, METRIC_PATTERN, Task
+from fsdpo_bench.tasks.table import METRIC_PATTERN, Task
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.row_files import DATA_SUFFIXES
+from fsdpo_data.core.options import Option
+from fsdpo_data.problems.row_formats import RowReading
 
 
-@dataclass(frozen=True, slots=True)
-class RowOptions(Options):
+@dataclass(frozen=True, kw_only=True)
+class RowOptions(RowReading):
     """Options of the rows of a file with your own problems.
 
     Attributes:
@@ -20,17 +20,14 @@ class RowOptions(Options):
         subject_field: Field with the subject of a problem, in your own file of rows. Reports give
             the accuracy by subject.
         level_field: Field with the level of a problem, in your own file of rows.
-        gold: How to read the gold of your own file. `extract` takes the final answer of a complete
-            solution. `number`, `boxed` and `hashes` each expect one form.
     """
 
     metric: Annotated[str | None, Option(default_text="the benchmark's")] = None
     subject_field: str | None = None
     level_field: str | None = None
-    gold: Annotated[str | None, Option(choices=GOLD_PARSERS, default_text="text")] = None
 
     def __post_init__(self) -> None:
-        Options.__post_init__(self)  # a class with slots has no super() of its own
+        super().__post_init__()
         if self.metric is not None and not METRIC_PATTERN.fullmatch(self.metric):
             raise InputError("expected greedy, avg@K or maj@K.", field="metric", value=self.metric)
 
@@ -42,29 +39,20 @@ class RowOptions(Options):
         """
         if self.metric is not None:
             tasks = [replace(task, metric=self.metric) for task in tasks]
-        own_names = {task.name for task in tasks if is_row_file(task)}
+        has_own_rows = any(task.plain_rows is not None for task in tasks)
         for option in fields(self):
             value = getattr(self, option.name)
-            if option.name != "metric" and value is not None and not own_names:
+            if option.name != "metric" and value != option.default and not has_own_rows:
                 raise InputError(
                     "the option needs a file of your own rows as `task`. Remove the option, or "
                     "write it into the TOML file of the benchmark.",
                     field=option.name,
                     value=value,
                 )
-        return [self._change_rows(task) if task.name in own_names else task for task in tasks]
+        return [task if task.plain_rows is None else self._change_rows(task) for task in tasks]
 
     def _change_rows(self, task: Task) -> Task:
-        """Return a benchmark in a file of rows with the groups and the gold parser."""
+        """Return a benchmark in a file of rows with the named fields."""
         named_fields = {"subject": self.subject_field, "level": self.level_field}
         groups = {name: (field,) for name, field in named_fields.items() if field is not None}
-        formats = task.formats
-        if self.gold is not None:
-            parse_gold = GOLD_PARSERS[self.gold]
-            formats = [replace(row_format, parse_gold=parse_gold) for row_format in formats]
-        return replace(task, formats=formats, groups={**task.groups, **groups})
-
-
-def is_row_file(task: Task) -> bool:
-    """Return whether a benchmark is a file of rows without a TOML file."""
-    return task.data is not None and task.data.suffix in DATA_SUFFIXES and task.has_plain_rows
+        return replace(task, plain_rows=self, groups={**task.groups, **groups})

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from runpy import run_path
 from typing import Any, TypeVar
@@ -13,17 +13,17 @@ from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.registry import Registry
-from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, read_records
+from fsdpo_data.core.row_errors import UnusableRowError
+from fsdpo_data.core.row_files import SourceRow, data_suffix, read_records
 from fsdpo_data.core.toml_tables import check_types
-from fsdpo_data.problems.hub_datasets import HubDataset
-from fsdpo_data.problems.row_formats import (
-    ProblemFormat,
-    UnusableRowError,
+from fsdpo_data.problems.golds import (
     gold_text,
     parse_boxed_gold,
     parse_gsm8k_gold,
+    read_gold,
 )
-from fsdpo_data.problems.solution_golds import extract_gold
+from fsdpo_data.problems.hub_datasets import HubDataset
+from fsdpo_data.problems.row_formats import ProblemFormat, RowReading
 
 #: Folder of the built-in tasks.
 BUILTIN_TASKS = Path(__file__).parent / "builtin"
@@ -64,7 +64,8 @@ class Task:
     source: str = ""  #: Address of the original publication of the problems.
     #: File of a user's own benchmark; None if the rows come from a data directory or the Hub.
     data: Path | None = None
-    has_plain_rows: bool = False  #: Whether ``data`` alone defines the benchmark, without TOML.
+    #: How to read the rows of ``data`` if it alone defines the benchmark, without TOML.
+    plain_rows: RowReading | None = None
     #: Paths in a data directory, in addition to the default ones.
     files: Sequence[str] = ()
     #: Dataset on the Hub; None if no repository with these rows is known.
@@ -142,7 +143,7 @@ def read_task(file: Path) -> Task:
 
 def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -> Task:
     """Return the benchmark with the entries of a TOML file."""
-    own_names = {*_HOOK_NAMES, "notes", "has_plain_rows"}
+    own_names = {*_HOOK_NAMES, "notes", "plain_rows"}
     known_keys = {task_field.name for task_field in fields(Task)} - own_names
     known_keys.add("note")
     for key in entries.keys() - known_keys:
@@ -166,7 +167,9 @@ def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(f"name {name!r}: expected letters, digits, dots, hyphens, underscores")
     entries.setdefault("title", name)
-    return Task(formats=formats or PLAIN_FORMATS, notes=notes, **entries, **hooks)
+    return Task(
+        formats=formats or (_make_format(["question"], "answer"),), notes=notes, **entries, **hooks
+    )
 
 
 def _make(record_class: type[RecordT], values: dict[str, Any]) -> RecordT:
@@ -197,13 +200,14 @@ def normalize_number(value: Any) -> str:
 
 #: Functions from a field of a row to the gold, by the value of ``gold`` in a format.
 GOLD_PARSERS: Mapping[str, Callable[[Any], str]] = {
-    "text": gold_text,
+    "auto": read_gold,
+    "as-given": gold_text,
+    "extract": partial(read_gold, reading="extract"),
     "boxed": parse_boxed_gold,
     "hashes": parse_gsm8k_gold,
     # A problem without a gold stays in the benchmark, but the score excludes it.
     "maybe": lambda value: gold_text(value).strip() if value else "",
     "number": normalize_number,
-    "extract": lambda value: extract_gold(gold_text(value)),
 }
 
 
@@ -215,10 +219,10 @@ def _make_format(
     Args:
         question: Fields with the parts of the question.
         answer: Field with the gold answer.
-        gold: Name of the gold parser; by default ``text``, or ``maybe`` with missing golds.
+        gold: Name of the gold parser; by default ``auto``, or ``maybe`` with missing golds.
         missing_golds: Number of problems of the benchmark without a gold.
     """
-    parser = gold or ("maybe" if missing_golds else "text")
+    parser = gold or ("maybe" if missing_golds else "auto")
     if parser not in GOLD_PARSERS:
         raise ValueError(f"gold {parser!r}: expected one of {', '.join(GOLD_PARSERS)}")
     description = " + ".join((*question, answer))
@@ -230,10 +234,6 @@ def _make_format(
         parse_gold=GOLD_PARSERS[parser],
         description=description,
     )
-
-
-#: Formats of a benchmark whose file defines no formats.
-PLAIN_FORMATS = (_make_format(["question"], "answer"),)
 
 
 @cache
@@ -282,14 +282,9 @@ def get_task(name: str) -> Task:
     file = Path(name)
     if file.suffix == ".toml":
         return read_task(file)
-    if file.suffix in DATA_SUFFIXES:
-        return Task(
-            name=file.stem,
-            title=file.stem,
-            formats=PLAIN_FORMATS,
-            data=file,
-            has_plain_rows=True,
-        )
+    if suffix := data_suffix(file):
+        name = file.name[: -len(suffix)]
+        return Task(name=name, title=name, data=file, plain_rows=RowReading())
     for tasks in (builtin_tasks(), PLUGIN_TASKS):
         for task_name in tasks:
             if is_same_name(name, task_name):

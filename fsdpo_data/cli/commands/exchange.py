@@ -216,9 +216,12 @@ OUTPUTS = "outputs"
 FIELDS = "fields"
 _FIELDS_PANEL = "Step labels in other fields"
 _FIELD_OPTIONS = (
-    *("problem_field", "steps_field", "label_field", "first_error_field", "first_step"),
-    *("answer_field", "right_label", "wrong_label"),
+    *("question_field", "steps_field", "label_field", "first_error_field", "first_step"),
+    *("gold_field", "right_label", "wrong_label"),
 )
+
+#: Those of them that also name fields of responses.
+_SHARED_FIELD_OPTIONS = ("question_field", "gold_field", "steps_field")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,14 +239,13 @@ class ImportOptions(ImportOutputsOptions):
             gets rows in place of a dataset.
         template: Prompt template of the problems; replaces the recorded prompts of outputs.
         steps_field: Field with the steps of a response, or of step labels.
-        problem_field: Field of the problem. A dot leads into an object, and into the objects of a
-            list: steps.text is the text of each step.
+        question_field: Field with the question. A dot leads into an object, and into the objects
+            of a list: steps.text is the text of each step.
         label_field: Field with one label per step.
         first_error_field: Field with the number of the first wrong step. Null, -1 and "none" mean
             that no step is wrong. The steps after the first wrong step have no label, and are
             dropped.
         first_step: Number of the first step in that field.
-        answer_field: Field of the gold answer.
         right_label: Label that means right; may be given several times. By default labels are true,
             false, +, - or numbers from 0 to 1.
         wrong_label: Label that means wrong; may be given several times.
@@ -271,10 +273,10 @@ class ImportOptions(ImportOutputsOptions):
 
         Import step labels of another format, by naming its fields:
 
-            fsdpo-data import mine.jsonl --from fields --problem-field question \
+            fsdpo-data import mine.jsonl --from fields --question-field question \
               --steps-field steps --first-error-field first_error --out runs/mine
 
-            fsdpo-data import mine.jsonl --from fields --problem-field task \
+            fsdpo-data import mine.jsonl --from fields --question-field task \
               --steps-field lines.text --label-field lines.mark --right-label ok \
               --wrong-label bad --out runs/mine
     """
@@ -292,11 +294,9 @@ class ImportOptions(ImportOutputsOptions):
         str | None,
         Option(default_text="recorded prompt, else the question; for step labels: problem"),
     ] = None
-    problem_field: Annotated[str | None, Option(panel=_FIELDS_PANEL, metavar="FIELD")] = None
     label_field: Annotated[str | None, Option(panel=_FIELDS_PANEL, metavar="FIELD")] = None
     first_error_field: Annotated[str | None, Option(panel=_FIELDS_PANEL, metavar="FIELD")] = None
     first_step: Annotated[int, Option(panel=_FIELDS_PANEL, min=0, max=1)] = 0
-    answer_field: Annotated[str | None, Option(panel=_FIELDS_PANEL, metavar="FIELD")] = None
     right_label: Annotated[Sequence[str], Option(panel=_FIELDS_PANEL)] = ()
     wrong_label: Annotated[Sequence[str], Option(panel=_FIELDS_PANEL)] = ()
 
@@ -314,7 +314,7 @@ class ImportOptions(ImportOutputsOptions):
 
     def _check_fields(self) -> None:
         """Refuse missing and contradictory names of fields."""
-        for name in ("problem_field", "steps_field"):
+        for name in ("question_field", "steps_field"):
             if not getattr(self, name):
                 raise self.field_error(name, f"missing. `source={FIELDS}` needs the field.")
         if (self.label_field is None) == (self.first_error_field is None):
@@ -337,7 +337,7 @@ class ImportOptions(ImportOutputsOptions):
             OUTPUTS: tuple(
                 name
                 for name in command_parameters(type(self))
-                if name == "steps_field" or name not in _FIELD_OPTIONS
+                if name in _SHARED_FIELD_OPTIONS or name not in _FIELD_OPTIONS
             ),
         }.get(self.source, other_options)
         for name, value in given_values(self).items():
@@ -357,7 +357,7 @@ class ImportOptions(ImportOutputsOptions):
         """Return the reader of the step labels."""
         if self.source != FIELDS:
             return STEP_LABEL_READERS[self.source]
-        assert self.problem_field and self.steps_field
+        assert self.question_field and self.steps_field
         dropped = "all other fields"
         if self.first_error_field is not None:
             first_step = f", counted from {self.first_step}"
@@ -373,14 +373,14 @@ class ImportOptions(ImportOutputsOptions):
         return StepLabelReader(
             label_meaning=meaning,
             drops=dropped,
-            problem=self.problem_field,
+            problem=self.question_field,
             steps=self.steps_field,
             label=(self.label_field,) if self.label_field else (),
             right_labels=tuple(self.right_label),
             wrong_labels=tuple(self.wrong_label),
             first_error=self.first_error_field or "",
             first_step=self.first_step,
-            answer=self.answer_field or "",
+            answer=self.gold_field or "",
         )
 
 

@@ -229,8 +229,8 @@ def test_rows_of_an_unknown_format_are_reported(tmp_path: Path) -> None:
         ('{"a": 1}\n', "row 1: fields a. Expected one of: OpenAI"),
         ('{"gt": "1", "code": 5}\n', "row 1: the row does not have the format of ToRA"),
         ('{"gt": "1", "code": ["1"]}\n{"gt": "1", "code": []}\n', "row 2: the row has no response"),
-        ('{"answer": "1", "response": null}\n', "row 1: the response is None; expected text"),
-        ('{"gold": 1, "response": "1", "result": true}\n', "row 1: the gold is 1; expected text"),
+        ('{"answer": "1", "response": null}\n', "row 1: the response is missing"),
+        ('{"gold": [1, 2], "response": "1", "result": true}\n', "row 1: the answer is a list"),
         ("nonsense\n", "row 1: not JSON"),
         ("", "no responses found"),
     ):

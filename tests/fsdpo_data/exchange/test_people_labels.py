@@ -144,8 +144,8 @@ def write_rows(path: Path) -> Path:
 
 def test_the_command_reads_named_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = str(write_rows(tmp_path / "mine.jsonl"))
-    words = ("import", source, "--from", "fields", "--problem-field", "q", "--steps-field", "s")
-    words += ("--first-error-field", "first", "--answer-field", "gold", "--first-step", "1")
+    words = ("import", source, "--from", "fields", "--question-field", "q", "--steps-field", "s")
+    words += ("--first-error-field", "first", "--gold-field", "gold", "--first-step", "1")
     code, text, _ = run(capsys, *words, "--out", str(tmp_path / "mine"))
     assert code == 0
     assert "wrote 2 solutions of 3 rows" in text and "2 right steps, 1 wrong" in text
@@ -160,21 +160,22 @@ def test_the_command_reads_named_fields(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--from fields --steps-field s --label-field l", "--problem-field"),
-        ("--from fields --problem-field q --label-field l", "--steps-field"),
-        ("--from fields --problem-field q --steps-field s", "expected either the field"),
+        ("--from fields --steps-field s --label-field l", "--question-field"),
+        ("--from fields --question-field q --label-field l", "--steps-field"),
+        ("--from fields --question-field q --steps-field s", "expected either the field"),
         (
-            "--from fields --problem-field q --steps-field s --label-field l --first-error-field e",
+            "--from fields --question-field q --steps-field s --label-field l "
+            "--first-error-field e",
             "expected either the field",
         ),
         (
-            "--from fields --problem-field q --steps-field s --label-field l --right-label ok",
+            "--from fields --question-field q --steps-field s --label-field l --right-label ok",
             "or none",
         ),
         ("--from prm800k --label-field l", "this option needs --from fields"),
         ("--from outputs --first-error-field e", "this option needs --from fields"),
         ("--from prm800k --model-name x", "this option needs --from outputs"),
-        ("--from fields --problem-field q --steps-field s --label-field l --scores x", "outputs"),
+        ("--from fields --question-field q --steps-field s --label-field l --scores x", "outputs"),
     ],
 )
 def test_options_that_do_not_fit(

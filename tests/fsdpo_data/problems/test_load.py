@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.row_errors import UnusableRowError
+from fsdpo_data.problems.golds import gold_text
 from fsdpo_data.problems.load import ProblemSet, load_problems, problems_digest
-from fsdpo_data.problems.row_formats import UnusableRowError, gold_text
 
 PLAIN = [{"question": f"{i}+{i}?", "answer": str(2 * i)} for i in range(5)]
 GSM8K = [{"question": f"Add {i} and {i}.", "answer": f"Easy.\n#### {2000 * i:,}"} for i in range(5)]
@@ -99,7 +100,7 @@ def test_a_gsm8k_row_without_its_last_line_is_not_its_own_gold(tmp_path: Path) -
     problem_set = load(tmp_path / "a.jsonl", lines(rows))
     assert pairs(problem_set)[-1] == ("Add 4 and 4.", "8,000")
     assert aside(problem_set) == [
-        (6, "the answer has no #### before its gold"),
+        (6, "the answer does not mark its gold, as most others do"),
         (7, "the answer is empty"),
     ]
 

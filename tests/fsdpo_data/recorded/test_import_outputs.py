@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from fsdpo_data.cli.app import app
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.dataset.summary import summary_rows
-from fsdpo_data.problems.row_formats import UnusableRowError
 from fsdpo_data.recorded.formats import (
     RESPONSE_FORMATS,
     find_response_format,
@@ -80,6 +80,19 @@ EXAMPLES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         [
             {"problem": "2+2?", "expected_answer": "4", "generation": text}
             for text in (RIGHT, WRONG)
+        ],
+        "2+2?",
+        "2+2?",
+    ),
+    "verl": (
+        [
+            {
+                "data_source": "openai/gsm8k",
+                "prompt": [{"role": "user", "content": "2+2? Think first."}],
+                "reward_model": {"style": "rule", "ground_truth": "4"},
+                "extra_info": {"question": "2+2?", "split": "train"},
+                "responses": [RIGHT, WRONG],
+            }
         ],
         "2+2?",
         "2+2?",

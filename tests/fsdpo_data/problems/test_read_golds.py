@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fsdpo_data.answers.extraction.boxes import find_boxes
-from fsdpo_data.problems.row_formats import UnusableRowError
-from fsdpo_data.problems.solution_golds import extract_gold
+from fsdpo_data.core.row_errors import UnusableRowError
+from fsdpo_data.problems.golds import read_gold
 from fsdpo_data.rewards import outcome
 
 
@@ -28,12 +28,14 @@ from fsdpo_data.rewards import outcome
     ],
 )
 def test_the_marked_answer_is_the_gold(gold: str, answer: str) -> None:
-    assert extract_gold(gold) == answer
+    assert read_gold(gold) == answer
 
 
 def test_a_solution_without_an_answer_is_not_used() -> None:
     with pytest.raises(UnusableRowError, match="does not mark its final answer"):
-        extract_gold(r"No number is prime for any $n$. So the list has no member: \boxed{}. " * 2)
+        read_gold(
+            r"No number is prime for any $n$. So the list has no member: \boxed{}. " * 2, "extract"
+        )
 
 
 def test_the_solutions_of_math_reward_their_own_answers(shared: Path) -> None:
