@@ -95,7 +95,7 @@ def policy_argument(spec: Mapping[str, Any]) -> str:
 
     If the dataset records only a title for its model, the argument is ``BASE_MODEL``.
     """
-    has_only_title = spec["sampling"]["seed"] == "unknown" and "author" not in spec["engine"]
+    has_only_title = spec["model"]["revision"] == "unknown"
     return "BASE_MODEL" if has_only_title else shlex.quote(pinned_name(spec["model"]))
 
 

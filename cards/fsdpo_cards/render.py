@@ -40,12 +40,21 @@ def render_text(text: str, fields: Mapping[str, Any]) -> str:
     return environment.from_string(text).render(**fields)
 
 
+def format_model(ref: Mapping[str, Any]) -> str:
+    """Return the name of a model with its revision, which may be unknown."""
+    name = code_span(ref["name"])
+    if ref["revision"] == "unknown":
+        return f"{name}, of an unknown revision"
+    return f"{name} at {code_span(ref['revision'])}"
+
+
 def _card_filters() -> dict[str, Callable[..., str]]:
     """Return the filters of cards by name."""
     return {
         "count": "{:,}".format,
         "text": escape_markdown,
         "code": code_span,
+        "model": format_model,
         "fenced": escape_fences,
         "licence": _source_licence,
         "percent": format_percent,

@@ -152,7 +152,7 @@ class DeclaredSampling(Options):
         return ("seed", *names)
 
 
-def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec) -> str:
+def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec, recording: str = "") -> str:
     """Return the id of a model, a template and sampling settings together.
 
     The number of samples ``n`` is not included: sample 3 of 8 and sample 3 of 32 are the same.
@@ -161,9 +161,11 @@ def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec) -> str:
         model: The sampled model.
         template: Digest of the prompt template.
         sampling: The sampling settings.
+        recording: Digest of the recording, if the revision of the model is unknown.
     """
     settings = {key: value for key, value in sampling.to_json_values().items() if key != "n"}
-    return digest("sampling", ID_VERSION, model, template, settings)
+    recordings = [recording] if recording else []
+    return digest("sampling", ID_VERSION, model, template, settings, *recordings)
 
 
 def solution_id(problem_id: str, sampling_digest: str, index: int) -> str:

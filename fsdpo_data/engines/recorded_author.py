@@ -7,26 +7,36 @@ from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.engines.options import ReplayOptions
 
 
-def solution_author(options: ReplayOptions, model: ModelRef, *, is_model_named: bool) -> ModelRef:
+def solution_author(
+    options: ReplayOptions, model: ModelRef, *, is_model_named: bool, title: str = ""
+) -> ModelRef:
     """Return the reference of the model that wrote the solutions.
 
     Args:
         options: The options of the run.
         model: The model that the options resolve to.
         is_model_named: Whether the user named ``model``. If not, it is only a default, and the
-            author of a recording is ``model_name`` with the digest of the file.
+            author of a recording is ``model_name`` with an unknown revision.
+        title: Name of the author in the recording; empty if the recording does not name it.
+    """
+    if _is_written_by(options, is_model_named=is_model_named):
+        return model
+    return ModelRef(options.model_name or title or UNKNOWN, UNKNOWN)
+
+
+def recording_entry(options: ReplayOptions, *, is_model_named: bool) -> dict[str, str]:
+    """Return the digest of a recording whose model has an unknown revision, for the spec.
+
+    It separates the recordings of different models. A recording of a known model gives the same
+    solutions as the model itself, so the spec is that of sampling.
     """
     replay = options.engine.replay
-    if replay is None or (is_model_named and options.model_name is None):
-        return model
-    return ModelRef(options.model_name or UNKNOWN, f"sha256:{file_sha256(Path(replay))}")
+    if replay is None or _is_written_by(options, is_model_named=is_model_named):
+        return {}
+    return {"recording": f"sha256:{file_sha256(Path(replay))}"}
 
 
-def author_entry(options: ReplayOptions) -> dict[str, str]:
-    """Return ``{"author": "model"}`` for a recording by a named model, else an empty dict.
-
-    The spec stores this entry, because the revision of a local model and the digest of a recording
-    look the same.
-    """
-    is_written_by_model = options.model is not None and options.model_name is None
-    return {"author": "model"} if options.is_replay and is_written_by_model else {}
+def _is_written_by(options: ReplayOptions, *, is_model_named: bool) -> bool:
+    """Return whether the model of the options wrote the solutions."""
+    is_recording = options.engine.replay is not None
+    return not is_recording or (is_model_named and options.model_name is None)

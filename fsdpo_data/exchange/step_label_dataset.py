@@ -115,7 +115,7 @@ def import_dataset(
         if spool.is_rendered:
             prompt_template = RECORDED_TEMPLATE
         sampling = SamplingSpec(n=max(map(len, spool.offsets.values())))
-        model = ModelRef(UNKNOWN, revision)
+        model = ModelRef(UNKNOWN, UNKNOWN)
         spec = to_json_values(
             {
                 "model": model,
@@ -123,7 +123,7 @@ def import_dataset(
                 "problems": {"count": len(spool.problems), "digest": digest([*spool.problems])},
                 "template": prompt_template.manifest_entry(),
                 "sampling": _unknown_sampling(sampling),
-                "engine": {"name": ENGINE, "dtype": UNKNOWN},
+                "engine": {"name": ENGINE, "dtype": UNKNOWN, "recording": revision},
                 "segmenter": UNKNOWN,
                 "grader": NO_GRADER,
                 "labels": OUTCOME_LABELS,
@@ -136,7 +136,7 @@ def import_dataset(
         )
         with lock_run_directory(out, spec, resume=resume):
             if not (out / MANIFEST_FILE).exists():
-                series = sampling_id(model, prompt_template.digest, sampling)
+                series = sampling_id(model, prompt_template.digest, sampling, revision)
                 _seal(out, spec, spool, series=series, result=result)
             return read_manifest(out), result
 

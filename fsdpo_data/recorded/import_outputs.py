@@ -200,15 +200,15 @@ def _build_spec(
     if reader.has_scores:
         score_revision = files_revision([options.scores]) if options.scores else revision
         score = {
-            "prm": asdict(ModelRef(options.prm_name, score_revision)),
-            "engine": {"name": "outputs", "dtype": UNKNOWN},
+            "prm": asdict(ModelRef(options.prm_name, UNKNOWN)),
+            "engine": {"name": "outputs", "dtype": UNKNOWN, "recording": score_revision},
         }
     return BuildSpec(
-        model=ModelRef(options.model_name or reader.model_name(), revision),
+        model=ModelRef(options.model_name or reader.model_name(), UNKNOWN),
         sources=tuple(reader.gold_problems.source_refs) or (outputs_source,),
         template=reader.template,
         sampling=SamplingSpec(n=reader.sampler.max_samples, **options.sampling.values),
-        engine={"name": "outputs", "dtype": UNKNOWN},
+        engine={"name": "outputs", "dtype": UNKNOWN, "recording": revision},
         segmenter=segmenter,
         grader=get_grader().version,
         unknown_fields=options.sampling.unknown_fields,

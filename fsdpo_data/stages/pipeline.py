@@ -27,7 +27,7 @@ from fsdpo_data.engines.options import (
     SamplerOptions,
     Shard,
 )
-from fsdpo_data.engines.recorded_author import author_entry, solution_author
+from fsdpo_data.engines.recorded_author import recording_entry, solution_author
 from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.selection import select_sampler
 from fsdpo_data.engines.weights import resolve_model
@@ -247,7 +247,7 @@ def _make_job(options: BuildOptions) -> BuildJob:
         sources=tuple(source.source_refs),
         template=model.template,
         sampling=replace(options.sampling, stop=model.template.stop),
-        engine=selection.spec_entry | author_entry(options),
+        engine=selection.spec_entry | recording_entry(options, is_model_named=is_model_named),
         segmenter=segmenter,
         grader=get_grader().version,
         unknown_fields=options.unknown_fields,

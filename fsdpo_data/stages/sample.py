@@ -383,7 +383,12 @@ def _shard_tasks(run: RunDir, job: BuildJob) -> list[ShardTask]:
             path=f"solutions/train-{index:05d}-of-{len(shards):05d}.parquet",
             problems=[problem for problem in shard if problem.id in run.line_spans],
             spans=[run.line_spans[problem.id] for problem in shard if problem.id in run.line_spans],
-            sampling_id=sampling_id(spec.model, spec.template.digest, spec.sampling),
+            sampling_id=sampling_id(
+                spec.model,
+                spec.template.digest,
+                spec.sampling,
+                spec.engine.get("recording", ""),
+            ),
             segmenter=spec.segmenter,
             grader=spec.grader,
             grade_thinking=spec.grade_thinking,

@@ -322,10 +322,10 @@ STAGES.register(
         options_class=ScoreOptions,
         make_stage=_make_stage,
         writes=("step_rewards",),
-        card_row="| step rewards | {{ prm.name | code }} at {{ prm.revision | code }}, "
+        card_row="| step rewards | {{ prm | model }}, "
         "engine {{ engine.name }}, dtype {{ engine.dtype }}{% if prm_format is defined %}; "
         "PRM format {{ prm_format.name | code }}, in which a reward is a "
         "{{ prm_format.meaning }}{% endif %}{% if reference is defined %}; "
-        "reference {{ reference.name | code }} at {{ reference.revision | code }}{% endif %} |",
+        "reference {{ reference | model }}{% endif %} |",
     )
 )

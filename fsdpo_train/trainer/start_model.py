@@ -9,6 +9,7 @@ from fsdpo_cards.pinned_names import pinned_name
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.row_source import TrainingData
@@ -61,9 +62,8 @@ def policy_of_dataset(spec: Mapping[str, Any]) -> ModelRef | None:
     Args:
         spec: The options in the manifest of the dataset, as JSON values.
     """
-    # The spec of imported solutions has a title, but no model.
-    has_only_title = spec["sampling"]["seed"] == "unknown" and "author" not in spec["engine"]
-    return None if has_only_title else ModelRef(spec["model"]["name"], spec["model"]["revision"])
+    model = ModelRef(**spec["model"])
+    return None if model.revision == UNKNOWN else model
 
 
 def _missing_model_error(reason: str) -> InputError:

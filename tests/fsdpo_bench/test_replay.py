@@ -272,7 +272,8 @@ def test_a_replay_records_model_name_and_sampling(
     replay_file(file, "--model-name", "Another 7B", "--temperature", "0.6")
     results = json.loads((out / "results.json").read_text())
     run_section = results["run"]
-    assert run_section["model"] == {"name": "Another 7B", "revision": f"sha256:{file_sha256(file)}"}
+    assert run_section["model"] == {"name": "Another 7B", "revision": "unknown"}
+    assert run_section["engine"]["recording"] == f"sha256:{file_sha256(file)}"
     expected_sampling = {
         "temperature": 0.6,
         **dict.fromkeys(("top_p", "max_tokens", "seed"), "unknown"),

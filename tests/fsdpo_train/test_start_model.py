@@ -41,7 +41,7 @@ def test_the_model_of_the_dataset_is_the_start_model(tmp_path: Path, caplog: Any
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        (ModelRef("Our GPT", "sha256:0"), {"unknown_fields": ("seed",)}, "does not name the model"),
+        (ModelRef("Our GPT", "unknown"), {}, "does not name the model"),
         (ModelRef("policy-7b", "sha256:0"), {}, "names the model policy-7b, which cannot be found"),
         (
             ModelRef("tiny", "sha256:0"),

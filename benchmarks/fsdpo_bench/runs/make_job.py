@@ -21,7 +21,7 @@ from fsdpo_data.core.progress import progress
 from fsdpo_data.engines.answer_judge import resolve_answer_judge
 from fsdpo_data.engines.load import load_selected_sampler, load_selected_scorer
 from fsdpo_data.engines.options import DEFAULT_MODEL
-from fsdpo_data.engines.recorded_author import author_entry, solution_author
+from fsdpo_data.engines.recorded_author import recording_entry, solution_author
 from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.replay import count_completions
@@ -116,6 +116,7 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
             field="decoder",
             value=",".join(plan.continuation_decoders),
         )
+    is_model_named = options.model is not None
     model = resolve_model(options.model or DEFAULT_MODEL, options.engine, options.template)
     selection = select_sampler(options.engine, model_count=2 if plan.needs_prm else 1)
     # The reward model shares the GPU with the policy, and by default vLLM takes all GPU memory.
@@ -128,9 +129,9 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
         plan = replace(plan, aggregate=options.aggregate or scorer.aggregate)
     spec = _make_spec(
         options,
-        author=solution_author(options, model.ref, is_model_named=options.model is not None),
+        author=solution_author(options, model.ref, is_model_named=is_model_named),
         template=model.template,
-        engine=selection.spec_entry,
+        engine=selection.spec_entry | recording_entry(options, is_model_named=is_model_named),
         plan=plan,
         prm=scorer.entry,
     )
@@ -241,7 +242,8 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
     if not tasks:
         loaded_tasks = [recorded_task(response_file)]
     model = response_file.model if options.model is None else resolve_weights(options.model).ref
-    is_model_named = options.model is not None or options.series is not None
+    is_model_named = options.model is not None
+    title = response_file.model.name if options.series is not None else ""
     if options.prm is not None:
         scorer = _prepare_scorer(options, plan, None, warn)
         plan = replace(plan, aggregate=options.aggregate or scorer.aggregate)
@@ -250,9 +252,13 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
         scorer = _PrmLoader(lambda: response_file, entry)
     spec = _make_spec(
         options,
-        author=solution_author(options, model, is_model_named=is_model_named),
+        author=solution_author(options, model, is_model_named=is_model_named, title=title),
         template=RECORDED_TEMPLATE,
-        engine={"name": options.engine.engine, "dtype": "auto"},
+        engine={
+            "name": options.engine.engine,
+            "dtype": "auto",
+            **recording_entry(options, is_model_named=is_model_named),
+        },
         plan=plan,
         prm=scorer.entry if plan.needs_prm else None,
     )
@@ -291,7 +297,7 @@ def _make_spec(
         model=author,
         template=template,
         sampling=sampling,
-        engine={**engine, **author_entry(options)},
+        engine=engine,
         segmenter=segmenter_name(options.segmenter),
         plan=plan,
         prm=prm,

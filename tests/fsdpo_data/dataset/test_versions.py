@@ -34,7 +34,7 @@ from fsdpo_data.stages.pair import PairStage
 
 DATA = Path(__file__).parents[2] / "data"
 FROZEN = DATA / "frozen/dataset"
-FROZEN_DIGEST = "7a66d51ad047f7c33851"
+FROZEN_DIGEST = "5ee61163a1b830369b78"
 
 
 def test_the_frozen_dataset_is_read() -> None:

@@ -216,14 +216,37 @@ def test_options_and_fields_reach_the_manifest_and_other_values_are_unknown(tmp_
     }
     manifest, [row] = import_file(file, tmp_path / "out", **options)
     assert manifest.spec.model.name == "My 7B, step 400"
-    assert manifest.spec.model.revision == f"sha256:{file_sha256(file)}"
+    assert manifest.spec.model.revision == "unknown"
     sampling = manifest.spec.sampling
     assert (sampling.temperature, sampling.top_p) == (0.6, "unknown")
     assert (sampling.max_tokens, sampling.seed) == ("unknown", "unknown")
     assert (row["finish_reason"], row["n_tokens"]) == ("length", 7)
     assert "### Instruction:\n2+2?" in row["prompt"]
     sealed = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert sealed["spec"]["engine"]["recording"] == f"sha256:{file_sha256(file)}"
     assert policy_argument(sealed["spec"]) == "BASE_MODEL"
+    card = (tmp_path / "out/README.md").read_text()
+    assert "| model | `My 7B, step 400`, of an unknown revision |" in card
+    assert f"| recorded responses | a file with the digest `sha256:{file_sha256(file)}` |" in card
+
+
+def test_step_scores_of_an_unknown_version_say_so(tmp_path: Path) -> None:
+    row = plain("2+2?", "4", RIGHT, steps=[RIGHT], step_scores=[0.5])
+    file = written(tmp_path / "theirs.jsonl", [row])
+    import_file(file, tmp_path / "out", prm_name="Their PRM")
+    card = (tmp_path / "out/README.md").read_text()
+    assert "| step rewards | `Their PRM`, of an unknown revision, engine outputs" in card
+
+
+def test_two_files_with_the_same_problems_have_other_solution_ids(tmp_path: Path) -> None:
+    """The names and revisions of the models are unknown, and the problems are given."""
+    problems = written(tmp_path / "problems.jsonl", [{"question": "2+2?", "answer": "4"}])
+    ids = set()
+    for text in (RIGHT, WRONG):
+        file = written(tmp_path / "theirs.jsonl", [plain("2+2?", "4", text)])
+        _, [row] = import_file(file, tmp_path / text[-1], problems=[str(problems)])
+        ids.add(row["solution_id"])
+    assert len(ids) == 2
 
 
 def response(name: str, *texts: str, **usage: int) -> dict[str, Any]:
