@@ -28,8 +28,10 @@ from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 
 #: The name of the grader in manifests. The number rises with every change of verdicts. math@1
 #: ignored a factor of 100 before a percent sign, and took the last number of a truncated response.
-#: math@2 dropped the braces of labelled formulas, and called unread answers incorrect.
-GRADER_NAME = "math@4"
+#: math@2 dropped the braces of labelled formulas, and called unread answers incorrect. math@4
+#: called answers with other names than the gold incorrect, and preferred a box to a later "the
+#: answer is".
+GRADER_NAME = "math@5"
 #: ``Verdict.rule`` of responses whose thinking does not end, and that therefore have no answer.
 UNCLOSED_THINKING_RULE = "unclosed-thinking"
 #: Maximum words of a gold answer that is searched for in a sentence.

@@ -6,16 +6,22 @@ find it equal to the gold.
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import permutations
 from typing import NamedTuple
 
 from fsdpo_data.answers import tree
-from fsdpo_data.answers.comparison.relations import assignments_by_name
+from fsdpo_data.answers.comparison.relations import assignments_by_name, rename_symbols
 from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.units import PERCENT, is_currency
 from fsdpo_data.answers.lexicon.vocabulary import has_foreign_script
 from fsdpo_data.answers.parsing.prose import plain_words
-from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read
+from fsdpo_data.answers.parsing.read import (
+    MAX_READ,
+    ParsedAnswer,
+    read,
+    with_natural_logarithms,
+)
 from fsdpo_data.answers.parsing.readings import (
     MAX_TEXT_CHARS,
     Reading,
@@ -40,6 +46,7 @@ _CURRENCY_POWERS = (2,)  #: Powers of ten between a currency and its coins.
 #: Numbers from here to there are usually not written with a power of ten.
 _MIN_PLAIN = Fraction(1, 1000)
 _MAX_PLAIN = 100_000
+_MAX_RENAMED = 2  #: Most symbols that may have other names on the other side.
 #: Steps that drop no content of a text.
 _LOSSLESS_STEPS = frozenset(("unwrapped", "label", "conclusion"))
 
@@ -84,7 +91,8 @@ def decide_by_readings(
         if reading.is_denied or not comparer.is_equal(gold_value, answer_value):
             continue
         # A gold has no superfluous part, so every part of it counts.
-        is_part_of_gold = answer_value is answer.value and reading.step not in _LOSSLESS_STEPS
+        is_lossless = reading.step in _LOSSLESS_STEPS or bool(reading.quantified_names)
+        is_part_of_gold = answer_value is answer.value and not is_lossless
         if not reading.is_guarded and not is_part_of_gold:
             return Decision("correct", reading.step)
         guarded = guarded or reading
@@ -94,10 +102,73 @@ def decide_by_readings(
         return Decision("correct", "base-unit")
     if _is_bound(gold, answer, comparer) or _is_bound(answer, gold, comparer):
         return Decision("undecided", "guarded", f"“{answer.plain}”")
+    if renamed := _find_renamed(gold, answer, comparer):
+        is_arbitrary = renamed <= gold.quantified[1] | answer.quantified[1]
+        if is_arbitrary:
+            return Decision("correct", "renamed")
+        return Decision("undecided", "names", f"the names {', '.join(sorted(renamed))}")
+    natural = [with_natural_logarithms(side.value) for side in (gold, answer)]
+    if natural != [gold.value, answer.value] and comparer.is_equal(*natural):
+        return Decision("undecided", "names", "the base of log")
+    if unclear := _unclear_names(gold.value, answer.value):
+        return Decision("undecided", "names", unclear)
     if _states_no_part(gold, answer, comparer):
         return Decision("incorrect", rule)
     unread = _unread_side(gold, answer)
     return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
+
+
+def _unclear_names(gold: Value, answer: Value) -> str:
+    """Return a name or words of a side that may mean what the other side is, or "".
+
+    A name alone is not comparable with a value: it may be a choice, or be defined in the question.
+    Words after an expression may be letters of it.
+    """
+    for side, value, other in (("gold", gold, answer), ("answer", answer, gold)):
+        is_other_value = not isinstance(other, tree.Sym | Words)
+        if isinstance(value, tree.Sym) and is_other_value and value.name not in _names(other):
+            return f"the {side}: the name {value.name}"
+        words = _unknown_words(value)
+        if words and (_names(value) or _names(other)):
+            return f"the {side}: “{' '.join(words)}”"
+    return ""
+
+
+def _find_renamed(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> frozenset[str]:
+    """Return the names of a side without which the two sides are equal; empty if none are."""
+    gold_value, gold_quantified = gold.quantified
+    answer_value, _ = answer.quantified
+    names = sorted(_names(gold_value) - _names(answer_value))
+    other_names = sorted(_names(answer_value) - _names(gold_value))
+    if not 0 < len(names) == len(other_names) <= _MAX_RENAMED:
+        return frozenset()
+    for order in permutations(names):
+        renamed = rename_symbols(answer_value, dict(zip(other_names, order, strict=True)))
+        if comparer.is_equal(gold_value, renamed):
+            return frozenset(names if gold_quantified.issuperset(names) else other_names)
+    return frozenset()
+
+
+def _names(value: Value) -> frozenset[str]:
+    """Return the names of the symbols of a value, also of relations and memberships."""
+    match value:
+        case tree.Relation():
+            return frozenset().union(*map(_names, value.parts))
+        case tree.SetMembership():
+            return _names(value.left)
+        case tree.ValueList():
+            return frozenset().union(*map(_names, value.items))
+    return free_symbols(value)
+
+
+def _unknown_words(value: Value) -> tuple[str, ...]:
+    """Return the words after an expression that name no known unit."""
+    if isinstance(value, tree.Relation):
+        value = value.parts[-1]
+    is_unknown = isinstance(value, tree.Quantity) and not value.unit.dims
+    return value.unit.words if isinstance(value, tree.Quantity) and is_unknown else ()
 
 
 def _is_bound(side: ParsedAnswer, other: ParsedAnswer, comparer: AnswerComparer) -> bool:

@@ -13,7 +13,13 @@ from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.numbers import numbers_agree
 from fsdpo_data.answers.lexicon.units import are_opposites
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, token_texts
-from fsdpo_data.answers.parsing.prose import UNDEFINED, normalize_words, plain_words, same_words
+from fsdpo_data.answers.parsing.prose import (
+    UNDEFINED,
+    chosen_letter,
+    normalize_words,
+    plain_words,
+    same_words,
+)
 from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read, read_answer
 from fsdpo_data.answers.parsing.readings import split_words_and_formulas
 from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, Words, is_node
@@ -104,7 +110,7 @@ def _compare_parsed(
         if ";" in gold.text and _is_reordered(gold, answer, comparer):
             return Decision("undecided", "order", "the gold: the order of its parts")
         return Decision("correct", rule)
-    if gold.label and are_opposites(gold.label, answer.label):
+    if rule == "choice" or (gold.label and are_opposites(gold.label, answer.label)):
         return Decision("incorrect", rule)
     if not is_marked:
         unread = unread_gold(gold, answer)
@@ -116,6 +122,9 @@ def _compare_values(
     gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
 ) -> tuple[bool, str]:
     """Return whether the complete values of two answers are equal, and the rule that decided."""
+    letters = [chosen_letter(side.plain) for side in (gold, answer)]
+    if all(letters):
+        return letters[0] == letters[1], "choice"
     is_gold_words = isinstance(gold.value, Words)
     is_answer_words = isinstance(answer.value, Words)
     if same_words(gold.plain, answer.plain, either_is_text=is_gold_words or is_answer_words):
@@ -170,21 +179,28 @@ def _are_equal_with_letter_units(
 ) -> bool:
     """Whether two answers are equal if letters that cannot be variables are units.
 
-    Letters cannot be variables if the other side is a number without letters. A gold such as
-    ``37/4 m`` is a quantity only if the answer spells out a unit.
+    Letters cannot be variables if the other side is a number without letters, or if one of the
+    sides spells out a unit.
     """
-    gold_value = gold.value
-    answer_value = answer.value
-    if isinstance(answer_value, Relation):
-        answer_value = answer_value.parts[-1]
+    gold_value = _assigned_value(gold.value)
+    answer_value = _assigned_value(answer.value)
     if _has_letters(answer_value) and not _has_letters(gold_value):
-        quantity = answer.with_letter_units
+        quantity = _assigned_value(answer.with_letter_units)
         return quantity != answer_value and comparer.is_equal(gold_value, quantity)
-    is_quantity = isinstance(answer_value, Quantity) and bool(answer_value.unit.dims)
-    if is_quantity and _has_letters(gold_value):
-        quantity = gold.with_letter_units
-        return quantity != gold_value and comparer.is_equal(quantity, answer_value)
-    return False
+    if not (_has_unit(gold_value) or _has_unit(answer_value)):
+        return False
+    quantities = [_assigned_value(side.with_letter_units) for side in (gold, answer)]
+    return quantities != [gold_value, answer_value] and comparer.is_equal(*quantities)
+
+
+def _assigned_value(value: Value) -> Value:
+    """Return the last side of a relation; other values are unchanged."""
+    return value.parts[-1] if isinstance(value, Relation) else value
+
+
+def _has_unit(value: Value) -> bool:
+    """Whether a value is a quantity with a known unit."""
+    return isinstance(value, Quantity) and bool(value.unit.dims)
 
 
 def have_equal_dimensions(

@@ -1,6 +1,6 @@
 """Equations, inequalities, assignments and function definitions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from fsdpo_data.answers.budget import Budget
@@ -287,17 +287,24 @@ def rename_argument(value: Value, other: Value) -> Value:
     new_name, name = map(_argument_name, heads) if len(heads) == 2 else ("", "")
     if not (new_name and name) or new_name == name:
         return value
-    items = tuple(_rename(item, name, new_name) for item in value.items)
+    items = tuple(rename_symbols(item, {name: new_name}) for item in value.items)
     return ValueList(value.brackets, items)
 
 
-def _rename(value: Value, name: str, new_name: str) -> Value:
-    """Rename a variable in an expression or a relation; other values are unchanged."""
-    if isinstance(value, Relation):
-        return Relation(tuple(_rename(part, name, new_name) for part in value.parts), value.ops)
-    if isinstance(value, SetMembership):
-        return SetMembership(_rename(value.left, name, new_name), value.right, value.negated)
-    return substitute(value, {name: Sym(new_name)}) if is_node(value) else value
+def rename_symbols(value: Value, names: Mapping[str, str]) -> Value:
+    """Rename symbols in an expression, a list or a relation; other values are unchanged."""
+    match value:
+        case Relation():
+            parts = tuple(rename_symbols(part, names) for part in value.parts)
+            return Relation(parts, value.ops)
+        case ValueList():
+            items = tuple(rename_symbols(item, names) for item in value.items)
+            return ValueList(value.brackets, items)
+        case SetMembership():
+            left = rename_symbols(value.left, names)
+            return SetMembership(left, value.right, value.negated)
+    symbols: dict[str, Node] = {name: Sym(new_name) for name, new_name in names.items()}
+    return substitute(value, symbols) if is_node(value) else value
 
 
 def is_constant_assignment(relation: Relation) -> bool:

@@ -26,6 +26,7 @@ from fsdpo_data.answers.extraction.unmarked import (
     statement_value,
 )
 from fsdpo_data.answers.extraction.values import CONJUNCTION, JOINING_TEXT
+from fsdpo_data.answers.parsing.clean import restore_escapes
 
 _PATTERNS = load_phrases("extract")
 _NEXT_PROBLEM = _PATTERNS["next_problem"]
@@ -36,6 +37,8 @@ MARKED_RULES = frozenset(
 )
 #: Maximum characters between two boxes that form one answer.
 _MAX_GAP_CHARS = 80
+_MAX_ANNOUNCED_WORDS = 4  #: Maximum words of an announced answer that replaces a box before it.
+_WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
 #: Maximum headings to check. The limit bounds the cost of a text full of headings.
 _MAX_HEADINGS = 8
 #: End-of-turn tokens that some samplers leave in the text.
@@ -163,7 +166,7 @@ def strip_next_problem(response: str) -> str:
     Drops thinking, later turns, decoration below the answer, and a next problem that the model
     starts after a finished answer.
     """
-    text = search_window(response)
+    text = restore_escapes(search_window(response))
     if _TAG_START.search(text):
         text = _first_turn_without_thinking(text)
     if "\r" in text:
@@ -222,9 +225,9 @@ def _answer_after_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer | None:
     announced = last_announced(text_after)
     if announced is None or not _PATTERNS["value"].search(announced.answer):
         return None
-    text_before = text[max(boxes[-1].start - _MAX_GAP_CHARS, 0) : boxes[-1].start]
-    if announced.rule != "final-answer" and not _PATTERNS["would_be"].search(text_before):
-        return None
+    is_prose = len(_WORD.findall(announced.answer)) > _MAX_ANNOUNCED_WORDS
+    if announced.rule != "final-answer" and is_prose:
+        return None  # "the answer is obtained by …" explains the box
     return ExtractedAnswer(announced.answer, announced.rule)
 
 

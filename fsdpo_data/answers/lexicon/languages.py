@@ -7,6 +7,8 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
+from fsdpo_data.answers.lexicon.numbers import make_decimal
+from fsdpo_data.answers.tree import Num
 from fsdpo_data.core.toml_tables import read_toml
 
 #: Words by language and meaning.
@@ -15,6 +17,11 @@ _FIRST_UNSPACED = "\u3040"  #: From this character on, scripts write words witho
 _HUNDREDS = (*range(101), *range(200, 1001, 100))  #: The numbers of ``number_words.toml``.
 _LATIN_ACCENT = re.compile("[\u0300-\u036f]")
 _NOT_LETTER = re.compile(r"[\s\-'’]+")
+#: A number before a word; a group of three decimals may also be thousands, so it is not read.
+_SCALED_NUMBER = re.compile(
+    r"(?P<sign>-?)(?P<whole>\d+)(?:[.,](?P<decimals>\d{1,2}))?\s*"
+    r"(?P<word>[^\W\d_]+(?: [^\W\d_]+)?)\.?"
+)
 _MAX_NUMBER_CHARS = 60  #: Maximum length of a number in words.
 
 
@@ -54,6 +61,25 @@ def read_number_word(text: str) -> int | None:
     if len(text) > _MAX_NUMBER_CHARS or any(map(str.isdigit, text)):
         return None
     return _number_words().get(_letters(text))
+
+
+def read_scaled_number(text: str) -> Num | None:
+    """Return "4,2 Milliarden" or "5 млн" as a number; None for other texts."""
+    match = _SCALED_NUMBER.fullmatch(text) if len(text) <= _MAX_NUMBER_CHARS else None
+    power = _scale_powers().get(_letters(match["word"])) if match else None
+    if match is None or power is None:
+        return None
+    return make_decimal(match["whole"], match["decimals"] or "", power, match["sign"])
+
+
+@cache
+def _scale_powers() -> dict[str, int]:
+    """Return the powers of ten that words such as "Milliarden" mean."""
+    return {
+        _letters(word): power
+        for meaning, power in (("thousand", 3), ("million", 6), ("billion", 9))
+        for word in words_with_meaning(meaning)
+    }
 
 
 @cache

@@ -53,6 +53,12 @@ _COUNTER = re.compile(
 )
 _ANY_DIGIT = re.compile(r"[^\x00-\x7f\D]")  #: A digit of another script, such as Arabic.
 _EMOJI = re.compile("[\u2600-\u26ff\u2702-\u27bf\u2b50-\u2b55\U0001f300-\U0001faff]")
+#: Letters of the escapes that JSON and Python read as control characters.
+_ESCAPE_LETTERS = {"\a": "a", "\b": "b", "\t": "t", "\v": "v", "\f": "f", "\r": "r"}
+_LOST_ESCAPE = re.compile(
+    r"[\a\x08\v\f](?=[a-z])|\t(?=(?:imes|heta|riangle)(?![a-z])|(?:ext[a-z]*|frac)\s*\{)"
+    r"|\r(?=(?:ight|angle|floor|ceil)(?![a-z]))"
+)
 _INVISIBLE = re.compile("[\u0000-\u0008\u000b-\u001f\u007f\u00ad\u200b-\u200f\u202a-\u202e"
                         "\u2060-\u206f\ufeff\ufe0e\ufe0f\ud800-\udfff]")  # fmt: skip
 _BOLD = re.compile(r"(?<![\w)\]}])(\*\*|__)(\S(?:[^*_]{0,2000}\S)?)\1(?![\w(\[{])")
@@ -81,11 +87,20 @@ _DELIMITER_PAIRS: list[list[str]] = _CLEANING_RULES["pairs"]
 _OPENING_CHARACTERS = frozenset(left[0] for left, _ in _DELIMITER_PAIRS)
 
 
+def restore_escapes(text: str) -> str:
+    r"""Write the commands that JSON or Python read as escapes: a form feed and "rac" as ``\\frac``.
+
+    Tabs and line breaks also occur in texts, so only known commands are restored after them.
+    """
+    return _LOST_ESCAPE.sub(lambda match: "\\" + _ESCAPE_LETTERS[match[0]], text)
+
+
 def clean(text: str) -> str:
     """Return plain ASCII LaTeX, without delimiters, bold marks and final punctuation."""
     if not text.isascii():
         text = _to_ascii(text)
     if min(text, default=" ") < " ":  # a control character
+        text = restore_escapes(text)
         text = _INVISIBLE.sub("", text)
     text = text.strip()
     if _PATTERNS["needs_rewrite"].search(text):

@@ -123,6 +123,9 @@ def is_bracketed_unit_next(cursor: TokenCursor) -> bool:
         return False
     if word_count == 0:
         return ahead == 2 and len(cursor.tokens) == 4 and cursor.peek().space > 0
+    words = [cursor.peek(index).text for index in range(1, ahead)]
+    if "-" in words and all(len(word) == 2 and word.isupper() for word in words if word != "-"):
+        return False  # a difference of segments: "2(AB - CD)"
     return cursor.position == 1 or any(
         is_language_word(cursor.peek(index).text) or is_unit_ahead(cursor, index)
         for index in range(1, ahead)

@@ -19,10 +19,11 @@ def parse_number_set(cursor: TokenCursor, name: str) -> Value:
         return tree.Sym(name)
     if cursor.peek_sign(1) not in ("{", "+", "-", "*") and cursor.peek(1).number is None:
         return tree.Sym(name)
+    position = cursor.peek_sign()
     cursor.skip()
     sign = cursor.take_group_text()
     if sign.isdigit():
-        return tree.Sym(f"{name}^{sign}")  # a space of vectors
+        return tree.Sym(f"{name}{position}{sign}")  # a space of vectors, or residues
     # "NN+" is the set of the positive integers. Authors write ZZ^* for the non-zero integers and
     # for the positive ones, so it is read as ZZ, which contains both.
     if name in ("ZZ", "NN") and sign in ("+", "*", ">0", "ge1"):

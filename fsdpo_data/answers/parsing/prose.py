@@ -196,7 +196,7 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
     if len(gold) > MAX_COMPARED_CHARS or len(answer) > MAX_COMPARED_CHARS:
         return False
     choice = _PATTERNS["letter"].fullmatch(gold)
-    if choice and choice[1] == _chosen_letter(answer):
+    if choice and choice[1] == chosen_letter(answer):
         return True
     if _PATTERNS["roman"].fullmatch(gold) and gold == answer.upper():
         return True
@@ -280,7 +280,7 @@ def normalize_words(words: tuple[str, ...]) -> tuple[str, ...]:
 MAX_COMPARED_CHARS = 400  #: Maximum number of characters of an answer that is compared as words.
 
 
-def _chosen_letter(text: str) -> str:
+def chosen_letter(text: str) -> str:
     """Return the letter of a choice, "(C) 42", "option C" or "c)"; "" for other texts."""
     match = _PATTERNS["choice"].fullmatch(text)
     if match is None:

@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
-from fsdpo_data.answers.lexicon.languages import read_number_word
+from fsdpo_data.answers.lexicon.languages import read_number_word, read_scaled_number
 from fsdpo_data.answers.lexicon.numbers import make_decimal, read_number
 from fsdpo_data.answers.lexicon.vocabulary import contains_any, has_foreign_script
 from fsdpo_data.answers.lexicon.words import DATE_OR_TIME_MARKERS, SMALL_NUMBERS, read_date_or_time
@@ -39,6 +39,7 @@ from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import (
     Call,
     Matrix,
+    Node,
     Num,
     NumberInBase,
     Piecewise,
@@ -51,6 +52,7 @@ from fsdpo_data.answers.tree import (
     Words,
     add,
     is_node,
+    map_children,
     multiply,
 )
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
@@ -79,6 +81,8 @@ MAX_SPECIAL = 120
 _MAX_CACHED_CHARS = 400  #: Maximum length of a text in the cache.
 _CACHE_SIZE = 8_192  #: Maximum number of answers in the cache.
 _DECIMAL_COMMA = re.compile(r"(-?)(\d+),(\d{1,2}|\d{4,15})")
+#: A number with spaces between its thousands and a decimal comma: "1 234,56".
+_SPACED_NUMBER = re.compile(r"(?P<sign>-?)(?P<whole>\d{1,3}(?: \d{3})+),(?P<decimals>\d+)")
 _DROPPED = re.compile(r"(?<![A-Za-z0-9])\s|\s(?![A-Za-z0-9])|\\!|\\(?:left|right)(?![A-Za-z])")
 
 
@@ -132,6 +136,14 @@ class ParsedAnswer:
         readings = propose_readings(self.cleaned, is_read=is_read)
         values = ((read(reading.text), reading) for reading in readings)
         return tuple(pair for pair in values if not isinstance(pair[0], Words))
+
+    @cached_property
+    def quantified(self) -> tuple[Value, frozenset[str]]:
+        """The value without "for any constant c", and the names in those words."""
+        for value, reading in self.readings:
+            if reading.quantified_names:
+                return value, reading.quantified_names
+        return self.value, frozenset()
 
     @cached_property
     def forms(self) -> tuple[Value, ...]:
@@ -281,9 +293,14 @@ def _read_special(text: str) -> Value | None:
     value = phrase_value(plain_words(text)) if _PATTERNS["has_word"].search(text) else None
     if value is not None:
         return value
-    number_word = read_number_word(plain_text(text))
+    plain = plain_text(text)
+    number_word = read_number_word(plain)
     if number_word is not None:
         return Num(Fraction(number_word))
+    if (number := _SPACED_NUMBER.fullmatch(plain)) is not None:
+        return make_decimal(number["whole"].replace(" ", ""), number["decimals"], 0, number["sign"])
+    if (scaled := read_scaled_number(plain)) is not None:
+        return scaled
     if any(map(str.isalpha, text)) and contains_any(text, DATE_OR_TIME_MARKERS):
         date_or_time = read_date_or_time(" ".join(_drop_text_commands(text).split()))
         if date_or_time is not None:
@@ -405,6 +422,11 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         return (value,) if time is None else (value, time)
     if _PATTERNS["second_part"].search(cleaned) and (parts := _read_parts(cleaned)):
         return (value, parts)
+    if matrix := _nested_rows(value):
+        return (value, matrix)  # as Mathematica writes it
+    natural = value if "\\log" in cleaned else with_natural_logarithms(value)
+    if natural != value:
+        return (value, natural)  # the "log(2)" of programs
     is_list = isinstance(value, Num) and _PATTERNS["list"].fullmatch(cleaned)
     if is_list or (cleaned[:1] == "(" and _PATTERNS["bracketed_numbers"].fullmatch(cleaned)):
         numbers = (Num(Fraction(int(part))) for part in re.findall(r"\d+", cleaned))
@@ -426,6 +448,27 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
     if point := _PATTERNS["labelled_point"].fullmatch(cleaned):
         return _labelled_point(cleaned, point, value)
     return (value, *_read_without_context(cleaned))
+
+
+def _nested_rows(value: Value) -> Matrix | None:
+    """Return "{{1, 2}, {3, 4}}" as a matrix; None for other values."""
+    if not isinstance(value, ValueList) or value.brackets != "{}" or len(value.items) < 2:
+        return None
+    rows = [item.items for item in value.items if isinstance(item, ValueList)]
+    is_matrix = len(rows) == len(value.items) and len({*map(len, rows)}) == 1
+    has_braces = all(isinstance(item, ValueList) and item.brackets == "{}" for item in value.items)
+    return Matrix(tuple(rows)) if is_matrix and has_braces else None
+
+
+def with_natural_logarithms(value: Value) -> Value:
+    """Return an expression in which ``log`` without a base is the natural logarithm."""
+    return _natural_logarithms(value) if is_node(value) else value
+
+
+def _natural_logarithms(node: Node) -> Node:
+    if isinstance(node, Call) and node.name == "log" and len(node.args) == 1:
+        return Call("ln", (_natural_logarithms(node.args[0]),))
+    return map_children(node, _natural_logarithms)
 
 
 def _read_rows(cleaned: str) -> Matrix | None:

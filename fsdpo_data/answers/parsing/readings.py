@@ -44,6 +44,12 @@ class Reading(NamedTuple):
         return is_denied(self.dropped)
 
     @property
+    def quantified_names(self) -> frozenset[str]:
+        """The names in dropped text such as "for all real x"; empty if it says anything else."""
+        match = _PATTERNS["quantifier"].fullmatch(self.dropped)
+        return frozenset(re.findall(r"\b[A-Za-z]\b", match["names"])) if match else frozenset()
+
+    @property
     def is_guarded(self) -> bool:
         """Whether the rest of the answer bounds or changes the part."""
         # "an eight-digit number" counts digits, not the value.

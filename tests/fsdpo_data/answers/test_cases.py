@@ -1,7 +1,8 @@
 """Our labelled cases: every pair and every response gets the verdict of a careful human grader.
 
 Each line of ``data/grader_cases.jsonl`` is one case: its kind, the gold, an answer or a response,
-whether it is correct, and its origin. The origin ``from`` says that the case was written by hand,
+whether it is correct, and its origin. With ``undecided``, no difference can be proven, so that the
+verdict ``incorrect`` is wrong, too. The origin ``from`` says that the case was written by hand,
 or names the template or rewrite that made it from such a case.
 """
 
@@ -33,6 +34,7 @@ def failures(cases: list[Case], verdicts: list[Verdict]) -> str:
         (case, verdict)
         for case, verdict in zip(cases, verdicts, strict=True)
         if (verdict.status == "correct") != case["correct"]
+        or (case.get("undecided") and verdict.status == "incorrect")
     ]
     kinds = Counter(case["kind"] for case, _ in wrong)
     lines = [f"{len(wrong)} of {len(cases)} cases fail"] if wrong else []
@@ -42,6 +44,7 @@ def failures(cases: list[Case], verdicts: list[Verdict]) -> str:
             if case["kind"] == kind:
                 text = case["answer"] if "answer" in case else case["response"][-120:]
                 label = "should be correct" if case["correct"] else "should be wrong"
+                label = "should be undecided" if case.get("undecided") else label
                 lines.append(f"    {case['gold']!r} ~ {text!r} {label}: {verdict}")
     return "\n".join(lines)
 
