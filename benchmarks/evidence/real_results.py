@@ -12,6 +12,7 @@ from fsdpo_bench.decode.vote import (
     answer_classes,
     best_of_n,
     self_consistency,
+    voting_answers,
     weighted_vote,
 )
 from fsdpo_bench.prm.first_error import read_first_error_rows
@@ -50,18 +51,22 @@ class ProblemSamples:
     problem_id: str  #: Id of the problem.
     solution_ids: list[str]  #: Ids of the samples.
     is_correct: list[bool]  #: Whether each sample is correct.
-    answers: list[str | None]  #: The answer of each sample.
+    votes: list[str | None]  #: The answer with which each sample votes; None for no vote.
     n_tokens: list[int]  #: Number of tokens of each sample.
     is_cut_off: list[bool]  #: Whether each sample reached the maximum number of tokens.
     rewards: list[list[float] | None]  #: Step rewards of each sample, if the dataset has rewards.
 
     def classes(self) -> list[int | None]:
         """Return the class of equivalent answers of each sample."""
-        return answer_classes(self.answers, agreeing_answers(self.answers))
+        return answer_classes(self.votes, agreeing_answers(self.votes))
+
+    def is_choice_correct(self, index: int | None) -> bool:
+        """Whether the sample that is chosen is correct; without a choice, it is not."""
+        return index is not None and self.is_correct[index]
 
     def first(self, n: int) -> "ProblemSamples":
         """Return the first n samples."""
-        columns = ("solution_ids", "is_correct", "answers", "n_tokens", "is_cut_off", "rewards")
+        columns = ("solution_ids", "is_correct", "votes", "n_tokens", "is_cut_off", "rewards")
         return ProblemSamples(self.problem_id, *(getattr(self, name)[:n] for name in columns))
 
 
@@ -74,7 +79,9 @@ def read_problem_samples(dataset: Path) -> Iterator[ProblemSamples]:
             problem_id=str(problem_id),
             solution_ids=samples["solution_id"].to_list(),
             is_correct=(samples["outcome"] == "correct").to_list(),
-            answers=samples["answer"].to_list(),
+            votes=voting_answers(
+                samples["answer"].to_list(), samples["completions"].list.join("").to_list()
+            ),
             n_tokens=samples["n_tokens"].to_list(),
             is_cut_off=(samples["finish_reason"] == "length").to_list(),
             rewards=samples["step_rewards"].to_list(),
@@ -103,7 +110,7 @@ def record_start(
         mean = sum(samples.is_correct) / len(samples.is_correct)
         rows.append((AVERAGE, samples.problem_id, format_number(mean)))
         for choice, index in chosen.items():
-            rows.append((choice, samples.problem_id, str(int(samples.is_correct[index]))))
+            rows.append((choice, samples.problem_id, str(int(samples.is_choice_correct(index)))))
     for samples in read_problem_samples(greedy):
         rows.append((GREEDY, samples.problem_id, str(int(samples.is_correct[0]))))
     names = (GREEDY, AVERAGE, VOTE, MOST_LIKELY)
@@ -124,7 +131,7 @@ def record_prm(results: Path, scored: Path, prm: str) -> None:
             chosen[WEIGHTED_VOTE] = weighted_vote(samples.classes(), rewards)
         for choice, index in chosen.items():
             rows.append(
-                (f"{prm}: {choice}", samples.problem_id, str(int(samples.is_correct[index])))
+                (f"{prm}: {choice}", samples.problem_id, str(int(samples.is_choice_correct(index))))
             )
         scores = [-math.inf if reward is None else reward for reward in rewards]
         area = auc(scores, samples.is_correct)
@@ -187,7 +194,7 @@ def record_policy(
             greedy_is_correct[samples.problem_id],
             sum(first_samples.is_correct),
             len(first_samples.is_correct),
-            first_samples.is_correct[self_consistency(first_samples.classes())],
+            first_samples.is_choice_correct(self_consistency(first_samples.classes())),
             sum(first_samples.n_tokens),
             sum(first_samples.is_cut_off),
         )

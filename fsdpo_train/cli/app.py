@@ -9,6 +9,8 @@ import fsdpo_train
 from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.options import command
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
+from fsdpo_train.trainer.row_formats import PRM_ROWS, SFT_ROWS, pair_rows
+from fsdpo_train.trainer.row_source import check_data
 from fsdpo_train.trainer.run_directory import is_main_process
 
 app = new_app("fsdpo-train", "Train on step-annotated data.")
@@ -17,6 +19,7 @@ app = new_app("fsdpo-train", "Train on step-annotated data.")
 @command(app, SftConfig)
 def sft(config: SftConfig) -> None:
     """Fine-tune a model on prompt/completion rows."""
+    check_data(config.data, SFT_ROWS)  # before torch is loaded, which takes seconds
     report = fsdpo_train.train_sft(config)
     _print_line(
         f"{report.out}: {report.rows} rows, {report.steps} steps, final loss {report.loss:.4f}"
@@ -26,6 +29,7 @@ def sft(config: SftConfig) -> None:
 @command(app, PrmConfig)
 def prm(config: PrmConfig) -> None:
     """Train a process reward model."""
+    check_data(config.data, PRM_ROWS)
     report = fsdpo_train.train_prm(config)
     _print_line(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
     _print_line(f"held out: {_format_heldout(report.held_out)}")
@@ -41,6 +45,7 @@ def prm(config: PrmConfig) -> None:
 @command(app, DpoConfig)
 def dpo(config: DpoConfig) -> None:
     """Train a policy on preference pairs."""
+    check_data(config.data, pair_rows(config.preference_loss))
     report = fsdpo_train.train_dpo(config)
     _print_line(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
     _print_line(f"over the last logging window: {_format_metrics(report.metrics)}")

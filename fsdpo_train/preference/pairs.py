@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.pairs.statistics import find_first_difference
 from fsdpo_train.losses.preference_losses import PreferenceLoss
+from fsdpo_train.trainer.row_formats import pair_rows
 from fsdpo_train.trainer.row_source import LocatedRow, Row, TrainingData, open_data
 
 if TYPE_CHECKING:
     import numpy as np
 
     from fsdpo_data.engines.step_tokens import EncodedSolution
-
-#: Columns of a pair that training reads.
-COLUMNS = ("prompt", "chosen_steps", "rejected_steps", "chosen_rewards", "rejected_rewards")
 
 #: Rewards, and γ times rewards, must be smaller than this in absolute value: they are in float32.
 _MAX_REWARD = 1e30
@@ -86,9 +84,9 @@ class PromptGroup:
         return self.select(sorted({index for pair in pairs for index in pair}), pairs)
 
 
-def open_pairs(data: Sequence[str | Path]) -> TrainingData:
+def open_pairs(data: Sequence[str | Path], loss: PreferenceLoss) -> TrainingData:
     """Open the pairs in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
-    return open_data(data, COLUMNS, config="pairs", optional_columns=("chosen", "rejected"))
+    return open_data(data, pair_rows(loss))
 
 
 def group_by_prompt(
@@ -126,14 +124,14 @@ def group_by_prompt(
         else:
             group.pairs.append(pair)
     if not groups:
-        raise InputError("the data has no pairs: expected rows of " + ", ".join(COLUMNS) + ".")
+        columns = ", ".join(pair_rows(loss).columns)
+        raise InputError(f"the data has no pairs: expected rows of {columns}.")
     return list(groups.values())
 
 
 def _check_row(location: str, row: Row, loss: PreferenceLoss) -> None:
     """Raise an InputError if a column for the loss is missing, or the prompt is not a text."""
-    required = [name for name in COLUMNS if loss.uses_rewards or "rewards" not in name]
-    missing = [name for name in required if row.get(name) is None]
+    missing = [name for name in pair_rows(loss).columns if row.get(name) is None]
     if missing:
         message = f"{location}: the columns {', '.join(missing)} are missing."
         if all("rewards" in name for name in missing):

@@ -16,14 +16,12 @@ from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.trainer.batching import TensorBatch, collate_rows, pad_rows
+from fsdpo_train.trainer.row_formats import PRM_ROWS
 from fsdpo_train.trainer.row_source import Row, RowSource, TrainingData, open_data
 from fsdpo_train.trainer.training_rows import CompletionRow
 
 #: Label of padding, which the losses ignore.
 IGNORE_LABEL = -100.0
-
-_COLUMNS = ("prompt", "completions", "labels")
-_OPTIONAL_COLUMNS = ("problem_id", "sample_index", "outcome", "rollouts", "step_labels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class PrmData:
 
 def open_solutions(data: Sequence[str | Path]) -> TrainingData:
     """Open the solutions in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
-    return open_data(data, _COLUMNS, config="solutions", optional_columns=_OPTIONAL_COLUMNS)
+    return open_data(data, PRM_ROWS)
 
 
 def read_labelled_rows(data: TrainingData, config: PrmConfig) -> Iterator[LabelledRow]:
@@ -181,22 +179,14 @@ def _read_file_rows(name: str, source: RowSource, config: PrmConfig) -> Iterator
             "samples and only_mixed choose from a sealed dataset, but this is a file of labelled "
             "rows. Leave them out, and choose the rows yourself.",
         )
-    has_rows = False
     for location, row in source.rows():
-        has_rows = True
-        missing = [column for column in _COLUMNS if row.get(column) is None]
+        missing = [column for column in PRM_ROWS.columns if row.get(column) is None]
         if missing:
             raise InputError(
                 f"{location}: the columns {', '.join(missing)} are missing. The row has "
                 f"{', '.join(row)}."
             )
         yield _labelled_row(location, {"problem_id": row["prompt"], **row})
-    if not has_rows:
-        raise _unusable_data_error(
-            name,
-            "no rows; expected rows of prompt, completions (a list of steps) and labels (a list of "
-            "booleans or numbers).",
-        )
 
 
 def _unusable_data_error(name: str, reason: str) -> InputError:

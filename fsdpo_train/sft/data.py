@@ -1,20 +1,16 @@
 """Training data of SFT: prompt/completion rows are checked and tokenised."""
 
 import logging
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import transformers
 
-from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import StepTokenizer
-from fsdpo_train.trainer.row_source import Row, TrainingData
+from fsdpo_train.trainer.row_source import TrainingData
 from fsdpo_train.trainer.training_rows import CompletionRow
 
 log = logging.getLogger(__name__)
-
-COLUMNS = ("prompt", "completion")  #: The columns that a row needs.
 
 
 class SftData(NamedTuple):
@@ -32,15 +28,12 @@ def encode_rows(
 
     SFT, PRM training and preference training use the same token ids. A model generates the same ids
     after the prompt.
-
-    Raises:
-        InputError: if a source has no rows, or no row of it has a required column.
     """
     step_tokenizer = StepTokenizer(tokenizer)
     encoded_rows: list[CompletionRow] = []
     group_indices: dict[str, int] = {}
     n_rows = too_long = unusable = 0
-    for row in _checked_rows(data):
+    for _, row in data.rows():
         n_rows += 1
         prompt = row.get("prompt")
         completion = row.get("completion")
@@ -64,31 +57,3 @@ def encode_rows(
     if unusable:
         log.info(f"dropped {unusable} of {n_rows} rows: no prompt or an empty completion")
     return SftData(rows=encoded_rows, too_long=too_long, unusable=unusable)
-
-
-def _checked_rows(data: TrainingData) -> Iterator[Row]:
-    """Yield all rows, and check the columns at the end of each source."""
-    for source in data.sources:
-        columns: dict[str, None] = {}  # an ordered set
-        for _, row in source.rows():
-            columns |= dict.fromkeys(row)
-            yield row
-        _check_columns(source.name, columns)
-
-
-def _check_columns(source_name: str, columns: Iterable[str]) -> None:
-    """Raise an InputError if a source is empty, or a column is missing in all rows."""
-    column_names = list(columns)
-    if not column_names:
-        raise InputError(
-            "the file is empty; expected prompt/completion rows.", field="data", value=source_name
-        )
-    missing = [name for name in COLUMNS if name not in column_names]
-    if missing:
-        raise InputError(
-            f"the columns {', '.join(map(repr, missing))} are missing. The file has "
-            f"{', '.join(map(repr, column_names))}. Rename the columns to 'prompt' and "
-            "'completion'.",
-            field="data",
-            value=source_name,
-        )

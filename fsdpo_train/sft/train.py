@@ -14,7 +14,7 @@ from fsdpo_data.core.memory_limit import reraise_memory_error
 from fsdpo_data.engines.logprobs import head_error, patch_to_return_logprobs
 from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 from fsdpo_train.config import SftConfig
-from fsdpo_train.sft.data import COLUMNS, SftData, encode_rows
+from fsdpo_train.sft.data import SftData, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import (
     can_share_prompts,
@@ -30,6 +30,7 @@ from fsdpo_train.trainer.models import (
     context_length,
     load_model,
 )
+from fsdpo_train.trainer.row_formats import SFT_ROWS
 from fsdpo_train.trainer.row_source import open_data
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
@@ -70,7 +71,7 @@ def train_sft(config: SftConfig) -> SftReport:
 
         report = train_sft(SftConfig(data="runs/demo", model="tiny", out="runs/sft"))
     """
-    data = open_data(config.data, COLUMNS)
+    data = open_data(config.data, SFT_ROWS)
     with start_run(config, data) as identity:
         arguments = training_arguments(config)
         model, tokenizer = _initial_model(config)

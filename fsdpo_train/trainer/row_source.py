@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,12 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.exchange.recognition import matching_formats
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
+from fsdpo_train.trainer.row_formats import RowFormat
+
+#: Maximum number of rows in which the columns of a file are searched.
+MAX_SEARCHED_ROWS = 1000
 
 Row = Mapping[str, Any]
 LocatedRow = tuple[str, Row]  #: A location (file and row number) for error messages, and the row.
@@ -75,79 +80,141 @@ class TrainingData:
         return chain.from_iterable(source.rows() for source in self.sources)
 
 
-def open_data(
-    data: Sequence[str | Path],
-    columns: Sequence[str],
-    config: str = "",
-    optional_columns: Sequence[str] = (),
-) -> TrainingData:
+def open_data(data: Sequence[str | Path], row_format: RowFormat) -> TrainingData:
     """Open the datasets and files in ``data``; see :func:`open_source`."""
-    return TrainingData(
-        tuple(open_source(item, columns, config, optional_columns) for item in data)
-    )
+    return TrainingData(tuple(open_source(item, row_format) for item in data))
 
 
-def open_source(
-    data: str | Path,
-    columns: Sequence[str],
-    config: str = "",
-    optional_columns: Sequence[str] = (),
-) -> RowSource:
+def open_source(data: str | Path, row_format: RowFormat) -> RowSource:
     """Open the rows in ``data``.
 
     Args:
         data: A JSONL or parquet file, ``org/name[@revision]`` on the Hub, or a directory or URL of
             a sealed dataset.
-        columns: The columns that rows need.
-        config: The config of a sealed dataset that contains such rows. Empty if no config does.
-        optional_columns: Further columns to read from a sealed dataset.
+        row_format: The format of the rows.
 
     Raises:
         InputError: if ``data`` does not contain such rows.
         SchemaError: if the dataset is not sealed, or its rows were changed later.
         UnavailableError: if the Hub or a store cannot be reached, or refuses access.
     """
-    all_columns = [*columns, *optional_columns]
     if is_url(data):
         copy = local_copy(data)
         with errors_with_urls({copy: str(data)}):
-            return replace(_open_sealed(copy, config, all_columns), name=str(data).rstrip("/"))
+            return replace(_open_sealed(copy, row_format), name=str(data).rstrip("/"))
+    check_source(data, row_format)
     data = Path(data)
-    if config and data.is_dir():
-        return _open_sealed(data, config, all_columns)
-    if data.is_file() and data_suffix(data):
+    if data.is_dir():
+        return _open_sealed(data, row_format)
+    if data.exists():
         identity = "sha256:" + file_sha256(data)
         return RowSource(identity, data.resolve().name, lambda: _file_rows(data), is_dataset=False)
-    hub_source = HubSource.parse(f"{data}:{config}" if config else str(data), {})
-    if not data.exists() and hub_source is not None:
-        return _open_hub_dataset(hub_source, config)
-    sealed_text = f"a sealed dataset with {config}, " if config else ""
+    hub_source = _hub_source(data, row_format)
+    assert hub_source is not None  # check_source refuses other names
+    return _open_hub_dataset(hub_source, row_format.config)
+
+
+def check_data(data: Sequence[str | Path], row_format: RowFormat) -> None:
+    """Check the sources in ``data`` that are on this machine; see :func:`check_source`."""
+    for item in data:
+        if not is_url(item):
+            check_source(item, row_format)
+
+
+def check_source(data: str | Path, row_format: RowFormat) -> None:
+    """Check whether a local file or directory has the columns of a format.
+
+    The check reads little of the source, and does not load torch.
+
+    Raises:
+        InputError: if ``data`` does not contain such rows.
+        SchemaError: if the dataset is not sealed.
+    """
+    path = Path(data)
+    if row_format.config and path.is_dir():
+        _read_sealed(path, row_format.config)
+    elif path.is_file() and data_suffix(path):
+        _check_columns(path, row_format)
+    elif path.exists() or _hub_source(path, row_format) is None:
+        raise _source_error(path, row_format)
+
+
+def _hub_source(data: Path, row_format: RowFormat) -> HubSource | None:
+    """Return the dataset on the Hub that a text names; None for another text."""
+    return HubSource.parse(f"{data}:{row_format.config}" if row_format.config else str(data), {})
+
+
+def _source_error(data: Path, row_format: RowFormat) -> InputError:
+    """Return the error for data that is neither a dataset nor a file of rows."""
+    sealed_text = f"a sealed dataset with {row_format.config}, " if row_format.config else ""
     export_text = f" `fsdpo-data export {data} --to trl-sft` makes one." if data.is_dir() else ""
-    raise InputError(
-        f"expected {sealed_text}a .jsonl or .parquet file with the columns {', '.join(columns)}, "
-        f"or org/name of a dataset on the Hub.{export_text}",
+    return InputError(
+        f"expected {sealed_text}a .jsonl or .parquet file with the columns "
+        f"{', '.join(row_format.columns)}, or org/name of a dataset on the Hub.{export_text}",
         field="data",
         value=str(data),
     )
 
 
-def _open_sealed(root: Path, config: str, columns: Sequence[str]) -> RowSource:
+def _check_columns(file: Path, row_format: RowFormat) -> None:
+    """Raise an InputError if a file is empty, or a column is missing in all of its first rows."""
+    first_row: Row = {}
+    columns: dict[str, None] = {}  # an ordered set
+    for _, row in islice(_file_rows(file), MAX_SEARCHED_ROWS):
+        first_row = first_row or row
+        columns |= dict.fromkeys(row)
+        if columns.keys() >= set(row_format.columns):
+            return
+    expected = ", ".join(row_format.columns)
+    if not columns:
+        raise InputError(
+            f"the file is empty; {row_format.purpose} needs rows with the columns {expected}.",
+            field="data",
+            value=str(file),
+        )
+    missing = ", ".join(name for name in row_format.columns if name not in columns)
+    raise InputError(
+        f"the columns {missing} are missing; {row_format.purpose} needs {expected}. The rows have "
+        f"{', '.join(columns)}.{_import_hint(file, first_row, row_format)}",
+        field="data",
+        value=str(file),
+    )
+
+
+def _import_hint(file: Path, row: Row, row_format: RowFormat) -> str:
+    """Return the commands that import a row with step labels; empty for other rows."""
+    if row_format.config != "solutions":
+        return ""
+    commands = [
+        f"`fsdpo-data import {file} --from {name} --out DATA`" for name in matching_formats(row)
+    ]
+    return f" Import step labels first: {' or '.join(commands)}." if commands else ""
+
+
+def _read_sealed(root: Path, config: str) -> Manifest:
+    """Return the manifest of a sealed dataset; InputError if it lacks the config."""
     manifest = read_manifest(root)
-    files = manifest.config_files(config)
-    if not files:
+    if not manifest.config_files(config):
         raise InputError(
             f"the dataset has no {config}. Score and pair it first: fsdpo-data score {root} "
             "--prm PATH --out SCORED, then fsdpo-data pair SCORED --out NEW.",
             field="data",
             value=str(root),
         )
+    return manifest
+
+
+def _open_sealed(root: Path, row_format: RowFormat) -> RowSource:
+    config = row_format.config
+    manifest = _read_sealed(root, config)
     # Only these files are read, so a copy of the dataset without the other files is enough.
-    check_files(root, files)
+    check_files(root, manifest.config_files(config))
     provenance = {"dataset": manifest.digest}
     if manifest.spec.score:
         prm = manifest.spec.score.prm
         provenance["prm"] = f"{prm.name}@{prm.revision}"
     shards = manifest.config_paths(root, config)
+    columns = [*row_format.columns, *row_format.optional_columns]
     return RowSource(
         manifest.digest,
         root.resolve().name,

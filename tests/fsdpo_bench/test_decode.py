@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from fakes import ANSWER, THOUGHT, FixedSampler, Judge, TableScorer, ThinkingSampler, Writer
 from fsdpo_bench.decode.beam import BeamSpec, beam_search
+from fsdpo_bench.decode.decoders import DECODERS
+from fsdpo_bench.decode.records import DecodedProblem, record_validator
 from fsdpo_bench.decode.solution import (
+    DecodedSolution,
     DecodingCost,
     add_rewards,
     aggregate_rewards,
@@ -26,9 +29,10 @@ from fsdpo_bench.decode.vote import (
     answer_classes,
     best_of_n,
     self_consistency,
+    voting_answers,
     weighted_vote,
 )
-from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
+from fsdpo_bench.runs.grade import TaskResponse, grade_problems, grade_task_responses
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.tasks.table import builtin_tasks
 
@@ -68,7 +72,7 @@ def test_votes_go_to_classes_of_equivalent_answers() -> None:
         for k in range(1, len(answers) + 1):
             kinds = [KIND[a] for a in answers[:k] if a]
             votes = Counter(kinds)
-            expected = 0
+            expected = None
             if votes:
                 max_votes = max(votes.values())
                 tied = [kind for kind, count in votes.items() if count == max_votes]
@@ -78,6 +82,60 @@ def test_votes_go_to_classes_of_equivalent_answers() -> None:
                 expected = min(firsts)
             assert self_consistency(classes[:k]) == expected
         assert classes == classes_of([*answers, "2"])[: len(answers)]
+
+
+def test_sentences_without_an_answer_do_not_vote() -> None:
+    """The last sentence of a response is no vote, however many responses end with it."""
+    responses = ["I am not sure.", "I am not sure.", r"So it is \boxed{7}."]
+    answers = ["I am not sure.", "I am not sure.", "7"]
+    votes = voting_answers(answers, responses)
+    assert votes == [None, None, "7"]
+    assert self_consistency(classes_of(votes)) == 2
+    assert weighted_vote(classes_of(votes), [1.0, 1.0, 0.1]) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "response"),
+    [
+        ("7", "There are 7."),
+        ("Tom", r"The winner is \boxed{Tom}."),
+        ("Tom is faster", "The answer is: Tom is faster"),
+        ("Tom", "It was **Tom**."),
+        ("Tom", "Tom"),
+        ("does not exist", "So the limit does not exist."),
+        ("Yes, it is.", "We check all cases.\nYes, it is."),
+        ("B", "The correct option is B."),
+        ("x+1", "So we get $x+1$"),
+    ],
+)
+def test_values_and_marked_words_vote(answer: str, response: str) -> None:
+    assert voting_answers([answer], [response]) == [answer]
+
+
+def test_a_vote_without_any_answer_is_wrong() -> None:
+    """The first sample would be correct, because its sentence states the gold answer."""
+    problem = Problem(question="Who wins?", answer="Tom", source="s", split="test")
+    samples = [
+        DecodedSolution(text=text, steps=(text,), finish_reason="stop", n_tokens=5)
+        for text in ("We see this.\nSo Tom is the winner.", "I am not sure.", "I am not sure.")
+    ]
+    decoded = DecodedProblem(
+        task="smoke",
+        row=0,
+        problem_id="0" * 20,
+        problem=problem,
+        prompt="",
+        samples=samples,
+        own_solutions={},
+    )
+    setup = DECODERS["sc"].parse_suffix("@3")
+    assert setup is not None
+    task = builtin_tasks()["embedded"]
+    [record] = grade_problems(task, [decoded], [setup], ["sc@3"], workers=1)
+    assert record.samples[0].correct
+    entry = record.decoded["sc@3"]
+    assert (entry.correct, entry.answer, entry.status) == (False, None, "no_answer")
+    assert record_validator().validate_python(record.to_json()) == record
 
 
 def test_classes_do_not_depend_on_the_order_of_answers() -> None:
@@ -105,7 +163,7 @@ def test_weighted_votes_sum_the_weights_of_a_class() -> None:
                 totals[KIND[answer]] = totals.get(KIND[answer], 0.0) + (weight or 0.0)
         chosen = weighted_vote(classes_of(answers), weights)
         if not totals:
-            assert chosen == 0
+            assert chosen is None
             continue
         kinds = [KIND[a] if a else None for a in answers]
         tied = [kind for kind, total in totals.items() if total == max(totals.values())]

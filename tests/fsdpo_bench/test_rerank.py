@@ -99,10 +99,27 @@ def test_a_vote_is_the_vote_of_the_decoders(weights: np.ndarray | None) -> None:
             # Decoders name a class by its first member among the samples.
             firsts = {name: index for index, name in reversed([*enumerate(names)])}
             classes = [None if name is None else firsts[name] for name in names]
-            winner = members[weighted_vote(classes, values)]
-            has_answer = any(name is not None for name in names)
-            correct.append(has_answer and CORRECT[problem, winner])
+            winner = weighted_vote(classes, values)
+            correct.append(winner is not None and CORRECT[problem, members[winner]])
         assert result[problem, column] == pytest.approx(np.mean(correct))
+
+
+def test_sentences_without_an_answer_do_not_vote(tmp_path: Path) -> None:
+    """Two of three responses end with the same sentence, and one has a box."""
+    rows = [
+        {
+            "question": f"3+4, {number}?",
+            "answer": "7",
+            "response": response,
+            "step_scores": [[0.5], [0.9], [0.5]][index],
+        }
+        for number in range(2)
+        for index, response in enumerate(["I am not sure.", "I am not sure.", r"\boxed{7}"])
+    ]
+    import_file(written(tmp_path / "rows.jsonl", rows), tmp_path / "data", prm_name="prm")
+    result = rerank(tmp_path / "data")
+    assert result["vote"]["3"]["value"] == 1
+    assert result["models"]["prm"]["accuracy"]["weighted-vote"]["min"]["3"]["value"] == 1
 
 
 def test_every_sample_is_in_equally_many_subsets() -> None:

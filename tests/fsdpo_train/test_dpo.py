@@ -624,22 +624,20 @@ def test_options_out_of_range_are_named(options: dict[str, Any], message: str) -
 
 def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(InputError, match="the data has no pairs"):
+    with pytest.raises(InputError, match="the file is empty; the loss full-step needs"):
         dpo.train_dpo(config(policy, tmp_path / "empty.jsonl", tmp_path / "out"))
     with pytest.raises(InputError, match="expected a sealed dataset with pairs"):
-        open_pairs([tmp_path / "nowhere"])
+        open_pairs([tmp_path / "nowhere"], PREFERENCE_LOSSES["dpo"])
     with pytest.raises(InputError, match="optim = 'adam': expected one of adamw_torch"):
         dpo.train_dpo(config(policy, data, tmp_path / "a", optim="adam"))
     if not torch.cuda.is_available():
         with pytest.raises(
             InputError, match="attention = 'flex': FlexAttention has gradients on GPUs only"
         ):
-            dpo.train_dpo(
-                config(policy, tmp_path / "empty.jsonl", tmp_path / "f", attention="flex")
-            )
+            dpo.train_dpo(config(policy, data, tmp_path / "f", attention="flex"))
     (tmp_path / "folder").mkdir()
     with pytest.raises(SchemaError, match="holds no dataset"):
-        open_pairs([tmp_path / "folder"])
+        open_pairs([tmp_path / "folder"], PREFERENCE_LOSSES["dpo"])
 
 
 def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:

@@ -410,11 +410,11 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
         prm.train_prm(config(options.pop("model", policy), path, tmp_path / "prm", **options))
 
     (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(InputError, match="no rows; expected rows of prompt, completions"):
+    with pytest.raises(InputError, match="the file is empty; PRM training needs"):
         train(data=tmp_path / "empty.jsonl")
     write_rows(tmp_path / "other.jsonl", [{"prompt": "p", "completion": "c"}])
     with pytest.raises(
-        InputError, match=r"row 1: the columns completions, labels are missing\. The row has"
+        InputError, match=r"other\.jsonl': the columns completions, labels are missing; .* prompt"
     ):
         train(data=tmp_path / "other.jsonl")
     with pytest.raises(InputError, match=r"expected a sealed dataset with solutions, a \.jsonl"):

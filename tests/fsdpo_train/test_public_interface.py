@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,11 +16,14 @@ from command_line import run
 from preference_data import preference_rows
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model
+from step_label_rows import MADE_UP
 from typer.testing import CliRunner
 
 import fsdpo_train
 from fsdpo_data.core.errors import InputError, StoreError
 from fsdpo_train.cli.app import app, main
+from fsdpo_train.trainer.row_formats import PRM_ROWS
+from fsdpo_train.trainer.row_source import check_data
 
 
 def test_the_import_is_light_and_exports_every_public_name() -> None:
@@ -114,6 +118,54 @@ def test_sft_merges_lora_into_the_weights(tmp_path: Path) -> None:
         if not torch.equal(policy_weights[name], trained_weights[name])
     }
     assert changed and all("proj" in name for name in changed)
+
+
+COLUMNS_OF = {
+    "sft": "prompt, completion",
+    "prm": "prompt, completions, labels",
+    "dpo": "prompt, chosen_steps, rejected_steps, chosen_rewards, rejected_rewards",
+}
+WITHOUT_TORCH = """
+import sys
+from fsdpo_train.cli.app import main
+try:
+    main()
+finally:
+    assert not {"torch", "transformers"} & set(sys.modules)
+"""
+
+
+@pytest.mark.parametrize("command", COLUMNS_OF)
+def test_wrong_columns_are_named_before_torch_is_loaded(command: str, tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", [{"question": "2+2?", "answer": "4"}])
+    options = ["--model", "tiny", "--out", str(tmp_path / "out")]
+    line = [sys.executable, "-c", WITHOUT_TORCH, command, str(file), *options]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "AssertionError" not in done.stderr
+    message = f"{file}: the columns {COLUMNS_OF[command]} are missing"
+    assert message in " ".join(done.stderr.split())
+    assert "The rows have question, answer." in " ".join(done.stderr.split())
+
+
+RATED_STEP = {
+    "completions": [{"text": "It is 4.", "rating": 1}],
+    "chosen_completion": 0,
+    "human_completion": None,
+}
+RAW_ROWS = {
+    "prm800k": {"question": {"problem": "2+2?"}, "label": {"steps": [RATED_STEP]}},
+    "math-shepherd": {"input": "2+2? Step 1: 4 ки", "label": "2+2? Step 1: 4 +", "task": "GSM8K"},
+    **{name: row for name, row, _ in MADE_UP},
+}
+
+
+@pytest.mark.parametrize("name", RAW_ROWS)
+def test_rows_with_step_labels_name_their_import(name: str, tmp_path: Path) -> None:
+    row = RAW_ROWS[name]
+    file = write_rows(tmp_path / "rows.jsonl", [row])
+    command = re.escape(f"`fsdpo-data import {file} --from {name} --out DATA`")
+    with pytest.raises(InputError, match=command):
+        check_data([file], PRM_ROWS)
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,15 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train import DpoConfig, PrmConfig, SftConfig, train_dpo, train_prm, train_sft
 from fsdpo_train.cli.app import app
-from fsdpo_train.preference.pairs import COLUMNS, open_pairs
+from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES
+from fsdpo_train.preference.pairs import open_pairs
 from fsdpo_train.prm.data import open_solutions, read_labelled_rows
+from fsdpo_train.trainer.row_formats import SFT_ROWS, pair_rows
 from fsdpo_train.trainer.row_source import open_data
 from fsdpo_train.trainer.start_model import with_start_model
 
-PAIR_COLUMNS = ["problem_id", "prompt", "chosen", "rejected", *COLUMNS[1:]]
+FULL_STEP = PREFERENCE_LOSSES["full-step"]
+PAIR_COLUMNS = ["problem_id", "chosen", "rejected", *pair_rows(FULL_STEP).columns]
 SOLUTION_COLUMNS = ["problem_id", "prompt", "completions", "labels"]
 
 
@@ -78,9 +81,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_follow_each_other_in_the_order_given(sources: dict[str, dict[str, Any]]) -> None:
     for order in (("sealed", "jsonl", "parquet", "url"), ("url", "parquet", "sealed", "jsonl")):
         data = [sources["dpo"][name] for name in order]
-        separate = [row for item in data for row in open_pairs([item]).rows()]
-        assert list(open_pairs(data).rows()) == separate
-        assert [source.count_rows() for source in open_pairs(data).sources] == [12] * 4
+        separate = [row for item in data for row in open_pairs([item], FULL_STEP).rows()]
+        assert list(open_pairs(data, FULL_STEP).rows()) == separate
+        assert [source.count_rows() for source in open_pairs(data, FULL_STEP).sources] == [12] * 4
         data = [sources["prm"][name] for name in order]
         labelled = list(read_solutions(data))
         separate_labels = [row for item in data for row in read_solutions([item])]
@@ -88,7 +91,7 @@ def test_rows_follow_each_other_in_the_order_given(sources: dict[str, dict[str, 
         assert [row.labels for row in labelled] == [row.labels for row in separate_labels]
         assert len(labelled) == 4 * 12
     data = list(sources["sft"].values())
-    assert [row["completion"] for _, row in open_data(data, ("prompt", "completion")).rows()] == [
+    assert [row["completion"] for _, row in open_data(data, SFT_ROWS).rows()] == [
         f"It is {i}." for i in range(6)
     ]
 
@@ -116,7 +119,8 @@ def test_mixed_problems_count_over_all_datasets(
     all_rows = list(read_solutions([a, b]))
     assert list(read_solutions([a, b], only_mixed=True)) == all_rows
     with pytest.raises(InputError, match=r"rows\.jsonl.*this is a file of labelled rows"):
-        file = write_rows(tmp_path / "rows.jsonl", pl.DataFrame({"prompt": ["x"]}))
+        rows = pl.DataFrame({"prompt": ["x"], "completions": [["y"]], "labels": [[True]]})
+        file = write_rows(tmp_path / "rows.jsonl", rows)
         list(read_solutions([a, file], only_mixed=True))
 
 

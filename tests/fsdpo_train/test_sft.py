@@ -19,6 +19,7 @@ from fsdpo_train.config import SftConfig  # noqa: E402
 from fsdpo_train.sft import data as sft_data  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer import batching  # noqa: E402
+from fsdpo_train.trainer.row_formats import SFT_ROWS  # noqa: E402
 from fsdpo_train.trainer.row_source import RowSource, TrainingData, open_data  # noqa: E402
 from fsdpo_train.trainer.training_rows import CompletionRow  # noqa: E402
 
@@ -77,7 +78,7 @@ def losses(out):
 
 
 def open_rows(data):
-    return open_data([data], sft_data.COLUMNS)
+    return open_data([data], SFT_ROWS)
 
 
 def tokenizer(architecture):
@@ -204,7 +205,7 @@ def test_model_continues_a_checkpoint(architecture, data, tmp_path):
         (
             "missing.jsonl",
             '{"question": "q", "completion": "c"}\n',
-            "the columns 'prompt' are missing. The file has",
+            "the columns prompt are missing; SFT needs prompt, completion. The rows have question",
         ),
         ("broken.jsonl", '{"prompt": "p", "completion"\n', "row 1: not JSON"),
         ("rows.csv", "prompt,completion\n", "expected a .jsonl or .parquet file"),

@@ -87,7 +87,8 @@ def test_long_traces_pass_through_all_stages(tokens: int, policy: Path, tmp_path
 
     # Training uses the exact sampled tokens after the prompt, without the chat template.
     tokenizer = load_tokenizer(str(policy))
-    prompts = group_by_prompt(open_pairs([pairs.path]).rows(), PREFERENCE_LOSSES["full-step"])
+    loss = PREFERENCE_LOSSES["full-step"]
+    prompts = group_by_prompt(open_pairs([pairs.path], loss).rows(), loss)
     groups, counts = tokenize_groups(prompts, tokenizer, 65_536)
     solutions = [solution for group in groups for solution in group.tokens]
     assert counts["long_solutions"] == 0

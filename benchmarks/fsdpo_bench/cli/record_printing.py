@@ -118,7 +118,7 @@ def _print_record(record: ProblemRecord, samples: int) -> None:
     _print_wrapped(f"gold: {record.gold}\n", "bold")
     for name, entry in record.decoded.items():
         text = f"{name}: {entry.answer}  {entry.status} ({entry.rule})"
-        if entry.solution is None:
+        if entry.sample is not None:
             text += f"  (sample {entry.sample})"
         _print_wrapped(text, _VERDICT_STYLES[entry.correct])
     for name, solution in record.own_solutions.items():

@@ -41,13 +41,15 @@ class Candidates:
     """The K samples of a problem from which a decoder chooses one."""
 
     samples: Sequence[SolutionRecord]  #: The graded samples; a choice may not read their verdicts.
+    #: The answer with which each sample votes; None for a sample that does not vote.
+    votes: Sequence[str | None]
     #: The aggregated step rewards of each sample; None for a sample without rewards.
     rewards: Sequence[float | None]
     agreements: Agreements  #: For each answer, the answers that agree with it.
 
     def answer_classes(self) -> list[int | None]:
-        """Return the class of equivalent answers of each sample; None without an answer."""
-        return answer_classes([sample.answer for sample in self.samples], self.agreements)
+        """Return the class of equivalent answers of each sample; None for no vote."""
+        return answer_classes(self.votes, self.agreements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,9 @@ class Decoder:
     #: Format of the parameters in result names, such as ``@{k}:{aggregate}``; empty without
     #: parameters.
     suffix: str = ""
-    #: Returns the index of the chosen sample; None for a decoder with solutions of its own.
-    choose: Callable[[Candidates], int] | None = None
+    #: Returns the index of the chosen sample, or None if it chooses none, which counts as wrong.
+    #: None for a decoder with solutions of its own.
+    choose: Callable[[Candidates], int | None] | None = None
     #: Returns the solution of each prompt; None for a decoder that chooses.
     decode: Callable[[DecodingRequest], list[OwnSolution]] | None = None
     #: Whether it needs step rewards. Its cost then includes the reward model.

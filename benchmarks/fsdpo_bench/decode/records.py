@@ -23,6 +23,8 @@ StepReward = Annotated[float, Field(allow_inf_nan=False)]
 
 #: The value of :attr:`AnswerRecord.strict` for a benchmark without a tolerance.
 NO_TOLERANCE: Final = "no tolerance"
+#: The rule of a decoder that chooses none of its samples.
+NO_VOTES_RULE = "no-votes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,15 +130,17 @@ class SolutionRecord(AnswerRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderRecord(AnswerRecord):
-    """The answer of a decoder: one of the samples, or a solution of its own."""
+    """The answer of a decoder: one of the samples, a solution of its own, or no answer."""
 
     sample: Count | None = None  #: Index of the chosen sample.
     solution: SolutionRecord | None = None  #: The decoder's own solution.
 
     def __post_init__(self) -> None:
-        """Check that the answer has one source."""
-        if (self.sample is None) == (self.solution is None):
+        """Check that the answer has one source, and that no source means no answer."""
+        if self.sample is not None and self.solution is not None:
             raise ValueError("expected a sample or a solution")
+        if self.sample is None and self.solution is None and self.answer is not None:
+            raise ValueError("expected a sample or a solution for an answer")
 
     @classmethod
     def from_answer(
@@ -154,6 +158,18 @@ class DecoderRecord(AnswerRecord):
             strict=answer.strict,
             sample=sample,
             solution=solution,
+        )
+
+    @classmethod
+    def without_choice(cls, samples: Sequence[AnswerRecord]) -> Self:
+        """Return the record of a decoder that chooses none of the samples, which is wrong."""
+        is_gold_readable = samples[0].correct is not None
+        return cls(
+            answer=None,
+            correct=False if is_gold_readable else None,
+            status="no_answer" if is_gold_readable else samples[0].status,
+            rule=NO_VOTES_RULE,
+            strict=NO_TOLERANCE if samples[0].strict == NO_TOLERANCE else False,
         )
 
     def to_json(self) -> JsonObject:

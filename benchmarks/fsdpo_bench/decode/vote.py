@@ -4,10 +4,33 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-from fsdpo_data.answers.comparison.equivalence import compare_answers
+from fsdpo_data.answers.comparison.equivalence import compare_answers, is_words
+from fsdpo_data.answers.extraction.extract import extract_answer
+from fsdpo_data.answers.parsing.prose import phrase_value, plain_words
 
 #: The answers that agree with an answer, the answer itself included, by answer.
 Agreements = Mapping[str, frozenset[str]]
+
+
+def voting_answers(answers: Sequence[str | None], responses: Sequence[str]) -> list[str | None]:
+    """Return the answer with which each sample votes; None for samples that do not vote.
+
+    Where a response neither marks an answer nor states a value, the grader compares its last
+    sentence with the gold answer. Such a sentence does not vote, unless it is a phrase with a
+    value, such as "Yes, it is."
+    """
+    return [
+        None if answer is None or _is_last_sentence(answer, response) else answer
+        for answer, response in zip(answers, responses, strict=True)
+    ]
+
+
+def _is_last_sentence(answer: str, response: str) -> bool:
+    """Whether an answer is only the last sentence of its response, in words without a value."""
+    if not is_words(answer) or phrase_value(plain_words(answer)) is not None:
+        return False
+    extracted = extract_answer(response)
+    return extracted.rule == "last-sentence" and extracted.sentence == answer
 
 
 def agreeing_answers(answers: Sequence[str | None]) -> Agreements:
@@ -34,7 +57,7 @@ def answer_classes(answers: Sequence[str | None], agreeing_texts: Agreements) ->
     no effect, and an ambiguous answer joins neither of the classes that it agrees with.
 
     Args:
-        answers: One answer per sample; None or blank without an answer.
+        answers: One answer per sample, by :func:`voting_answers`; None or blank without an answer.
         agreeing_texts: Result of :func:`agreeing_answers` for these answers, or for a longer list.
 
     Returns:
@@ -52,19 +75,20 @@ def answer_classes(answers: Sequence[str | None], agreeing_texts: Agreements) ->
     return classes
 
 
-def self_consistency(classes: Sequence[int | None]) -> int:
+def self_consistency(classes: Sequence[int | None]) -> int | None:
     """Return the index of the first sample of the largest class (Wang et al. 2023).
 
     Among equal classes, the class with the earliest sample wins. Samples without an answer do not
-    vote. Without any answer, the result is 0.
+    vote. Without any answer, the result is None.
     """
     return weighted_vote(classes, [1.0] * len(classes))
 
 
-def weighted_vote(classes: Sequence[int | None], weights: Sequence[float | None]) -> int:
+def weighted_vote(classes: Sequence[int | None], weights: Sequence[float | None]) -> int | None:
     """Return the index of the first sample of the class with the largest sum of weights.
 
-    Among equal sums, the class with the earliest sample wins. Without any answer, the result is 0.
+    Among equal sums, the class with the earliest sample wins. Without any answer, the result is
+    None.
 
     Args:
         classes: Result of :func:`answer_classes`.
@@ -75,7 +99,7 @@ def weighted_vote(classes: Sequence[int | None], weights: Sequence[float | None]
         if answer_class is not None:
             votes.setdefault(answer_class, []).append(weight or 0.0)
     # The keys are in the order of their first members, and max() returns the first of equal keys.
-    return max(votes, key=lambda answer_class: math.fsum(votes[answer_class]), default=0)
+    return max(votes, key=lambda answer_class: math.fsum(votes[answer_class]), default=None)
 
 
 def best_of_n(values: Sequence[float | None]) -> int:

@@ -69,10 +69,13 @@ def _add_problem(
         verdict = _pair_verdict(
             record_a.decoded[decoder_a].correct, record_b.decoded[decoder_b].correct
         )
-        [index_a] = entries_a[decoder_a]["taken"]
-        [index_b] = entries_b[decoder_b]["taken"]
+        # A vote without any answer chooses no solution.
+        chosen_indices = [
+            *entries_a[decoder_a]["taken"],
+            *(len(solutions_a) + index for index in entries_b[decoder_b]["taken"]),
+        ]
         name = decoder_a if decoder_a == decoder_b else f"{decoder_a} / {decoder_b}"
-        pair_entries[name] = {"status": verdict, "taken": [index_a, len(solutions_a) + index_b]}
+        pair_entries[name] = {"status": verdict, "taken": chosen_indices}
     problem = question_entry(problem_list, record_a) | {"decoded": pair_entries}
     problem_list.add_problem(problem, [*solutions_a, *solutions_b], pair_entries.values())
 

@@ -68,7 +68,7 @@ def solution_entries(
         decoder_entries[decoder] = {
             "status": entry.status,
             "answer": entry.answer and shorten(entry.answer),
-            "taken": [chosen_index],
+            "taken": [] if chosen_index is None else [chosen_index],
         }
     entries = [_solution_entry(name_prefix + name, solution) for name, solution in solutions]
     return entries, decoder_entries

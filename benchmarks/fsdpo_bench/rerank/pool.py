@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fsdpo_bench.decode.vote import agreeing_answers, answer_classes
+from fsdpo_bench.decode.vote import agreeing_answers, answer_classes, voting_answers
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
@@ -90,7 +90,7 @@ def load_pool(
             field="data",
         )
     shape = (len(problem_ids), -1)
-    answers = frames[0]["answer"].to_list()
+    answers = voting_answers(frames[0]["answer"].to_list(), frames[0]["response"].to_list())
     n_samples = len(answers) // len(problem_ids)
     class_PM = np.array(
         [
@@ -135,6 +135,7 @@ def _read_samples(
             solutions = solutions.join(chosen, on="problem_id", how="semi")
         rows = solutions.select(
             *_SAMPLE_COLUMNS,
+            pl.col("completions").list.join("").alias("response"),
             *(aggregate_expr("step_rewards", name).alias(name) for name in aggregates),
         )
         return collect_rows(rows).sort("problem_id", "sample_index")

@@ -143,9 +143,10 @@ def _replace_solutions(record: ProblemRecord, solutions: Sequence[SolutionRecord
     own_solutions = iter(solutions[len(samples) :])
     decoded = {}
     for name, entry in record.decoded.items():
-        if entry.sample is None:
+        decoded[name] = entry
+        if entry.solution is not None:
             solution = next(own_solutions)
             decoded[name] = DecoderRecord.from_answer(solution, solution=solution)
-        else:
+        elif entry.sample is not None:
             decoded[name] = DecoderRecord.from_answer(samples[entry.sample], sample=entry.sample)
     return replace(record, samples=samples, decoded=decoded)

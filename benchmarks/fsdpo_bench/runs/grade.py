@@ -17,7 +17,7 @@ from fsdpo_bench.decode.records import (
     SolutionRecord,
 )
 from fsdpo_bench.decode.solution import DecodingCost, aggregate_rewards
-from fsdpo_bench.decode.vote import agreeing_answers
+from fsdpo_bench.decode.vote import agreeing_answers, voting_answers
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.pool import grade_requests
@@ -95,7 +95,11 @@ def _grade_problem(
     answers: dict[str, DecoderRecord] = {}
     costs: dict[str, DecodingCost] = {}
     for setup, index in _choose_samples(setups, samples):
-        answers[setup.name] = DecoderRecord.from_answer(samples[index], sample=index)
+        answers[setup.name] = (
+            DecoderRecord.without_choice(samples)
+            if index is None
+            else DecoderRecord.from_answer(samples[index], sample=index)
+        )
         costs[setup.name] = _sum_costs(samples[: setup.k], includes_prm=setup.decoder.needs_rewards)
     own_solutions = solutions[len(samples) :]
     for name, solution in zip(problem.own_solutions, own_solutions, strict=True):
@@ -135,11 +139,14 @@ def _is_correct(status: Outcome) -> bool | None:
 
 def _choose_samples(
     setups: Sequence[DecoderSetup], samples: Sequence[SolutionRecord]
-) -> Iterator[tuple[DecoderSetup, int]]:
-    """Yield each decoder that chooses from samples, with the index of the chosen sample."""
+) -> Iterator[tuple[DecoderSetup, int | None]]:
+    """Yield each decoder that chooses from samples, with the index of its choice or None."""
     if not samples:
         return
-    agreements = agreeing_answers([sample.answer for sample in samples])
+    votes = voting_answers(
+        [sample.answer for sample in samples], [sample.text for sample in samples]
+    )
+    agreements = agreeing_answers(votes)
     rewards_by_aggregate: dict[str, list[float | None]] = {}
     for setup in setups:
         if setup.decoder.choose is None:
@@ -151,6 +158,7 @@ def _choose_samples(
             ]
         candidates = Candidates(
             samples=samples[: setup.k],
+            votes=votes[: setup.k],
             rewards=rewards_by_aggregate[setup.aggregate][: setup.k],
             agreements=agreements,
         )
