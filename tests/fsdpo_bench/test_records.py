@@ -1,9 +1,8 @@
-"""Edited records and configs of a run are refused with a message instead of a traceback."""
+"""Edited records and configs of a run are refused with a message that names the error."""
 
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from pathlib import Path
 
@@ -11,10 +10,9 @@ import pytest
 from bench_runs import config, make_records, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.runs.records import read_config, read_records
-from fuzz_mutations import mutate
 from typer.testing import CliRunner
 
-from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.errors import InputError
 
 TASKS = {"math": 4, "ocw": 3}
 
@@ -23,23 +21,6 @@ TASKS = {"math": 4, "ocw": 3}
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bench")
     return write_run(folder / "run", config(TASKS), make_records(TASKS))
-
-
-@pytest.mark.parametrize("name", ["config.json", "records/math.jsonl"])
-@pytest.mark.parametrize("verb", ["report", "inspect", "diff", "grade"])
-def test_damaged_files_end_in_an_error_message(
-    run: Path, tmp_path: Path, name: str, verb: str
-) -> None:
-    rng = random.Random(f"{name} {verb}")
-    file = tmp_path / "run" / name
-    shutil.copytree(run, tmp_path / "run")
-    line = [verb, str(tmp_path / "run"), *([str(run)] if verb == "diff" else [])]
-    line += ["--workers", "1"] if verb == "grade" else []
-    for number in range(12):
-        file.write_bytes(mutate((run / name).read_bytes(), rng))
-        out = ["--out", str(tmp_path / f"again-{number}")] if verb == "grade" else []
-        error = CliRunner().invoke(app, [*line, *out]).exception
-        assert error is None or isinstance(error, FsdpoError), (number, file.read_bytes()[:3000])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ Large files come by LFS or by Xet, as the client likes: ``HF_HUB_DISABLE_XET`` d
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import re
@@ -26,6 +28,7 @@ import hub_writes
 from hub_repo import Repo, entries, etag, info, refs, tree
 from hub_writes import Answer, refusal
 from hub_xet import XetStore
+from warm import DATA_MODULES, WarmInterpreter
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "hf_loopbacktesttoken"
@@ -344,7 +347,22 @@ def client_env(endpoint: str, home: Path, **extra: str) -> dict[str, str]:
 
 
 def run_client(code: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run Python code as a client of a Hub: its endpoint is read once, at import."""
+    """Run Python code as a client of a Hub, which has imported the commands before."""
+    interpreter = _client_interpreter(env["PYTHONWARNINGS"])
+    return interpreter.complete("-c", code, folder=Path(env["HOME"]), env=env)
+
+
+@functools.cache
+def _client_interpreter(warning_filters: str) -> WarmInterpreter:
+    """Return an interpreter without the Hub's client, which reads its endpoint at its import."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    interpreter = WarmInterpreter(env | {"PYTHONWARNINGS": warning_filters}, DATA_MODULES)
+    atexit.register(interpreter.stop)
+    return interpreter
+
+
+def run_new_client(code: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run Python code as a client of a Hub in a new interpreter, also from several threads."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env=dict(env),

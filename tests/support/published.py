@@ -61,8 +61,8 @@ def save_published(path: Path, family: str, shared: Path, *, context: int = 2048
     import transformers
     from safetensors.torch import load_file, save_file
 
-    name, added, architecture, head = FAMILIES[family]
-    tokenizer = tokenizer_of(name, tuple(added), shared)
+    name, _, architecture, head = FAMILIES[family]
+    tokenizer = tokenizer_of(family, shared)
     decoder = {"qwen2": "Qwen2", "mistral": "Mistral"}.get(name, "Llama")
     config = getattr(transformers, f"{decoder}Config")(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
@@ -86,8 +86,14 @@ def save_published(path: Path, family: str, shared: Path, *, context: int = 2048
     return path
 
 
+def tokenizer_of(family: str, shared: Path) -> Any:
+    """Return the tokenizer of a family."""
+    name, added, *_ = FAMILIES[family]
+    return _extended_tokenizer(name, tuple(added), shared)
+
+
 @cache
-def tokenizer_of(name: str, added: tuple[str, ...], shared: Path) -> Any:
+def _extended_tokenizer(name: str, added: tuple[str, ...], shared: Path) -> Any:
     """Load a tokenizer again, with tokens added, because other tests share the loaded one."""
     import transformers
 

@@ -95,14 +95,22 @@ class WarmInterpreter:
         Raises:
             AssertionError: if the command fails.
         """
+        process = self.complete(*arguments, folder=folder, env=env)
+        assert process.returncode == 0, f"{arguments}\n{process.stdout}\n{process.stderr}"
+        return process.stdout
+
+    def complete(
+        self, *arguments: object, folder: Path, env: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``python`` with some arguments in a folder; return its exit code and output."""
+        words = [*map(str, arguments)]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            descriptors = (out.fileno(), err.fileno())
-            code = self._fork([*map(str, arguments)], env, folder, descriptors).wait()
+            code = self._fork(words, env, folder, (out.fileno(), err.fileno())).wait()
             out.seek(0)
             err.seek(0)
-            printed = out.read().decode()
-            assert code == 0, f"{arguments}\n{printed}\n{err.read().decode()}"
-        return printed
+            return subprocess.CompletedProcess(
+                words, code, out.read().decode(), err.read().decode()
+            )
 
     def _fork(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fsdpo_data.core.errors import InputError
@@ -68,23 +68,28 @@ def completion_encoder(tokenizer: Any) -> Any:
     The fast tokenizer adds no space at the beginning.
 
     Raises:
-        InputError: if the tokenizer has no character offsets.
+        InputError: if the tokenizer has no character offsets, or ``tokenizer.json`` is damaged.
     """
-    encoder = text_encoder(tokenizer)
-    settings = json.loads(encoder.to_str())
+    settings = _text_settings(tokenizer)
     for part in ("normalizer", "pre_tokenizer"):
         settings[part] = _without_prefix_space(settings[part])
-    return type(encoder).from_str(json.dumps(settings))
+    return _make_encoder(tokenizer, settings)
 
 
 def text_encoder(tokenizer: Any) -> Any:
     """Return a fast tokenizer that adds no special tokens, and does not truncate or pad.
 
-    Post-processors are removed because they trim white space from offsets. A token that begins
-    with the separator of two steps would then move into the second step.
-
     Raises:
         InputError: if the tokenizer has no character offsets, or ``tokenizer.json`` is damaged.
+    """
+    return _make_encoder(tokenizer, _text_settings(tokenizer))
+
+
+def _text_settings(tokenizer: Any) -> dict[str, Any]:
+    """Return the settings of a fast tokenizer without post-processor, truncation and padding.
+
+    Post-processors trim white space from offsets. A token that begins with the separator of two
+    steps would then move into the second step.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -92,10 +97,14 @@ def text_encoder(tokenizer: Any) -> Any:
             f"the tokenizer {type(tokenizer).__name__} has no character offsets. Use a tokenizer "
             "with a tokenizer.json."
         )
-    settings = json.loads(backend.to_str())
-    settings |= {"post_processor": None, "truncation": None, "padding": None}
+    settings: dict[str, Any] = json.loads(backend.to_str())
+    return settings | {"post_processor": None, "truncation": None, "padding": None}
+
+
+def _make_encoder(tokenizer: Any, settings: Mapping[str, Any]) -> Any:
+    """Return a fast tokenizer with the given settings, of the class of a tokenizer's own."""
     try:
-        return type(backend).from_str(json.dumps(settings))
+        return type(tokenizer.backend_tokenizer).from_str(json.dumps(settings))
     except Exception as error:  # tokenizers raises no narrower class
         raise InputError(f"tokenizer.json is damaged: {error}. Fetch it again.") from error
 

@@ -28,11 +28,12 @@ class TokenScorer:
 
     def __init__(self, weights: ResolvedWeights, tokenizer: Any, context: int) -> None:
         self.model = weights.ref
-        self._encoder = StepTokenizer(tokenizer)
         # Implicit rewards use the token ids on which the policy was trained, not an own prompt.
-        self._prompt_tokenizer: PrmFormatTokenizer | None = None
+        self._encoder: PrmFormatTokenizer | StepTokenizer
         if isinstance(weights, PublishedPrm) and weights.prm_format.has_own_prompt:
-            self._prompt_tokenizer = PrmFormatTokenizer(weights.prm_format, tokenizer)
+            self._encoder = PrmFormatTokenizer(weights.prm_format, tokenizer)
+        else:
+            self._encoder = StepTokenizer(tokenizer)
         self._context = context
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
@@ -80,8 +81,8 @@ class TokenScorer:
 
     def _encode(self, item: ScorerInput) -> EncodedSolution:
         """Return the token ids of an item; steps that exceed the context are truncated."""
-        if self._prompt_tokenizer:
-            return self._prompt_tokenizer.encode(item, self._context)
+        if isinstance(self._encoder, PrmFormatTokenizer):
+            return self._encoder.encode(item, self._context)
         return self._encoder.encode(
             item.prompt, item.steps, add_eos=False, max_length=self._context
         )

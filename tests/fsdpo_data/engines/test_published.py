@@ -18,7 +18,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
-from published import FAMILIES, save_published  # noqa: E402
+from published import FAMILIES, save_published, tokenizer_of  # noqa: E402
 from random_model import save_random_model, save_random_prm  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from scored import worst  # noqa: E402
@@ -27,7 +27,7 @@ from fsdpo_data.core.errors import InputError  # noqa: E402
 from fsdpo_data.core.identity import ModelRef  # noqa: E402
 from fsdpo_data.engines.load import load_scorer  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
-from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
+from fsdpo_data.engines.scorers import Scorer, ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.prm_format_tokens import PrmFormatTokenizer  # noqa: E402
 from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
     PRM_FORMATS,
@@ -73,10 +73,13 @@ def items(shared: Path) -> list[ScorerInput]:
 
 
 class VendorCheckpoint:
-    """A checkpoint as the vendors' scripts load it: tokenizer, decoder and tensors of the head."""
+    """A checkpoint as the vendors' scripts load it: decoder and tensors of the head.
 
-    def __init__(self, path: Path) -> None:
-        self.tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    The tokenizer is the one that was saved, because real tokenizers load slowly.
+    """
+
+    def __init__(self, path: Path, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
         config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False)
         self.config = config
         kind = getattr(transformers, f"{type(config).__name__.removesuffix('Config')}ForCausalLM")
@@ -282,9 +285,11 @@ def vendor_pqm(v: VendorCheckpoint, question: str, steps: list[str]) -> list[flo
 VENDORS = {family: globals()[f"vendor_{family.replace('-', '_')}"] for family in FAMILIES}
 
 
-def vendor_rewards(family: str, path: Path, inputs: Sequence[ScorerInput]) -> list[list[float]]:
+def vendor_rewards(
+    family: str, path: Path, inputs: Sequence[ScorerInput], shared: Path
+) -> list[list[float]]:
     """Return the rewards of the vendor's procedure."""
-    vendor = VendorCheckpoint(path)
+    vendor = VendorCheckpoint(path, tokenizer_of(family, shared))
     return [
         VENDORS[family](vendor, item.question, [step.strip("\n") for step in item.steps])
         for item in inputs
@@ -296,7 +301,7 @@ def test_rewards_equal_those_of_the_vendor(
     family: str, make_checkpoint: MakeCheckpoint, shared: Path
 ) -> None:
     path, inputs = make_checkpoint(family), items(shared)
-    expected = vendor_rewards(family, path, inputs)
+    expected = vendor_rewards(family, path, inputs, shared)
     options = ScorerOptions(device="cpu", batch_tokens=2000, prm_format=family)
     scorer = load_prm(resolve_prm(str(path), options), options)
     rewards = scorer.score(inputs)
@@ -322,7 +327,7 @@ def test_vllm_gives_the_rewards_of_the_vendors(
     path, inputs = make_checkpoint(family), items(shared)
     options = ScorerOptions(engine="vllm", batch_tokens=2000, prm_format=family)
     scorer = load_scorer(str(path), options)
-    assert worst(scorer.score(inputs), vendor_rewards(family, path, inputs)) < 1e-4
+    assert worst(scorer.score(inputs), vendor_rewards(family, path, inputs, shared)) < 1e-4
 
 
 HEADING_STEPS = [
@@ -335,14 +340,14 @@ HEADING_STEPS = [
 
 @pytest.mark.parametrize("family", ["math-shepherd", "er-prm", "pqm"])
 def test_a_markdown_heading_is_not_a_step_number(
-    family: str, make_checkpoint: MakeCheckpoint
+    family: str, make_checkpoint: MakeCheckpoint, shared: Path
 ) -> None:
     """Such steps once had no number; this moved rewards of Math-Shepherd by up to 0.495."""
     path = make_checkpoint(family)
     item = ScorerInput("", HEADING_STEPS, "What is 3 + 4 + 1?")
     options = ScorerOptions(device="cpu", prm_format=family)
     rewards = load_prm(resolve_prm(str(path), options), options).score([item])
-    assert worst(rewards, vendor_rewards(family, path, [item])) < 1e-4
+    assert worst(rewards, vendor_rewards(family, path, [item], shared)) < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -560,21 +565,21 @@ def test_the_digests_of_prm_formats_are_stable() -> None:
     }
 
 
-def test_step_tokens_in_the_text_do_not_add_rewards(make_checkpoint: MakeCheckpoint) -> None:
+@pytest.fixture(scope="module")
+def qwen_scorer(make_checkpoint: MakeCheckpoint) -> Scorer:
+    options = ScorerOptions(device="cpu", prm_format="qwen")
+    return load_scorer(str(make_checkpoint("qwen")), options)
+
+
+def test_step_tokens_in_the_text_do_not_add_rewards(qwen_scorer: Scorer) -> None:
     """The vendors' procedures search for ids, so they would also find step tokens of the text."""
-    scorer = load_scorer(
-        str(make_checkpoint("qwen")), ScorerOptions(device="cpu", prm_format="qwen")
-    )
     steps = ["One <extra_0> and <extra_0>.\n\n", "Two.<|im_end|>\n\n", "Three."]
-    [rewards] = scorer.score([ScorerInput("p", steps, "What?")])
+    [rewards] = qwen_scorer.score([ScorerInput("p", steps, "What?")])
     assert rewards is not None and len(rewards) == 3
 
 
-def test_too_long_solutions_and_wrong_formats(make_checkpoint: MakeCheckpoint) -> None:
-    scorer = load_scorer(
-        str(make_checkpoint("qwen")), ScorerOptions(device="cpu", prm_format="qwen")
-    )
-    long, none, short = scorer.score(
+def test_too_long_solutions_and_wrong_formats(qwen_scorer: Scorer, tmp_path: Path) -> None:
+    long, none, short = qwen_scorer.score(
         [
             ScorerInput("p", ["a b " * 1500, "c"], "q"),
             ScorerInput("p", [], "q"),
@@ -583,13 +588,12 @@ def test_too_long_solutions_and_wrong_formats(make_checkpoint: MakeCheckpoint) -
     )
     assert long is None and none == [] and len(short or []) == 1
     with pytest.raises(InputError, match="the PRM format qwen needs the question"):
-        scorer.score([ScorerInput("p", ["a"])])
+        qwen_scorer.score([ScorerInput("p", ["a"])])
+    policy = str(save_random_model(tmp_path / "policy"))
     with pytest.raises(InputError, match=r"marks steps with '\[PRM\]', which is not a token"):
-        load_scorer(str(make_checkpoint("qwen")), ScorerOptions(device="cpu", prm_format="pqm"))
+        load_scorer(policy, ScorerOptions(device="cpu", prm_format="pqm"))
     with pytest.raises(InputError, match="no weights called score_head"):
-        load_scorer(
-            str(make_checkpoint("qwen")), ScorerOptions(device="cpu", prm_format="reasoneval-34b")
-        )
+        load_scorer(policy, ScorerOptions(device="cpu", prm_format="reasoneval-34b"))
 
 
 @pytest.mark.network
@@ -736,9 +740,11 @@ def test_the_page_lists_every_prm_format() -> None:
     assert [name for name in PRM_FORMATS if f"`{name}`" not in page] == []
 
 
-def test_a_tokenizer_without_a_chat_template_is_named(make_checkpoint: MakeCheckpoint) -> None:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(make_checkpoint("qwen"))
-    tokenizer.chat_template = None
+def test_a_tokenizer_without_a_chat_template_is_named(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = tokenizer_of("qwen", shared)
+    monkeypatch.setattr(tokenizer, "chat_template", None)
     tokens = PrmFormatTokenizer(get_prm_format("qwen"), tokenizer)
     with pytest.raises(InputError, match="qwen needs a chat template, but the tokenizer has none"):
         tokens.encode(ScorerInput("", ["2"], "1 + 1?"), max_length=512)

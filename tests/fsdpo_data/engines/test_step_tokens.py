@@ -36,14 +36,25 @@ def qwen2(shared: Path) -> Any:
     return real_tokenizers.load(shared / "tokenizers" / "qwen2")
 
 
+@pytest.fixture(scope="module")
+def encoder(tokenizer: Any) -> StepTokenizer:
+    return StepTokenizer(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def qwen2_encoder(qwen2: Any) -> StepTokenizer:
+    return StepTokenizer(qwen2)
+
+
+@pytest.fixture(scope="module")
 def solutions(shared: Path) -> list[list[str]]:
     """Return real solutions of several models, split by the segmenters."""
     steps = []
     sampled = shared / "data/outputs/qwen_math_cot/math_cot_100.jsonl"
     for line in sampled.read_text().splitlines():
-        for text in json.loads(line)["response"][:2]:
-            steps += [split_auto(text), split_at_newlines(text)]
-    for row in json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())[:100]:
+        [text, *_] = json.loads(line)["response"]
+        steps += [split_auto(text), split_at_newlines(text)]
+    for row in json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())[:50]:
         steps.append(split_auto("\n\n".join(row["steps"])))
     return [solution for solution in steps if solution]
 
@@ -70,9 +81,10 @@ def test_the_tokenizers_are_the_published_ones(name: str, shared: Path) -> None:
         assert tokenizer(text, add_special_tokens=False)["input_ids"] == ids, text
 
 
-def test_every_step_of_real_solutions_has_one_score_position(tokenizer: Any, shared: Path) -> None:
-    encoder = StepTokenizer(tokenizer)
-    for steps in solutions(shared):
+def test_every_step_of_real_solutions_has_one_score_position(
+    tokenizer: Any, encoder: StepTokenizer, solutions: list[list[str]]
+) -> None:
+    for steps in solutions:
         encoded = encoder.encode(PLAIN, steps, add_eos=True)
         check(encoded, steps, tokenizer)
         # The ids equal those of the joined text: steps add no marks and no token boundaries.
@@ -97,9 +109,11 @@ COMPLETIONS = (
 
 
 @pytest.mark.parametrize("prompt", [PLAIN, "### Response:", "Solution: Step 1: "])
-def test_completion_ids_continue_the_prompt(tokenizer: Any, prompt: str) -> None:
+def test_completion_ids_continue_the_prompt(
+    tokenizer: Any, encoder: StepTokenizer, prompt: str
+) -> None:
     """After ``### Response:``, ``Let's`` starts with the token ``Let``, without a "▁"."""
-    encoder, decode = StepTokenizer(tokenizer), CompletionDecoder(tokenizer)
+    decode = CompletionDecoder(tokenizer)
     head = encode_prompt(tokenizer, prompt)
     sentencepiece = "▁" in tokenizer.get_vocab()
     for text in COMPLETIONS:
@@ -112,9 +126,11 @@ def test_completion_ids_continue_the_prompt(tokenizer: Any, prompt: str) -> None
             assert ids == tokenizer(prompt + text)["input_ids"]
 
 
-def test_real_solutions_are_decoded_from_their_ids(tokenizer: Any, shared: Path) -> None:
-    encoder, decode = StepTokenizer(tokenizer), CompletionDecoder(tokenizer)
-    for steps in solutions(shared)[::10]:
+def test_real_solutions_are_decoded_from_their_ids(
+    tokenizer: Any, encoder: StepTokenizer, solutions: list[list[str]]
+) -> None:
+    decode = CompletionDecoder(tokenizer)
+    for steps in solutions[::5]:
         encoded = encoder.encode(PLAIN, steps, add_eos=True)
         generated = encoded.input_ids[encoded.prompt_length :]
         text = decode(generated, skip_special=True)
@@ -142,10 +158,11 @@ def test_the_leading_space_of_a_normalizer_is_handled() -> None:
     assert CompletionDecoder(fast)([2, 1]) == " aa"
 
 
-def test_following_steps_do_not_change_the_ids_of_a_step(tokenizer: Any, shared: Path) -> None:
+def test_following_steps_do_not_change_the_ids_of_a_step(
+    encoder: StepTokenizer, solutions: list[list[str]]
+) -> None:
     """Beam search scores prefixes, which need the score positions of the full solution."""
-    encoder = StepTokenizer(tokenizer)
-    for steps in solutions(shared)[::20]:
+    for steps in solutions[::10]:
         full = encoder.encode(PLAIN, steps, add_eos=True)
         for count in range(1, len(steps)):
             part = encoder.encode(PLAIN, steps[:count], add_eos=False)
@@ -153,33 +170,36 @@ def test_following_steps_do_not_change_the_ids_of_a_step(tokenizer: Any, shared:
             assert part.input_ids == full.input_ids[: len(part.input_ids)]
 
 
-def test_the_token_at_a_score_position_ends_its_step(qwen2: Any) -> None:
+def test_the_token_at_a_score_position_ends_its_step(
+    qwen2: Any, qwen2_encoder: StepTokenizer
+) -> None:
     steps = ["Step 1: 2 + 2 = 4.\n\n", "Step 2: so 🙂🙂 it is 4 ки\n", "ки The answer is: é"]
-    encoded = StepTokenizer(qwen2).encode(PLAIN, steps, add_eos=True)
+    encoded = qwen2_encoder.encode(PLAIN, steps, add_eos=True)
     read = [qwen2.decode([encoded.input_ids[position]]) for position in encoded.score_positions]
     assert read == [".\n\n", "\n", " é"]
     assert encoded.input_ids[-1] == qwen2.eos_token_id and encoded.step_ids[-1] == 2
 
 
-def test_a_token_across_a_boundary_belongs_to_the_step_it_starts_in(qwen2: Any) -> None:
+def test_a_token_across_a_boundary_belongs_to_the_step_it_starts_in(
+    qwen2: Any, qwen2_encoder: StepTokenizer
+) -> None:
     # "ки" is one token, but after a space the tokens are " к" and "и".
     assert len(qwen2("ки")["input_ids"]) == 1
     steps = ["It is 4.", "\n\nSo the answer", " is 4 ", "ки"]
-    encoded = StepTokenizer(qwen2).encode(PLAIN, steps, add_eos=False)
+    encoded = qwen2_encoder.encode(PLAIN, steps, add_eos=False)
     check(encoded, steps, qwen2)
     read = [qwen2.decode([encoded.input_ids[position]]) for position in encoded.score_positions]
     assert read == [".\n\n", " answer", " к", "и"]
 
 
-def test_steps_inside_one_token_are_separated(qwen2: Any) -> None:
+def test_steps_inside_one_token_are_separated(qwen2: Any, qwen2_encoder: StepTokenizer) -> None:
     assert len(qwen2("hello")["input_ids"]) == 1
-    encoded = StepTokenizer(qwen2).encode(PLAIN, ["he", "llo"], add_eos=True)
+    encoded = qwen2_encoder.encode(PLAIN, ["he", "llo"], add_eos=True)
     check(encoded, ["he", "llo"], qwen2)
 
 
-def test_truncation_keeps_complete_steps_and_counts_the_others(tokenizer: Any) -> None:
+def test_truncation_keeps_complete_steps_and_counts_the_others(encoder: StepTokenizer) -> None:
     steps = [f"Step {i}: {i} + {i} = {2 * i}.\n" for i in range(1, 9)]
-    encoder = StepTokenizer(tokenizer)
     full = encoder.encode(PLAIN, steps, add_eos=True)
     assert encoder.encode(PLAIN, steps, add_eos=True, max_length=len(full.input_ids)) == full
     for limit in range(len(full.input_ids)):
@@ -198,9 +218,8 @@ def test_truncation_keeps_complete_steps_and_counts_the_others(tokenizer: Any) -
     assert encoder.encode(PLAIN, steps, add_eos=True, max_length=0).truncated_steps == 8
 
 
-def test_prompts_get_one_bos_and_no_eos(tokenizer: Any) -> None:
+def test_prompts_get_one_bos_and_no_eos(tokenizer: Any, encoder: StepTokenizer) -> None:
     bos = tokenizer.bos_token
-    encoder = StepTokenizer(tokenizer)
     plain = encoder.encode(PLAIN, ["4"], add_eos=False).input_ids
     if not bos:
         assert plain[0] != tokenizer.eos_token_id
@@ -214,8 +233,10 @@ def test_prompts_get_one_bos_and_no_eos(tokenizer: Any) -> None:
     assert tokenizer.eos_token_id not in plain
 
 
-def test_a_solution_without_steps_has_no_score_positions(qwen2: Any) -> None:
-    encoded = StepTokenizer(qwen2).encode(PLAIN, [], add_eos=True)
+def test_a_solution_without_steps_has_no_score_positions(
+    qwen2: Any, qwen2_encoder: StepTokenizer
+) -> None:
+    encoded = qwen2_encoder.encode(PLAIN, [], add_eos=True)
     assert encoded.score_positions == [] and encoded.input_ids == qwen2(PLAIN)["input_ids"]
 
 
@@ -230,10 +251,11 @@ def test_a_step_the_tokenizer_cannot_see_is_an_error(tmp_path: Path) -> None:
         StepTokenizer(blind).encode("a", ["a", "b"], add_eos=True)
 
 
-def test_lone_surrogates_are_encoded_as_replacement_characters(qwen2: Any) -> None:
-    encoder = StepTokenizer(qwen2)
-    expected = encoder.encode("q \ufffd", ["a \ufffd\n", "b"], add_eos=True)
-    assert encoder.encode("q \ud800", ["a \ud800\n", "b"], add_eos=True) == expected
+def test_lone_surrogates_are_encoded_as_replacement_characters(
+    qwen2_encoder: StepTokenizer,
+) -> None:
+    expected = qwen2_encoder.encode("q \ufffd", ["a \ufffd\n", "b"], add_eos=True)
+    assert qwen2_encoder.encode("q \ud800", ["a \ud800\n", "b"], add_eos=True) == expected
 
 
 def test_a_tokenizer_whose_parts_do_not_fit_is_refused(tmp_path: Path) -> None:
@@ -269,11 +291,12 @@ def test_the_settings_of_the_tokenizer_do_not_change(tmp_path: Path) -> None:
     assert tokenizer.backend_tokenizer.to_str() == serialized
 
 
-def test_generated_tokens_have_the_steps_of_encoded_ones(tokenizer: Any, shared: Path) -> None:
-    encoder = StepTokenizer(tokenizer)
+def test_generated_tokens_have_the_steps_of_encoded_ones(
+    tokenizer: Any, encoder: StepTokenizer, solutions: list[list[str]]
+) -> None:
     decoder = CompletionDecoder(tokenizer)
     n_compared = 0
-    for steps in solutions(shared)[::7]:
+    for steps in solutions[::7]:
         encoded = encoder.encode(PLAIN, steps, add_eos=True)
         token_ids = encoded.input_ids[encoded.prompt_length :]
         if decoder(token_ids, skip_special=True) == "".join(steps):
@@ -283,9 +306,10 @@ def test_generated_tokens_have_the_steps_of_encoded_ones(tokenizer: Any, shared:
     assert n_compared > 10
 
 
-def test_steps_that_start_with_rare_characters_have_all_their_bytes(tokenizer: Any) -> None:
+def test_steps_that_start_with_rare_characters_have_all_their_bytes(
+    tokenizer: Any, encoder: StepTokenizer
+) -> None:
     """Tokenizers with byte tokens decode a run of them as a whole, or not at all."""
-    encoder = StepTokenizer(tokenizer)
     decoder = CompletionDecoder(tokenizer)
     rng = random.Random(0)
     n_compared = 0
@@ -303,8 +327,9 @@ def test_steps_that_start_with_rare_characters_have_all_their_bytes(tokenizer: A
     assert n_compared > 100
 
 
-def test_a_text_that_ends_in_the_end_of_sequence_token_has_it_once(tokenizer: Any) -> None:
-    encoder = StepTokenizer(tokenizer)
+def test_a_text_that_ends_in_the_end_of_sequence_token_has_it_once(
+    tokenizer: Any, encoder: StepTokenizer
+) -> None:
     end_token = tokenizer.eos_token
     for steps in (["1\n", "4"], ["1\n", f"4{end_token}"]):
         encoded = encoder.encode(PLAIN, steps, add_eos=True)

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,15 @@ import polars as pl
 import pytest
 from helpers import seal_json
 from hub_repo import Repo
-from hub_server import READ_TOKEN, TOKEN, HubServer, client_env, run_client, running_hub
+from hub_server import (
+    READ_TOKEN,
+    TOKEN,
+    HubServer,
+    client_env,
+    run_client,
+    run_new_client,
+    running_hub,
+)
 from paired_data import paired_dataset
 
 from fsdpo_data.dataset.card import dataset_card
@@ -65,13 +73,14 @@ def run(
     home: Path,
     *commands: Sequence[str | Path],
     token: str = TOKEN,
+    run_code: Callable[..., subprocess.CompletedProcess[str]] = run_client,
     **env: str,
 ) -> list[tuple[int, str, str]]:
-    """Run commands of ``fsdpo-data`` in a new process; return their exit codes and output."""
+    """Run commands of ``fsdpo-data`` in one process; return their exit codes and output."""
     command_lines = [[str(argument) for argument in command] for command in commands]
     endpoint = hub if isinstance(hub, str) else hub.url
     env = client_env(endpoint, home, **({"HF_TOKEN": token} if token else {}), **env)
-    ran = run_client(COMMANDS.format(commands=command_lines), env)
+    ran = run_code(COMMANDS.format(commands=command_lines), env)
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stdout + ran.stderr
     assert TOKEN not in ran.stdout + ran.stderr
@@ -254,7 +263,13 @@ def test_one_of_two_pushes_wins_and_the_other_fails(
     hub.hooks["/commit/"] = threading.Barrier(2).wait
     with ThreadPoolExecutor(2) as pool:
         answers = [
-            pool.submit(run, hub, tmp_path / source.parent.name, ["push", source, "o/r"])
+            pool.submit(
+                run,
+                hub,
+                tmp_path / source.parent.name,
+                ["push", source, "o/r"],
+                run_code=run_new_client,
+            )
             for source in (dataset, changed)
         ]
         ended = [answer.result()[0] for answer in answers]
