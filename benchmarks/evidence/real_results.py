@@ -172,33 +172,35 @@ def record_processbench(results: Path, scored: Path, *, rows_file: Path, prm: st
 
 
 def record_policy(
-    results: Path, test: Path, greedy: Path, *, policy: str, seed: int, n_samples: int
+    results: Path, test: Path, greedy: Path | None, *, policy: str, seed: int, n_samples: int
 ) -> None:
     """Write the results of a policy: one row per test problem.
 
     Args:
         results: Folder of the results.
         test: Dataset with samples of the test problems.
-        greedy: Dataset with their greedy solutions.
+        greedy: Dataset with their greedy solutions; None if there is none yet.
         policy: Name of the policy.
         seed: Seed of its training.
         n_samples: Number of samples per problem that count.
     """
     greedy_is_correct = {
-        samples.problem_id: samples.is_correct[0] for samples in read_problem_samples(greedy)
+        samples.problem_id: str(int(samples.is_correct[0]))
+        for samples in (read_problem_samples(greedy) if greedy is not None else ())
     }
     rows = []
     for samples in read_problem_samples(test):
         first_samples = samples.first(n_samples)
         numbers = (
-            greedy_is_correct[samples.problem_id],
             sum(first_samples.is_correct),
             len(first_samples.is_correct),
             first_samples.is_choice_correct(self_consistency(first_samples.classes())),
             sum(first_samples.n_tokens),
             sum(first_samples.is_cut_off),
         )
-        rows.append((policy, str(seed), samples.problem_id, *(str(int(n)) for n in numbers)))
+        greedy_cell = greedy_is_correct.get(samples.problem_id, "")
+        cells = (greedy_cell, *(str(int(n)) for n in numbers))
+        rows.append((policy, str(seed), samples.problem_id, *cells))
     replace_rows(
         results / POLICIES_FILE,
         POLICY_COLUMNS,

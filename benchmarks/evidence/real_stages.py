@@ -383,11 +383,15 @@ class StageList:
         folders = (self.run / f"{policy}-test", self.run / f"{policy}-greedy")
 
         def record() -> None:
-            """Write the results when both measurements are complete."""
-            if all((folder / MANIFEST_FILE).exists() for folder in folders):
+            """Write the results of the measurements that are complete."""
+            test, greedy = (
+                folder if (folder / MANIFEST_FILE).exists() else None for folder in folders
+            )
+            if test is not None:
                 real_results.record_policy(
                     self.results,
-                    *folders,
+                    test,
+                    greedy,
                     policy=name,
                     seed=seed,
                     n_samples=sizes.policy_samples,

@@ -141,7 +141,7 @@ def policy_table(results: Path, n_samples: int) -> str:
             [
                 title,
                 str(len(seeds)),
-                format_accuracy(mean_values(seeds, lambda row: float(row["greedy"]))),
+                format_greedy(seeds),
                 format_accuracy(mean_values(seeds, average)),
                 format_accuracy(mean_values(seeds, lambda row: float(row["vote"]))),
                 f"{tokens / n_all:.0f}",
@@ -183,6 +183,13 @@ def read_policies(results: Path) -> dict[str, list[list[Row]]]:
             for row in csv.DictReader(lines):
                 by_policy[row["policy"]][row["seed"]].append(row)
     return {policy: list(seeds.values()) for policy, seeds in by_policy.items()}
+
+
+def format_greedy(seeds: Sequence[Sequence[Row]]) -> str:
+    """Return the accuracy of greedy solutions; a dash without them."""
+    if any(row["greedy"] == "" for rows in seeds for row in rows):
+        return "–"
+    return format_accuracy(mean_values(seeds, lambda row: float(row["greedy"])))
 
 
 def average(row: Row) -> float:
