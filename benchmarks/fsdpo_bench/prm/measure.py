@@ -54,7 +54,7 @@ class PrmOptions(Options):
         prm: Process reward model: a directory, or `org/name` on the Hub.
         likelihood: Instead of `prm`: a policy; the reward of a step is its probability.
         best_of: Number of solutions N for best-of-N; may be repeated. Problems with fewer solutions
-            are left out and counted.
+            than the largest N are left out at every N, and counted.
         processbench: File of ProcessBench; may be repeated.
         prmbench: File of PRMBench; may be repeated.
         template: Prompt template of the reward model's training data, for ProcessBench and
