@@ -10,7 +10,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from fsdpo_bench.intervals import MeanDifference, mean_difference, paired_interval, proportion
-from fsdpo_bench.prm.first_error import best_threshold, count_first_errors
+from fsdpo_bench.prm.f1_interval import LabelledRewards, f1_interval
+from fsdpo_bench.prm.first_error import (
+    best_threshold,
+    count_first_errors,
+    threshold_candidates,
+)
 from real_results import (
     AVERAGE,
     BEST,
@@ -305,7 +310,11 @@ def format_processbench(results: Path, prm: str) -> str:
         return ""
     labels = [int(label) for _, _, label, _ in rows]
     rewards = [[float(reward) for reward in text.split()] or None for *_, text in rows]
-    return f"{100 * best_f1(rewards, labels):.1f} ({len(rows)} rows)"
+    solutions = LabelledRewards(rewards, labels)
+    f1 = f"{100 * best_f1(rewards, labels):.1f}"
+    if interval := f1_interval(solutions, threshold_candidates(rewards), solutions):
+        f1 += f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+    return f"{f1} ({len(rows)} rows)"
 
 
 def best_f1(rewards: Sequence[Sequence[float] | None], labels: Sequence[int]) -> float:

@@ -144,7 +144,7 @@ def format_token_count(count: int | None) -> str:
     return "tokens unknown" if count is None else f"{count} tokens"
 
 
-def format_percent(fraction: float | None, interval: list[float] | None = None) -> str:
+def format_percent(fraction: float | None, interval: Sequence[float] | None = None) -> str:
     """Format a fraction and its 95 % interval in percent."""
     if fraction is None:
         return "–"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 
+from fsdpo_data.core import event_loop
 from fsdpo_data.core.errors import FsdpoError, InputError, ItemError, UnavailableError
 from fsdpo_data.core.http_bodies import HttpResponse, request
 from fsdpo_data.core.input_files import parse_json
@@ -178,19 +179,14 @@ class ServerClient:
         *,
         yields_errors: bool = False,
     ) -> Iterator[ServerResult]:
-        """Yield the results of ``count`` calls of ``send`` as they arrive.
+        """Iterate over the results of ``count`` calls of ``send`` as they arrive.
 
         After an error, start no request, and raise the error after the results that still arrive.
         With ``yields_errors``, an error of a single request is a result.
         """
-        with asyncio.Runner() as runner:
-            results = self._stream_results(send, count, yields_errors=yields_errors)
-
-            async def next_result() -> ServerResult | None:
-                return await anext(results, None)
-
-            while (result := runner.run(next_result())) is not None:
-                yield result
+        return event_loop.iterate(
+            lambda: self._stream_results(send, count, yields_errors=yields_errors)
+        )
 
     async def _stream_results(
         self,

@@ -85,7 +85,7 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
         is_local = weights.commit is None
         repository = cached_repository(Path(weights.path).resolve()) if is_local else weights.path
         template = (
-            templates.get(name) or templates.get(repository) or _find_trained_template(weights)
+            templates.get(name) or templates.get(repository) or find_trained_template(weights)
         )
     return ResolvedModel(
         ref=weights.ref,
@@ -99,7 +99,7 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
     )
 
 
-def _find_trained_template(weights: ResolvedWeights) -> str | None:
+def find_trained_template(weights: ResolvedWeights) -> str | None:
     """Return the template that a model was trained with; None if it was trained elsewhere.
 
     Raises:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +27,7 @@ from fsdpo_bench.prm.dataset_report import (
     ranking_aucs,
     step_separation,
 )
+from fsdpo_bench.prm.f1_interval import LabelledRewards, f1_interval
 from fsdpo_bench.prm.first_error import (
     FirstErrorExample,
     best_threshold,
@@ -49,6 +51,7 @@ from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
 from fsdpo_data.exchange.step_label_dataset import import_dataset
 from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.trained_template import write_trained_template
 from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import first_wrong_step, write_solution
@@ -80,6 +83,48 @@ def test_the_best_threshold_equals_an_exhaustive_search() -> None:
     all_rewards = [reward for row in rewards for reward in row]
     best = max(count_first_errors(rewards, labels, threshold).f1 for threshold in all_rewards)
     assert count_first_errors(rewards, labels, chosen).f1 == pytest.approx(best)
+
+
+def random_solutions(seed: int, count: int) -> LabelledRewards:
+    """Return solutions of three steps whose wrong step has a lower reward on average."""
+    rng = random.Random(seed)
+    labels = [rng.choice([-1, 0, 1, 2]) for _ in range(count)]
+    rewards = [[rng.gauss(0.3 if i == label else 0.6, 0.2) for i in range(3)] for label in labels]
+    return LabelledRewards([*rewards[1:], None], labels)
+
+
+def plain_f1_draws(
+    test: LabelledRewards, tuning: LabelledRewards | None, thresholds: list[float]
+) -> list[float]:
+    """Resample the rows of each class one by one, and choose the threshold again."""
+    rng = random.Random(1)
+
+    def resample(solutions: LabelledRewards) -> LabelledRewards:
+        rows = list(zip(*solutions, strict=True))
+        classes = [[row for row in rows if (row[1] < 0) == is_right] for is_right in (True, False)]
+        sampled_rows = [row for members in classes for row in rng.choices(members, k=len(members))]
+        return LabelledRewards(*zip(*sampled_rows, strict=True))
+
+    draws = []
+    for _ in range(300):
+        test_draw = resample(test)
+        tuning_draw = test_draw if tuning is test else resample(tuning) if tuning else test_draw
+        threshold = max(thresholds, key=lambda t: count_first_errors(*tuning_draw, t).f1)
+        draws.append(count_first_errors(*test_draw, threshold).f1)
+    return draws
+
+
+@pytest.mark.parametrize("protocol", ["fixed", "other rows", "same rows"])
+def test_the_interval_of_f1_chooses_the_threshold_in_every_draw(protocol: str) -> None:
+    test = random_solutions(0, 60)
+    tuning = {"fixed": None, "other rows": random_solutions(1, 20), "same rows": test}[protocol]
+    thresholds = [0.45] if protocol == "fixed" else [0.2, 0.3, 0.4, 0.5, 0.6]
+    interval = f1_interval(test, thresholds, tuning)
+    expected = np.quantile(plain_f1_draws(test, tuning, thresholds), [0.025, 0.975])
+    assert interval == pytest.approx(expected, abs=0.04)
+    assert interval == f1_interval(test, thresholds, tuning)
+    one_class = LabelledRewards([[0.9]], [-1])
+    assert f1_interval(one_class, thresholds, tuning) is None
 
 
 def test_published_scores_find_first_errors_better_than_shuffled_scores(shared: Path) -> None:
@@ -304,25 +349,24 @@ def test_rankings_and_curves_by_every_aggregate() -> None:
 def test_a_problem_with_few_solutions_does_not_shorten_the_best_of_n_curves(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One problem with a single solution once left only N = 1 for every problem."""
+    """The problem with a single solution is left out at every N, also at N = 1."""
     solutions = [solution("short", [0.1], False, -1)]
     for problem in "abc":
         solutions += [solution(problem, [0.9], True, -1)]
         solutions += [solution(problem, [0.4], False, -1) for _ in range(7)]
     report = dataset_report(solutions)
     assert report["best_of"]["mean"] == {
-        1: pytest.approx(3 / 32),
+        1: pytest.approx(1 / 8),
         2: pytest.approx(1 / 4),
         4: pytest.approx(1 / 2),
         8: 1,
     }
-    assert report["best_of_problems"] == {1: 4, 2: 3, 4: 3, 8: 3}
-    assert report["best_of_left_out"] == {1: 0, 2: 1, 4: 1, 8: 1}
+    assert (report["best_of_problems"], report["best_of_left_out"]) == (3, 1)
     print_prm(PrmMeasurements(dataset=report))
-    output = capsys.readouterr().out
-    assert "N=8 leaves out 1 of 4 problems, because they have fewer solutions" in output
-    assert "N=1 leaves" not in output
-    assert best_of_n_curves(solutions, [8]).left_out == {8: 1}
+    output = " ".join(capsys.readouterr().out.split())
+    message = "3 problems at every N; 1 of 4 problems are left out, because they have fewer than 8"
+    assert message in output
+    assert best_of_n_curves(solutions, [1]).left_out == 0
     with pytest.raises(InputError, match="no problem has 9 graded solutions; the most is 8"):
         best_of_n_curves(solutions, [9])
 
@@ -528,7 +572,34 @@ def test_invalid_options_are_named(arguments: list[str], message: str) -> None:
     assert message in str(result.exception)
 
 
-def test_a_trained_prm_needs_a_template(tmp_path: Path) -> None:
+def test_a_trained_prm_has_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from random_model import save_random_prm
+
+    prm = save_random_prm(tmp_path / "prm", CHECKPOINT)
+    write_trained_template(prm, "alpaca@1")
+    prompts = []
+
+    class PromptScorer(RewardInText):
+        def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+            prompts.extend(item.prompt for item in items)
+            return super().score(items)
+
+    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: PromptScorer())
+    file = write_first_errors(tmp_path / "rows.json", "0.2")
+    for options in ({"prm": str(prm)}, {"likelihood": str(prm)}):
+        [scores] = measure_prm(
+            PrmOptions(processbench=[file], **options), LineProgress()
+        ).processbench.values()
+        assert set(prompts) == {get_template("alpaca").render("q")}
+        assert scores.f1_ci95 == (1, 1)
+        assert scores.rows()[0][1] == "100.0 %  [100.0, 100.0]"
+        prompts.clear()
+    write_trained_template(prm, None)
+    with pytest.raises(InputError, match="was trained with prompts of no known template"):
+        measure_prm(PrmOptions(prm=str(prm), processbench=[file]), LineProgress())
+
+
+def test_a_prm_of_others_needs_a_template(tmp_path: Path) -> None:
     from random_model import save_random_prm
 
     prm = save_random_prm(tmp_path / "prm", CHECKPOINT)

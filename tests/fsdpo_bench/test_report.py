@@ -280,6 +280,21 @@ def test_the_command_prints_a_table_and_the_path_of_the_page(tmp_path: Path) -> 
     assert json.loads(as_json.output)["version"] == 1
 
 
+def test_the_terminal_shows_the_groups_of_the_page(tmp_path: Path) -> None:
+    """Every row of a table by subject, level or perturbation in the page is on the terminal."""
+    run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
+    result = CliRunner().invoke(app, ["report", str(run)], env={"COLUMNS": "150"})
+    report = json.loads((run / "results.json").read_text())
+    lines = [line.split() for line in result.output.splitlines()]
+    groups = report["tasks"]["math"]["groups"]
+    assert {"subject", "level"} <= groups.keys()
+    for group, parts in groups.items():
+        assert f"{report['tasks']['math']['title']} by {group}" in result.output
+        for label, part in parts.items():
+            first = [label, *next(iter(part)).split()]
+            assert any(line[: len(first)] == first for line in lines), label
+
+
 @pytest.mark.parametrize(
     ("axis", "ticks"),
     [

@@ -205,15 +205,15 @@ def _print_best_of_n(report: Mapping[str, Any]) -> None:
         (labels.get(name, name), *(f"{100 * value:.1f}" for value in curve.values()))
         for name, curve in curves.items()
     ]
-    counts = report["best_of_problems"]
-    rows.append(("problems", *(f"{count:,}" for count in counts.values())))
     print_table(("best-of-N by", *(f"N={size}>" for size in curves["pass"])), rows)
-    for size, count in report["best_of_left_out"].items():
-        if count:
-            print_text(
-                f"N={size} leaves out {count:,} of {count + counts[size]:,} problems, because "
-                "they have fewer solutions"
-            )
+    problems = report["best_of_problems"]
+    line = f"{problems:,} problems at every N"
+    if left_out := report["best_of_left_out"]:
+        line += (
+            f"; {left_out:,} of {problems + left_out:,} problems are left out, because they have "
+            f"fewer than {max(curves['pass'])} solutions"
+        )
+    print_text(line)
 
 
 def _print_field(name: str, value: str) -> None:

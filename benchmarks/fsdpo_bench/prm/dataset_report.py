@@ -220,20 +220,21 @@ def margin_interval(
 
 @dataclass(frozen=True, slots=True)
 class BestOfN:
-    """The accuracy of best-of-N. Problems with fewer than N solutions are left out."""
+    """The accuracy of best-of-N, over the same problems at every N."""
 
     #: Accuracy by aggregate and N. The name ``pass`` means a perfect reward model.
     curves: Mapping[str, Mapping[int, float]]
-    problems: Mapping[int, int]  #: Number of problems with at least N solutions, by N.
-    left_out: Mapping[int, int]  #: Number of problems with fewer than N solutions, by N.
+    problems: int  #: Number of problems with solutions for the largest N.
+    left_out: int  #: Number of problems with fewer solutions.
 
 
 def best_of_n_curves(solutions: Sequence[ScoredSolution], sizes: Sequence[int] = ()) -> BestOfN:
     """Return the accuracy of best-of-N, by aggregate and N.
 
     The accuracy is the exact expectation over all subsets of N samples of a problem. Among equal
-    rewards, the earliest sample wins. All problems with N solutions have the same weight. The name
-    ``pass`` means a perfect reward model, so its curve is pass@N.
+    rewards, the earliest sample wins. The problems are the same at every N: those with solutions
+    for the largest N. They have the same weight. The name ``pass`` means a perfect reward model, so
+    its curve is pass@N.
 
     Args:
         solutions: Graded solutions with step rewards.
@@ -247,38 +248,31 @@ def best_of_n_curves(solutions: Sequence[ScoredSolution], sizes: Sequence[int] =
     groups: dict[str, list[ScoredSolution]] = defaultdict(list)
     for solution in solutions:
         groups[solution.problem_id].append(solution)
-    problems = _count_problems(groups, sizes)
+    sizes = sorted(set(sizes)) or _common_sizes(groups)
+    measured_groups = [group for group in groups.values() if len(group) >= sizes[-1]]
     rankings: dict[str, Callable[[ScoredSolution], float]] = {
         name: partial(_aggregate_solution, aggregate_name=name) for name in AGGREGATES
     }
     rankings["pass"] = _is_correct_value
     curves: dict[str, dict[int, float]] = {}
     for name, reward in rankings.items():
-        ranked_groups = [sorted(group, key=reward, reverse=True) for group in groups.values()]
+        ranked_groups = [sorted(group, key=reward, reverse=True) for group in measured_groups]
         labels = [[bool(solution.is_correct) for solution in group] for group in ranked_groups]
         curves[name] = {
-            size: statistics.fmean(
-                expected_best_of_n(is_correct, size)
-                for is_correct in labels
-                if len(is_correct) >= size
-            )
-            for size in problems
+            size: statistics.fmean(expected_best_of_n(is_correct, size) for is_correct in labels)
+            for size in sizes
         }
-    left_out = {size: len(groups) - count for size, count in problems.items()}
-    return BestOfN(curves=curves, problems=problems, left_out=left_out)
+    n_measured = len(measured_groups)
+    return BestOfN(curves=curves, problems=n_measured, left_out=len(groups) - n_measured)
 
 
-def _count_problems(
-    groups: Mapping[str, Sequence[ScoredSolution]], sizes: Sequence[int]
-) -> dict[int, int]:
-    """Return the number of problems with at least N solutions, by N."""
-    counts = {
-        size: sum(len(group) >= size for group in groups.values())
-        for size in sorted(set(sizes)) or BEST_OF_N_SIZES
-    }
-    if not sizes:
-        return {size: count for size, count in counts.items() if 2 * count >= len(groups)}
-    return counts
+def _common_sizes(groups: Mapping[str, Sequence[ScoredSolution]]) -> list[int]:
+    """Return the values of ``BEST_OF_N_SIZES`` that at least half of the problems have."""
+    return [
+        size
+        for size in BEST_OF_N_SIZES
+        if 2 * sum(len(group) >= size for group in groups.values()) >= len(groups)
+    ]
 
 
 def check_best_of(solutions: Sequence[ScoredSolution], sizes: Sequence[int]) -> None:
@@ -355,7 +349,7 @@ def dataset_report(
     separation = step_separation(solutions)
     graded = [solution for solution in solutions if solution.is_correct is not None]
     rankings = ranking_aucs(graded) if graded else {}
-    best_of_n = best_of_n_curves(graded, best_of) if graded else BestOfN({}, {}, {})
+    best_of_n = best_of_n_curves(graded, best_of) if graded else BestOfN({}, 0, 0)
     return {
         "solutions": len(solutions),
         "problems": len({solution.problem_id for solution in solutions}),

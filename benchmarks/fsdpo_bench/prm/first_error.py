@@ -12,17 +12,16 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from fsdpo_cards.render import format_percent
 
+from fsdpo_bench.prm.f1_interval import NO_ERROR, LabelledRewards, f1_interval
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.models.prompts import Template
 
-NO_ERROR = -1  #: Label of solutions without a wrong step.
 _MAX_CANDIDATES = 200  #: Maximum number of thresholds to try; they are quantiles of the rewards.
 
 
@@ -49,11 +48,13 @@ class FirstErrorScores:
     protocol: str = ""  #: How the predictions were made, and which rows count.
     tuned_on: int = 0  #: Number of rows that set the threshold; 0 for a fixed threshold.
     unscored: int = 0  #: Number of rows too long for the model; they count as missed.
+    #: 95 % interval of ``f1`` over resampled rows; None if all rows have an error, or none has one.
+    f1_ci95: tuple[float, float] | None = None
 
     def rows(self) -> list[tuple[str, str]]:
         """Return (name, value) rows for printing, with intervals and denominators."""
         return [
-            ("F1 of finding the first error", f"{100 * self.f1:.1f}"),
+            ("F1 of finding the first error", format_percent(self.f1, self.f1_ci95)),
             ("error detected", _format_fraction(self.detected, self.with_error)),
             ("correct passed", _format_fraction(self.passed, self.without_error)),
             ("threshold", f"{self.threshold:.3f}"),
@@ -122,13 +123,6 @@ def score_examples(
     return scorer.score(items)
 
 
-class _LabelledRewards(NamedTuple):
-    """The step rewards and labels of some examples."""
-
-    rewards: list[Sequence[float] | None]  #: One reward per step; None if the model cannot read it.
-    labels: list[int]  #: Indices of first wrong steps, or ``NO_ERROR``.
-
-
 def measure_first_errors(
     rows: Sequence[FirstErrorExample],
     rewards: Sequence[Sequence[float] | None],
@@ -156,20 +150,40 @@ def measure_first_errors(
                 "rows both need solutions with and without an error. Give more rows, or a "
                 "`threshold`."
             )
-        parts.append(
-            _LabelledRewards(
-                rewards=[step_rewards for _, step_rewards in part],
-                labels=[example.first_error for example, _ in part],
-            )
-        )
+        parts.append(part)
     tuning, test = parts
-    threshold = best_threshold(tuning.rewards, tuning.labels)
-    scores = count_first_errors(test.rewards, test.labels, threshold)
+    return measure_with_tuning(
+        [example for example, _ in test],
+        [step_rewards for _, step_rewards in test],
+        tuning=labelled_rewards(*zip(*tuning, strict=True)),
+        protocol=f"threshold chosen on {n_tuning} other rows of the file",
+    )
+
+
+def measure_with_tuning(
+    rows: Sequence[FirstErrorExample],
+    rewards: Sequence[Sequence[float] | None],
+    *,
+    tuning: LabelledRewards | None,
+    protocol: str,
+) -> FirstErrorScores:
+    """Measure on all examples, with the threshold that other rows or these rows choose.
+
+    Args:
+        rows: The examples.
+        rewards: Result of :func:`score_examples`.
+        tuning: The rows that set the threshold; None for the examples themselves.
+        protocol: The origin of the threshold, in words.
+    """
+    test = labelled_rewards(rows, rewards)
+    tuning = tuning or test
+    scores = count_first_errors(*test, best_threshold(*tuning))
     return replace(
         scores,
-        protocol=f"threshold chosen on {n_tuning} other rows of the file",
-        tuned_on=n_tuning,
-        unscored=test.rewards.count(None),
+        protocol=protocol,
+        tuned_on=len(tuning.labels),
+        unscored=list(rewards).count(None),
+        f1_ci95=f1_interval(test, threshold_candidates(tuning.rewards), tuning),
     )
 
 
@@ -178,20 +192,29 @@ def measure_at_threshold(
     rewards: Sequence[Sequence[float] | None],
     threshold: float,
     protocol: str,
-    tuned_on: int = 0,
 ) -> FirstErrorScores:
-    """Measure on all examples, with a given threshold.
+    """Measure on all examples, with a fixed threshold.
 
     Args:
         rows: The examples.
         rewards: Result of :func:`score_examples`.
         threshold: Steps with a reward below the threshold count as wrong.
         protocol: The origin of the threshold, in words.
-        tuned_on: Number of rows that set the threshold; 0 for a fixed threshold.
     """
-    scores = count_first_errors(rewards, [row.first_error for row in rows], threshold)
-    unscored = list(rewards).count(None)
-    return replace(scores, protocol=protocol, tuned_on=tuned_on, unscored=unscored)
+    test = labelled_rewards(rows, rewards)
+    return replace(
+        count_first_errors(*test, threshold),
+        protocol=protocol,
+        unscored=list(rewards).count(None),
+        f1_ci95=f1_interval(test, [threshold]),
+    )
+
+
+def labelled_rewards(
+    rows: Sequence[FirstErrorExample], rewards: Sequence[Sequence[float] | None]
+) -> LabelledRewards:
+    """Return the step rewards of examples with their labels."""
+    return LabelledRewards(rewards, [row.first_error for row in rows])
 
 
 def has_both_labels(rows: Sequence[FirstErrorExample]) -> bool:
@@ -234,14 +257,19 @@ def count_first_errors(
 
 def best_threshold(rewards: Sequence[Sequence[float] | None], labels: Sequence[int]) -> float:
     """Return the quantile of the rewards with the highest F1; the lowest of equal ones."""
+    return max(
+        threshold_candidates(rewards),
+        key=lambda threshold: count_first_errors(rewards, labels, threshold).f1,
+    )
+
+
+def threshold_candidates(rewards: Sequence[Sequence[float] | None]) -> list[float]:
+    """Return quantiles of the rewards, in ascending order; 0.5 without rewards."""
     all_rewards: list[float] = []
     for step_rewards in rewards:
         all_rewards += step_rewards or ()
     if not all_rewards:
-        return 0.5
+        return [0.5]
     all_rewards.sort()
     n_quantiles = min(_MAX_CANDIDATES, len(all_rewards))
-    candidates = sorted(
-        {all_rewards[len(all_rewards) * i // n_quantiles] for i in range(n_quantiles)}
-    )
-    return max(candidates, key=lambda threshold: count_first_errors(rewards, labels, threshold).f1)
+    return sorted({all_rewards[len(all_rewards) * i // n_quantiles] for i in range(n_quantiles)})

@@ -17,10 +17,11 @@ from fsdpo_bench.prm.dataset_report import (
 from fsdpo_bench.prm.first_error import (
     FirstErrorExample,
     FirstErrorScores,
-    best_threshold,
     has_both_labels,
+    labelled_rewards,
     measure_at_threshold,
     measure_first_errors,
+    measure_with_tuning,
     read_first_error_rows,
     score_examples,
 )
@@ -34,8 +35,8 @@ from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm
-from fsdpo_data.models.prompts import get_template
-from fsdpo_data.models.resolve import ResolvedWeights
+from fsdpo_data.models.prompts import Template, get_template
+from fsdpo_data.models.resolve import ResolvedWeights, find_trained_template, resolve_weights
 
 #: Number of solutions per call of the scorer: enough for batches of similar lengths, and few enough
 #: for frequent progress.
@@ -53,11 +54,12 @@ class PrmOptions(Options):
         prm: Process reward model: a directory, or `org/name` on the Hub.
         likelihood: Instead of `prm`: a policy; the reward of a step is its probability.
         best_of: Number of solutions N for best-of-N; may be repeated. Problems with fewer solutions
-            are left out and counted.
+            than the largest N are left out at every N, and counted.
         processbench: File of ProcessBench; may be repeated.
         prmbench: File of PRMBench; may be repeated.
         template: Prompt template of the reward model's training data, for ProcessBench and
-            PRMBench. A model with a PRM format has its own prompt.
+            PRMBench. The default is the one that `fsdpo-train` recorded next to the model. A model
+            with a PRM format has its own prompt.
         tune_fraction: Fraction of the rows of each ProcessBench file that sets the threshold,
             without `threshold`, `tune_on` or `majority`; the other rows count.
         tune_on: File of ProcessBench whose rows set the threshold for all other files, as in the
@@ -76,8 +78,7 @@ class PrmOptions(Options):
 
         fsdpo-bench prm runs/test --likelihood tiny    # the baseline
 
-        fsdpo-bench prm --prm runs/prm --template alpaca \
-          --processbench gsm8k.json
+        fsdpo-bench prm --prm runs/prm --processbench gsm8k.json
 
         fsdpo-bench prm --prm PRM --processbench math.json --threshold 0.5
 
@@ -128,7 +129,7 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
     """
     _check_protocol(options)
     prm = _resolve_model(options)
-    template = None if options.template is None else get_template(options.template)
+    template = _find_template(options, prm)
     examples_by_name = _read_processbench(options.processbench)
     tuning_examples = _read_tuning_file(options.tune_on) if options.tune_on else []
     altered = read_altered_solutions(options.prmbench)
@@ -177,32 +178,30 @@ def _measure_processbench(
         tuning_examples: The rows of ``options.tune_on``.
         score: Returns the step rewards of examples.
     """
-    threshold = options.threshold
-    tuning_rewards: list[list[float] | None] = []
-    protocol = ""
-    if options.threshold is not None:
-        protocol = f"threshold {options.threshold:g} on all rows"
-    if options.majority:
-        # A judge that counts the majority rewards steps with 1 or 0.
-        threshold = _DEFAULT_THRESHOLD
-        protocol = "majority of the critiques on all rows"
-    elif options.tune_on is not None:
-        tuning_rewards = score(tuning_examples)
-        labels = [example.first_error for example in tuning_examples]
-        threshold = best_threshold(tuning_rewards, labels)
+    tuning_rewards = score(tuning_examples) if options.tune_on else []
+    tuning = labelled_rewards(tuning_examples, tuning_rewards)
     all_scores = {}
     for name, examples in examples_by_name.items():
-        is_tuning_file = examples == tuning_examples
+        is_tuning_file = options.tune_on is not None and examples == tuning_examples
         rewards = tuning_rewards if is_tuning_file else score(examples)
-        if options.tune_on is not None:
+        if options.majority:
+            # A judge that counts the majority rewards steps with 1 or 0.
+            protocol = "majority of the critiques on all rows"
+            scores = measure_at_threshold(examples, rewards, _DEFAULT_THRESHOLD, protocol)
+        elif options.threshold is not None:
+            protocol = f"threshold {options.threshold:g} on all rows"
+            scores = measure_at_threshold(examples, rewards, options.threshold, protocol)
+        elif options.tune_on is not None:
             file_name = "the same rows" if is_tuning_file else options.tune_on.name
-            protocol = f"threshold chosen on {file_name}; all rows count"
-        if threshold is None:
-            all_scores[name] = measure_first_errors(examples, rewards, options.tune_fraction)
-        else:
-            all_scores[name] = measure_at_threshold(
-                examples, rewards, threshold, protocol, tuned_on=len(tuning_examples)
+            scores = measure_with_tuning(
+                examples,
+                rewards,
+                tuning=None if is_tuning_file else tuning,
+                protocol=f"threshold chosen on {file_name}; all rows count",
             )
+        else:
+            scores = measure_first_errors(examples, rewards, options.tune_fraction)
+        all_scores[name] = scores
     return all_scores
 
 
@@ -276,14 +275,36 @@ def _resolve_model(options: PrmOptions) -> ResolvedWeights | None:
     if benchmark and not options.prm and options.likelihood is None:
         raise InputError(f"{benchmark} needs a model that detects the errors. Give `prm`.")
     prm = resolve_prm(options.prm, options.engine) if options.prm else None
-    prm = _count_critiques(prm, options)
-    has_own_prompt = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
-    if benchmark and options.template is None and not has_own_prompt:
+    return _count_critiques(prm, options)
+
+
+def _find_template(options: PrmOptions, prm: ResolvedWeights | None) -> Template | None:
+    """Return the template of the options, or the one that the model was trained with.
+
+    Returns:
+        The template; None for a model with its own prompt, or without a benchmark.
+
+    Raises:
+        InputError: if a benchmark needs a template, and the model's own is not known.
+    """
+    weights = prm
+    name = options.template
+    if name is None:
+        has_own_prompt = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
+        if has_own_prompt or not (options.processbench or options.prmbench):
+            return None
+        if weights is None and options.likelihood is not None:
+            weights = resolve_weights(options.likelihood)
+        name = find_trained_template(weights) if weights else None
+    if name is None:
+        benchmark = "`processbench`" if options.processbench else "`prmbench`"
         raise InputError(
             f"{benchmark} needs `template`, the prompt template of the model's training data. A "
             "published model has its own prompt; give its `prm_format` if it is not detected."
         )
-    return prm
+    if weights is None:
+        return get_template(name)
+    return get_template(name, weights.path, revision=weights.commit)
 
 
 def _load_model(prm: ResolvedWeights | None, options: PrmOptions) -> Scorer:

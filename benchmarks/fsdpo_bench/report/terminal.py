@@ -1,6 +1,6 @@
 """Report on a run, or on the comparison of two runs, in the terminal."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,7 +18,13 @@ from fsdpo_bench.report.tables import (
 )
 from fsdpo_bench.results.compare import ComparisonOptions, RunComparison, compare_runs
 from fsdpo_bench.results.numbers import format_points, number_rows
-from fsdpo_bench.results.result_types import Results
+from fsdpo_bench.results.result_types import (
+    AccuracyDrop,
+    AccuracyResult,
+    AccuracySpread,
+    Results,
+    TaskResults,
+)
 from fsdpo_data.core.files import write_text
 
 _MAX_QUESTION_CHARS = 90  #: Characters of a question in the list of changed problems.
@@ -77,7 +83,7 @@ def report_comparison(
 
 
 def print_results(results: Results) -> None:
-    """Print accuracy and cost by benchmark and decoder, then the means of suites."""
+    """Print the results by benchmark and decoder, the means of suites, and the results by group."""
     columns: Sequence[str] = (
         "benchmark",
         "decoder",
@@ -94,6 +100,42 @@ def print_results(results: Results) -> None:
     print_table(columns, rows)
     if (stats := results.answer_judge) is not None:
         print_text(f"The {stats.describe_decisions()}.")
+    for task in results.tasks.values():
+        _print_groups(task)
+
+
+def _print_groups(task: TaskResults) -> None:
+    """Print the accuracies of a benchmark by subject, level and other groups of its problems."""
+    columns = ("decoder", "accuracy>", "problems>")
+    for group, parts in task.groups.items():
+        print_text(f"\n{task.title} by {group}")
+        print_table((group, *columns), _group_rows(parts))
+    for group, drops in task.accuracy_drops.items():
+        print_text(f"\n{task.title}: accuracy drop from the original questions, by {group}")
+        print_table((group, *columns), _group_rows(drops))
+    if task.group_spread:
+        n_parts = next(iter(task.group_spread.values())).parts
+        print_text(f"\n{task.title}: spread over {n_parts} instances")
+        print_table(
+            ("decoder", "mean>", "standard deviation>", "lowest>", "highest>"),
+            [
+                (decoder, *(f"{100 * number:.1f}" for number in _spread_numbers(spread)))
+                for decoder, spread in task.group_spread.items()
+            ],
+        )
+
+
+def _group_rows(
+    parts: Mapping[str, Mapping[str, AccuracyResult]] | Mapping[str, Mapping[str, AccuracyDrop]],
+) -> Iterator[Sequence[str]]:
+    """Yield one row per label of a group and decoder."""
+    for label, by_decoder in parts.items():
+        for decoder, result in by_decoder.items():
+            yield label, decoder, format_points(result), f"{result.n:,}"
+
+
+def _spread_numbers(spread: AccuracySpread) -> tuple[float, float, float, float]:
+    return spread.mean, spread.deviation, spread.lowest, spread.highest
 
 
 def _result_rows(results: Results) -> Iterator[Sequence[str]]:

@@ -5,13 +5,13 @@ a server returns fewer samples, further requests ask for the remaining ones. Fai
 repeated for as long as the server answers any request.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard
 
 import httpx2
 
+from fsdpo_data.core import event_loop
 from fsdpo_data.core.errors import InputError, ItemError, suggest_names
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, Completion, FinishReason, SamplingSpec
@@ -58,8 +58,7 @@ class OpenAiSampler(StreamingSampler):
         )
         self._max_n: int | None = None  # samples per request; None: no limit
         self._extra_fields: Mapping[str, Any] = {}
-        with asyncio.Runner() as runner:
-            runner.run(self._check_server())
+        event_loop.call(self._check_server)
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         """Yield ``spec.n`` completions of each prompt as they arrive.

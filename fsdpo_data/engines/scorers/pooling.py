@@ -4,7 +4,6 @@ The prompt, the token ids and the score positions come from the tokenizer and th
 as for a model in this process.
 """
 
-import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Any
 
 import httpx2
 
+from fsdpo_data.core import event_loop
 from fsdpo_data.core.errors import FsdpoError, InputError, ItemError
 from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.lazy import torch
@@ -48,8 +48,7 @@ class PoolingScorer(TokenScorer):
         self._server = connect_scorer(options.server)
         self._prm_format = weights.prm_format if isinstance(weights, PublishedPrm) else None
         self._version = "unknown"
-        with asyncio.Runner() as runner:
-            entry = runner.run(self._find_model(weights))
+        entry = event_loop.call(lambda: self._find_model(weights))
         self._name = str(entry["id"])
         context = context_length(load_config(weights))
         if isinstance(entry.get("max_model_len"), int):
