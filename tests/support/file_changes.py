@@ -48,6 +48,10 @@ def changed_contents(data: bytes, suffix: str) -> st.SearchStrategy[bytes]:
     """Return a strategy of changed contents of a file with a suffix."""
     if suffix == ".parquet":
         return _changed_parquet(data) | _changed_bytes(data)
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return _changed_bytes(data)
     text_changes = _changed_text(data) | _changed_bytes(data)
     if suffix not in _VALUE_CHANGES:
         return text_changes
