@@ -35,17 +35,6 @@ def environment_with(*sites: Path) -> dict[str, str]:
     return {**os.environ, **variables}
 
 
-def run_program(site: Path, folder: Path, *line: object) -> subprocess.CompletedProcess[str]:
-    """Run a program in ``folder``."""
-    return subprocess.run(
-        [sys.executable, "-m", *map(str, line)],
-        cwd=folder,
-        env=environment_with(site),
-        capture_output=True,
-        text=True,
-    )
-
-
 @pytest.fixture(scope="module")
 def interpreter(site: Path) -> Iterator[WarmInterpreter]:
     modules = (*DATA_MODULES, "fsdpo_bench.cli.app")
@@ -156,11 +145,19 @@ def test_help_lists_the_names_without_importing_the_package(site: Path, tmp_path
     for path in site.iterdir():
         if path.name.endswith(".dist-info"):
             (broken / path.name).symlink_to(path)  # the metadata without the modules
-    text = run_program(broken, tmp_path, "fsdpo_data", "build", "--help").stdout
-    assert "parrot" in text
-    line = ("build", "--limit", 1, "--samples", 1)
-    result = run_program(broken, tmp_path, "fsdpo_data", *line, "--out", "plain")
-    assert result.returncode == 0, result.stderr
-    result = run_program(broken, tmp_path, "fsdpo_data", *line, "--engine", "parrot")
-    assert result.returncode == 1 and "Traceback" not in result.stderr
-    assert "fsdpo_example" in result.stderr and "cannot be imported" in result.stderr
+    environment = environment_with(broken)
+    interpreter = WarmInterpreter(environment, DATA_MODULES)
+    lines: list[tuple[object, ...]] = [
+        ("build", "--help"),
+        ("build", "--limit", 1, "--samples", 1, "--out", "plain"),
+        ("build", "--limit", 1, "--samples", 1, "--engine", "parrot"),
+    ]
+    text, plain, refused = (
+        interpreter.complete("-m", "fsdpo_data", *line, folder=tmp_path, env=environment)
+        for line in lines
+    )
+    interpreter.stop()
+    assert "parrot" in text.stdout
+    assert plain.returncode == 0, plain.stderr
+    assert refused.returncode == 1 and "Traceback" not in refused.stderr
+    assert "fsdpo_example" in refused.stderr and "cannot be imported" in refused.stderr

@@ -26,8 +26,7 @@ from hypothesis import strategies as st
 from in_process import run_in_process
 from reader_inputs import (
     FROZEN,
-    TRAINING,
-    TRAINING_METHODS,
+    TRAININGS,
     make_data_inputs,
     make_model_inputs,
     step_label_file,
@@ -213,23 +212,23 @@ MODEL_READERS = [
     ),
     Reader("prmbench.jsonl", f"{MEASURE} --prmbench FILE"),
     *(
-        Reader(f"{method}.jsonl", f"fsdpo_train {method} FILE {TRAINING} --out OUT")
-        for method in TRAINING_METHODS
+        Reader(f"{method}.jsonl", f"{training} FILE --out OUT")
+        for method, training in TRAININGS.items()
     ),
     # The options of a training, its reference cache, and its checkpoints.
     *(
         Reader(
             f"trained/{method}",
-            f"fsdpo_train {method} INPUTS/{method}.jsonl {TRAINING} --resume --out FILE",
+            f"{training} INPUTS/{method}.jsonl --resume --out FILE",
             files=(f"{method}.json", "reference/*", "checkpoints/*/*"),
         )
-        for method in TRAINING_METHODS
+        for method, training in TRAININGS.items()
     ),
     # A training reads and checks only one config, because the others cannot change its weights.
     *(
         Reader(
             "pairs",
-            f"fsdpo_train {method} FILE {TRAINING} --out OUT",
+            f"{TRAININGS[method]} FILE --out OUT",
             files=(f"{config}/*.parquet",),
             is_sealed=True,
         )

@@ -20,7 +20,8 @@ ESCAPE_SEQUENCE = "\x1b[2J"
 HOSTILE_JSON = (
     "null", "true", "-1", "0", "0.5", "2147483648", "1099511627776", "9223372036854775808",
     "1e308", "1e999", "NaN", "-Infinity", "9" * 5_000, '""', '"7"', '"\\u0000"', '"\\u001b[2J"',
-    '"\\ud800"', '"é\\u2028"', '"../../x"', '"/etc/passwd"', '"/dev/zero"', f'"{"a" * 10_000}"',
+    '"\\ud800"', '"é\\u2028"', '"../../x"', '"/etc/passwd"', '"/dev/zero"',
+    f'"\\u001b[2J{"a" * 10_000}"',
     '"{{ messages.__class__ }}"', '"{% for i in range(10**9) %}x{% endfor %}"', "[]", "{}", "[[]]",
     "[null]", '["x"]', '{"a": {"b": []}}', '{"a": 1, "a": [], "a": null}', "[" * 300 + "]" * 300,
     "[" * 100_000, '{"a":' * 5_000 + "1" + "}" * 5_000,
@@ -47,6 +48,10 @@ def changed_contents(data: bytes, suffix: str) -> st.SearchStrategy[bytes]:
     """Return a strategy of changed contents of a file with a suffix."""
     if suffix == ".parquet":
         return _changed_parquet(data) | _changed_bytes(data)
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return _changed_bytes(data)
     text_changes = _changed_text(data) | _changed_bytes(data)
     if suffix not in _VALUE_CHANGES:
         return text_changes
@@ -72,7 +77,7 @@ def _changed_json(draw: Draw, data: bytes) -> bytes:
     elif change == "remove":
         del node[key]
     elif isinstance(node, dict):
-        node[f"{key}x"] = node.pop(key)
+        node[f"{key}{ESCAPE_SEQUENCE}"] = node.pop(key)
     else:
         node.append(node[key])
     text = json.dumps(value)
@@ -104,9 +109,9 @@ def _changed_toml(draw: Draw, data: bytes) -> bytes:
     numbers = [number for number, line in enumerate(lines) if re.match(r"\s*[\w.-]+\s*=", line)]
     number = draw(st.sampled_from(numbers))
     line = lines[number]
-    key = line.partition("=")[0]
-    changed_lines = [f"{key}= {value}\n" for value in HOSTILE_TOML]
-    changed_lines += [line * 2, "", f"x{line.lstrip()}"]
+    key, _, value = line.partition("=")
+    changed_lines = [f"{key}= {hostile_value}\n" for hostile_value in HOSTILE_TOML]
+    changed_lines += [line * 2, "", f'"{key.strip()}\\u001b[2J" = {value}']
     lines[number] = draw(st.sampled_from(changed_lines))
     return "".join(lines).encode()
 

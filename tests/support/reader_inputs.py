@@ -23,10 +23,15 @@ from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 from fsdpo_data.models.resolve import resolve
 
 FROZEN = Path(__file__).parents[1] / "data/frozen/dataset"
-#: Methods of training, and the formats of the rows that they read.
-TRAINING_METHODS = {"sft": "trl-sft", "prm": "trl-stepwise", "dpo": "trl-preference"}
-#: A training of three steps that can be resumed after each.
-TRAINING = "--model tiny --max-steps 3 --save-every 1 --save-limit 3 --batch-size 1 --grad-accum 1"
+_THREE_STEPS = (
+    "--model tiny --max-steps 3 --save-every 1 --save-limit 3 --batch-size 1 --grad-accum 1"
+)
+#: Trainings of three steps that can be resumed after each, by method.
+TRAININGS = {
+    "sft": f"fsdpo_train sft {_THREE_STEPS}",
+    "prm": f"fsdpo_train prm {_THREE_STEPS}",
+    "dpo": f"fsdpo_train dpo {_THREE_STEPS}",
+}
 #: A chat template with the usual elements: roles, a loop, a condition.
 CHAT_TEMPLATE = """{% for message in messages %}<|{{ message.role }}|>{{ message.content }}
 {% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"""
@@ -190,21 +195,23 @@ def _make_runs(folder: Path) -> None:
 
 def make_model_inputs(folder: Path) -> None:
     """Make checkpoints, interrupted trainings, and benchmarks of reward models."""
-    from random_model import save_random_prm
+    from preference_data import preference_rows
+    from random_model import save_random_model, save_random_prm
 
-    tiny = Path(resolve("tiny").path)
-    policy = shutil.copytree(tiny, folder / "policy")
+    policy = save_random_model(folder / "policy")
     (policy / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     quantized = shutil.copytree(policy, folder / "quantized")
     model_config = json.loads((quantized / "config.json").read_text())
     model_config["quantization_config"] = QUANTIZATION
     (quantized / "config.json").write_text(json.dumps(model_config))
-    save_random_prm(folder / "prm", tiny)
+    save_random_prm(folder / "prm", policy)
     _make_prm_benchmarks(folder)
-    for method, name in TRAINING_METHODS.items():
-        rows = folder / "formats" / name
-        run_command(f"fsdpo_data export {folder}/pairs --to {name} --out {rows} --overwrite")
+    for method, name in (("sft", "trl-sft"), ("prm", "trl-stepwise")):
+        rows = folder / "training-rows" / name
+        run_command(f"fsdpo_data export {folder}/pairs --to {name} --out {rows}")
         shutil.copyfile(rows / FORMATS[name].file_name, folder / f"{method}.jsonl")
+    written(folder / "dpo.jsonl", preference_rows())
+    for method in TRAININGS:
         _make_interrupted_training(method, folder)
 
 
@@ -235,7 +242,7 @@ def _make_prm_benchmarks(folder: Path) -> None:
 def _make_interrupted_training(method: str, folder: Path) -> None:
     """Train three steps, and delete the result and the checkpoint of the third step."""
     run_folder = folder / "trained" / method
-    run_command(f"fsdpo_train {method} {folder}/{method}.jsonl {TRAINING} --out {run_folder}")
+    run_command(f"{TRAININGS[method]} {folder}/{method}.jsonl --out {run_folder}")
     shutil.rmtree(run_folder / "checkpoints/checkpoint-3")
     for file in run_folder.glob("*"):
         if file.is_file() and file.name not in (f"{method}.json", ".lock"):

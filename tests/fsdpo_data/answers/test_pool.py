@@ -67,7 +67,7 @@ def test_only_the_pair_that_kills_its_worker_has_no_verdict(harm: str) -> None:
 
 
 def test_a_pair_that_blocks_its_worker_is_timed_out() -> None:
-    with GraderPool(FragileGrader, workers=1, timeout_seconds=3.0) as pool:
+    with GraderPool(FragileGrader, workers=1, timeout_seconds=1.5) as pool:
         verdicts = pool.grade(pairs(6, hang=2))
         assert pool.replaced_workers == 2
     assert [verdict.status for verdict in verdicts] == ["correct"] * 2 + ["timed_out"] + [

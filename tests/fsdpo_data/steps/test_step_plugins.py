@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from paired_data import paired_dataset
+from warm import DATA_MODULES, WarmInterpreter
 
 from fsdpo_data.core import plugins
 from fsdpo_data.core.errors import InputError
@@ -27,6 +28,7 @@ from fsdpo_data.steps.segment import (
     step_stops,
 )
 
+ROOT = Path(__file__).parents[3]
 PLUGIN = r'''
 import re
 
@@ -46,20 +48,26 @@ TEMPLATES.register(Template("terse@1", "Q: {question}\nA:"))
 '''
 
 
-def run(plugin: Path | None, *arguments: object) -> str:
-    """Run a program in a process that loads the plug-in, or none; return its output."""
+#: Runs a program with the plug-in of a file, or with none; returns its output.
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[WarmInterpreter]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    environment.pop(plugins.PLUGINS_VARIABLE, None)
-    if plugin:
-        environment[plugins.PLUGINS_VARIABLE] = str(plugin)
-    done = subprocess.run(
-        [sys.executable, "-m", *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *sys.path])
+    interpreter = WarmInterpreter(environment, DATA_MODULES)
+    yield interpreter
+    interpreter.stop()
+
+
+@pytest.fixture
+def run(interpreter: WarmInterpreter, tmp_path: Path) -> Run:
+    def run(plugin: Path | None, *arguments: object) -> str:
+        environment = {**os.environ, plugins.PLUGINS_VARIABLE: str(plugin or "")}
+        return interpreter.run("-m", *arguments, folder=tmp_path, env=environment)
+
+    return run
 
 
 @pytest.fixture
@@ -76,7 +84,7 @@ def own_entries(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
 
 
-def test_a_build_and_pairs_use_a_plugin(plugin_file: Path, tmp_path: Path) -> None:
+def test_a_build_and_pairs_use_a_plugin(run: Run, plugin_file: Path, tmp_path: Path) -> None:
     built = tmp_path / "built"
     line = ("--limit", 3, "--samples", 2, "--segmenter", "sentence", "--workers", 2)
     line += ("--template", "terse")
@@ -112,7 +120,7 @@ def test_a_build_and_pairs_use_a_plugin(plugin_file: Path, tmp_path: Path) -> No
     run(None, "fsdpo_data", "view", paired, "--out", tmp_path / "page.html")
 
 
-def test_the_help_describes_the_segmenter_of_a_plugin(plugin_file: Path) -> None:
+def test_the_help_describes_the_segmenter_of_a_plugin(run: Run, plugin_file: Path) -> None:
     help_text = run(plugin_file, "fsdpo_data", "build", "--help")
     assert "sentence" in help_text and "after each" in help_text
 
