@@ -261,8 +261,8 @@ def test_one_flag_is_the_number_of_samples_of_a_choice() -> None:
     """The commands that choose among K samples call their number ``--k``."""
     commands = get_command(app).commands  # type: ignore[attr-defined]
     flags = {
-        name: {flag for parameter in each.params for flag in parameter.opts}
-        for name, each in commands.items()
+        name: {flag for parameter in command.params for flag in parameter.opts}
+        for name, command in commands.items()
     }
     assert {name for name in flags if "--k" in flags[name]} == {"run", "grade", "prm", "rerank"}
     assert not any({"--n", "--best-of"} & names for names in flags.values())
