@@ -37,12 +37,14 @@ from fsdpo_data.hub.client import (
     answer_errors,
     hub_errors,
 )
+from fsdpo_data.publish.readme import merge_card
 
 ResultT = TypeVar("ResultT")
 
 _VERSION_TAG = re.compile(rf"v{SCHEMA_VERSION}\.(\d+)")
 #: Paths of files that a push may delete, because only a push writes them.
 _DATA_FILE = re.compile(rf"({'|'.join(CONFIGS)})/[^/]+\.parquet")
+CARD_FILE = "README.md"  #: File of the card in a repository.
 _MAX_RETRIES = 5  #: Calls of the Hub after the first call, if the Hub is too busy.
 _READ_BLOCK_BYTES = 1 << 20
 _HTTP_CONFLICT = 409  #: The Hub's status if a tag exists already.
@@ -83,6 +85,7 @@ class RemoteState:
     is_new_branch: bool = False  #: Whether the branch does not exist yet.
     file_ids: Mapping[str, str] = field(default_factory=dict)  #: The Hub's id of each file.
     tags: Mapping[str, str] = field(default_factory=dict)  #: Commit of each tag.
+    readme: str = ""  #: Text of the README at the head; empty without one.
 
     @classmethod
     def read(cls, api: hf.HfApi, repo: HubRepo, branch: str) -> RemoteState:
@@ -96,12 +99,14 @@ class RemoteState:
         refs = api.list_repo_refs(repo.name, repo_type="dataset")
         branches = {ref.name: ref.target_commit for ref in refs.branches}
         head = branches.get(branch, branches.get("main"))
+        file_ids = remote_file_ids(api, repo, head) if head else {}
         return cls(
             is_private=info.private,
             head=head,
             is_new_branch=branch not in branches,
-            file_ids=remote_file_ids(api, repo, head) if head else {},
+            file_ids=file_ids,
             tags={ref.name: ref.target_commit for ref in refs.tags},
+            readme=_download_readme(api, repo, head) if head and CARD_FILE in file_ids else "",
         )
 
     @property
@@ -125,6 +130,12 @@ class RemoteState:
         new_paths = {file.path for file in files}
         data_paths = filter(_DATA_FILE.fullmatch, self.file_ids)
         return tuple(sorted(path for path in data_paths if path not in new_paths))
+
+
+def _download_readme(api: hf.HfApi, repo: HubRepo, revision: str) -> str:
+    """Return the text of the README at a revision."""
+    file = api.hf_hub_download(repo.name, CARD_FILE, repo_type="dataset", revision=revision)
+    return Path(file).read_text(encoding="utf-8", errors="replace")
 
 
 def _version_number(tag: str) -> int:
@@ -193,7 +204,9 @@ def plan_push(
     _refuse_secrets(root, manifest)
     with hub_errors(repo):
         if remote is None:
-            remote = call_with_retries(RemoteState.read, authenticated_hub_api(), repo, branch)
+            api = authenticated_hub_api()
+            remote = call_with_retries(RemoteState.read, api, repo, branch)
+            check_write_access(api, repo, exists=remote.is_private is not None)
         return _make_plan(root, manifest, repo=repo, branch=branch, remote=remote)
 
 
@@ -209,6 +222,33 @@ def authenticated_hub_api() -> hf.HfApi:
             "then set HF_TOKEN, or log in with `hf auth login`."
         )
     return hf.HfApi()
+
+
+def check_write_access(api: hf.HfApi, repo: HubRepo, *, exists: bool) -> None:
+    """Check that the token may write to a repository, or create it; nothing changes.
+
+    Raises:
+        UnavailableError: if the user is in no organisation that could own a new repository, or the
+            token is for reading only.
+    """
+    if exists:
+        call_with_retries(api.auth_check, repo.name, repo_type=repo.kind, write=True)
+        return
+    user: Any = call_with_retries(api.whoami)
+    owner = repo.name.partition("/")[0]
+    owners = [user["name"], *(organisation["name"] for organisation in user["orgs"])]
+    if owner not in owners:
+        raise UnavailableError(
+            f"{repo} does not exist, and your token may not create it: it belongs to "
+            f"{user['name']}, who is not in the organisation {owner}. Push to one of "
+            f"{', '.join(f'{name}/…' for name in owners)}."
+        )
+    token: Any = user.get("auth", {}).get("accessToken", {})
+    if token.get("role") == "read":
+        raise UnavailableError(
+            f"{repo} does not exist, and your token is for reading only. Check that your token may "
+            "write, or make another one in the Hub's settings."
+        )
 
 
 def _refuse_secrets(root: Path, manifest: Manifest) -> None:
@@ -234,11 +274,11 @@ def _make_plan(
     paths = [*(entry.path for entry in manifest.files), MANIFEST_FILE]
     dataset_files = [PublishedFile.from_source(path, root / path) for path in paths]
     tag = remote.head_tag or remote.next_tag
-    files = (*dataset_files, _make_card(root, manifest, repo, tag))
+    files = (*dataset_files, _make_card(root, manifest, repo, tag, remote.readme))
     if remote.changed_files(files) or remote.obsolete_files(files):
         # A new version needs a new card, because the card contains the tag.
         tag = remote.next_tag if tag in remote.tags else tag
-        files = (*dataset_files, _make_card(root, manifest, repo, tag))
+        files = (*dataset_files, _make_card(root, manifest, repo, tag, remote.readme))
     return PushPlan(
         repo=repo,
         branch=branch,
@@ -250,10 +290,12 @@ def _make_plan(
     )
 
 
-def _make_card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> PublishedFile:
-    """Return the card of a version."""
+def _make_card(
+    root: Path, manifest: Manifest, repo: HubRepo, tag: str, readme: str
+) -> PublishedFile:
+    """Return the card of a version, with the owner's text in the README of the repository."""
     card = dataset_card(root, manifest, name=repo.name, revision=tag)
-    return PublishedFile.from_source("README.md", card.encode())
+    return PublishedFile.from_source(CARD_FILE, merge_card(card, readme).encode())
 
 
 def push_dataset(plan: PushPlan, *, public: bool = False, progress: Progress) -> str:

@@ -326,9 +326,9 @@ def test_imported_step_labels_measure_the_separation_of_steps(
     output = CliRunner().invoke(app, ["prm", str(tmp_path / "scored")]).output
     assert "reward before minus after the error" in output and "best-of-N" not in output
     with pytest.raises(InputError, match="no graded solutions, so best-of-N is unknown"):
-        measure_prm(PrmOptions(data=tmp_path / "scored", best_of=[2]), LineProgress())
+        measure_prm(PrmOptions(data=tmp_path / "scored", k=[2]), LineProgress())
     monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: pytest.fail("loaded"))
-    options = PrmOptions(data=tmp_path / "imported", likelihood="tiny", best_of=[2])
+    options = PrmOptions(data=tmp_path / "imported", likelihood="tiny", k=[2])
     with pytest.raises(InputError, match="no graded solutions, so best-of-N is unknown"):
         measure_prm(options, LineProgress())
 

@@ -13,7 +13,7 @@ import yaml
 from bench_runs import config, make_records, write_run
 from fsdpo_bench.publish.push import plan_push
 from fsdpo_bench.tasks.table import builtin_tasks
-from hub_server import TOKEN, HubServer, client_env, run_client, running_hub
+from hub_server import READ_TOKEN, TOKEN, HubServer, client_env, run_client, running_hub
 from huggingface_hub import ModelCard, parse_eval_result_entries
 
 from fsdpo_data.core.errors import InputError
@@ -120,14 +120,19 @@ def test_a_pull_request_changes_nothing_until_it_is_merged(hub: HubServer, tmp_p
     assert set(repo.at()) == {"README.md"} and len(repo.at("refs/pr/1")) == 7
 
 
-def test_a_dry_run_needs_neither_token_nor_network(tmp_path: Path, hub: HubServer) -> None:
+def test_a_dry_run_refuses_what_the_push_refuses(tmp_path: Path, hub: HubServer) -> None:
     run = str(make_run(tmp_path / "run"))
-    code, output = push_run(hub, tmp_path / "home", run, "o/m", "--dry-run", token="")
-    assert code == 0 and "task_id: gsm8k" in output and hub.requests == []
-    code, output = push_run(hub, tmp_path / "home", run, "o/m", token="")
-    assert code != 0 and "no token" in output
-    code, output = push_run(hub, tmp_path / "home", run, "o/m")
-    assert code != 0 and "there is no model o/m" in output
+    repo = hub.add("model", "o/there", {"README.md": CARD.encode()})
+    for name, token, refusal in (
+        ("o/m", "", "no token"),
+        ("o/m", TOKEN, "there is no model o/m"),
+        ("o/there", READ_TOKEN, "answered 403"),
+    ):
+        for options in (["--dry-run"], []):
+            code, output = push_run(hub, tmp_path / "home", run, name, *options, token=token)
+            assert code != 0 and refusal in output and "task_id: gsm8k" in output, output
+    code, output = push_run(hub, tmp_path / "home", run, "o/there", "--dry-run")
+    assert code == 0 and "would push to" in output and len(repo.commits) == 1
 
 
 def test_a_local_file_with_the_same_digest_counts_as_the_hub_dataset(tmp_path: Path) -> None:

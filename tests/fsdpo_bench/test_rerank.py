@@ -23,6 +23,7 @@ from fsdpo_bench.rerank.measure import measure_reranking
 from fsdpo_bench.rerank.options import RerankOptions
 from fsdpo_bench.rerank.pair_weights import pair_weights
 from recorded_imports import import_file
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
@@ -209,14 +210,14 @@ def test_step_weights_of_pairs(pools: list[Path]) -> None:
 
 def test_options_limit_sizes_aggregates_and_problems(pools: list[Path], tmp_path: Path) -> None:
     problems = written(tmp_path / "few.jsonl", [{"question": "2+2, 1 ?", "answer": "4"}])
-    result = rerank(pools[0], n=[2], aggregate=["min"], problems=problems, gamma=[3])
+    result = rerank(pools[0], k=[2], aggregate=["min"], problems=problems, gamma=[3])
     [model] = result["models"].values()
     assert (result["problems"], result["n"]) == (1, [2])
     assert list(model["accuracy"]["best-of-n"]) == ["min"] and list(model["pairs"]["weights"]) == [
         "3"
     ]
     with pytest.raises(InputError, match="the problems have 3 samples each"):
-        rerank(pools[0], n=[4])
+        rerank(pools[0], k=[4])
     other = written(tmp_path / "other.jsonl", [{"question": "1+1?", "answer": "2"}])
     with pytest.raises(InputError, match="has no graded problem to measure"):
         rerank(pools[0], problems=other)
@@ -254,3 +255,14 @@ def test_the_command_prints_tables_and_json(pools: list[Path]) -> None:
         assert text in done.output
     done = CliRunner().invoke(app, [*line, "--json"])
     assert json.loads(done.stdout)["vote"]["3"]["value"] == 1
+
+
+def test_one_flag_is_the_number_of_samples_of_a_choice() -> None:
+    """The commands that choose among K samples call their number ``--k``."""
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    flags = {
+        name: {flag for parameter in command.params for flag in parameter.opts}
+        for name, command in commands.items()
+    }
+    assert {name for name in flags if "--k" in flags[name]} == {"run", "grade", "prm", "rerank"}
+    assert not any({"--n", "--best-of"} & names for names in flags.values())

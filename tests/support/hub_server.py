@@ -41,6 +41,7 @@ _API = re.compile(
 _WRITE = re.compile(
     r"/api/(models|datasets)/([^/]+/[^/]+)/(preupload|commit|tag|branch|settings)(?:/([^/]+))?"
 )
+_AUTH_CHECK = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)/auth-check/write")
 _XET_TOKEN = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)/xet-write-token/([^/]+)")
 _LFS_BATCH = re.compile(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch")
 _LFS_PUT = re.compile(r"/lfs/([0-9a-f]{64})")
@@ -172,6 +173,11 @@ class _Handler(BaseHTTPRequestHandler):
         raw = urlsplit(self.path).path
         if answer := self._write(raw, body):
             return self._json(answer.body, answer.status, answer.headers)
+        if raw == "/api/whoami-v2":
+            return self._whoami()
+        if match := _AUTH_CHECK.fullmatch(raw):
+            answer = self._may_not_write() or Answer(200)
+            return self._json(answer.body, answer.status, answer.headers)
         if match := _API.fullmatch(raw):
             return self._api(match, body)
         if match := _RESOLVE.fullmatch(raw):
@@ -227,6 +233,15 @@ class _Handler(BaseHTTPRequestHandler):
         if self._token():
             return refusal(403, "You don't have the rights to create or change this repository")
         return refusal(401, "Invalid credentials in Authorization header")
+
+    def _whoami(self) -> None:
+        """Answer with the user of the token, who is in the organisation ``o``."""
+        if not self._token():
+            message = "Invalid credentials in Authorization header"
+            return self._send(401, b"", {"X-Error-Message": message})
+        role = "write" if self.headers["Authorization"] == f"Bearer {TOKEN}" else "read"
+        user = {"name": "u", "orgs": [{"name": "o"}], "auth": {"accessToken": {"role": role}}}
+        return self._json(user)
 
     def _api(self, match: re.Match[str], body: bytes) -> None:
         kind, name, action, revision, path, all_refs = match.groups()

@@ -220,6 +220,7 @@ def push(options: cli_options.ResultsPushOptions) -> None:
         typer.echo(f"{path}\n{text}")
     for name, reason in plan.left_out.items():
         _warn(f"{name} is left out: {reason}")
+    hub.check_push(plan, pull_request=options.pull_request)
     if options.dry_run:
         typer.echo(f"would push to {plan.repo.url}, with model-index in its card")
         return

@@ -258,7 +258,7 @@ class ResultsPushOptions(Options):
         data: A run.
         name: Repository of the model on the Hub.
         pull_request: Open a pull request; this needs no write access.
-        dry_run: Print the files without sending them.
+        dry_run: Print the files without sending them. It refuses what the push would refuse.
 
     Examples:
         fsdpo-bench push runs/bench me/my-model --dry-run    # send nothing

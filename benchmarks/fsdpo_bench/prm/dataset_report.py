@@ -292,7 +292,7 @@ def check_best_of(solutions: Sequence[ScoredSolution], sizes: Sequence[int]) -> 
         raise InputError(
             "the dataset has step labels and no graded solutions, so best-of-N is unknown. Leave "
             "the option out.",
-            field="best_of",
+            field="k",
             value=list(sizes),
         )
     max_solutions = max(counts.values(), default=0)
@@ -300,7 +300,7 @@ def check_best_of(solutions: Sequence[ScoredSolution], sizes: Sequence[int]) -> 
         raise InputError(
             f"no problem has {max(sizes)} graded solutions; the most is {max_solutions}. Give "
             "smaller values.",
-            field="best_of",
+            field="k",
             value=max(sizes),
         )
 
@@ -332,7 +332,7 @@ def expected_best_of_n(is_correct: Sequence[bool], size: int) -> float:
 
 
 def dataset_report(
-    solutions: Sequence[ScoredSolution], best_of: Sequence[int] = ()
+    solutions: Sequence[ScoredSolution], sizes: Sequence[int] = ()
 ) -> dict[str, Any]:
     """Return all measurements of the step rewards of ``solutions`` as plain JSON.
 
@@ -340,16 +340,16 @@ def dataset_report(
 
     Args:
         solutions: Solutions with step rewards.
-        best_of: Values of N for best-of-N; empty for the default values.
+        sizes: Values of N for best-of-N; empty for the default values.
 
     Raises:
-        InputError: if ``best_of`` has a value, and no problem has so many graded solutions.
+        InputError: if ``sizes`` has a value, and no problem has so many graded solutions.
     """
-    check_best_of(solutions, best_of)
+    check_best_of(solutions, sizes)
     separation = step_separation(solutions)
     graded = [solution for solution in solutions if solution.is_correct is not None]
     rankings = ranking_aucs(graded) if graded else {}
-    best_of_n = best_of_n_curves(graded, best_of) if graded else BestOfN({}, 0, 0)
+    best_of_n = best_of_n_curves(graded, sizes) if graded else BestOfN({}, 0, 0)
     return {
         "solutions": len(solutions),
         "problems": len({solution.problem_id for solution in solutions}),

@@ -53,8 +53,8 @@ class PrmOptions(Options):
             step labels has no outcomes, so it gives only step separation.
         prm: Process reward model: a directory, or `org/name` on the Hub.
         likelihood: Instead of `prm`: a policy; the reward of a step is its probability.
-        best_of: Number of solutions N for best-of-N; may be repeated. Problems with fewer solutions
-            than the largest N are left out at every N, and counted.
+        k: Number of solutions N to choose from, for best-of-N; may be repeated. Problems with fewer
+            solutions than the largest N are left out at every N, and counted.
         processbench: File of ProcessBench; may be repeated.
         prmbench: File of PRMBench; may be repeated.
         template: Prompt template of the reward model's training data, for ProcessBench and
@@ -94,7 +94,7 @@ class PrmOptions(Options):
     data: Annotated[Path | None, Option(positional=True)] = None
     prm: str | None = None
     likelihood: str | None = None
-    best_of: Annotated[Sequence[int], Option(min=1, default_text="powers of 2 up to 64")] = ()
+    k: Annotated[Sequence[int], Option(min=1, default_text="powers of 2 up to 64")] = ()
     processbench: Sequence[Path] = ()
     prmbench: Sequence[Path] = ()
     template: str | None = None
@@ -143,15 +143,15 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
         if options.data:
             with explain_damage(options.data):
                 scored = load_scored(options.data)
-                measurements.dataset = dataset_report(scored, options.best_of)
+                measurements.dataset = dataset_report(scored, options.k)
         return measurements
     solutions = load_measurable(options.data) if options.data else []
     if options.data:
-        check_best_of(solutions, options.best_of)  # before hours of scoring
+        check_best_of(solutions, options.k)  # before hours of scoring
     progress.phase("load the model", 1)
     scorer = _ProgressScorer(_load_model(prm, options), progress)
     if options.data:
-        measurements.dataset = dataset_report(_add_rewards(solutions, scorer), options.best_of)
+        measurements.dataset = dataset_report(_add_rewards(solutions, scorer), options.k)
     if examples_by_name:
         score = partial(score_examples, scorer=scorer, template=template)
         measurements.processbench = _measure_processbench(

@@ -29,7 +29,7 @@ from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
 from fsdpo_data.hub.client import HubRepo, hub_errors
-from fsdpo_data.publish.push import authenticated_hub_api, call_with_retries
+from fsdpo_data.publish.push import authenticated_hub_api, call_with_retries, check_write_access
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,21 @@ def _eval_result_files(results: Results, run: Path, url: str) -> Iterator[tuple[
             file_stem = re.sub(r"[^\w.]+", "-", f"{name}-{metric}").strip("-")
             text = yaml.safe_dump(hf.eval_result_entries_to_yaml([entry]), sort_keys=False)
             yield f"{hf_constants.EVAL_RESULTS_FOLDER}/{file_stem}.yaml", text
+
+
+def check_push(plan: ResultsPushPlan, *, pull_request: bool = False) -> None:
+    """Check that the Hub would accept a push; nothing changes.
+
+    Raises:
+        InputError: if the repository does not exist.
+        UnavailableError: if there is no token, the Hub cannot be reached, or the token may not
+            write. Everybody may open a pull request.
+    """
+    with hub_errors(plan.repo):
+        api = authenticated_hub_api()
+        call_with_retries(api.model_info, plan.repo.name)
+        if not pull_request:
+            check_write_access(api, plan.repo, exists=True)
 
 
 def push(plan: ResultsPushPlan, *, pull_request: bool = False) -> str:

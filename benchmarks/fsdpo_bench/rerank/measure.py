@@ -39,7 +39,7 @@ def measure_reranking(options: RerankOptions, progress: Progress) -> dict[str, A
     aggregates = [check_aggregate(name) for name in options.aggregate or AGGREGATES]
     progress.phase("read", 1)
     pool = load_pool(options.data, aggregates, _question_keys(options.problems))
-    sizes = _subset_sizes(options.n, pool.n_samples)
+    sizes = _subset_sizes(options.k, pool.n_samples)
     bootstrap = Bootstrap(len(pool.problem_ids), options.seed)
     shape = (len(pool.problem_ids), options.subsets, pool.n_samples)
     orders = random_orders(shape, options.seed)
@@ -108,7 +108,7 @@ def _subset_sizes(sizes: Sequence[int], n_samples: int) -> list[int]:
     if max(sizes) > n_samples:
         raise InputError(
             f"the problems have {n_samples} samples each. Give smaller values.",
-            field="n",
+            field="k",
             value=max(sizes),
         )
     return sorted(set(sizes))

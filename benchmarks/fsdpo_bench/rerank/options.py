@@ -23,7 +23,7 @@ class RerankOptions(Options):
 
     Attributes:
         data: Sealed datasets with step rewards.
-        n: Number of samples N; may be repeated.
+        k: Number of samples N to choose from; may be repeated.
         aggregate: Function that turns the step rewards of a sample into one number; may be
             repeated.
         subsets: Number of random subsets for votes.
@@ -35,11 +35,11 @@ class RerankOptions(Options):
     Examples:
         fsdpo-bench rerank runs/scored
 
-        fsdpo-bench rerank runs/qwen runs/shepherd --n 4 --n 16 --json
+        fsdpo-bench rerank runs/qwen runs/shepherd --k 4 --k 16 --json
     """
 
     data: Annotated[Sequence[Path], Option(positional=True)]
-    n: Annotated[Sequence[int], Option(min=1, default_text="powers of 2, and all samples")] = ()
+    k: Annotated[Sequence[int], Option(min=1, default_text="powers of 2, and all samples")] = ()
     aggregate: Annotated[Sequence[str], Option(default_text="all")] = ()
     subsets: Annotated[int, Option(min=1)] = 320
     gamma: Annotated[Sequence[float], Option(exclusive_min=0, default_text="0.5, 2 and 8")] = ()

@@ -70,7 +70,7 @@ class PushOptions(DatasetOptions):
     Attributes:
         name: Dataset on the Hub.
         public: Make the dataset public. New datasets are private.
-        dry_run: List the files to upload, then stop.
+        dry_run: List the files to upload, then stop. It refuses what the push would refuse.
         revision: Branch that gets the commit.
 
     Examples:
@@ -109,15 +109,19 @@ def push(options: PushOptions) -> None:
 
 
 def _plan_push(options: PushOptions) -> PushPlan:
-    """Return the plan of a push; a dry run needs neither a token nor the network."""
+    """Return the plan of a push.
+
+    A dry run that the Hub refuses prints the plan of a first push before the error.
+    """
     root = api.open_dataset(options.data).path
     try:
         return plan_push(root, options.name, branch=options.revision)
-    except UnavailableError as error:
-        if not options.dry_run:
-            raise
-        typer.echo(f"not compared with the Hub; the plan is the one of a first push: {error}\n")
-        return plan_push(root, options.name, branch=options.revision, remote=RemoteState())
+    except UnavailableError:
+        if options.dry_run:
+            first = plan_push(root, options.name, branch=options.revision, remote=RemoteState())
+            typer.echo("not compared with the Hub; this is the plan of a first push:")
+            _print_plan(first, public=options.public)
+        raise
 
 
 def _print_plan(plan: PushPlan, *, public: bool) -> None:

@@ -33,6 +33,7 @@ from paired_data import paired_dataset
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import CONFIGS
+from fsdpo_data.publish.readme import merge_card
 
 #: The file that only a push writes, because it contains the name and the tag.
 CARD = "README.md"
@@ -244,7 +245,7 @@ def test_a_missing_answer_is_not_another_push(
         del hub.hooks["/commit/"]
         paths = our_files(dataset) - {CARD}
         data = {path: (dataset / path).read_bytes() for path in paths}
-        files.update(data, **{CARD: card.encode()})
+        files.update(data, **{CARD: merge_card(card).encode()})
         repo.commit(files)
 
     manifest = read_manifest(dataset)
@@ -304,7 +305,7 @@ def test_who_may_not_push(hub: HubServer, dataset: Path, tmp_path: Path) -> None
     (reader,) = run(hub, tmp_path / "c", push, token=READ_TOKEN)
     assert "no token: pushing needs a token with write access." in nobody[2]
     assert "answered 401" in wrong[2] and "check that your token is still valid" in wrong[2]
-    assert "answered 403" in reader[2] and "Check that your token may write" in reader[2]
+    assert "your token is for reading only. Check that your token may write" in reader[2]
     assert not hub.repos
     hub.add("dataset", "o/gated", {"README.md": b""}, gated=True)
     (gated,) = run(hub, tmp_path / "d", ["pull", "o/gated"], token="")
@@ -320,14 +321,59 @@ def test_without_a_network(dataset: Path, tmp_path: Path) -> None:
         assert f"cannot reach the Hugging Face Hub at {gone.url} for dataset o/r" in err
 
 
-def test_a_dry_run_needs_neither_token_nor_network(dataset: Path, tmp_path: Path) -> None:
+def test_a_dry_run_refuses_what_the_push_refuses(
+    hub: HubServer, dataset: Path, tmp_path: Path
+) -> None:
+    """The plan of a first push comes before the refusal, and nothing is sent."""
     with running_hub() as gone:
         pass
-    for token in ({"token": ""}, {}):
-        push = ["push", dataset, "o/r", "--dry-run"]
-        ((code, out, err),) = run(gone.url, tmp_path / "home", push, **token)
-        assert code == 0 and "not compared with the Hub" in out, err
-        assert "new private dataset" in out and "manifest.json" in out
+    hub.add("dataset", "o/theirs", {"README.md": b""})
+    for url, name, token, refusal in (
+        (gone.url, "o/r", TOKEN, "cannot reach the Hugging Face Hub"),
+        (hub.url, "o/r", "", "no token: pushing needs a token with write access"),
+        (hub.url, "o/r", READ_TOKEN, "your token is for reading only"),
+        (hub.url, "x/r", TOKEN, "who is not in the organisation x"),
+        (hub.url, "o/theirs", READ_TOKEN, "answered 403"),
+    ):
+        line = ["push", dataset, name]
+        dry, wet = run(url, tmp_path / "home", [*line, "--dry-run"], line, token=token)
+        assert dry[0] == wet[0] == 1
+        assert refusal in dry[2] and refusal in wet[2], dry[2]
+        assert "this is the plan of a first push" in dry[1] and "manifest.json" in dry[1]
+    assert set(hub.repos) == {("dataset", "o/theirs")}
+    (dry,) = run(hub, tmp_path / "home", ["push", dataset, "o/r", "--dry-run"])
+    assert dry[0] == 0 and "new private dataset" in dry[1] and ("dataset", "o/r") not in hub.repos
+
+
+OWN_README = """---
+license: cc0-1.0
+paper: my-paper
+---
+# My dataset
+
+My own section.
+"""
+
+
+def test_the_text_of_the_owner_stays_in_the_readme(
+    hub: HubServer, dataset: Path, tmp_path: Path
+) -> None:
+    repo = hub.add("dataset", "o/r", {CARD: OWN_README.encode()})
+    push = ["push", dataset, "o/r"]
+    assert run(hub, tmp_path / "home", push)[0][0] == 0
+    readme = repo.at()[CARD].decode()
+    assert readme.endswith("# My dataset\n\nMy own section.\n")
+    assert "paper: my-paper\n" in readme and "cc0-1.0" not in readme and "load_dataset" in readme
+    (again,) = run(hub, tmp_path / "home", push)
+    assert "is up to date" in again[1]
+    edited = readme.replace("My own section.", "Edited.").replace("load_dataset", "stale")
+    begin = "<!-- fsdpo: the card begins."
+    edited = edited.replace(begin, f"Above.\n\n{begin}", 1)
+    repo.commit({**repo.at(), CARD: edited.encode()})
+    assert run(hub, tmp_path / "home", push)[0][0] == 0
+    newest = repo.at()[CARD].decode()
+    assert "\nAbove.\n" in newest and newest.endswith("# My dataset\n\nEdited.\n")
+    assert newest.count("the card begins.") == 1 and "stale" not in newest
 
 
 def test_opening_and_branches(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
