@@ -42,7 +42,7 @@ from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 MAX_SECONDS = 60
 MAX_MEMORY_BYTES = 2 * 10**9
 # An example is one change, so a failing example needs no smaller one.
-FEW = settings(max_examples=5, phases=[Phase.generate])
+FEW = settings(max_examples=4, phases=[Phase.generate])
 MANY = settings(FEW, max_examples=100, derandomize=False, database=None)
 
 
@@ -518,7 +518,7 @@ OUTDATED_UPLOAD = pytest.mark.filterwarnings("ignore:Use 'content=<...>':Depreca
 
 @OUTDATED_UPLOAD
 @pytest.mark.parametrize("check", [check_pull, check_push])
-@settings(FEW, max_examples=10)
+@settings(FEW, max_examples=6)
 @given(data=st.data())
 def test_changed_answers_of_the_hub_end_in_messages(
     check: HubCheck, hub: HubServer, answers: Mapping[str, bytes], data: st.DataObject
