@@ -404,9 +404,9 @@ def unchanged_identity(reader: Reader, inputs: Path) -> list[str | None]:
 
 
 #: Parts of the requests of a pull, and of a push.
-PULL_REQUESTS = ("/api/datasets/", "/api/datasets/org/data/revision")
+PULL_REQUESTS = ("/api/datasets/", "/api/datasets/o/data/revision")
 PUSH_REQUESTS = (
-    "/api/", "/api/datasets/org/data", "/api/repos/create", "/refs", "/tree", "/preupload",
+    "/api/", "/api/datasets/o/data", "/api/repos/create", "/refs", "/tree", "/preupload",
     "/commit/", "/tag/", "/info/lfs",
 )  # fmt: skip
 
@@ -441,7 +441,7 @@ def answers(hub: HubServer, tmp_path_factory: pytest.TempPathFactory) -> Mapping
         hub.changed_bodies[request] = functools.partial(record, request)
     folder = tmp_path_factory.mktemp("pulled")
     with use_hub_cache(folder / "cache"):
-        for command in (f"push {FROZEN} org/data", f"pull org/data --out {folder}/out"):
+        for command in (f"push {FROZEN} o/data", f"pull o/data --out {folder}/out"):
             result = run_in_process(["fsdpo_data", *command.split()])
             assert result.code == 0, result.output
     return bodies
@@ -463,9 +463,9 @@ def check_pull(
         change_answers(hub, answers, PULL_REQUESTS, data)
     files = [file for file in root.rglob("*") if file.is_file()]
     contents = {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
-    hub.add("dataset", "org/data", contents)
+    hub.add("dataset", "o/data", contents)
     out = folder / "out"
-    code, output = run_in_process(["fsdpo_data", "pull", "org/data", "--out", str(out)])
+    code, output = run_in_process(["fsdpo_data", "pull", "o/data", "--out", str(out)])
     check_end(code, output)
     assert out.exists() == (code == 0)
     if code == 0:
@@ -477,9 +477,9 @@ def check_push(
 ) -> None:
     """Push a dataset to a Hub with changed answers."""
     if data.draw(st.booleans(), label="the repository exists"):
-        hub.add("dataset", "org/data", {"README.md": b"# Data"})
+        hub.add("dataset", "o/data", {"README.md": b"# Data"})
     change_answers(hub, answers, PUSH_REQUESTS, data)
-    check_end(*run_in_process(["fsdpo_data", "push", str(FROZEN), "org/data"]))
+    check_end(*run_in_process(["fsdpo_data", "push", str(FROZEN), "o/data"]))
 
 
 def change_answers(

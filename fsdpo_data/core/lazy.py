@@ -9,6 +9,7 @@ __all__ = [
     "hf",
     "hf_constants",
     "hf_errors",
+    "np",
     "pa",
     "pl",
     "pq",
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import huggingface_hub as hf
     import huggingface_hub.constants as hf_constants
     import huggingface_hub.errors as hf_errors
+    import numpy as np
     import polars as pl
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -44,6 +46,7 @@ else:
     hf = LazyModule("huggingface_hub")
     hf_constants = LazyModule("huggingface_hub.constants")
     hf_errors = LazyModule("huggingface_hub.errors")
+    np = LazyModule("numpy")
     pa = LazyModule("pyarrow")
     pl = LazyModule("polars")
     pq = LazyModule("pyarrow.parquet")

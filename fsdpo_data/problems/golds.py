@@ -7,7 +7,11 @@ from typing import Any, Literal
 
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.extraction.boxes import find_boxes, last_box_content
-from fsdpo_data.answers.extraction.extract import extract_answer, is_marked_rule
+from fsdpo_data.answers.extraction.extract import (
+    extract_answer,
+    extract_boxes,
+    is_marked_rule,
+)
 from fsdpo_data.core.row_errors import UnusableRowError
 
 #: How to read golds. ``auto`` takes the answer that a gold marks, and other golds as they are.
@@ -77,15 +81,13 @@ def marked_answer(gold: str) -> str | None:
     Raises:
         UnusableRowError: if ``####`` is the end of the gold.
     """
-    contents = [box.content for box in find_boxes(gold) if box.content]
-    if not contents and HASHES in gold:
+    if boxes := [box for box in find_boxes(gold) if box.content]:
+        return _common_form([box.content for box in boxes]) or extract_boxes(gold, boxes).answer
+    if HASHES in gold:
         return parse_gsm8k_gold(gold)
-    if not contents and not is_solution(gold):
-        return None
-    extracted = extract_answer(gold)
-    if extracted.answer is None or not is_marked_rule(extracted.rule):
-        return None
-    return _common_form(contents) or extracted.answer
+    extracted = extract_answer(gold) if is_solution(gold) else None
+    is_marked = extracted is not None and is_marked_rule(extracted.rule)
+    return extracted.answer if extracted is not None and is_marked else None
 
 
 def has_mark(gold: Any) -> bool:

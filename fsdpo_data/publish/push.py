@@ -236,15 +236,16 @@ def check_write_access(api: hf.HfApi, repo: HubRepo, *, exists: bool) -> None:
         return
     user: Any = call_with_retries(api.whoami)
     owner = repo.name.partition("/")[0]
-    owners = [user["name"], *(organisation["name"] for organisation in user["orgs"])]
+    with answer_errors():
+        owners = [user["name"], *(organisation["name"] for organisation in user["orgs"])]
+        role = user.get("auth", {}).get("accessToken", {}).get("role")
     if owner not in owners:
         raise UnavailableError(
             f"{repo} does not exist, and your token may not create it: it belongs to "
-            f"{user['name']}, who is not in the organisation {owner}. Push to one of "
+            f"{owners[0]}, who is not in the organisation {owner}. Push to one of "
             f"{', '.join(f'{name}/…' for name in owners)}."
         )
-    token: Any = user.get("auth", {}).get("accessToken", {})
-    if token.get("role") == "read":
+    if role == "read":
         raise UnavailableError(
             f"{repo} does not exist, and your token is for reading only. Check that your token may "
             "write, or make another one in the Hub's settings."

@@ -208,7 +208,7 @@ def test_model_continues_a_checkpoint(architecture, data, tmp_path):
             "the columns prompt are missing; SFT needs prompt, completion. The rows have question",
         ),
         ("broken.jsonl", '{"prompt": "p", "completion"\n', "row 1: not JSON"),
-        ("rows.csv", "prompt,completion\n", "expected a .jsonl or .parquet file"),
+        ("rows.txt", "prompt,completion\n", "expected a .jsonl or .parquet file"),
     ],
 )
 def test_bad_data_is_named(architecture, tmp_path, name, text, message):

@@ -3,10 +3,12 @@
 Array suffixes: ``R`` solutions, ``T`` thresholds, ``D`` draws of the bootstrap.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
+from fsdpo_data.core.lazy import np
 
 NO_ERROR = -1  #: Label of solutions without a wrong step.
 _BOOTSTRAP_DRAWS = 2_000  #: Number of resampled sets of solutions.

@@ -108,7 +108,7 @@ def extract_answer(response: str) -> ExtractedAnswer:
     text = strip_next_problem(response)
     boxes = [box for box in find_boxes(text) if box.content]
     if boxes:
-        extracted = _answer_after_boxes(text, boxes) or _answer_in_boxes(text, boxes)
+        extracted = _answer_after_boxes(text, boxes) or extract_boxes(text, boxes)
         return _without_retracted_part(extracted)
     announced = last_announced(text)
     if announced is not None:
@@ -226,8 +226,8 @@ def _answer_after_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer | None:
     if announced is None or not _PATTERNS["value"].search(announced.answer):
         return None
     is_prose = len(_WORD.findall(announced.answer)) > _MAX_ANNOUNCED_WORDS
-    if announced.rule != "final-answer" and is_prose:
-        return None  # "the answer is obtained by …" explains the box
+    if announced.rule != "final-answer" and (is_prose or announced.rule == "label"):
+        return None  # "the answer is obtained by …", "check the answer: …" explain the box
     return ExtractedAnswer(announced.answer, announced.rule)
 
 
@@ -265,8 +265,13 @@ def _find_conclusion(text: str) -> ExtractedAnswer | None:
     return ExtractedAnswer(concluding_clause(sentence), "corrected")
 
 
-def _answer_in_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer:
-    """Return the last box, or the last boxes if they are parts of one answer."""
+def extract_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer:
+    """Return the last box, or the last boxes if they are parts of one answer.
+
+    Args:
+        text: The text of the boxes.
+        boxes: The boxes with a content; at least one.
+    """
     answer_boxes = [boxes[-1]]
     if len(boxes) > 1:
         confirmation = CONFIRMATION.fullmatch(last_sentence(text[boxes[-1].end :]))

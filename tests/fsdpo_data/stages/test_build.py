@@ -227,10 +227,9 @@ def test_a_replay_records_the_origin_of_its_completions(
     code, out, err = run(capsys, *line)
     assert code == 0, err
     manifest = validate(tmp_path / "out").to_dict()
-    assert manifest["spec"]["model"] == {
-        "name": "Another 7B",
-        "revision": f"sha256:{file_sha256(tmp_path / 'said.jsonl')}",
-    }
+    assert manifest["spec"]["model"] == {"name": "Another 7B", "revision": "unknown"}
+    digest = f"sha256:{file_sha256(tmp_path / 'said.jsonl')}"
+    assert manifest["spec"]["engine"]["recording"] == digest
     sampling = {"temperature": 0.6, **dict.fromkeys(("top_p", "max_tokens", "seed"), "unknown")}
     assert {name: manifest["spec"]["sampling"][name] for name in sampling} == sampling
     assert manifest["cost"]["tokens"] == "unknown"

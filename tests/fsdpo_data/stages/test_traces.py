@@ -54,6 +54,9 @@ def test_the_commands_of_the_page_give_its_numbers(
     rows = [line.strip("| ").split(" | ")[1:] for line in table]
     assert rows == [table_row("traces"), table_row("graded-thinking")]
     tails = validate(Path("runs/tails")).outcomes
-    assert "{correct} correct, {incorrect} incorrect, {no_answer} without".format_map(tails) in PAGE
+    sentence = (
+        "{correct} correct, {incorrect} incorrect, {undecided} undecided, {no_answer} without"
+    )
+    assert sentence.format_map(tails) in PAGE
     pairs = [validate(Path("runs") / name).rows.pairs for name in ("trace-pairs", "trace-pairs-2")]
     assert pairs == [1, 1] and "result has one pair" in PAGE
