@@ -91,7 +91,7 @@ def measure_stages(folder: Path, solutions: int) -> Iterator[tuple[str, Resource
     hub = HubServer()
     hub.start()
     hub_env = {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN}
-    yield "push", run(folder, ["push", "paired", "org/scale", "--dry-run"], env=hub_env)
+    yield "push", run(folder, ["push", "paired", "o/scale", "--dry-run"], env=hub_env)
     hub.stop()
     yield "grade", run(folder, ["grade", "scored", "--workers", 2], out="graded")
 

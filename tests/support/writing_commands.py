@@ -112,7 +112,7 @@ class Inputs:
         for format_name in ("trl-sft", "prm800k"):
             export = ["export", self.path("pairs"), "--to", format_name]
             self.run("fsdpo_data", *export, "--out", self.path(format_name))
-        self.run("fsdpo_data", "push", self.path("pairs"), "org/pushed")
+        self.run("fsdpo_data", "push", self.path("pairs"), "o/pushed")
         self.run(*_bench_arguments(self), "--out", self.path("bench"))
 
     def run(self, module: str, *arguments: object) -> None:
@@ -305,11 +305,11 @@ def _exchange_commands(inputs: Inputs) -> Iterator[WritingCommand]:
         return [sys.executable, "-m", "fsdpo_data", *line]
 
     def push(out: Path) -> list[str]:
-        return [sys.executable, "-m", "fsdpo_data", "push", str(pairs), f"org/{out.name}"]
+        return [sys.executable, "-m", "fsdpo_data", "push", str(pairs), f"o/{out.name}"]
 
     def hub_digests(out: Path) -> dict[str, str]:
         """Return the digests on the Hub, without the card, which names the repository."""
-        repo = inputs.hub.repos.get(("dataset", f"org/{out.name}"))
+        repo = inputs.hub.repos.get(("dataset", f"o/{out.name}"))
         files = repo.at() if repo and repo.resolve("main") else {}
         return {path: sha256(data) for path, data in files.items() if path != "README.md"}
 
@@ -325,7 +325,7 @@ def _exchange_commands(inputs: Inputs) -> Iterator[WritingCommand]:
     outputs = ["import", inputs.path("few-responses.jsonl"), "--from", "outputs", "--workers", 2]
     yield WritingCommand("import outputs", _command("fsdpo_data", *outputs), _RESUME)
     yield WritingCommand("push", push, outcome=hub_digests, sources=[pairs])
-    yield WritingCommand("pull", _command("fsdpo_data", "pull", "org/pushed"))
+    yield WritingCommand("pull", _command("fsdpo_data", "pull", "o/pushed"))
 
 
 def _bench_commands(inputs: Inputs) -> Iterator[WritingCommand]:
