@@ -103,8 +103,7 @@ def decide_by_readings(
     if _is_bound(gold, answer, comparer) or _is_bound(answer, gold, comparer):
         return Decision("undecided", "guarded", f"“{answer.plain}”")
     if renamed := _find_renamed(gold, answer, comparer):
-        is_arbitrary = renamed <= gold.quantified[1] | answer.quantified[1]
-        if is_arbitrary:
+        if renamed <= gold.quantified[1] | answer.quantified[1]:
             return Decision("correct", "renamed")
         return Decision("undecided", "names", f"the names {', '.join(sorted(renamed))}")
     natural = [with_natural_logarithms(side.value) for side in (gold, answer)]
@@ -167,8 +166,9 @@ def _unknown_words(value: Value) -> tuple[str, ...]:
     """Return the words after an expression that name no known unit."""
     if isinstance(value, tree.Relation):
         value = value.parts[-1]
-    is_unknown = isinstance(value, tree.Quantity) and not value.unit.dims
-    return value.unit.words if isinstance(value, tree.Quantity) and is_unknown else ()
+    if not isinstance(value, tree.Quantity) or value.unit.dims:
+        return ()
+    return value.unit.words
 
 
 def _is_bound(side: ParsedAnswer, other: ParsedAnswer, comparer: AnswerComparer) -> bool:
