@@ -20,7 +20,11 @@ from fsdpo_data.problems.golds import (
     read_gold,
 )
 
-ROWS_PANEL = "Rows of files"  #: Title of the options that read rows, in the help.
+_ROWS_PANEL = "Rows of files"  #: Title of the options that read rows, in the help.
+#: The name of a field of rows, as an option.
+FieldName = Annotated[
+    str | None, Option(panel=_ROWS_PANEL, metavar="FIELD", default_text="by format")
+]
 
 #: Fields with model solutions, which are large and do not belong to the problem.
 _SOLUTION_FIELDS = {"initial_reason_steps", "chosen", "rejected", "full_chosen", "full_rejected"}
@@ -44,13 +48,9 @@ class RowReading(Options):
             `as-given` takes all golds as they are.
     """
 
-    question_field: Annotated[
-        str | None, Option(panel=ROWS_PANEL, metavar="FIELD", default_text="by format")
-    ] = None
-    gold_field: Annotated[
-        str | None, Option(panel=ROWS_PANEL, metavar="FIELD", default_text="by format")
-    ] = None
-    gold: Annotated[GoldReading, Option(panel=ROWS_PANEL)] = "auto"
+    question_field: FieldName = None
+    gold_field: FieldName = None
+    gold: Annotated[GoldReading, Option(panel=_ROWS_PANEL)] = "auto"
 
 
 DEFAULT_READING = RowReading()  #: The reading without names of fields.

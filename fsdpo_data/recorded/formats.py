@@ -12,15 +12,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Annotated, Any
+from typing import Any
 
-from fsdpo_data.core.options import Option
 from fsdpo_data.core.row_errors import UnusableRowError, describe_row_error
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, FinishReason
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
-from fsdpo_data.problems.row_formats import ROWS_PANEL, RowReading
+from fsdpo_data.problems.row_formats import FieldName, RowReading
 
 Fields = Mapping[str, Any]
 
@@ -33,9 +32,7 @@ class ResponseReading(RowReading):
         response_field: Field with the response, or with the list of responses.
     """
 
-    response_field: Annotated[
-        str | None, Option(panel=ROWS_PANEL, metavar="FIELD", default_text="by format")
-    ] = None
+    response_field: FieldName = None
 
 
 DEFAULT_RESPONSE_READING = ResponseReading()  #: The reading without names of fields.
