@@ -38,6 +38,8 @@ class Verdict(NamedTuple):
         gold_form: The parsed form of the gold answer; empty without a comparison.
         answer_form: The parsed form of the extracted answer; empty without a comparison.
         unread: For ``undecided``, the part of the gold or the answer that the grader did not read.
+        strict: Whether the answer is correct without the tolerance. None if no tolerance applies,
+            and if the gold answer is unreadable.
     """
 
     status: Outcome
@@ -46,6 +48,7 @@ class Verdict(NamedTuple):
     gold_form: str = ""
     answer_form: str = ""
     unread: str = ""
+    strict: bool | None = None
 
 
 class Grader(Protocol):

@@ -141,31 +141,41 @@ class MathGrader:
         return [self._grade_request(request, golds) for request in requests]
 
     def _grade_request(self, request: GradingRequest, golds: Mapping[str, ParsedAnswer]) -> Verdict:
-        """Grade the part of a response after its thinking; ``golds`` are parsed golds by text."""
-        thinking = request.thinking
-        response = request.response[thinking.end :]
-        is_truncated = request.finish_reason == "length"
-        if request.grade_thinking and thinking.end > 0 and not response.strip():
-            response = request.response[thinking.start :]
-            # The last number in unfinished thinking is not a conclusion. In a truncated response
-            # only marked answers count.
-            is_truncated = True
+        """Grade a response, also without its tolerance; ``golds`` are parsed golds by text."""
         tolerance = self._tolerance if request.tolerance is None else request.tolerance
-        verdict = grade_response(
-            golds[request.gold], response, tolerance, is_truncated=is_truncated
+        verdict = _grade_answer(request, golds, tolerance)
+        if tolerance is None or verdict.status == "gold_unparsed":
+            return verdict
+        # Without a tolerance, no answer becomes correct.
+        is_strict = verdict.status == "correct" and (
+            _grade_answer(request, golds, tolerance=None).status == "correct"
         )
-        is_unclosed = thinking.closed is False and not request.grade_thinking
-        if is_unclosed and verdict.status == "no_answer":
-            return verdict._replace(rule=UNCLOSED_THINKING_RULE)
-        for gold in request.alternative_golds:
-            # A wrong response keeps the verdict on the main gold answer.
-            alternative = grade_response(
-                golds[gold], response, tolerance, is_truncated=is_truncated
-            )
-            is_better = verdict.status == "incorrect" and alternative.status == "undecided"
-            if alternative.status == "correct" or is_better:
-                verdict = alternative
-        return verdict
+        return verdict._replace(strict=is_strict)
+
+
+def _grade_answer(
+    request: GradingRequest, golds: Mapping[str, ParsedAnswer], tolerance: float | None
+) -> Verdict:
+    """Grade the part of a response after its thinking; ``golds`` are parsed golds by text."""
+    thinking = request.thinking
+    response = request.response[thinking.end :]
+    is_truncated = request.finish_reason == "length"
+    if request.grade_thinking and thinking.end > 0 and not response.strip():
+        response = request.response[thinking.start :]
+        # The last number in unfinished thinking is not a conclusion. In a truncated response
+        # only marked answers count.
+        is_truncated = True
+    verdict = grade_response(golds[request.gold], response, tolerance, is_truncated=is_truncated)
+    is_unclosed = thinking.closed is False and not request.grade_thinking
+    if is_unclosed and verdict.status == "no_answer":
+        return verdict._replace(rule=UNCLOSED_THINKING_RULE)
+    for gold in request.alternative_golds:
+        # A wrong response keeps the verdict on the main gold answer.
+        alternative = grade_response(golds[gold], response, tolerance, is_truncated=is_truncated)
+        is_better = verdict.status == "incorrect" and alternative.status == "undecided"
+        if alternative.status == "correct" or is_better:
+            verdict = alternative
+    return verdict
 
 
 def _compare_alternatives(

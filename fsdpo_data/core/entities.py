@@ -1,6 +1,7 @@
 """The entities of a dataset: problems, solutions, their outcomes, and preference pairs."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -17,7 +18,9 @@ class Problem:
         answer: The gold answer, as the source writes it (``1,000`` keeps its comma).
         source: The origin of the problem, e.g. ``openai/gsm8k`` or a file name.
         split: The split of the source that contains the problem.
-        metadata: All other fields of the source (level, subject, reference solution …).
+        metadata: All other fields of the source (level, subject, reference solution …). Grading
+            reads two of them: ``alternative_golds``, a list of further gold answers, and
+            ``gold_tolerance``, the relative error that numbers may have.
     """
 
     question: str
@@ -31,6 +34,16 @@ class Problem:
         """Digest of question and gold answer, so equal problems have equal ids in every source."""
         return digest("problem", ID_VERSION, self.question, self.answer)
 
+    @property
+    def alternative_golds(self) -> tuple[str, ...]:
+        """Further gold answers; a response that matches one of them is correct."""
+        return tuple(self.metadata.get("alternative_golds", ()))
+
+    @property
+    def gold_tolerance(self) -> float | None:
+        """The relative error that numeric answers may have; None for exact answers."""
+        return self.metadata.get("gold_tolerance")
+
     def to_row(self) -> dict[str, str]:
         """Return the row of the ``problems`` config."""
         return {
@@ -41,6 +54,22 @@ class Problem:
             "answer": self.answer,
             "metadata": json.dumps(dict(self.metadata), ensure_ascii=False, sort_keys=True),
         }
+
+
+def check_gold_metadata(metadata: Mapping[str, Any]) -> None:
+    """Check the metadata of a problem that grading reads.
+
+    Raises:
+        ValueError: if ``alternative_golds`` is not a list of texts, or ``gold_tolerance`` is not a
+            number from 0.
+    """
+    golds = metadata.get("alternative_golds", [])
+    if not isinstance(golds, list) or not all(isinstance(gold, str) for gold in golds):
+        raise ValueError("alternative_golds: expected a list of texts")
+    tolerance = metadata.get("gold_tolerance")
+    is_number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
+    if tolerance is not None and not (is_number and 0 <= tolerance < math.inf):
+        raise ValueError("gold_tolerance: expected a number from 0")
 
 
 #: The class of a graded solution. ``gold_unparsed``: the grader cannot read the gold answer.
@@ -91,6 +120,8 @@ class Solution:
         step_ratings: An imported rating of each step (-1, 0 or 1), if its format has ratings.
         answer_judge: The judge that decided the outcome, as ``judge/MODEL@REVISION``; None if the
             grader decided.
+        strict: Whether the answer is correct without the tolerance of the problem or the grader;
+            None if there is no tolerance, or the gold answer is unreadable.
     """
 
     solution_id: str
@@ -109,6 +140,7 @@ class Solution:
     step_labels: Sequence[float] | None = None
     step_ratings: Sequence[int] | None = None
     answer_judge: str | None = None
+    strict: bool | None = None
 
     @property
     def text(self) -> str:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_data.core.entities import Pair, Problem, Solution
+from fsdpo_data.core.entities import Pair, Problem, Solution, check_gold_metadata
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.files import write_file
 from fsdpo_data.core.input_files import parse_json
@@ -154,18 +154,19 @@ def parse_metadata(problem_id: str, metadata: str) -> dict[str, Any]:
     """Return the metadata of a problem of a sealed dataset.
 
     Raises:
-        SchemaError: if the text is not a JSON object.
+        SchemaError: if the text is not a JSON object, or grading cannot read it.
     """
     reason = "its value is not an object"
     try:
         values = parse_json(metadata)
         if isinstance(values, dict):
+            check_gold_metadata(values)
             return values
     except (TypeError, ValueError) as error:
         reason = str(error)
     raise SchemaError(
-        f"the metadata of problem {problem_id} is not a JSON object ({reason}). Build the dataset "
-        "again, or download it again."
+        f"the metadata of problem {problem_id} is not a valid JSON object ({reason}). Build the "
+        "dataset again, or download it again."
     )
 
 

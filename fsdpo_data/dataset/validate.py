@@ -187,7 +187,7 @@ def _find_id_violations(problems: pl.LazyFrame, solutions: pl.LazyFrame) -> Iter
 
 
 def _find_metadata_violations(problems: pl.LazyFrame) -> Iterator[str]:
-    """Yield the first problem whose metadata is not a JSON object."""
+    """Yield the first problem whose metadata is not a JSON object that grading can read."""
     rows = collect_rows(problems.select("problem_id", "metadata"))
     for problem_id, metadata in rows.iter_rows():
         try:
@@ -231,6 +231,9 @@ def _text_rules() -> dict[str, pl.Expr]:
         f"have an outcome that is not one of {', '.join(OUTCOMES)}": ~outcome.is_in(OUTCOMES),
         "have no steps column": steps.is_null(),
         "hold a blank step": _any_element(steps, is_blank),
+        "have an answer that only a tolerance makes wrong": (
+            pl.col("strict") & (outcome != "correct")
+        ),
     }
 
 

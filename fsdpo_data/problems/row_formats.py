@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import orjson
 
-from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.entities import Problem, check_gold_metadata
 from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.row_errors import UnusableRowError
@@ -199,7 +199,7 @@ def read_problem(
         split=split,
         metadata=_collect_metadata(fields, row_format, gold_field, gold),
     )
-    return require_encodable(problem)
+    return require_usable(problem)
 
 
 def _find_format(fields: Mapping[str, Any], reading: RowReading) -> ProblemFormat | None:
@@ -240,6 +240,8 @@ def _own_problem(fields: Mapping[str, Any]) -> Problem:
         metadata = parse_json(fields["metadata"] or "{}")
     except (TypeError, ValueError):
         raise UnusableRowError("metadata is not JSON") from None
+    if not isinstance(metadata, dict):
+        raise UnusableRowError("metadata is not a JSON object")
     problem = Problem(
         question=_QUESTION.question_text(fields),
         answer=gold_text(fields["answer"]),
@@ -247,7 +249,7 @@ def _own_problem(fields: Mapping[str, Any]) -> Problem:
         split=str(fields["split"]),
         metadata=metadata,
     )
-    return require_encodable(problem)
+    return require_usable(problem)
 
 
 def _collect_metadata(
@@ -266,8 +268,17 @@ def _collect_metadata(
     return plain
 
 
-def require_encodable(problem: Problem) -> Problem:
-    """Return the problem; UnusableRowError if its text cannot be encoded as UTF-8."""
+def require_usable(problem: Problem) -> Problem:
+    """Return the problem.
+
+    Raises:
+        UnusableRowError: if its text cannot be encoded as UTF-8, or grading cannot read its
+            metadata.
+    """
+    try:
+        check_gold_metadata(problem.metadata)
+    except ValueError as error:
+        raise UnusableRowError(str(error)) from None
     try:
         f"{problem.question}{problem.answer}".encode()
     except UnicodeEncodeError:

@@ -43,7 +43,7 @@ from fsdpo_data.problems.load import (
 from fsdpo_data.problems.row_formats import (
     RowReading,
     refuse_unread_parts,
-    require_encodable,
+    require_usable,
 )
 from fsdpo_data.recorded.formats import (
     RecordedResponse,
@@ -445,7 +445,7 @@ class _OutputReader:
         for name, value in (("question", question), ("gold", response.gold)):
             if not value.strip():
                 raise UnusableRowError(f"the {name} is missing: give the problems with `problems`")
-        return require_encodable(
+        return require_usable(
             Problem(question, response.gold, source=file.stem, split=self.options.split)
         )
 

@@ -82,12 +82,17 @@ class GradedResponse:
 
     recorded_response: RecordedResponse  #: The response, with the publisher's verdict.
     verdict: Verdict  #: Our verdict, with the tolerance.
-    exact_verdict: Verdict  #: Our verdict without any tolerance.
 
     @property
     def is_correct(self) -> bool:
         """Whether our verdict is ``correct``."""
         return self.verdict.status == "correct"
+
+    @property
+    def is_exactly_correct(self) -> bool:
+        """Whether our verdict without any tolerance is ``correct``."""
+        strict = self.verdict.strict
+        return self.is_correct if strict is None else strict
 
     def to_row(self) -> dict[str, Any]:
         """Return the response with its verdict, as a row of a file."""
@@ -129,17 +134,12 @@ def grade_outputs(
             response=response.response,
             finish_reason=response.finish_reason,
             thinking=find_thinking("", response.response),
+            tolerance=tolerance or None,
         )
         for response in recorded
     ]
-    tolerant_requests = []
-    if tolerance:
-        tolerant_requests = [request._replace(tolerance=tolerance) for request in requests]
     with open_grader(get_grader, len(requests), workers) as grader:
-        exact_verdicts = grader.grade(requests)
-        tolerant_verdicts = grader.grade(tolerant_requests)
-    verdicts = tolerant_verdicts or exact_verdicts
-    return list(map(GradedResponse, recorded, verdicts, exact_verdicts))
+        return list(map(GradedResponse, recorded, grader.grade(requests)))
 
 
 def summarize_by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]]:
@@ -180,7 +180,7 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
     return {
         "correct": n_correct,
         "marked_correct": len(marked_correct),
-        "exact_correct": sum(response.exact_verdict.status == "correct" for response in responses),
+        "exact_correct": sum(response.is_exactly_correct for response in responses),
         "n": n,
         "ci95": _interval(responses, ["correct"]),
         "upper_bound": n_correct + outcomes[UNDECIDED],

@@ -27,7 +27,7 @@ from fsdpo_data.dataset.manifest_sections import FileEntry
 from fsdpo_data.dataset.run import COMPLETIONS_FILE
 from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
-from fsdpo_data.models.thinking import find_thinking
+from fsdpo_data.stages.requests import grading_request
 from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_data.steps.segment import segmenter_name, split_at_lengths, split_steps
 
@@ -116,13 +116,12 @@ def _grading_requests(
 ) -> list[GradingRequest]:
     """Return the request to grade each sample, problem by problem."""
     return [
-        GradingRequest(
-            gold=problem.answer,
-            response=sample["text"],
+        grading_request(
+            problem,
+            sample["text"],
+            prompt=record["prompt"],
             finish_reason=sample["finish_reason"],
-            thinking=find_thinking(
-                record["prompt"], sample["text"], has_separate_reasoning="reasoning" in sample
-            ),
+            has_separate_reasoning="reasoning" in sample,
             grade_thinking=task.grade_thinking,
         )
         for problem, record in zip(task.problems, records, strict=True)
@@ -158,6 +157,7 @@ def _make_solutions(
             labels=outcome_labels(verdict.status, len(steps)),
             step_rewards=sample.get("step_rewards"),
             thinking_closed=request.thinking.closed,
+            strict=verdict.strict,
         )
         solutions.append(solution)
     return solutions

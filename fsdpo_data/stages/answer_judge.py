@@ -56,7 +56,7 @@ class JudgeSession:
         items = [
             JudgeQuestion(
                 question=get_question(index),
-                gold=requests[index].gold,
+                gold=" or ".join([requests[index].gold, *requests[index].alternative_golds]),
                 answer=verdicts[index].answer or "",
                 response=graded_text(requests[index]),
             )
@@ -64,8 +64,13 @@ class JudgeSession:
         ]
         for index, decision in zip(indices, self.decide(items), strict=True):
             if decision != UNDECIDED:
+                # The judge knows no tolerance, so its decision also holds without the tolerance.
+                has_tolerance = verdicts[index].strict is not None
                 new_verdicts[index] = verdicts[index]._replace(
-                    status=decision, rule=self.judge.rule, unread=""
+                    status=decision,
+                    rule=self.judge.rule,
+                    unread="",
+                    strict=decision == "correct" if has_tolerance else None,
                 )
         return new_verdicts
 

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from fsdpo_data.answers import Grader, GradingRequest
+from fsdpo_data.answers import Grader
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.entities import GRADED_OUTCOMES, Outcome
+from fsdpo_data.core.entities import GRADED_OUTCOMES, Outcome, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
@@ -41,8 +41,7 @@ from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.selection import select_sampler
 from fsdpo_data.engines.weights import resolve_sampler_weights
 from fsdpo_data.models.resolve import ResolvedWeights
-from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.stages.grade import gold_answers
+from fsdpo_data.stages.requests import grading_request, read_problems
 from fsdpo_data.stages.sample import ignore_new_records, sample_missing
 
 log = logging.getLogger(__name__)
@@ -218,7 +217,7 @@ class ContinuationSampler:
         ``n_prefixes`` is the number of prefixes to grade; None for all prefixes of the run.
         """
         spec = draft.manifest.spec
-        golds = gold_answers(draft.current_files("problems"))
+        problems = read_problems(draft.current_files("problems"))
         if n_prefixes is None:
             n_prefixes = len(run.line_spans)
         n_continuations = n_prefixes * self.sampling.n
@@ -227,7 +226,7 @@ class ContinuationSampler:
             yield partial(
                 _grade_continuations,
                 run,
-                golds,
+                problems,
                 grader,
                 grade_thinking=spec.thinking == THINKING_GRADED,
             )
@@ -264,7 +263,7 @@ def _select_prefixes(missing_ids: set[str], prefixes: Iterable[Prefix]) -> Itera
 
 def _grade_continuations(
     run: RunDir,
-    golds: Mapping[str, str],
+    problems: Mapping[str, Problem],
     grader: Grader,
     prefixes: Sequence[SolutionPrefix],
     *,
@@ -272,7 +271,7 @@ def _grade_continuations(
 ) -> Iterator[GradedContinuations]:
     """Grade the continuations of prefixes; the grader reads prefix and continuation together.
 
-    A failed prefix has no continuations. ``golds`` are the gold answers by problem id.
+    A failed prefix has no continuations. ``problems`` are the problems by id.
     """
     sampled_prefixes = [prefix for prefix in prefixes if prefix.prefix_id in run.line_spans]
     prefix_ids = [prefix.prefix_id for prefix in sampled_prefixes]
@@ -282,11 +281,11 @@ def _grade_continuations(
         for sample in record["completions"]:
             text = first_steps + sample["text"]
             requests.append(
-                GradingRequest(
-                    gold=golds[prefix.problem_id],
-                    response=text,
+                grading_request(
+                    problems[prefix.problem_id],
+                    text,
+                    prompt=prefix.prompt,
                     finish_reason=sample["finish_reason"],
-                    thinking=find_thinking(prefix.prompt, text),
                     grade_thinking=grade_thinking,
                 )
             )

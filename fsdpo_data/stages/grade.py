@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-from fsdpo_data.answers import Grader, GradingRequest, Verdict
+from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.entities import OUTCOMES, Solution
+from fsdpo_data.core.entities import OUTCOMES, Problem, Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
@@ -29,7 +29,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, AccuracyStats, RegradeStats
-from fsdpo_data.dataset.schema import parse_metadata, scan_rows, to_table
+from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.dataset.tally import Tally
@@ -40,17 +40,9 @@ from fsdpo_data.engines.answer_judge import (
 )
 from fsdpo_data.engines.answer_judge_formats import add_answer_options
 from fsdpo_data.engines.options import Workers
-from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.stages.answer_judge import JudgeSession, open_judge_session
+from fsdpo_data.stages.requests import grading_request, read_problems
 from fsdpo_data.steps.rewards import outcome_labels
-
-
-class RegradedProblem(NamedTuple):
-    """The columns of a problem that grading and a judge read."""
-
-    question: str  #: The question.
-    gold: str  #: The gold answer.
-    metadata: str  #: Further fields of the source, as JSON.
 
 
 @dataclass(frozen=True)
@@ -112,7 +104,7 @@ class GradeStage(Stage):
         """Rewrite the solutions, and the statistics in the manifest that depend on verdicts."""
         manifest = draft.manifest
         old_grader = manifest.spec.grader
-        problems = _problems_by_id(draft.current_files("problems"))
+        problems = read_problems(draft.current_files("problems"))
         # The tally counts the rules of verdicts, which the solutions do not store. A resumed run
         # therefore cannot keep the files of an interrupted run, and grades all solutions again.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
@@ -174,24 +166,10 @@ def _record_judge(manifest: Manifest, session: JudgeSession, accuracy: AccuracyS
     cost.seconds = round(cost.seconds + stats.seconds, 3)
 
 
-def _problems_by_id(files: list[Path]) -> dict[str, RegradedProblem]:
-    """Return the problems in files, by problem id."""
-    columns = ["problem_id", "question", "answer", "metadata"]
-    rows = collect_rows(scan_rows("problems", files).select(columns)).iter_rows()
-    return {problem_id: RegradedProblem(*values) for problem_id, *values in rows}
-
-
-def gold_answers(files: list[Path]) -> dict[str, str]:
-    """Return the gold answers in files of problems, by problem id."""
-    return dict(
-        collect_rows(scan_rows("problems", files).select("problem_id", "answer")).iter_rows()
-    )
-
-
 def regrade_table(
     table: pa.Table,
     *,
-    problems: Mapping[str, RegradedProblem],
+    problems: Mapping[str, Problem],
     grader: Grader,
     judge_session: JudgeSession | None,
     grade_thinking: bool,
@@ -203,7 +181,15 @@ def regrade_table(
     """
     solutions = [Solution(**row) for row in table.to_pylist()]
     requests = [
-        _solution_request(solution, problems, grade_thinking=grade_thinking)
+        grading_request(
+            problems[solution.problem_id],
+            solution.text,
+            prompt=solution.prompt,
+            finish_reason=solution.finish_reason,
+            # Thinking without markers in the text was in a separate field of the server's response.
+            has_separate_reasoning=solution.thinking_closed is not None,
+            grade_thinking=grade_thinking,
+        )
         for solution in solutions
     ]
     verdicts = grader.grade(requests)
@@ -213,7 +199,7 @@ def regrade_table(
         verdicts = judge_session.judge_verdicts(
             requests,
             verdicts,
-            lambda index: _question_with_options(solutions[index].problem_id, problems),
+            lambda index: _question_with_options(problems[solutions[index].problem_id]),
         )
         judge_rule = judge_session.judge.rule
     _add_verdicts(counts.tally, solutions, verdicts)
@@ -228,16 +214,16 @@ def regrade_table(
             outcome=verdict.status,
             labels=outcome_labels(verdict.status, len(solution.completions)),
             answer_judge=judge_rule if verdict.rule == judge_rule else None,
+            strict=verdict.strict,
         )
         for solution, verdict in zip(solutions, verdicts, strict=True)
     ]
     return to_table("solutions", new_solutions)
 
 
-def _question_with_options(problem_id: str, problems: Mapping[str, RegradedProblem]) -> str:
+def _question_with_options(problem: Problem) -> str:
     """Return the question of a problem, with the options of a multiple-choice problem."""
-    problem = problems[problem_id]
-    return add_answer_options(problem.question, parse_metadata(problem_id, problem.metadata))
+    return add_answer_options(problem.question, problem.metadata)
 
 
 def _add_verdicts(tally: Tally, solutions: Sequence[Solution], verdicts: Sequence[Verdict]) -> None:
@@ -249,22 +235,6 @@ def _add_verdicts(tally: Tally, solutions: Sequence[Solution], verdicts: Sequenc
             [verdict for _, verdict in problem_solutions],
             [len(solution.completions) for solution, _ in problem_solutions],
         )
-
-
-def _solution_request(
-    solution: Solution, problems: Mapping[str, RegradedProblem], *, grade_thinking: bool
-) -> GradingRequest:
-    """Return the request to grade a solution of a sealed dataset."""
-    text = solution.text
-    # Thinking without markers in the text was in a separate field of the server's response.
-    has_thinking = solution.thinking_closed is not None
-    return GradingRequest(
-        gold=problems[solution.problem_id].gold,
-        response=text,
-        finish_reason=solution.finish_reason,
-        thinking=find_thinking(solution.prompt, text, has_separate_reasoning=has_thinking),
-        grade_thinking=grade_thinking,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,10 +32,10 @@ from fsdpo_bench.decode.vote import (
     voting_answers,
     weighted_vote,
 )
-from fsdpo_bench.runs.grade import TaskResponse, grade_problems, grade_task_responses
+from fsdpo_bench.runs.grade import grade_problems
 from fsdpo_bench.runs.options import RunOptions
-from fsdpo_bench.tasks.table import builtin_tasks
 
+from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
@@ -45,6 +45,7 @@ from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.thinking import find_thinking
+from fsdpo_data.stages.requests import grading_request
 from fsdpo_data.steps.rewards import AGGREGATES
 from fsdpo_data.steps.segment import SEGMENTERS, split_at_newlines, step_ending, step_stops
 
@@ -130,8 +131,7 @@ def test_a_vote_without_any_answer_is_wrong() -> None:
     )
     setup = DECODERS["sc"].parse_suffix("@3")
     assert setup is not None
-    task = builtin_tasks()["embedded"]
-    [record] = grade_problems(task, [decoded], [setup], ["sc@3"], workers=1)
+    [record] = grade_problems([decoded], [setup], ["sc@3"], workers=1)
     assert record.samples[0].correct
     entry = record.decoded["sc@3"]
     assert (entry.correct, entry.answer, entry.status) == (False, None, "no_answer")
@@ -238,14 +238,13 @@ def test_thinking_is_one_step_and_only_the_text_after_it_is_graded() -> None:
     step_counts = [[len(solution.steps) for solution in solutions] for solutions in samples]
     assert step_counts == [[3, 1], [1, 2]]
     problem = Problem("2+2?", "4", "embedded", "test", {})
-    items = [
-        TaskResponse(problem, text, "stop", prompt)
-        for prompt, responses in texts.items()
-        for text in responses
-    ]
-    verdicts = [
-        graded.verdict for graded in grade_task_responses(builtin_tasks()["embedded"], items)
-    ]
+    verdicts = grade_requests(
+        [
+            grading_request(problem, text, prompt=prompt)
+            for prompt, responses in texts.items()
+            for text in responses
+        ]
+    )
     assert [verdict.status for verdict in verdicts] == [
         "correct",
         "no_answer",

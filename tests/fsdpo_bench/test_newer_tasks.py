@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.runs.validate import validate_task
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import builtin_tasks, get_task, suites
 from hub_only import OMNI, save_hub_only
+
+from fsdpo_data.answers.pool import grade_requests
+from fsdpo_data.core.entities import Problem
+from fsdpo_data.stages.requests import grading_request
 
 NEWER = [name for name, task in builtin_tasks().items() if task.files]
 
@@ -68,14 +71,16 @@ def test_golds_that_public_mirrors_get_wrong_are_correct_here(newer: Path) -> No
     assert table.startswith("Read the following table regarding")
 
 
+def statuses(problem: Problem, *responses: str) -> list[str]:
+    verdicts = grade_requests([grading_request(problem, response) for response in responses])
+    return [verdict.status for verdict in verdicts]
+
+
 def test_a_number_is_wrong_for_an_unanswerable_question(newer: Path) -> None:
     gsm_plus = load_newer_task(newer, "gsm_plus")
     unanswerable = [p for p in gsm_plus.problems if p.answer == "None"]
     assert len(unanswerable) == 300
-    responses = [
-        TaskResponse(unanswerable[0], text) for text in (r"\boxed{5}", r"\boxed{\text{None}}")
-    ]
-    assert [graded.verdict.status for graded in grade_task_responses(gsm_plus.task, responses)] == [
+    assert statuses(unanswerable[0], r"\boxed{5}", r"\boxed{\text{None}}") == [
         "incorrect",
         "correct",
     ]
@@ -99,14 +104,10 @@ def test_the_tolerance_of_one_row_does_not_apply_to_other_rows(newer: Path) -> N
     [noted] = [p for p in olympiadbench.problems if "gold_tolerance" in p.metadata]
     other = next(p for p in olympiadbench.problems if p.answer.isdecimal() and len(p.answer) > 2)
     near = str(int(other.answer) + 1)
-    responses = [
-        TaskResponse(noted, r"\boxed{4.3}"),
-        TaskResponse(noted, r"\boxed{4.31}"),
-        TaskResponse(other, rf"\boxed{{{near}}}"),
-    ]
-    verdicts = grade_task_responses(olympiadbench.task, responses)
-    assert [graded.verdict.status for graded in verdicts] == ["correct", "incorrect", "incorrect"]
-    assert verdicts[0].strict.status == "incorrect"
+    [tolerant] = grade_requests([grading_request(noted, r"\boxed{4.3}")])
+    assert (tolerant.status, tolerant.strict) == ("correct", False)
+    assert statuses(noted, r"\boxed{4.31}") == ["incorrect"]
+    assert statuses(other, rf"\boxed{{{near}}}") == ["incorrect"]
     assert (
         olympiadbench.task.record_metadata(noted.metadata)["gold_tolerance"]
         == noted.metadata["gold_tolerance"]
@@ -116,13 +117,7 @@ def test_the_tolerance_of_one_row_does_not_apply_to_other_rows(newer: Path) -> N
 def test_all_values_of_a_gold_with_several_values_are_required(newer: Path) -> None:
     math_perturb = load_newer_task(newer, "math_perturb_hard")
     problem = next(p for p in math_perturb.problems if p.answer == "0 or 4")
-    responses = [TaskResponse(problem, text) for text in (r"\boxed{4}", r"\boxed{4, 0}")]
-    assert [
-        graded.verdict.status for graded in grade_task_responses(math_perturb.task, responses)
-    ] == [
-        "incorrect",
-        "correct",
-    ]
+    assert statuses(problem, r"\boxed{4}", r"\boxed{4, 0}") == ["incorrect", "correct"]
 
 
 def test_omni_math_keeps_only_automatically_gradable_rows() -> None:

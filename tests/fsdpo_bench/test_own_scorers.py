@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 
 from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.answers.pool import grade_requests
+from fsdpo_data.stages.requests import grading_request
 
 #: ``eval/scoring_examples.json`` of OpenBMB/OlympiadBench at ba5b26a7 (MIT): expected verdicts for
 #: pairs of gold and answer, including physics.
@@ -79,11 +80,8 @@ def test_verdicts_equal_the_evaluation_of_math_perturb(shared: Path, name: str, 
         expected_by_answer[problem.answer] = True
         items += [(problem, f"$\\boxed{{{text}}}$") for text in expected_by_answer]
         expected += expected_by_answer.values()
-    responses = [TaskResponse(problem, text) for problem, text in items]
-    our_verdicts = [
-        graded.verdict.status == "correct"
-        for graded in grade_task_responses(loaded_task.task, responses, 1)
-    ]
+    verdicts = grade_requests([grading_request(*item) for item in items], workers=1)
+    our_verdicts = [verdict.status == "correct" for verdict in verdicts]
     differing = [
         (problem.answer, text)
         for (problem, text), ours, theirs in zip(items, our_verdicts, expected, strict=True)

@@ -20,7 +20,6 @@ from fsdpo_bench.cli.app import app
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import DecodingPlan, make_plan
 from fsdpo_bench.report.render import write_report
-from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.runs.make_job import check_tokenizer
 from fsdpo_bench.runs.records import read_config, record_file
 from fsdpo_bench.runs.regrade import regrade_run
@@ -32,11 +31,13 @@ from paused_commands import kill_when_written
 from random_model import save_random_model, save_random_prm
 from typer.testing import CliRunner
 
+from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.errors import InputError, RunMismatchError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import CHECKPOINT, resolve, resolve_weights
+from fsdpo_data.stages.requests import grading_request
 from fsdpo_data.steps.rewards import AGGREGATES, Aggregate
 from fsdpo_data.steps.segment import SEGMENTERS, Segmenter
 
@@ -100,10 +101,8 @@ def test_a_record_contains_all_decoded_solutions(tmp_path: Path) -> None:
     decoded_solutions = [first["decoded"][name]["solution"] for name in ("greedy", "sbs@2,1")]
     for row in [*first["samples"], *decoded_solutions]:
         assert "".join(row["steps"]) == row["text"] and len(row["rewards"]) == len(row["steps"])
-        [graded] = grade_task_responses(
-            builtin_tasks()["embedded"], [TaskResponse(problem, row["text"])]
-        )
-        assert (row["status"], row["rule"]) == (graded.verdict.status, graded.verdict.rule)
+        [verdict] = grade_requests([grading_request(problem, row["text"])])
+        assert (row["status"], row["rule"]) == (verdict.status, verdict.rule)
     assert first["cost"]["greedy"]["prm_calls"] == 0  # greedy decoding does not use rewards
 
 

@@ -344,18 +344,32 @@ def test_a_custom_benchmark_can_be_a_file_of_rows(tmp_path: Path) -> None:
     assert (loaded.task.name, loaded.task.count, loaded.warnings) == ("mine", 2, [])
 
 
-def test_custom_columns_do_not_change_golds_or_clusters(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "metadata",
+    [{"alternative_golds": "17"}, {"alternative_golds": [17]}, {"gold_tolerance": "9"}],
+    ids=str,
+)
+def test_golds_that_grading_cannot_read_are_refused(
+    tmp_path: Path, metadata: dict[str, object]
+) -> None:
+    rows = tmp_path / "mine.jsonl"
+    rows.write_text(json.dumps({"question": "1 + 1?", "answer": "2"} | metadata) + "\n")
+    with pytest.raises(InputError, match=f"{next(iter(metadata))}: expected a"):
+        load_task(get_task(str(rows)))
+
+
+def test_only_a_toml_file_names_the_field_of_clusters(tmp_path: Path) -> None:
     rows = tmp_path / "mine.jsonl"
     row = {
         "question": "1 + 1?",
         "answer": "2",
-        "alternative_golds": "17",
-        "gold_tolerance": "9",
+        "alternative_golds": ["17"],
+        "gold_tolerance": 9,
         "cluster": 5,
     }
     rows.write_text(json.dumps(row) + "\n")
     [problem] = load_task(get_task(str(rows))).problems
-    assert problem.metadata == {}
+    assert problem.metadata == {"alternative_golds": ["17"], "gold_tolerance": 9}
     task_file = tmp_path / "own.toml"
     task_file.write_text('data = "mine.jsonl"\ncluster = "cluster"\n')
     assert load_task(get_task(str(task_file))).problems[0].metadata["cluster"] == 5
@@ -390,7 +404,10 @@ def test_a_custom_benchmark_can_be_a_toml_file_with_a_hook(tmp_path: Path) -> No
     loaded = load_task(get_task(str(tmp_path / "own.toml")))
     [problem] = loaded.problems
     assert (problem.question, problem.answer) == ("1 + 1?\nAnswer with a number.", "2")
-    assert loaded.task.record_metadata(problem.metadata) == {"topic": "sums"}
+    assert loaded.task.record_metadata(problem.metadata) == {
+        "topic": "sums",
+        "gold_tolerance": 0.1,
+    }
 
 
 def test_errors_in_a_custom_file_are_named(tmp_path: Path) -> None:

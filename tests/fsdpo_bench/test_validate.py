@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from fsdpo_bench.cli.app import main
-from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.runs.validate import validate_task
+from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import GoldCorrection, builtin_tasks, suites
 
+from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.entities import Problem
+from fsdpo_data.stages.requests import grading_request
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -96,28 +98,35 @@ def test_a_gold_that_equals_the_nonsense_answer_is_unexpected(tmp_path: Path) ->
 def test_corrections_replace_golds_and_add_alternatives(tmp_path: Path) -> None:
     problem = Problem("q", "(3,-5)", "math", "test", {"alternative_golds": ["(0,0)"]})
     responses = ["\\boxed{(3,-5)}", "\\boxed{(0,0)}", "\\boxed{(3,-5)} or \\boxed{(1,2)}", ""]
-    statuses = [
-        graded.verdict.status
-        for graded in grade_task_responses(
-            builtin_tasks()["math"], [TaskResponse(problem, s) for s in responses]
-        )
+    verdicts = grade_requests([grading_request(problem, response) for response in responses])
+    assert [verdict.status for verdict in verdicts] == [
+        "correct",
+        "correct",
+        "incorrect",
+        "no_answer",
     ]
-    assert statuses == ["correct", "correct", "incorrect", "no_answer"]
     assert GoldCorrection("why").gold == ""
 
 
-def test_only_the_tolerant_benchmark_has_two_verdicts() -> None:
-    problem = Problem("q", "4.4677e14", "ocw", "test")
-    [ocw] = grade_task_responses(
-        builtin_tasks()["ocw"], [TaskResponse(problem, "\\boxed{4.45e14}")]
-    )
-    [plain] = grade_task_responses(
-        builtin_tasks()["math"], [TaskResponse(problem, "\\boxed{4.45e14}")]
-    )
-    assert (ocw.verdict.status, ocw.strict.status) == ("correct", "incorrect")
-    assert (plain.verdict.status, plain.strict.status) == ("incorrect", "incorrect")
-    [far] = grade_task_responses(builtin_tasks()["ocw"], [TaskResponse(problem, "\\boxed{4.4e14}")])
-    assert far.verdict.status == "incorrect"
+def test_only_problems_with_a_tolerance_have_a_strict_verdict(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"problem": "q", "answer": "4.4677e14"}\n')
+    ocw = replace(builtin_tasks()["ocw"], count=1)
+    [tolerant] = load_task(ocw, file).problems
+    [plain] = load_task(replace(ocw, tolerance=None), file).problems
+    responses = [
+        (tolerant, r"\boxed{4.4677e14}"),
+        (tolerant, r"\boxed{4.45e14}"),
+        (tolerant, r"\boxed{4.4e14}"),
+        (plain, r"\boxed{4.45e14}"),
+    ]
+    verdicts = grade_requests([grading_request(*response) for response in responses])
+    assert [(verdict.status, verdict.strict) for verdict in verdicts] == [
+        ("correct", True),
+        ("correct", False),
+        ("incorrect", False),
+        ("incorrect", None),
+    ]
 
 
 def test_explain_prints_the_rules_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,12 +6,12 @@ A run writes one JSON line per record. The classes check each line when it is re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from fsdpo_bench.decode.solution import DecodedSolution, DecodingCost, OwnSolution
-from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, Outcome, Problem
+from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, Outcome, Problem, check_gold_metadata
 from fsdpo_data.core.sampling import FinishReason
 
 JsonObject = dict[str, Any]  #: A JSON object of a record.
@@ -21,8 +21,6 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 #: Rewards of some published PRM formats are not in [0, 1].
 StepReward = Annotated[float, Field(allow_inf_nan=False)]
 
-#: The value of :attr:`AnswerRecord.strict` for a benchmark without a tolerance.
-NO_TOLERANCE: Final = "no tolerance"
 #: The rule of a decoder that chooses none of its samples.
 NO_VOTES_RULE = "no-votes"
 
@@ -35,13 +33,13 @@ class AnswerRecord:
     correct: bool | None  #: Whether the answer is correct; None if the gold is unreadable.
     status: Outcome  #: Outcome of the grading.
     rule: str  #: Rule of the grader that decided the verdict.
-    #: Whether the answer is correct without the tolerance of the benchmark.
-    strict: bool | Literal["no tolerance"] | None = NO_TOLERANCE
+    #: Whether the answer is correct without the tolerance; None if no tolerance applies.
+    strict: bool | None = None
 
     @property
     def is_strictly_correct(self) -> bool | None:
         """Whether the answer is correct without any tolerance; None if the gold is unreadable."""
-        return self.correct if self.strict == NO_TOLERANCE else self.strict
+        return self.correct if self.strict is None else self.strict
 
     @property
     def has_judge_rule(self) -> bool:
@@ -56,7 +54,7 @@ class AnswerRecord:
             "status": self.status,
             "rule": self.rule,
         }
-        return values if self.strict == NO_TOLERANCE else values | {"strict": self.strict}
+        return values if self.strict is None else values | {"strict": self.strict}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +167,7 @@ class DecoderRecord(AnswerRecord):
             correct=False if is_gold_readable else None,
             status="no_answer" if is_gold_readable else samples[0].status,
             rule=NO_VOTES_RULE,
-            strict=NO_TOLERANCE if samples[0].strict == NO_TOLERANCE else False,
+            strict=None if samples[0].strict is None else False,
         )
 
     def to_json(self) -> JsonObject:
@@ -179,13 +177,8 @@ class DecoderRecord(AnswerRecord):
 
 
 def _check_metadata(metadata: JsonObject) -> JsonObject:
-    """Check the metadata that grading uses; groups may have any value."""
-    golds = metadata.get("alternative_golds", [])
-    if not isinstance(golds, list) or not all(isinstance(gold, str) for gold in golds):
-        raise ValueError("alternative_golds: expected a list of strings")
-    tolerance = metadata.get("gold_tolerance")
-    if tolerance is not None and not isinstance(tolerance, int | float):
-        raise ValueError("gold_tolerance: expected a number")
+    """Check the metadata that grading reads; groups may have any value."""
+    check_gold_metadata(metadata)
     return metadata
 
 

@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from fsdpo_bench.decode.records import (
-    NO_TOLERANCE,
     AnswerRecord,
     DecoderRecord,
     ProblemRecord,
@@ -131,9 +130,7 @@ def _add_decision(answer: AnswerT, decision: JudgeDecision, rule: str) -> Answer
     if decision == UNDECIDED:
         return answer
     is_correct = decision == "correct"
-    strict: bool | Literal["no tolerance"] = is_correct
-    if answer.strict == NO_TOLERANCE:
-        strict = NO_TOLERANCE
+    strict = None if answer.strict is None else is_correct
     return replace(answer, correct=is_correct, status=decision, rule=rule, strict=strict)
 
 

@@ -4,12 +4,9 @@ Both need no model, so a finished run can be graded and decoded again.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from fsdpo_bench.decode.decoder import Candidates, DecoderSetup
 from fsdpo_bench.decode.records import (
-    NO_TOLERANCE,
     AnswerRecord,
     DecodedProblem,
     DecoderRecord,
@@ -18,32 +15,13 @@ from fsdpo_bench.decode.records import (
 )
 from fsdpo_bench.decode.solution import DecodingCost, aggregate_rewards
 from fsdpo_bench.decode.vote import agreeing_answers, voting_answers
-from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.pool import grade_requests
-from fsdpo_data.core.entities import Outcome, Problem
-from fsdpo_data.models.thinking import find_thinking
-
-
-class TaskResponse(NamedTuple):
-    """A response to a problem of a benchmark."""
-
-    problem: Problem  #: The problem, with its gold answer.
-    text: str  #: The complete response.
-    finish_reason: str = "stop"  #: ``stop``, or ``length`` for a truncated response.
-    prompt: str = ""  #: The rendered prompt, which may open the thinking; empty if unknown.
-
-
-@dataclass(frozen=True, slots=True)
-class TaskVerdict:
-    """The verdicts on a response to a problem of a benchmark."""
-
-    verdict: Verdict  #: The verdict that counts, with the tolerance of the problem or benchmark.
-    strict: Verdict  #: The verdict without any tolerance.
+from fsdpo_data.core.entities import Outcome
+from fsdpo_data.stages.requests import grading_request
 
 
 def grade_problems(
-    task: Task,
     problems: Sequence[DecodedProblem],
     setups: Sequence[DecoderSetup],
     result_names: Sequence[str],
@@ -52,43 +30,41 @@ def grade_problems(
     """Return the records of problems, with verdicts and decoder answers.
 
     Args:
-        task: The benchmark of the problems.
         problems: The problems with their solutions.
         setups: The decoders of the run; those with solutions of their own have no effect here.
         result_names: Names of all results, in the order of the records.
         workers: Number of grading processes.
     """
-    responses = [response for problem in problems for response in _task_responses(problem)]
-    verdicts = iter(grade_task_responses(task, responses, workers))
+    requests = [request for problem in problems for request in _grading_requests(problem)]
+    verdicts = iter(grade_requests(requests, workers))
     return [
-        _grade_problem(task, problem, setups=setups, result_names=result_names, verdicts=verdicts)
+        _grade_problem(problem, setups=setups, result_names=result_names, verdicts=verdicts)
         for problem in problems
     ]
 
 
-def _task_responses(problem: DecodedProblem) -> list[TaskResponse]:
-    """Return the solutions of a problem as responses to it."""
+def _grading_requests(problem: DecodedProblem) -> list[GradingRequest]:
+    """Return the requests to grade the solutions of a problem."""
     return [
-        TaskResponse(
-            problem=problem.problem,
-            text=solution.text,
-            finish_reason=solution.finish_reason,
+        grading_request(
+            problem.problem,
+            solution.text,
             prompt=problem.prompt,
+            finish_reason=solution.finish_reason,
         )
         for solution in problem.solutions
     ]
 
 
 def _grade_problem(
-    task: Task,
     problem: DecodedProblem,
     setups: Sequence[DecoderSetup],
     result_names: Sequence[str],
-    verdicts: Iterator[TaskVerdict],
+    verdicts: Iterator[Verdict],
 ) -> ProblemRecord:
     """Return the record of a problem, with the next verdicts of the iterator."""
     solutions = [
-        SolutionRecord.from_solution(solution, _answer_record(task, next(verdicts)))
+        SolutionRecord.from_solution(solution, _answer_record(next(verdicts)))
         for solution in problem.solutions
     ]
     samples = solutions[: len(problem.samples)]
@@ -119,16 +95,14 @@ def _grade_problem(
     )
 
 
-def _answer_record(task: Task, task_verdict: TaskVerdict) -> AnswerRecord:
-    """Return the answer of a verdict; ``strict`` only for benchmarks with a tolerance."""
-    verdict = task_verdict.verdict
-    strict_correct = _is_correct(task_verdict.strict.status)
+def _answer_record(verdict: Verdict) -> AnswerRecord:
+    """Return the answer of a verdict."""
     return AnswerRecord(
         answer=verdict.answer,
         correct=_is_correct(verdict.status),
         status=verdict.status,
         rule=verdict.rule,
-        strict=NO_TOLERANCE if task.tolerance is None else strict_correct,
+        strict=verdict.strict,
     )
 
 
@@ -171,43 +145,3 @@ def _sum_costs(samples: Sequence[SolutionRecord], *, includes_prm: bool) -> Deco
     for sample in samples:
         cost += sample.cost(includes_prm=includes_prm)
     return cost.round_seconds()
-
-
-def grade_task_responses(
-    task: Task, responses: Sequence[TaskResponse], workers: int | None = None
-) -> list[TaskVerdict]:
-    """Grade responses, in order.
-
-    Args:
-        task: The benchmark of the responses. Its relative tolerance applies to problems without a
-            relative tolerance of their own (``gold_tolerance``).
-        responses: The responses.
-        workers: Number of grading processes; small inputs are graded in this process.
-    """
-    strict_requests = [_strict_request(response) for response in responses]
-    strict_verdicts = grade_requests(strict_requests, workers)
-    tolerances = [
-        response.problem.metadata.get("gold_tolerance", task.tolerance) for response in responses
-    ]
-    tolerant_requests = [
-        request._replace(tolerance=tolerance)
-        for request, tolerance in zip(strict_requests, tolerances, strict=True)
-        if tolerance is not None
-    ]
-    tolerant_verdicts = iter(grade_requests(tolerant_requests, workers))
-    return [
-        TaskVerdict(strict if tolerance is None else next(tolerant_verdicts), strict)
-        for strict, tolerance in zip(strict_verdicts, tolerances, strict=True)
-    ]
-
-
-def _strict_request(response: TaskResponse) -> GradingRequest:
-    """Return the request to grade a response without any tolerance."""
-    problem = response.problem
-    return GradingRequest(
-        gold=problem.answer,
-        response=response.text,
-        finish_reason=response.finish_reason,
-        thinking=find_thinking(response.prompt, response.text),
-        alternative_golds=problem.metadata.get("alternative_golds", ()),
-    )

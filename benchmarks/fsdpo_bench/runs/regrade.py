@@ -20,7 +20,6 @@ from fsdpo_bench.runs.records import (
     read_records,
     record_key,
 )
-from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.jsonl_log import encode_line
@@ -66,7 +65,6 @@ def regrade_run(
     run_values = {"prm_format_evidence": old_config.prm_format_evidence}
     with lock_run_directory(out, config, resume=resume, run_values=run_values):
         for name, entry in old_config.tasks.items():
-            task = Task(name=name, title=entry.title, tolerance=entry.tolerance)
             with open_records(out, name) as log:
                 finished_keys = log.line_spans
                 progress.phase(name, entry.problems, done=len(finished_keys))
@@ -77,7 +75,6 @@ def regrade_run(
                 )
                 while chunk := list(islice(missing_records, CHUNK_PROBLEMS)):
                     records = grade_problems(
-                        task,
                         [_decoded_problem(record, plan, config["decoders"]) for record in chunk],
                         setups=plan.setups,
                         result_names=config["decoders"],

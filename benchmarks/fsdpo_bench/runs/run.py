@@ -287,7 +287,6 @@ class _BatchDecoder:
             if index not in self.failures.errors
         ]
         return grade_problems(
-            loaded.task,
             problems,
             setups=plan.setups,
             result_names=plan.result_names,

@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.comparison.equivalence import comparison_rule
 from fsdpo_data.answers.parsing.read import read
+from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.entities import MODEL_FAILURES, UNDECIDED, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.problems.golds import describe_solutions, is_solution
+from fsdpo_data.stages.requests import grading_request
 
 #: Responses that are wrong for every gold. A grader accepts them if it reads a damaged gold as
 #: empty, or compares only a part of the answer.
@@ -86,7 +87,7 @@ def validate_task(task: Task, data: Path | None = None) -> TaskReport:
     except InputError as error:
         return TaskReport(task, error=str(error))
     with_gold = [(row, problem) for row, problem in enumerate(loaded.problems) if problem.answer]
-    wrong = [*_find_rejected_golds(task, with_gold), *_find_accepted_decoys(task, with_gold)]
+    wrong = [*_find_rejected_golds(with_gold), *_find_accepted_decoys(with_gold)]
     findings = sorted([*_documented_findings(loaded), *wrong], key=lambda finding: finding.row)
     if solutions := describe_solutions([problem.answer for _, problem in with_gold]):
         first_row, first_problem = next(
@@ -137,14 +138,15 @@ def _documented_findings(loaded: LoadedTask) -> Iterator[GoldFinding]:
             )
 
 
-def _find_rejected_golds(task: Task, golds: Sequence[tuple[int, Problem]]) -> Iterator[GoldFinding]:
+def _find_rejected_golds(golds: Sequence[tuple[int, Problem]]) -> Iterator[GoldFinding]:
     """Yield the golds that are not graded as correct when a response states them."""
     for wrapper in ANSWER_WRAPPERS:
-        responses = [TaskResponse(problem, wrapper.format(problem.answer)) for _, problem in golds]
-        verdicts = grade_task_responses(task, responses)
-        for (row, problem), task_verdict in zip(golds, verdicts, strict=True):
-            status = task_verdict.verdict.status
-            if status == "correct" and task_verdict.strict.status == "correct":
+        verdicts = grade_requests(
+            [grading_request(problem, wrapper.format(problem.answer)) for _, problem in golds]
+        )
+        for (row, problem), verdict in zip(golds, verdicts, strict=True):
+            status = verdict.status
+            if status == "correct" and verdict.strict is not False:
                 continue
             is_boxed = wrapper is _BOXED_WRAPPER
             is_documented = not is_boxed and _STATEMENT.search(problem.answer) is not None
@@ -156,18 +158,15 @@ def _find_rejected_golds(task: Task, golds: Sequence[tuple[int, Problem]]) -> It
             )
 
 
-def _find_accepted_decoys(
-    task: Task, golds: Sequence[tuple[int, Problem]]
-) -> Iterator[GoldFinding]:
+def _find_accepted_decoys(golds: Sequence[tuple[int, Problem]]) -> Iterator[GoldFinding]:
     """Yield the golds for which a decoy is graded as correct, or is not graded.
 
     A gold that the grader does not read leaves a decoy undecided.
     """
     for decoy in DECOYS:
-        responses = [TaskResponse(problem, decoy) for _, problem in golds]
-        verdicts = grade_task_responses(task, responses)
-        for (row, problem), task_verdict in zip(golds, verdicts, strict=True):
-            status = task_verdict.verdict.status
+        verdicts = grade_requests([grading_request(problem, decoy) for _, problem in golds])
+        for (row, problem), verdict in zip(golds, verdicts, strict=True):
+            status = verdict.status
             if status not in (*MODEL_FAILURES, UNDECIDED):
                 yield GoldFinding(
                     row=row,

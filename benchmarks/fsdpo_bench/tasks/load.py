@@ -91,7 +91,7 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         warnings.append(f"{task.title}: {conflicts}")
     return LoadedTask(
         task=replace(task, count=len(problems)),
-        problems=[_correct_gold(task, problem) for problem in problems],
+        problems=[_with_gold_rules(task, problem) for problem in problems],
         ids=ids,
         ref=ref,
         digest=digest,
@@ -136,9 +136,8 @@ def read_problems(task: Task, records: Iterable[SourceRow], location: str) -> li
 def _read_plain_problem(task: Task, record: SourceRow, reading: RowReading) -> Problem:
     """Return the problem of a row of a benchmark without a TOML file."""
     problem = read_problem(record, task.name, "test", reading)
-    metadata = {
-        name: value for name, value in problem.metadata.items() if name not in RESERVED_METADATA
-    }
+    # Without a TOML file, no field is known to hold the base problem.
+    metadata = {name: value for name, value in problem.metadata.items() if name != "cluster"}
     return replace(problem, answer=problem.answer.strip(), metadata=metadata)
 
 
@@ -168,16 +167,17 @@ def _parse_problem(task: Task, fields: Fields) -> Problem:
     )
 
 
-def _correct_gold(task: Task, problem: Problem) -> Problem:
-    """Apply the note of the benchmark on this problem, if there is one."""
+def _with_gold_rules(task: Task, problem: Problem) -> Problem:
+    """Return a problem with the benchmark's tolerance and its note on the problem, if any."""
+    metadata = dict(problem.metadata)
+    if task.tolerance is not None:
+        metadata.setdefault("gold_tolerance", task.tolerance)
     note = task.notes.get(problem.id)
     if note is None:
-        return problem
-    metadata = {
-        **problem.metadata,
-        "alternative_golds": list(note.alternative_golds),
-        "gold_note": note.reason,
-    }
+        return replace(problem, metadata=metadata)
+    if note.alternative_golds:
+        metadata["alternative_golds"] = list(note.alternative_golds)
+    metadata["gold_note"] = note.reason
     if note.tolerance is not None:
         metadata["gold_tolerance"] = note.tolerance
     return replace(problem, answer=note.gold or problem.answer, metadata=metadata)

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.runs.grade import TaskResponse, grade_task_responses
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 from oracles import NEMO_0, NEMO_1, TORA, Differences, float_equal
@@ -19,9 +18,11 @@ from oracles import NEMO_0, NEMO_1, TORA, Differences, float_equal
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.recorded.formats import RESPONSE_FORMATS, RecordedResponse
 from fsdpo_data.recorded.outputs import read_outputs
+from fsdpo_data.stages.requests import grading_request
 
 QWEN: Differences = {
     (73, "sample 7"): ("correct", "wrong", "theirs does not read 10{,}000 as 10000"),
@@ -183,12 +184,10 @@ def test_processbench(shared: Path, name: str) -> None:
     problems = {_key(p.question): p for p in load_task(builtin_tasks()[name], benchmarks).problems}
     file = shared / "data" / "stepwise" / "processbench" / f"{name}.json"
     rows = json.loads(file.read_bytes())
-    items = [
-        TaskResponse(problems[_key(row["problem"])], "\n\n".join(row["steps"])) for row in rows
+    requests = [
+        grading_request(problems[_key(row["problem"])], "\n\n".join(row["steps"])) for row in rows
     ]
-    verdicts = [
-        graded.verdict for graded in grade_task_responses(builtin_tasks()[name], items, workers=1)
-    ]
+    verdicts = grade_requests(requests, workers=1)
     words = {True: "correct", False: "wrong"}
     differences = {
         row["id"]: (words[_right(verdict)], words[row["final_answer_correct"]])
@@ -215,10 +214,11 @@ REFERENCES = {
 def test_reference_solutions_are_right(shared: Path, name: str) -> None:
     column, partial = REFERENCES[name]
     loaded = load_task(builtin_tasks()[name], shared / "data" / "benchmarks")
-    items = [TaskResponse(problem, problem.metadata[column]) for problem in loaded.problems]
-    verdicts = [
-        graded.strict for graded in grade_task_responses(builtin_tasks()[name], items, workers=1)
+    requests = [
+        grading_request(problem, problem.metadata[column])._replace(tolerance=None)
+        for problem in loaded.problems
     ]
+    verdicts = grade_requests(requests, workers=1)
     assert [row for row, verdict in enumerate(verdicts) if not _right(verdict)] == partial
     assert {loaded.ids[row] for row in partial} <= builtin_tasks()[name].notes.keys()
 

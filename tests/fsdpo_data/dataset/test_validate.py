@@ -333,12 +333,16 @@ def test_a_sealed_file_that_is_damaged_inside_is_named(
             read()
 
 
-@pytest.mark.parametrize("metadata", ["[" * 5_000, "[]", "{"])
+@pytest.mark.parametrize("metadata", ["[" * 5_000, "[]", "{", '{"gold_tolerance": "1"}'])
 def test_metadata_of_a_sealed_problem_must_be_a_json_object(dataset: Path, metadata: str) -> None:
     rewrite(dataset, setter(metadata=metadata), "problems")
-    with pytest.raises(SchemaError, match=r"the metadata of problem \w+ is not a JSON object"):
+    with pytest.raises(
+        SchemaError, match=r"the metadata of problem \w+ is not a valid JSON object"
+    ):
         open_dataset(dataset).page()
-    with pytest.raises(SchemaError, match=r"the metadata of problem \w+ is not a JSON object"):
+    with pytest.raises(
+        SchemaError, match=r"the metadata of problem \w+ is not a valid JSON object"
+    ):
         validate(dataset)
 
 

@@ -29,7 +29,7 @@ from fsdpo_data.dataset.validate import validate
 from fsdpo_data.stages.grade import GradeStage
 
 #: Columns that grading decides.
-VERDICTS = ["answer", "outcome", "labels"]
+VERDICTS = ["answer", "outcome", "labels", "strict"]
 
 
 class OldGrader:
@@ -85,6 +85,33 @@ def test_only_verdicts_and_labels_change(built: Path, tmp_path: Path) -> None:
     expected_verdicts = rows(tmp_path / "fresh").select(VERDICTS)
     assert rows(tmp_path / "new").select(VERDICTS).equals(expected_verdicts)
     assert fresh["outcomes"] == {"correct": 7, "incorrect": 14, "no_answer": 7}
+
+
+def test_builds_and_regrading_use_the_golds_and_the_tolerance_of_the_metadata(
+    tmp_path: Path,
+) -> None:
+    plain, other, tolerant = problem_set(3, answer="40").problems
+    problems = [
+        plain,
+        replace(other, metadata={"alternative_golds": ["17", "42"]}),
+        replace(tolerant, metadata={"gold_tolerance": 0.1}),
+    ]
+    source = replace(problem_set(3), problems=problems)
+    texts = (r"\boxed{42}", r"\boxed{40}", r"\boxed{50}")
+    small_build(
+        tmp_path / "new",
+        source,
+        spec=build_spec(n=3),
+        make_sampler=lambda: fixed_sampler(source, texts),
+    )
+    grade(tmp_path / "new", tmp_path / "regraded")
+    for root in (tmp_path / "new", tmp_path / "regraded"):
+        verdicts = rows(root).group_by("problem_id", maintain_order=True).agg("outcome", "strict")
+        assert verdicts.drop("problem_id").rows() == [
+            (["incorrect", "correct", "incorrect"], [None, None, None]),
+            (["correct", "correct", "incorrect"], [None, None, None]),
+            (["correct", "correct", "incorrect"], [False, True, False]),
+        ]
 
 
 def test_the_manifest_has_new_counts_and_its_parent(built: Path, tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""The request to grade a solution: the golds and the tolerance of its problem, and its text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fsdpo_data.answers import GradingRequest
+from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.dataset.schema import parse_metadata, scan_rows
+from fsdpo_data.models.thinking import find_thinking
+
+
+def read_problems(files: Sequence[Path]) -> dict[str, Problem]:
+    """Return the problems in files of a sealed dataset, by problem id."""
+    problems = {}
+    for row in collect_rows(scan_rows("problems", files)).iter_rows(named=True):
+        problem_id = row.pop("problem_id")
+        metadata = parse_metadata(problem_id, row.pop("metadata"))
+        problems[problem_id] = Problem(**row, metadata=metadata)
+    return problems
+
+
+def grading_request(
+    problem: Problem,
+    response: str,
+    *,
+    prompt: str = "",
+    finish_reason: str = "stop",
+    has_separate_reasoning: bool = False,
+    grade_thinking: bool = False,
+) -> GradingRequest:
+    """Return the request to grade a response to a problem.
+
+    Args:
+        problem: The problem. Its metadata may have alternative golds and a tolerance.
+        response: The complete response, thinking included.
+        prompt: The rendered prompt, which may open the thinking; empty if unknown.
+        finish_reason: ``stop``, or ``length`` for a truncated response.
+        has_separate_reasoning: Whether the server sent the thinking in a field of its own.
+        grade_thinking: Whether a response without text after its thinking may have its answer in
+            the thinking.
+    """
+    return GradingRequest(
+        gold=problem.answer,
+        response=response,
+        finish_reason=finish_reason,
+        thinking=find_thinking(prompt, response, has_separate_reasoning=has_separate_reasoning),
+        grade_thinking=grade_thinking,
+        tolerance=problem.gold_tolerance,
+        alternative_golds=problem.alternative_golds,
+    )
