@@ -137,7 +137,7 @@ def get_template(
     if not chat.tokenizer.chat_template:
         raise InputError(
             f"the chat template of {tokenizer_path} cannot be used: its tokenizer has none. Choose "
-            "another `template`; `fsdpo-data templates` lists them."
+            "another `template`; `fsdpo-data list templates` lists them."
         )
     try:
         # Chat templates for multimodal messages ignore content that is plain text.
@@ -146,7 +146,7 @@ def get_template(
     except Exception as error:  # Jinja and chat templates may raise any exception
         raise InputError(
             f"the chat template of {tokenizer_path} cannot be used: {describe_load_error(error)}. "
-            "Choose another `template`; `fsdpo-data templates` lists them."
+            "Choose another `template`; `fsdpo-data list templates` lists them."
         ) from None
     return dataclasses.replace(template, chat=chat)
 

@@ -54,7 +54,8 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
     If a build is interrupted, run the same command with `--resume` to continue.
 
     Attributes:
-        model: Short name (`fsdpo-data models`), `org/name[@revision]` on the Hub, or a directory.
+        model: Short name (`fsdpo-data list models`), `org/name[@revision]` on the Hub, or a
+            directory.
         problems: `embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`,
             or a file or directory; may be given several times.
         limit: Maximum number of problems; `limit_seed` selects them.
@@ -63,7 +64,7 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
         prm_format: PRM format of a published reward model: a name, or a TOML file.
         top: With `--prm`: best and worst solutions per problem that form pairs (the paper's T).
         split: Split of the problems.
-        template: Prompt template: a name (`fsdpo-data templates`), a `.txt` file that contains
+        template: Prompt template: a name (`fsdpo-data list templates`), a `.txt` file that contains
             `{question}`, or the directory of a dataset, whose template is used.
         sampling: Sampling settings, without the stop strings of the template.
         limit_seed: Seed of the problems that `limit` selects, and of the embedded problems. The

@@ -40,7 +40,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     continue an interrupted run, repeat the command with `--resume`.
 
     Attributes:
-        model: The model: a short name (`tiny`, or as in `fsdpo-data models`),
+        model: The model: a short name (`tiny`, or as in `fsdpo-data list models`),
             `org/name[@revision]` on the Hub, or a directory.
         suite: Named list of benchmarks, as `fsdpo-bench tasks` prints them; `all` is the nine
             benchmarks of the paper.
@@ -60,7 +60,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
             By default they are detected from the model.
         out: Run directory.
         as_json: Print JSON instead of a table.
-        template: Prompt template: a name (`fsdpo-data templates`), a `.txt` file that contains
+        template: Prompt template: a name (`fsdpo-data list templates`), a `.txt` file that contains
             `{question}`, or the directory of a dataset, whose template is used.
         segmenter: Rule that splits a solution into steps.
         sampling: Sampling settings; `k` replaces the number of samples `n`.

@@ -3,9 +3,10 @@
 import json
 import shutil
 import textwrap
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,11 +17,13 @@ from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.options import DatasetOptions, command
 from fsdpo_data.cli.printing import print_columns, print_problem, print_summary
 from fsdpo_data.core.entities import Outcome
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Seed
 from fsdpo_data.dataset.diff import spec_changes
 from fsdpo_data.dataset.validate import explain_damage
+from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
 from fsdpo_data.models.prompts import TEMPLATES, find_template
 from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.steps.rewards import DEFAULT_GAMMA
@@ -201,44 +204,59 @@ def diff(options: DiffOptions) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelsOptions(Options):
-    """List the short names of models, with the prompt template and the repository of each.
-
-    Examples:
-        fsdpo-data models
-    """
-
-
-@command(app, ModelsOptions, panel="Inspect")
-def models(options: ModelsOptions) -> None:
-    """Print one line per short name."""
-    width = max(map(len, MODELS))
-    # Without a terminal, the lines are not wrapped.
-    columns = shutil.get_terminal_size((10_000, 0)).columns
-    for name, model in MODELS.items():
-        prefix = f"{name:<{width}}  {model.template:<17} "
-        line = f"{prefix}{model.repo or model.note or 'embedded'}"
-        typer.echo(textwrap.fill(line, columns, subsequent_indent=" " * len(prefix)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class TemplatesOptions(Options):
-    """List the prompt templates, or print the text of one template.
+class ListOptions(Options):
+    """List the names that options accept, or print the text of one prompt template.
 
     Attributes:
+        kind: Kind of names: short names of models, prompt templates, or PRM formats.
         name: Template to print: a name, a `.txt` file, or the directory of a dataset.
 
     Examples:
-        fsdpo-data templates alpaca
+        fsdpo-data list models
+
+        fsdpo-data list templates alpaca
+
+        fsdpo-data list prm-formats
     """
 
+    kind: Annotated[
+        Literal["models", "templates", "prm-formats"],
+        Option(positional=True, metavar="models|templates|prm-formats"),
+    ]
     name: Annotated[str | None, Option(positional=True)] = None
 
 
-@command(app, TemplatesOptions, panel="Inspect")
-def templates(options: TemplatesOptions) -> None:
-    """Print the names of all templates, or the text of one."""
-    if options.name is None:
+@command(app, ListOptions, panel="Inspect", name="list")
+def list_names(options: ListOptions) -> None:
+    """Print one line per name, or the text of a template."""
+    if options.name is not None:
+        if options.kind != "templates":
+            raise InputError(
+                "only templates have a text to print. Remove the name.",
+                field="name",
+                value=options.name,
+            )
+        typer.echo(find_template(options.name).text)
+    elif options.kind == "templates":
         typer.echo("\n".join(TEMPLATES))
-        return
-    typer.echo(find_template(options.name).text)
+    elif options.kind == "models":
+        _print_table(
+            (name, model.template, model.repo or model.note or "embedded")
+            for name, model in MODELS.items()
+        )
+    else:
+        _print_table(
+            (row.name, row.meaning, row.unsupported_reason or ", ".join(row.models))
+            for row in PRM_FORMATS.values()
+        )
+
+
+def _print_table(rows: Iterable[tuple[str, str, str]]) -> None:
+    """Print rows of three columns; a terminal wraps the last one."""
+    rows = list(rows)
+    first_width, second_width = (max(len(row[index]) for row in rows) for index in (0, 1))
+    # Without a terminal, the lines are not wrapped.
+    columns = shutil.get_terminal_size((10_000, 0)).columns
+    for first, second, last in rows:
+        prefix = f"{first:<{first_width}}  {second:<{second_width}} "
+        typer.echo(textwrap.fill(f"{prefix} {last}", columns, subsequent_indent=" " * len(prefix)))

@@ -15,6 +15,8 @@ from command_line import run
 from helpers import problem_set, small_build
 
 from fsdpo_data.cli.console import run_app
+from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
+from fsdpo_data.models.prompts import TEMPLATES
 from fsdpo_data.models.resolve import MODELS
 
 
@@ -244,6 +246,17 @@ def test_names_of_models_fold_where_there_is_a_terminal(
     monkeypatch.setattr(
         "shutil.get_terminal_size", lambda otherwise: os.terminal_size((columns, 0))
     )
-    _, out, _ = run(capsys, "models")
-    assert max(map(len, out.splitlines())) <= columns
-    assert (len(out.splitlines()) == len(MODELS)) is (columns > 80)
+    for kind, names in (("models", MODELS), ("prm-formats", PRM_FORMATS)):
+        _, out, _ = run(capsys, "list", kind)
+        assert max(map(len, out.splitlines())) <= columns
+        assert (len(out.splitlines()) == len(names)) is (columns > 80)
+        assert [name for name in names if f"{name} " not in out] == []
+
+
+def test_only_templates_have_a_text_to_print(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "list", "templates")[1].split() == list(TEMPLATES)
+    assert (
+        run(capsys, "list", "templates", "alpaca")[1].strip() == TEMPLATES["alpaca@1"].text.strip()
+    )
+    code, _, err = run(capsys, "list", "models", "tiny")
+    assert code == 1 and "only templates have a text" in err
