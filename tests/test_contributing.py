@@ -50,8 +50,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the source in which all examples are applied."""
     copy = tmp_path_factory.mktemp("copy")
     for package in ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench", "cards/fsdpo_cards"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, copy / package, ignore=ignored)
+        shutil.copytree(ROOT / package, copy / package)  # bytecode too, which is slow to make
     for folder in ("benchmarks/recipes", "docs", "tests/support"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "tests/data").mkdir(parents=True)

@@ -259,6 +259,7 @@ def test_the_checkpoint_is_small():
     assert sum(path.stat().st_size for path in CHECKPOINT.iterdir()) < 6_000_000
 
 
+@pytest.mark.proof
 def test_the_model_is_often_right_and_often_wrong():
     pytest.importorskip("torch")
     from fsdpo_train.embedded import measure_model

@@ -28,6 +28,7 @@ def table_row(name: str) -> list[str]:
     ]
 
 
+@pytest.mark.proof
 def test_the_commands_of_the_page_give_its_numbers(
     shared: Path,
     tmp_path: Path,
