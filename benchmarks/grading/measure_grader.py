@@ -70,6 +70,12 @@ class RecordedOutput(NamedTuple):
     response: str  #: The response.
     finish_reason: str = "stop"  #: See ``GradingRequest``.
 
+    @property
+    def request(self) -> GradingRequest:
+        """The response as the grader takes it."""
+        thinking = find_thinking("", self.response)
+        return GradingRequest(self.gold, self.response, self.finish_reason, thinking)
+
 
 def is_reserved(kind: str) -> bool:
     """Whether the rows of a kind are counted, but never printed."""
@@ -159,12 +165,7 @@ def grade_outputs(
 ) -> None:
     """Grade real outputs, and print the verdicts that differ from an earlier run."""
     recorded = list(read_recorded(directory))
-    requests = [
-        GradingRequest(
-            item.gold, item.response, item.finish_reason, find_thinking("", item.response)
-        )
-        for item in recorded
-    ]
+    requests = [item.request for item in recorded]
     start = time.process_time()
     verdicts = MathGrader().grade(requests)
     seconds = time.process_time() - start
