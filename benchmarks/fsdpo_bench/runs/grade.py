@@ -20,8 +20,8 @@ from fsdpo_bench.decode.solution import DecodingCost, aggregate_rewards
 from fsdpo_bench.decode.vote import agreeing_answers, voting_answers
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import GradingRequest, Verdict
-from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.entities import Outcome, Problem
+from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.models.thinking import find_thinking
 
 

@@ -36,6 +36,7 @@ from fsdpo_data.answers.parsing.readings import (
     split_labelled_parts,
 )
 from fsdpo_data.answers.show import format_value
+from fsdpo_data.answers.tables import compile_patterns, read_toml
 from fsdpo_data.answers.tree import (
     Call,
     Matrix,
@@ -55,7 +56,6 @@ from fsdpo_data.answers.tree import (
     map_children,
     multiply,
 )
-from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
 #: Maximum number of characters of an answer that is parsed. The longest gold answer of the
 #: benchmarks has 250.

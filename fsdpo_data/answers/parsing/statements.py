@@ -9,8 +9,8 @@ from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, drop_single_br
 from fsdpo_data.answers.parsing.lookahead import is_condition_next
 from fsdpo_data.answers.parsing.number_sets import is_number_set, parse_number_set
 from fsdpo_data.answers.parsing.quantities import QuantityParser
+from fsdpo_data.answers.tables import read_toml
 from fsdpo_data.answers.tree import Value
-from fsdpo_data.core.toml_tables import read_toml
 
 _TABLE = read_toml(__file__)
 _RELATIONS: dict[str, str] = _TABLE["relations"]
