@@ -13,7 +13,7 @@ from fsdpo_data.answers.lexicon.vocabulary import contains_any, has_foreign_scri
 from fsdpo_data.answers.lexicon.words import DATE_OR_TIME_MARKERS, SMALL_NUMBERS, read_date_or_time
 from fsdpo_data.answers.parsing.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, tokenize
-from fsdpo_data.answers.parsing.parser import AnswerParser, vector_components
+from fsdpo_data.answers.parsing.parser import parse_answer, vector_components
 from fsdpo_data.answers.parsing.prose import (
     UNDETERMINED,
     is_name_with_suffix,
@@ -280,7 +280,7 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
 def _parse(text: str, letter_units: bool) -> Value | None:
     """Parse a text with the grammar; return None if the text does not fit or is empty."""
     try:
-        value = AnswerParser(tokenize(replace_relation_words(text)), letter_units).parse_answer()
+        value = parse_answer(tokenize(replace_relation_words(text)), letter_units)
     except UnparsableAnswerError:
         return None
     return vector_components(value) if "\\basis" in text else value
