@@ -2,6 +2,7 @@
 
 Importing this package is cheap: no torch, transformers, vllm, datasets or sympy, as
 ``tests/fsdpo_data/cli/test_light.py`` proves. Heavy libraries load inside the call that needs them.
+``grade`` loads only the grader.
 """
 
 from importlib import import_module
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
+        if name == "grade":
+            return import_module("fsdpo_data.grading.response").grade
         api = import_module("fsdpo_data.api")
         if name in api.__all__:
             return getattr(api, name)

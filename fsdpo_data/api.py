@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type
 from fsdpo_cards.problem_list import MIN_PROBLEM_BYTES
 
 from fsdpo_data.agreement.report import AgreementReport, AgreeOptions, compare_labellers
-from fsdpo_data.answers import GradingRequest, Verdict
-from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.answers import Verdict
 from fsdpo_data.core import plugins
 from fsdpo_data.core.entities import Pair, Problem, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
@@ -51,8 +50,9 @@ from fsdpo_data.engines.samplers.base import Sampler
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.weights import resolve_model
 from fsdpo_data.exchange.export import ExportResult, export
+from fsdpo_data.grading.response import grade
 from fsdpo_data.models.prompts import Template
-from fsdpo_data.models.thinking import find_thinking, split_solution
+from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.publish.pull import pull_dataset
 from fsdpo_data.publish.push import plan_push, push_dataset
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, OverlapReport, run_decontaminate
@@ -445,32 +445,6 @@ def decontaminate(options: DecontaminateOptions) -> OverlapReport:
         report = decontaminate(["train.jsonl"], against=["math500=test.jsonl"])
     """
     return run_decontaminate(options, NO_PROGRESS)
-
-
-@checks_arguments
-def grade(
-    gold: str,
-    response: str,
-    grader: str | None = None,
-    *,
-    prompt: str = "",
-    finish_reason: str = "stop",
-) -> Verdict:
-    r"""Grade a response against the gold answer.
-
-    >>> grade("1/2", r"so \boxed{0.5}").status
-    'correct'
-
-    Args:
-        gold: The gold answer, as its source writes it.
-        response: The text of the model. Only the text after its thinking is graded.
-        grader: Full name of the grader; the default of this release if None.
-        prompt: The prompt of the response, which may open the thinking.
-        finish_reason: `stop`, or `length` for a truncated response, in which only an announced
-            answer counts.
-    """
-    thinking = find_thinking(prompt, response)
-    return get_grader(grader).grade([GradingRequest(gold, response, finish_reason, thinking)])[0]
 
 
 @checks_arguments

@@ -35,7 +35,6 @@ from measure_grader import RecordedOutput, read_recorded
 from typer import Argument, Option
 
 import fsdpo_data
-from fsdpo_data.core import toml_tables
 from fsdpo_data.models.thinking import find_thinking
 
 ROOT = Path(__file__).parents[2]
@@ -274,11 +273,13 @@ def fresh_grader(tables: Mapping[str, Table]) -> Any:
     """Import the grader again, with other tables; return a function that grades a text."""
     for name in [name for name in sys.modules if name.startswith("fsdpo_data.answers")]:
         del sys.modules[name]
-    read_file = toml_tables.read_toml_file
-    toml_tables.read_toml_file = lambda path: (
-        copy.deepcopy(tables[path.stem]) if path.stem in tables else read_file(path)
-    )
     from fsdpo_data.answers import GradingRequest
+    from fsdpo_data.answers import tables as grader_tables
+
+    read_file = grader_tables.read_toml
+    grader_tables.read_toml = lambda module: (
+        copy.deepcopy(tables[name]) if (name := Path(module).stem) in tables else read_file(module)
+    )
     from fsdpo_data.answers.comparison.equivalence import compare_answers
     from fsdpo_data.answers.grader import MathGrader
 

@@ -4,10 +4,16 @@ A grader never raises an exception on the text of a model.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
-from fsdpo_data.core.entities import Outcome
-from fsdpo_data.core.thinking_span import NO_THINKING, ThinkingSpan
+from fsdpo_data.answers.thinking_span import NO_THINKING, ThinkingSpan
+
+#: The outcome of a graded response. ``gold_unparsed``: the grader cannot read the gold answer.
+#: ``undecided``: the grader did not read a part of the gold or the answer, so they may be equal.
+#: ``timed_out``: the comparison took too long.
+VerdictStatus = Literal[
+    "correct", "incorrect", "no_answer", "undecided", "gold_unparsed", "timed_out"
+]
 
 
 class GradingRequest(NamedTuple):
@@ -42,7 +48,7 @@ class Verdict(NamedTuple):
             and if the gold answer is unreadable.
     """
 
-    status: Outcome
+    status: VerdictStatus
     answer: str | None
     rule: str
     gold_form: str = ""

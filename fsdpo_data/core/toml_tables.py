@@ -1,7 +1,6 @@
 """Tables of rows in TOML files, each stored next to the Python module that uses it."""
 
 import dataclasses
-import re
 from collections import UserDict
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
@@ -17,15 +16,6 @@ Row = TypeVar("Row")
 def read_toml(module: str | Path) -> dict[str, Any]:
     """Read the TOML file with the path of a module and the suffix ``.toml``."""
     return read_toml_file(Path(module).with_suffix(".toml"))
-
-
-def compile_patterns(patterns: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
-    """Compile regular expressions by name; the lines of a pattern are stripped and joined."""
-    patterns_by_name = {}
-    for name, text in patterns.items():
-        pattern = "".join(line.strip() for line in text.splitlines())
-        patterns_by_name[name] = re.compile(pattern)
-    return patterns_by_name
 
 
 def fill_placeholders(template: Any, values: Mapping[str, Any]) -> Any:

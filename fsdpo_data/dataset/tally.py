@@ -6,7 +6,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Self
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, UNGRADED, Solution
+from fsdpo_data.core.entities import (
+    GRADED_OUTCOMES,
+    MODEL_FAILURES,
+    UNGRADED,
+    Outcome,
+    Solution,
+)
 from fsdpo_data.core.statistics import mean_interval, wilson_interval
 from fsdpo_data.dataset.manifest_sections import (
     AccuracyStats,
@@ -76,7 +82,7 @@ class Tally:
             verdicts: One verdict per sample.
             steps: Number of steps of each sample.
         """
-        outcomes = Counter(verdict.status for verdict in verdicts)
+        outcomes: Counter[Outcome] = Counter(verdict.status for verdict in verdicts)
         self.outcomes.update(outcomes)
         self.grader_rules.update(verdict.rule for verdict in verdicts)
         for verdict, n_steps in zip(verdicts, steps, strict=True):

@@ -1,6 +1,6 @@
 """Detection of thinking at the start of a solution, by the markers in ``thinking.toml``."""
 
-from fsdpo_data.core.thinking_span import NO_THINKING, ThinkingMarkers, ThinkingSpan
+from fsdpo_data.answers.thinking_span import NO_THINKING, ThinkingMarkers, ThinkingSpan
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.steps.segment import split_steps
 

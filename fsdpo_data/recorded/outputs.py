@@ -8,13 +8,13 @@ from typing import Any
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
-from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.entities import UNDECIDED
+from fsdpo_data.core.entities import UNDECIDED, Outcome
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import mean_interval
+from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.recorded.formats import (
     DEFAULT_RESPONSE_READING,
@@ -167,7 +167,7 @@ def summarize_by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]
 
 def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
     """Return the scores of one series; see :func:`summarize_by_series`."""
-    outcomes = Counter(response.verdict.status for response in responses)
+    outcomes: Counter[Outcome] = Counter(response.verdict.status for response in responses)
     n_correct = outcomes["correct"]
     n = outcomes.total() - outcomes["gold_unparsed"]
     published_verdicts = [response.recorded_response.correct for response in responses]

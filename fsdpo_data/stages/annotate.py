@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.answers import Grader, GradingRequest, Verdict
-from fsdpo_data.answers.pool import GraderPool
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Problem, Solution
 from fsdpo_data.core.errors import StoreError
@@ -27,6 +26,7 @@ from fsdpo_data.dataset.manifest_sections import FileEntry
 from fsdpo_data.dataset.run import COMPLETIONS_FILE
 from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.grading.pool import GraderPool
 from fsdpo_data.stages.requests import grading_request
 from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_data.steps.segment import segmenter_name, split_at_lengths, split_steps

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from fsdpo_data.answers import Grader
-from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Outcome, Problem
 from fsdpo_data.core.errors import InputError
@@ -40,6 +39,7 @@ from fsdpo_data.engines.options import SamplerOptions, Workers
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.selection import select_sampler
 from fsdpo_data.engines.weights import resolve_sampler_weights
+from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.stages.requests import grading_request, read_problems
 from fsdpo_data.stages.sample import ignore_new_records, sample_missing

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fsdpo_data.answers import Grader, Verdict
-from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import OUTCOMES, Problem, Solution
 from fsdpo_data.core.errors import InputError
@@ -40,6 +39,7 @@ from fsdpo_data.engines.answer_judge import (
 )
 from fsdpo_data.engines.answer_judge_formats import add_answer_options
 from fsdpo_data.engines.options import Workers
+from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.stages.answer_judge import JudgeSession, open_judge_session
 from fsdpo_data.stages.requests import grading_request, read_problems
 from fsdpo_data.steps.rewards import outcome_labels

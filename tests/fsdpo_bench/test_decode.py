@@ -35,7 +35,6 @@ from fsdpo_bench.decode.vote import (
 from fsdpo_bench.runs.grade import grade_problems
 from fsdpo_bench.runs.options import RunOptions
 
-from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
@@ -44,6 +43,7 @@ from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
 from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.stages.requests import grading_request
 from fsdpo_data.steps.rewards import AGGREGATES

@@ -10,8 +10,8 @@ from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import builtin_tasks, get_task, suites
 from hub_only import OMNI, save_hub_only
 
-from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.entities import Problem
+from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.stages.requests import grading_request
 
 NEWER = [name for name, task in builtin_tasks().items() if task.files]

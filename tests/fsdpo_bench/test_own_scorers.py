@@ -12,7 +12,7 @@ from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.pool import grade_requests
+from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.stages.requests import grading_request
 
 #: ``eval/scoring_examples.json`` of OpenBMB/OlympiadBench at ba5b26a7 (MIT): expected verdicts for

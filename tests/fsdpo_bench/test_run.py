@@ -31,10 +31,10 @@ from paused_commands import kill_when_written
 from random_model import save_random_model, save_random_prm
 from typer.testing import CliRunner
 
-from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.errors import InputError, RunMismatchError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import CHECKPOINT, resolve, resolve_weights
 from fsdpo_data.stages.requests import grading_request

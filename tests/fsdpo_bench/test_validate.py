@@ -12,8 +12,8 @@ from fsdpo_bench.runs.validate import validate_task
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import GoldCorrection, builtin_tasks, suites
 
-from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.entities import Problem
+from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.stages.requests import grading_request
 
 

@@ -228,13 +228,13 @@ def test_other_entries_of_the_folder_are_ignored(
     folder: Path, tmp_path: Path, interrupted_run: Path
 ) -> None:
     out = Path(shutil.copytree(interrupted_run, tmp_path / "out"))
-    others = {"checkpoint-x", "checkpoint-99.bak", "checkpoint-99 (copy)", "checkpoint--3"}
-    for name in others:
+    foreign_names = {"checkpoint-x", "checkpoint-99.bak", "checkpoint-99 (copy)", "checkpoint--3"}
+    for name in foreign_names:
         shutil.copytree(out / "checkpoints/checkpoint-6", out / "checkpoints" / name)
     (out / "checkpoints/checkpoint-99").write_text("a file")
     assert train_prm(config(folder, out, resume=True)).steps == STEPS
     assert weights(out) == weights(folder / "whole")
-    assert set(names(out)) == {"checkpoint-6", "checkpoint-8", "checkpoint-99"} | others
+    assert set(names(out)) == {"checkpoint-6", "checkpoint-8", "checkpoint-99"} | foreign_names
 
 
 def test_a_damaged_checkpoint_does_not_count_as_a_kept_checkpoint(

@@ -125,7 +125,7 @@ def baselines(options: cli_options.BaselinesOptions) -> None:
 def grade(options: cli_options.ResponseGradeOptions) -> None:
     """Grade existing responses."""
     from fsdpo_data.answers import GradingRequest
-    from fsdpo_data.answers.pool import grade_requests
+    from fsdpo_data.grading.pool import grade_requests
 
     if (options.data is None) == (options.explain is None):
         raise InputError(

@@ -16,8 +16,8 @@ from fsdpo_bench.decode.records import (
 from fsdpo_bench.decode.solution import DecodingCost, aggregate_rewards
 from fsdpo_bench.decode.vote import agreeing_answers, voting_answers
 from fsdpo_data.answers import GradingRequest, Verdict
-from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.entities import Outcome
+from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.stages.requests import grading_request
 
 

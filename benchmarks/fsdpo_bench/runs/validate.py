@@ -11,9 +11,9 @@ from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.comparison.equivalence import comparison_rule
 from fsdpo_data.answers.parsing.read import read
-from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.entities import MODEL_FAILURES, UNDECIDED, Problem
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.problems.golds import describe_solutions, is_solution
 from fsdpo_data.stages.requests import grading_request
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import permutations
 from typing import NamedTuple
 
-from fsdpo_data.answers import tree
+from fsdpo_data.answers import VerdictStatus, tree
 from fsdpo_data.answers.comparison.relations import assignments_by_name, rename_symbols
 from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.comparison.values import AnswerComparer
@@ -33,7 +33,6 @@ from fsdpo_data.answers.parsing.readings import (
     is_malformed,
 )
 from fsdpo_data.answers.tree import Value, Words
-from fsdpo_data.core.entities import Outcome
 
 #: Values whose parts a sentence may state in any form.
 _COMPOUND_TYPES = (
@@ -54,7 +53,7 @@ _LOSSLESS_STEPS = frozenset(("unwrapped", "label", "conclusion"))
 class Decision(NamedTuple):
     """The result of a comparison."""
 
-    status: Outcome  #: ``correct``, ``incorrect`` or ``undecided``.
+    status: VerdictStatus  #: ``correct``, ``incorrect`` or ``undecided``.
     rule: str  #: Name of the rule that decided.
     unread: str = ""  #: For ``undecided``: the part of a side that was not read, with its side.
 

@@ -3,7 +3,7 @@
 import re
 
 from fsdpo_data.answers.lexicon.vocabulary import word_set
-from fsdpo_data.core.toml_tables import compile_patterns, read_toml
+from fsdpo_data.answers.tables import compile_patterns, read_toml
 
 _TABLE: dict[str, dict[str, str]] = read_toml(__file__)
 

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from fsdpo_data.answers.lexicon.numbers import make_decimal
+from fsdpo_data.answers.tables import read_toml
 from fsdpo_data.answers.tree import Num
-from fsdpo_data.core.toml_tables import read_toml
 
 #: Words by language and meaning.
 LANGUAGES: dict[str, dict[str, list[str]]] = read_toml(__file__)

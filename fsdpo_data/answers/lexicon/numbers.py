@@ -8,8 +8,8 @@ import re
 from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.units import DOLLAR, PERCENT
+from fsdpo_data.answers.tables import compile_patterns, read_toml
 from fsdpo_data.answers.tree import MAX_POWER_OF_TEN, Num, Quantity
-from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
 MAX_DIGITS = 1_000  #: Numbers with more digits are compared as text only.
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
+from fsdpo_data.answers.tables import read_toml
 from fsdpo_data.answers.tree import Unit
-from fsdpo_data.core.toml_tables import read_toml
 
 #: Sizes and names of units, derived dimensions, and groups of opposite words.
 _TABLE = read_toml(__file__)

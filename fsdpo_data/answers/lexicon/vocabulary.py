@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 
 from fsdpo_data.answers.lexicon.words import SCALES, SMALL_NUMBERS, is_number_word
+from fsdpo_data.answers.tables import read_toml
 from fsdpo_data.answers.tree import Const
-from fsdpo_data.core.toml_tables import read_toml
 
 
 def word_set(text: str) -> frozenset[str]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from fsdpo_data.answers.tables import compile_patterns, read_toml
 from fsdpo_data.answers.tree import DateOrTime
-from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
 _TABLE = read_toml(__file__)
 _PATTERNS = compile_patterns(_TABLE["patterns"])

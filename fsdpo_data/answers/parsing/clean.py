@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from fsdpo_data.answers.lexicon.languages import replace_numerals
 from fsdpo_data.answers.lexicon.vocabulary import GREEK_LETTERS
-from fsdpo_data.core.toml_tables import compile_patterns, read_toml
+from fsdpo_data.answers.tables import compile_patterns, read_toml
 
 #: Callers do not clean longer answers (characters). Two longer answers are equal only if their
 #: texts are identical.

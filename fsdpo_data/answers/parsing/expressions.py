@@ -4,139 +4,114 @@ Recursive descent over the tokens of ``lex``. Neighbouring factors are multiplie
 ``8 1/3`` are mixed numbers. The argument of ``\sin 2x`` is the product.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.parsing.cursor import TokenCursor
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError
 from fsdpo_data.answers.parsing.lookahead import is_factor_next, is_unit_ahead
 from fsdpo_data.answers.parsing.nodes import as_node
 from fsdpo_data.answers.parsing.number_sets import is_number_set
-from fsdpo_data.answers.parsing.operands import OperandParser
+from fsdpo_data.answers.parsing.operands import parse_power, parse_primary
 from fsdpo_data.answers.tree import Node, Value
-
-if TYPE_CHECKING:
-    from fsdpo_data.answers.parsing.quantities import QuantityParser
-    from fsdpo_data.answers.parsing.statements import StatementParser
 
 _VECTOR_COMMANDS = ("vec", "overrightarrow")
 
 
-class ExpressionParser:
-    """Parser of sums and products.
+def parse_sum(cursor: TokenCursor) -> Value:
+    """Parse ``a + b - c``; return a value that is not an expression unchanged."""
+    first = _parse_term(cursor, cursor.accept("+", "-", "pm", "mp"))
+    if not tree.is_node(first) or is_number_set(first) or cursor.is_at_end():
+        return first
+    terms = [as_node(first)]
+    while sign := cursor.accept("+", "-", "pm", "mp"):
+        terms.append(as_node(_parse_term(cursor, sign)))
+    command = cursor.accept("over", "choose")
+    if not command:
+        return tree.add(terms)
+    top = tree.add(terms)
+    bottom = as_node(parse_sum(cursor))
+    return tree.divide(top, bottom) if command == "over" else tree.Call("binom", (top, bottom))
 
-    Attributes:
-        operands: The parser of the operands of a product.
-    """
 
-    __slots__ = ("_cursor", "operands")
+def _parse_term(cursor: TokenCursor, sign: str) -> Value:
+    """Parse a product and apply the sign before it."""
+    value = parse_product(cursor)
+    if sign in ("", "+"):
+        return value
+    node = as_node(value)
+    if sign == "-":
+        return tree.negate(node)
+    return tree.PlusMinus(1 if sign == "pm" else -1, node)
 
-    def __init__(
-        self, cursor: TokenCursor, quantities: QuantityParser, statements: StatementParser
-    ) -> None:
-        self._cursor = cursor
-        self.operands = OperandParser(cursor, self, quantities, statements)
 
-    def parse_sum(self) -> Value:
-        """Parse ``a + b - c``; return a value that is not an expression unchanged."""
-        cursor = self._cursor
-        first = self._parse_term(cursor.accept("+", "-", "pm", "mp"))
-        if not tree.is_node(first) or is_number_set(first) or cursor.is_at_end():
-            return first
-        terms = [as_node(first)]
-        while sign := cursor.accept("+", "-", "pm", "mp"):
-            terms.append(as_node(self._parse_term(sign)))
-        command = cursor.accept("over", "choose")
-        if not command:
-            return tree.add(terms)
-        top = tree.add(terms)
-        bottom = as_node(self.parse_sum())
-        return tree.divide(top, bottom) if command == "over" else tree.Call("binom", (top, bottom))
-
-    def _parse_term(self, sign: str) -> Value:
-        """Parse a product and apply the sign before it."""
-        value = self.parse_product()
-        if sign in ("", "+"):
-            return value
-        node = as_node(value)
-        if sign == "-":
-            return tree.negate(node)
-        return tree.PlusMinus(1 if sign == "pm" else -1, node)
-
-    def parse_product(self) -> Value:
-        """Parse ``a * b / c`` and products without a sign."""
-        cursor = self._cursor
-        first = self.parse_factor()
-        if not tree.is_node(first):
-            return first
-        factors = [as_node(first)]
-        divisors: list[Node] = []
-        while not cursor.is_product_end():
-            sign = cursor.peek_sign()
-            if sign == "times" and self._has_vectors():
-                cursor.skip()
-                factors = [
-                    tree.Call("cross", (tree.multiply(factors), as_node(self.parse_factor())))
-                ]
-            elif cursor.accept("*", "times", "cdot") or (not sign and self._accept_cross()):
-                factors.append(as_node(self.parse_factor()))
-            elif (
-                sign in ("/", "div")
-                and cursor.peek_word(1) not in ("", "x")
-                and is_unit_ahead(cursor, 1)
-            ):
-                break
-            elif cursor.accept("/", "div") or (
-                cursor.peek_word(1) == "of" and cursor.accept_word("out")
-            ):
-                cursor.accept_word("of")
-                divisors.append(as_node(self.parse_factor()))
-            elif sign in ("", "bmod") and self._accept_mod():
-                factors = [remainder(tree.multiply(factors), as_node(self.parse_factor()))]
-            elif cursor.peek(int(sign in ("(", "["))).kind == "begin":
-                return _scale_matrix(tree.multiply(factors), self.operands.parse_primary())
-            elif is_factor_next(cursor):
-                factors.append(as_node(self.operands.parse_power()))
-            else:
-                break
-        product = tree.multiply(factors)
-        return tree.divide(product, tree.multiply(divisors)) if divisors else product
-
-    def _has_vectors(self) -> bool:
-        r"""Whether the answer has vectors, so that ``\times`` is the cross product."""
-        cursor = self._cursor
-        return any(token.text in _VECTOR_COMMANDS for token in cursor.tokens)
-
-    def _accept_mod(self) -> bool:
-        """Step over the word in "5 mod 3"; in a congruence, "mod" does not mean a remainder."""
-        cursor = self._cursor
-        if cursor.peek_sign() != "bmod" and (
-            cursor.peek_word() != "mod" or cursor.peek(1).kind != "num"
+def parse_product(cursor: TokenCursor) -> Value:
+    """Parse ``a * b / c`` and products without a sign."""
+    first = parse_factor(cursor)
+    if not tree.is_node(first):
+        return first
+    factors = [as_node(first)]
+    divisors: list[Node] = []
+    while not cursor.is_product_end():
+        sign = cursor.peek_sign()
+        if sign == "times" and _has_vectors(cursor):
+            cursor.skip()
+            factors = [tree.Call("cross", (tree.multiply(factors), as_node(parse_factor(cursor))))]
+        elif cursor.accept("*", "times", "cdot") or (not sign and _accept_cross(cursor)):
+            factors.append(as_node(parse_factor(cursor)))
+        elif (
+            sign in ("/", "div")
+            and cursor.peek_word(1) not in ("", "x")
+            and is_unit_ahead(cursor, 1)
         ):
-            return False
-        if any(token.text in ("equiv", "cong") for token in cursor.tokens):
-            return False
-        cursor.skip()
-        return True
+            break
+        elif cursor.accept("/", "div") or (
+            cursor.peek_word(1) == "of" and cursor.accept_word("out")
+        ):
+            cursor.accept_word("of")
+            divisors.append(as_node(parse_factor(cursor)))
+        elif sign in ("", "bmod") and _accept_mod(cursor):
+            factors = [remainder(tree.multiply(factors), as_node(parse_factor(cursor)))]
+        elif cursor.peek(int(sign in ("(", "["))).kind == "begin":
+            return _scale_matrix(tree.multiply(factors), parse_primary(cursor))
+        elif is_factor_next(cursor):
+            factors.append(as_node(parse_power(cursor)))
+        else:
+            break
+    product = tree.multiply(factors)
+    return tree.divide(product, tree.multiply(divisors)) if divisors else product
 
-    def _accept_cross(self) -> bool:
-        """Step over the multiplication sign x of "3.8 x 10^5"."""
-        cursor = self._cursor
-        is_between_numbers = cursor.peek(1).kind == "num" and cursor.peek(-1).kind == "num"
-        return is_between_numbers and bool(cursor.accept_word("x"))
 
-    def parse_factor(self) -> Value:
-        """Parse a power and the signs before it."""
-        cursor = self._cursor
-        sign = cursor.accept("-", "+")
-        if not sign:
-            return self.operands.parse_power()
-        cursor.enter_level()
-        value = self.parse_factor()
-        cursor.leave_level()
-        return tree.negate(as_node(value)) if sign == "-" else value
+def _has_vectors(cursor: TokenCursor) -> bool:
+    r"""Whether the answer has vectors, so that ``\times`` is the cross product."""
+    return any(token.text in _VECTOR_COMMANDS for token in cursor.tokens)
+
+
+def _accept_mod(cursor: TokenCursor) -> bool:
+    """Step over the word in "5 mod 3"; in a congruence, "mod" does not mean a remainder."""
+    if cursor.peek_sign() != "bmod" and (
+        cursor.peek_word() != "mod" or cursor.peek(1).kind != "num"
+    ):
+        return False
+    if any(token.text in ("equiv", "cong") for token in cursor.tokens):
+        return False
+    cursor.skip()
+    return True
+
+
+def _accept_cross(cursor: TokenCursor) -> bool:
+    """Step over the multiplication sign x of "3.8 x 10^5"."""
+    is_between_numbers = cursor.peek(1).kind == "num" and cursor.peek(-1).kind == "num"
+    return is_between_numbers and bool(cursor.accept_word("x"))
+
+
+def parse_factor(cursor: TokenCursor) -> Value:
+    """Parse a power and the signs before it."""
+    sign = cursor.accept("-", "+")
+    if not sign:
+        return parse_power(cursor)
+    cursor.enter_level()
+    value = parse_factor(cursor)
+    cursor.leave_level()
+    return tree.negate(as_node(value)) if sign == "-" else value
 
 
 def remainder(number: Node, modulus: Node) -> Node:

@@ -10,8 +10,8 @@ from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.numbers import MAX_DIGITS, make_decimal, make_repeating_decimal
 from fsdpo_data.answers.lexicon.vocabulary import word_set
+from fsdpo_data.answers.tables import read_toml
 from fsdpo_data.answers.tree import Num
-from fsdpo_data.core.toml_tables import read_toml
 
 MAX_TOKENS = 1_500  #: Maximum number of tokens in an answer.
 

@@ -1,55 +1,33 @@
 r"""Parser of operators with a bound variable: sums, products, integrals and limits."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.parsing.cursor import TokenCursor
+from fsdpo_data.answers.parsing.expressions import parse_product
 from fsdpo_data.answers.parsing.lex import parse_integer
 from fsdpo_data.answers.parsing.nodes import as_node
+from fsdpo_data.answers.parsing.operands import operand, parse_primary
+from fsdpo_data.answers.parsing.statements import parse_value
 from fsdpo_data.answers.tree import Node
-
-if TYPE_CHECKING:
-    from fsdpo_data.answers.parsing.expressions import ExpressionParser
-    from fsdpo_data.answers.parsing.operands import OperandParser
-    from fsdpo_data.answers.parsing.statements import StatementParser
 
 #: First character of the names of bound variables. Letters of an answer never start with it.
 BOUND_PREFIX = "#"
 
 
-class OperatorParser:
-    """Parser of sums, products, integrals and limits."""
-
-    __slots__ = ("_cursor", "_expressions", "_operands", "_statements")
-
-    def __init__(
-        self,
-        cursor: TokenCursor,
-        expressions: ExpressionParser,
-        operands: OperandParser,
-        statements: StatementParser,
-    ) -> None:
-        self._cursor = cursor
-        self._expressions = expressions
-        self._operands = operands
-        self._statements = statements
-
-    def parse_big_operator(self, name: str) -> Node:
-        r"""Parse ``\sum_{k=1}^{n} k^2``; the index variable gets a canonical name."""
-        cursor = self._cursor
-        parts: list[Node] = []
-        while cursor.peek_sign() in ("_", "^"):
-            cursor.skip()
-            if cursor.accept("{"):
-                bound = self._statements.parse_value()
-                cursor.accept("}")
-            else:
-                bound = self._operands.parse_primary()
-            sides = bound.parts if isinstance(bound, tree.Relation) else (bound,)
-            parts.extend(as_node(side) for side in sides)
-        return _build_bound_operator(name, parts, as_node(self._expressions.parse_product()))
+@operand("cmd", "sum", "prod", "int", "lim")
+def parse_big_operator(cursor: TokenCursor) -> Node:
+    r"""Parse ``\sum_{k=1}^{n} k^2``; the index variable gets a canonical name."""
+    name = cursor.peek(-1).text
+    parts: list[Node] = []
+    while cursor.peek_sign() in ("_", "^"):
+        cursor.skip()
+        if cursor.accept("{"):
+            bound = parse_value(cursor)
+            cursor.accept("}")
+        else:
+            bound = parse_primary(cursor)
+        sides = bound.parts if isinstance(bound, tree.Relation) else (bound,)
+        parts.extend(as_node(side) for side in sides)
+    return _build_bound_operator(name, parts, as_node(parse_product(cursor)))
 
 
 def _build_bound_operator(name: str, parts: list[Node], body: Node) -> Node:

@@ -7,8 +7,8 @@ from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.languages import words_with_meaning
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.lexicon.words import ORDINALS
+from fsdpo_data.answers.tables import compile_patterns, read_toml
 from fsdpo_data.answers.tree import Value
-from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
 _TABLE = read_toml(__file__)
 _PATTERNS = compile_patterns(_TABLE["patterns"])

@@ -1,136 +1,119 @@
 """Parser of quantities: a sum with its unit, "5 feet 6 inches", and ratios of quantities."""
 
-from __future__ import annotations
-
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.units import DEGREE, RANK_DIMS, qualify_unit
 from fsdpo_data.answers.parsing.cursor import TokenCursor
-from fsdpo_data.answers.parsing.expressions import ExpressionParser, remainder
+from fsdpo_data.answers.parsing.expressions import parse_sum, remainder
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError
 from fsdpo_data.answers.parsing.nodes import as_node
-from fsdpo_data.answers.parsing.units import UnitParser
+from fsdpo_data.answers.parsing.units import parse_degree_unit, parse_unit
 from fsdpo_data.answers.tree import Node, Value
 
-if TYPE_CHECKING:
-    from fsdpo_data.answers.parsing.statements import StatementParser
 
-
-class QuantityParser:
-    """Parser of an expression with an optional unit."""
-
-    __slots__ = ("_cursor", "_expressions", "_units")
-
-    def __init__(self, cursor: TokenCursor, statements: StatementParser) -> None:
-        self._cursor = cursor
-        self._expressions = ExpressionParser(cursor, self, statements)
-        self._units = UnitParser(cursor, self._expressions.operands)
-
-    def parse_quantity_or_ratio(self) -> Value:
-        """Parse a quantity, or a ratio of two or more numbers."""
-        cursor = self._cursor
-        first = self.parse_quantity()
-        if not tree.is_node(first) or cursor.is_at_end():
-            return first
-        parts = [as_node(first)]
-        while (cursor.peek_sign() == ":" and not cursor.bars_close) or (
-            cursor.peek_word() == "to" and cursor.peek().kind == "word"
-        ):
-            cursor.skip()
-            parts.append(as_node(self._expressions.parse_sum()))
-        return tree.Ratio(tuple(parts)) if len(parts) > 1 else first
-
-    def parse_quantity(self) -> Value:
-        """Parse a sum with its currency or unit; without one, return the sum."""
-        cursor = self._cursor
-        # ``parse_sum`` sets ``cursor.currency`` if it finds a currency sign before a number.
-        outer_currency = cursor.replace_currency(None)
-        value = self._expressions.parse_sum()
-        currency = cursor.replace_currency(outer_currency)
-        if not tree.is_node(value):
-            return value
-        node = as_node(value)
-        if self._accept_percent_of():
-            share = as_node(self._expressions.parse_sum())
-            return tree.multiply([node, tree.Num(Fraction(1, 100)), share])
-        # The minus of "-10^\circ C" applies to the complete quantity. The parser of exponents has
-        # read "10^\circ" as a call of ``deg``, before the letter C.
-        is_negative = isinstance(node, tree.Mul) and node.factors[0] == tree.MINUS_ONE
-        magnitude = node.factors[-1] if isinstance(node, tree.Mul) and is_negative else node
-        if (
-            isinstance(magnitude, tree.Call)
-            and magnitude.name == "deg"
-            and cursor.peek().text in ("C", "F")
-        ):
-            angle = magnitude.args[0]
-            degrees = tree.negate(angle) if is_negative else angle
-            return tree.Quantity(degrees, self._units.parse_degree_unit())
-        unit = self._units.parse_unit(node)
-        if currency is not None and unit is not None:
-            # "$5 per hour" is five dollars, and not "$5 per day".
-            words = unit.words or tuple(unit.label.replace("·", " ").replace("^-1", "").split())
-            unit = qualify_unit(currency, words)
-        quantity = _make_quantity(node, unit or currency)
-        if not isinstance(quantity, tree.Quantity) or not quantity.unit.dims:
-            return quantity  # a plain number, or counted things
-        if quantity.unit is DEGREE and cursor.peek().kind == "num":
-            return self._parse_arc(quantity)
-        return self._parse_compound(quantity)
-
-    def _accept_percent_of(self) -> bool:
-        """Step over "% of" before a number or a variable: "200% of s", but not "25% of people"."""
-        cursor = self._cursor
-        if cursor.peek().text not in ("%", "percent") or cursor.peek_word(1) != "of":
-            return False
-        following = cursor.peek(2)
-        is_variable = following.kind == "let" and following.text not in ("a", "A")
-        if following.kind != "num" and not is_variable:
-            return False
-        cursor.skip(2)
-        return True
-
-    def _parse_arc(self, degrees: tree.Quantity) -> tree.Quantity:
-        r"""Parse minutes and seconds after degrees: ``25^\circ 30' 36''``."""
-        cursor = self._cursor
-        terms: list[Node] = [degrees.node]
-        for parts_per_degree in (60, 3600):
-            start = cursor.position
-            number = cursor.peek().number
-            if number is None:
-                break
-            cursor.skip()
-            has_caret = bool(cursor.accept("^"))
-            marks = (
-                cursor.accept_degree_or_primes()
-                if has_caret
-                else cursor.accept("'") + cursor.accept("'")
-            )
-            if marks != "'" * len(terms):
-                cursor.position = start
-                break
-            terms.append(tree.multiply([number, tree.Num(Fraction(1, parts_per_degree))]))
-        return tree.Quantity(tree.add(terms), DEGREE)
-
-    def _parse_compound(self, first: tree.Quantity) -> tree.Quantity:
-        """Parse the smaller units of "5 feet 6 inches" or "2 hours and 30 minutes"."""
-        cursor = self._cursor
-        start = cursor.position
-        depth = cursor.depth
-        cursor.accept_word("and")
-        if cursor.peek().kind == "num":
-            cursor.enter_level()
-            try:
-                second = self.parse_quantity()
-            except UnparsableAnswerError:
-                second = first.node  # not a quantity, so the units are not combined
-            cursor.depth = depth
-            total = combine_quantities((first, second))
-            if total is not None:
-                return total
-        cursor.position = start
+def parse_quantity_or_ratio(cursor: TokenCursor) -> Value:
+    """Parse a quantity, or a ratio of two or more numbers."""
+    first = parse_quantity(cursor)
+    if not tree.is_node(first) or cursor.is_at_end():
         return first
+    parts = [as_node(first)]
+    while (cursor.peek_sign() == ":" and not cursor.bars_close) or (
+        cursor.peek_word() == "to" and cursor.peek().kind == "word"
+    ):
+        cursor.skip()
+        parts.append(as_node(parse_sum(cursor)))
+    return tree.Ratio(tuple(parts)) if len(parts) > 1 else first
+
+
+def parse_quantity(cursor: TokenCursor) -> Value:
+    """Parse a sum with its currency or unit; without one, return the sum."""
+    # ``parse_sum`` sets ``cursor.currency`` if it finds a currency sign before a number.
+    outer_currency = cursor.replace_currency(None)
+    value = parse_sum(cursor)
+    currency = cursor.replace_currency(outer_currency)
+    if not tree.is_node(value):
+        return value
+    node = as_node(value)
+    if _accept_percent_of(cursor):
+        share = as_node(parse_sum(cursor))
+        return tree.multiply([node, tree.Num(Fraction(1, 100)), share])
+    # The minus of "-10^\circ C" applies to the complete quantity. The parser of exponents has
+    # read "10^\circ" as a call of ``deg``, before the letter C.
+    is_negative = isinstance(node, tree.Mul) and node.factors[0] == tree.MINUS_ONE
+    magnitude = node.factors[-1] if isinstance(node, tree.Mul) and is_negative else node
+    if (
+        isinstance(magnitude, tree.Call)
+        and magnitude.name == "deg"
+        and cursor.peek().text in ("C", "F")
+    ):
+        angle = magnitude.args[0]
+        degrees = tree.negate(angle) if is_negative else angle
+        return tree.Quantity(degrees, parse_degree_unit(cursor))
+    unit = parse_unit(cursor, node)
+    if currency is not None and unit is not None:
+        # "$5 per hour" is five dollars, and not "$5 per day".
+        words = unit.words or tuple(unit.label.replace("·", " ").replace("^-1", "").split())
+        unit = qualify_unit(currency, words)
+    quantity = _make_quantity(node, unit or currency)
+    if not isinstance(quantity, tree.Quantity) or not quantity.unit.dims:
+        return quantity  # a plain number, or counted things
+    if quantity.unit is DEGREE and cursor.peek().kind == "num":
+        return _parse_arc(cursor, quantity)
+    return _parse_compound(cursor, quantity)
+
+
+def _accept_percent_of(cursor: TokenCursor) -> bool:
+    """Step over "% of" before a number or a variable: "200% of s", but not "25% of people"."""
+    if cursor.peek().text not in ("%", "percent") or cursor.peek_word(1) != "of":
+        return False
+    following = cursor.peek(2)
+    is_variable = following.kind == "let" and following.text not in ("a", "A")
+    if following.kind != "num" and not is_variable:
+        return False
+    cursor.skip(2)
+    return True
+
+
+def _parse_arc(cursor: TokenCursor, degrees: tree.Quantity) -> tree.Quantity:
+    r"""Parse minutes and seconds after degrees: ``25^\circ 30' 36''``."""
+    terms: list[Node] = [degrees.node]
+    for parts_per_degree in (60, 3600):
+        start = cursor.position
+        number = cursor.peek().number
+        if number is None:
+            break
+        cursor.skip()
+        has_caret = bool(cursor.accept("^"))
+        marks = (
+            cursor.accept_degree_or_primes()
+            if has_caret
+            else cursor.accept("'") + cursor.accept("'")
+        )
+        if marks != "'" * len(terms):
+            cursor.position = start
+            break
+        terms.append(tree.multiply([number, tree.Num(Fraction(1, parts_per_degree))]))
+    return tree.Quantity(tree.add(terms), DEGREE)
+
+
+def _parse_compound(cursor: TokenCursor, first: tree.Quantity) -> tree.Quantity:
+    """Parse the smaller units of "5 feet 6 inches" or "2 hours and 30 minutes"."""
+    start = cursor.position
+    depth = cursor.depth
+    cursor.accept_word("and")
+    if cursor.peek().kind == "num":
+        cursor.enter_level()
+        try:
+            second = parse_quantity(cursor)
+        except UnparsableAnswerError:
+            second = first.node  # not a quantity, so the units are not combined
+        cursor.depth = depth
+        total = combine_quantities((first, second))
+        if total is not None:
+            return total
+    cursor.position = start
+    return first
 
 
 def combine_quantities(parts: tuple[Value, ...]) -> tree.Quantity | None:

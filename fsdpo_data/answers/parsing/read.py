@@ -13,7 +13,7 @@ from fsdpo_data.answers.lexicon.vocabulary import contains_any, has_foreign_scri
 from fsdpo_data.answers.lexicon.words import DATE_OR_TIME_MARKERS, SMALL_NUMBERS, read_date_or_time
 from fsdpo_data.answers.parsing.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, tokenize
-from fsdpo_data.answers.parsing.parser import AnswerParser, vector_components
+from fsdpo_data.answers.parsing.parser import parse_answer, vector_components
 from fsdpo_data.answers.parsing.prose import (
     UNDETERMINED,
     is_name_with_suffix,
@@ -36,6 +36,7 @@ from fsdpo_data.answers.parsing.readings import (
     split_labelled_parts,
 )
 from fsdpo_data.answers.show import format_value
+from fsdpo_data.answers.tables import compile_patterns, read_toml
 from fsdpo_data.answers.tree import (
     Call,
     Matrix,
@@ -55,7 +56,6 @@ from fsdpo_data.answers.tree import (
     map_children,
     multiply,
 )
-from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
 #: Maximum number of characters of an answer that is parsed. The longest gold answer of the
 #: benchmarks has 250.
@@ -280,7 +280,7 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
 def _parse(text: str, letter_units: bool) -> Value | None:
     """Parse a text with the grammar; return None if the text does not fit or is empty."""
     try:
-        value = AnswerParser(tokenize(replace_relation_words(text)), letter_units).parse_answer()
+        value = parse_answer(tokenize(replace_relation_words(text)), letter_units)
     except UnparsableAnswerError:
         return None
     return vector_components(value) if "\\basis" in text else value

@@ -13,7 +13,7 @@ from fsdpo_data.answers.lexicon.units import find_unit
 from fsdpo_data.answers.lexicon.vocabulary import is_language_word, word_set
 from fsdpo_data.answers.lexicon.words import is_number_word
 from fsdpo_data.answers.parsing.prose import normalize_words, plain_words, unwrap_text
-from fsdpo_data.core.toml_tables import compile_patterns, read_toml
+from fsdpo_data.answers.tables import compile_patterns, read_toml
 
 _TABLE = read_toml(__file__)
 _PATTERNS = compile_patterns(_TABLE["patterns"])

@@ -4,13 +4,12 @@ from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.units import counted_unit
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.parsing.cursor import TokenCursor
-from fsdpo_data.answers.parsing.environments import combine_cases
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, drop_single_braces
 from fsdpo_data.answers.parsing.lookahead import is_condition_next
 from fsdpo_data.answers.parsing.number_sets import is_number_set, parse_number_set
-from fsdpo_data.answers.parsing.quantities import QuantityParser
+from fsdpo_data.answers.parsing.quantities import parse_quantity_or_ratio
+from fsdpo_data.answers.tables import read_toml
 from fsdpo_data.answers.tree import Value
-from fsdpo_data.core.toml_tables import read_toml
 
 _TABLE = read_toml(__file__)
 _RELATIONS: dict[str, str] = _TABLE["relations"]
@@ -19,195 +18,183 @@ _SET_WORDS: dict[str, str] = _TABLE["sets_in_words"]
 _LEADING_WORDS = word_set(_TABLE["leading"])
 
 
-class StatementParser:
-    """Parser of lists and statements."""
+def parse_value(cursor: TokenCursor) -> Value:
+    """Parse alternatives: ``a or b``; each of them may be a list."""
+    parts = [_parse_list(cursor)]
+    has_logical_or = False
+    while cursor.accept_word("or") or cursor.accept("vee"):
+        has_logical_or = cursor.tokens[cursor.position - 1].text == "vee"
+        parts.append(_parse_list(cursor))
+    if len(parts) == 1:
+        return parts[0]
+    are_statements = all(map(_is_statement, parts)) or _have_different_names(parts)
+    if are_statements or (has_logical_or and all(map(_is_formula, parts))):
+        return tree.Connective("or", tuple(parts))
+    return tree.ValueList("", tuple(item for part in parts for item in tree.list_values(part)))
 
-    __slots__ = ("_cursor", "_quantities")
 
-    def __init__(self, cursor: TokenCursor) -> None:
-        self._cursor = cursor
-        self._quantities = QuantityParser(cursor, self)
+def _parse_list(cursor: TokenCursor) -> Value:
+    """Parse a list of values or statements, or a single one."""
+    items = [parse_item(cursor)]
+    separators: list[str] = []
+    while separator := _accept_separator(cursor):
+        separators.append(separator)
+        items.append(parse_item(cursor))
+    cases = combine_cases(items)
+    if cases is not None or len(items) == 1:
+        return cases or items[0]
+    is_logical = separators[-1] == "wedge" and all(map(_is_formula, items))
+    if is_logical or ("," not in separators and all(map(_is_statement, items))):
+        return tree.Connective("and", tuple(items))
+    return tree.ValueList("", _distribute_equations(tuple(items)))
 
-    def parse_value(self) -> Value:
-        """Parse alternatives: ``a or b``; each of them may be a list."""
-        cursor = self._cursor
-        parts = [self._parse_list()]
-        has_logical_or = False
-        while cursor.accept_word("or") or cursor.accept("vee"):
-            has_logical_or = cursor.tokens[cursor.position - 1].text == "vee"
-            parts.append(self._parse_list())
-        if len(parts) == 1:
-            return parts[0]
-        are_statements = all(map(_is_statement, parts)) or _have_different_names(parts)
-        if are_statements or (has_logical_or and all(map(_is_formula, parts))):
-            return tree.Connective("or", tuple(parts))
-        return tree.ValueList("", tuple(item for part in parts for item in tree.list_values(part)))
 
-    def _parse_list(self) -> Value:
-        """Parse a list of values or statements, or a single one."""
-        items = [self.parse_item()]
-        separators: list[str] = []
-        while separator := self._accept_separator():
-            separators.append(separator)
-            items.append(self.parse_item())
-        cases = combine_cases(items)
-        if cases is not None or len(items) == 1:
-            return cases or items[0]
-        is_logical = separators[-1] == "wedge" and all(map(_is_formula, items))
-        if is_logical or ("," not in separators and all(map(_is_statement, items))):
-            return tree.Connective("and", tuple(items))
-        return tree.ValueList("", _distribute_equations(tuple(items)))
-
-    def _accept_separator(self) -> str:
-        """Step over a separator of list items; return ",", "and", "wedge", or "" without one."""
-        cursor = self._cursor
-        if cursor.is_at_end():
+def _accept_separator(cursor: TokenCursor) -> str:
+    """Step over a separator of list items; return ",", "and", "wedge", or "" without one."""
+    if cursor.is_at_end():
+        return ""
+    if cursor.accept(",", ";"):
+        if cursor.peek_word() == "or":
             return ""
-        if cursor.accept(",", ";"):
-            if cursor.peek_word() == "or":
-                return ""
-            cursor.accept_word("and")
-            cursor.accept("&")
-            if cursor.is_at_end():
-                raise UnparsableAnswerError("the list ends in a comma")
-            return ","
-        return cursor.accept_word("and") or cursor.accept("wedge")
-
-    def parse_item(self) -> Value:
-        """Parse a value or a chain of relations, with its condition."""
-        cursor = self._cursor
-        value = self._parse_statement()
-        return self.parse_branch(value, prose=True) if is_condition_next(cursor) else value
-
-    def _parse_statement(self) -> Value:
-        """Parse a value, a chain of relations or a set membership."""
-        cursor = self._cursor
-        while cursor.peek_word() in _LEADING_WORDS:
-            cursor.skip()
-        parts = [self._parse_operand()]
-        ops: list[str] = []
-        while (sign := cursor.peek_sign()) in _RELATIONS:
-            cursor.skip()
-            ops.append(_RELATIONS[sign])
-            parts.append(self._parse_operand())
-        if ops:
-            last = parts[-1]
-            if isinstance(last, tree.Quantity) and last.unit.label.startswith("mod "):
-                ops[-1] = "==" if ops[-1] == "=" else ops[-1]  # "x = 2 (mod 5)"
-            return tree.Relation(tuple(parts), tuple(ops))
-        if cursor.is_at_end():
-            return parts[0]
-        is_word = cursor.peek_word() == "in" and cursor.peek_sign(1) in (
-            "(",
-            "[",
-            "lset",
-            "mathbb",
-            "]",
-        )
-        sign = cursor.accept_word("in") if is_word else cursor.accept("in", "notin")
-        if not sign:
-            return parts[0]
-        return tree.SetMembership(parts[0], self._parse_set_operand(), negated=sign == "notin")
-
-    def _parse_set_operand(self) -> Value:
-        """Parse the set of a membership; a plain letter Z is the set of integers."""
-        cursor = self._cursor
-        token = cursor.peek()
-        if token.kind == "let" and token.text in "ZNQRC":
-            cursor.skip()
-            return parse_number_set(cursor, token.text * 2)
-        return self._parse_operand()
-
-    def _parse_operand(self) -> Value:
-        """Parse a value, or sets joined by union, intersection and difference."""
-        cursor = self._cursor
-        if cursor.peek_sign() in ("approx", "sim", "="):  # "≈ 3.14", "= 5"
-            cursor.skip()
-        value = self._quantities.parse_quantity_or_ratio()
-        operation_count = 0
-        while not cursor.is_at_end() and (op := self._peek_set_operation(value)):
-            cursor.skip()
-            cursor.enter_level()
-            value = tree.Connective(op, (value, self._quantities.parse_quantity_or_ratio()))
-            operation_count += 1
-        cursor.depth -= operation_count
-        return value
-
-    def _peek_set_operation(self, value: Value) -> str | None:
-        """Return the set operation that follows ``value``, or None."""
-        cursor = self._cursor
-        if (
-            cursor.peek_word() == "u"
-            and cursor.peek_sign(1) in ("(", "[", "lset")
-            and not tree.is_node(value)
-        ):
-            return "union"
-        if cursor.peek_sign() == "-":
-            is_set = isinstance(value, tree.ValueList | tree.SetBuilder | tree.Connective)
-            return "minus" if is_set or is_number_set(value) else None
-        return _SET_OPS.get(cursor.peek_sign()) or _SET_WORDS.get(cursor.peek_word())
-
-    def parse_branch(self, value: Value, prose: bool) -> Value:
-        """Parse the condition of a branch; the condition "otherwise" is None.
-
-        Args:
-            value: The value or equation of the branch.
-            prose: Whether the branch is part of a sentence, not of an environment.
-        """
-        cursor = self._cursor
-        condition = (
-            None if cursor.accept_word("otherwise", "else") else self._parse_condition(prose)
-        )
-        if not prose:
-            cursor.accept(".")
-        if isinstance(value, tree.Relation) and value.ops == ("=",):
-            piecewise = tree.Piecewise(((value.parts[1], condition),))
-            return tree.Relation((value.parts[0], piecewise), ("=",))
-        return tree.Piecewise(((value, condition),))
-
-    def _parse_condition(self, prose: bool) -> Value:
-        """Parse the condition of a branch; in an environment, other text becomes ``Words``."""
-        cursor = self._cursor
-        cursor.accept_word("if", "for", "when", "where")
+        cursor.accept_word("and")
         cursor.accept("&")
-        start = cursor.position
-        depth = cursor.depth
-        if parity := self._accept_parity():
-            return parity
-        try:
-            condition = self._parse_statement()
-            if prose:
-                return condition
-            conditions = [condition]
-            while cursor.accept(",", ";", ".") or cursor.accept_word("and"):
-                if cursor.peek_sign() == "\\" or cursor.peek().kind == "end":
-                    break
-                conditions.append(self._parse_statement())
-            if len(conditions) > 1:
-                condition = tree.Connective("and", tuple(conditions))
-            if cursor.peek_sign() == "\\" or cursor.peek().kind == "end":
-                return condition
-        except UnparsableAnswerError:
-            if prose:
-                raise
-        cursor.position = start
-        cursor.depth = depth
-        words: list[str] = []
-        while cursor.peek_sign() != "\\" and cursor.peek().kind not in ("end", "eof"):
-            words.append(cursor.take().text.lower())
-        words = [word for word in words if word not in ("is", ",", ".")]
-        return tree.Words(drop_single_braces(words))
+        if cursor.is_at_end():
+            raise UnparsableAnswerError("the list ends in a comma")
+        return ","
+    return cursor.accept_word("and") or cursor.accept("wedge")
 
-    def _accept_parity(self) -> Value | None:
-        """Step over "n is even" before the end of a case; return None at another text."""
-        cursor = self._cursor
-        name = cursor.peek()
-        ahead = 2 if cursor.peek_word(1) == "is" else 1
-        parity = cursor.peek_word(ahead)
-        if name.kind != "let" or parity not in ("even", "odd"):
-            return None
-        cursor.skip(ahead + 1)
-        return tree.Quantity(tree.Sym(name.text), counted_unit(parity))
+
+def parse_item(cursor: TokenCursor) -> Value:
+    """Parse a value or a chain of relations, with its condition."""
+    value = _parse_statement(cursor)
+    return parse_branch(cursor, value, prose=True) if is_condition_next(cursor) else value
+
+
+def _parse_statement(cursor: TokenCursor) -> Value:
+    """Parse a value, a chain of relations or a set membership."""
+    while cursor.peek_word() in _LEADING_WORDS:
+        cursor.skip()
+    parts = [_parse_operand(cursor)]
+    ops: list[str] = []
+    while (sign := cursor.peek_sign()) in _RELATIONS:
+        cursor.skip()
+        ops.append(_RELATIONS[sign])
+        parts.append(_parse_operand(cursor))
+    if ops:
+        last = parts[-1]
+        if isinstance(last, tree.Quantity) and last.unit.label.startswith("mod "):
+            ops[-1] = "==" if ops[-1] == "=" else ops[-1]  # "x = 2 (mod 5)"
+        return tree.Relation(tuple(parts), tuple(ops))
+    if cursor.is_at_end():
+        return parts[0]
+    is_word = cursor.peek_word() == "in" and cursor.peek_sign(1) in (
+        "(",
+        "[",
+        "lset",
+        "mathbb",
+        "]",
+    )
+    sign = cursor.accept_word("in") if is_word else cursor.accept("in", "notin")
+    if not sign:
+        return parts[0]
+    return tree.SetMembership(parts[0], _parse_set_operand(cursor), negated=sign == "notin")
+
+
+def _parse_set_operand(cursor: TokenCursor) -> Value:
+    """Parse the set of a membership; a plain letter Z is the set of integers."""
+    token = cursor.peek()
+    if token.kind == "let" and token.text in "ZNQRC":
+        cursor.skip()
+        return parse_number_set(cursor, token.text * 2)
+    return _parse_operand(cursor)
+
+
+def _parse_operand(cursor: TokenCursor) -> Value:
+    """Parse a value, or sets joined by union, intersection and difference."""
+    if cursor.peek_sign() in ("approx", "sim", "="):  # "≈ 3.14", "= 5"
+        cursor.skip()
+    value = parse_quantity_or_ratio(cursor)
+    operation_count = 0
+    while not cursor.is_at_end() and (op := _peek_set_operation(cursor, value)):
+        cursor.skip()
+        cursor.enter_level()
+        value = tree.Connective(op, (value, parse_quantity_or_ratio(cursor)))
+        operation_count += 1
+    cursor.depth -= operation_count
+    return value
+
+
+def _peek_set_operation(cursor: TokenCursor, value: Value) -> str | None:
+    """Return the set operation that follows ``value``, or None."""
+    if (
+        cursor.peek_word() == "u"
+        and cursor.peek_sign(1) in ("(", "[", "lset")
+        and not tree.is_node(value)
+    ):
+        return "union"
+    if cursor.peek_sign() == "-":
+        is_set = isinstance(value, tree.ValueList | tree.SetBuilder | tree.Connective)
+        return "minus" if is_set or is_number_set(value) else None
+    return _SET_OPS.get(cursor.peek_sign()) or _SET_WORDS.get(cursor.peek_word())
+
+
+def parse_branch(cursor: TokenCursor, value: Value, prose: bool) -> Value:
+    """Parse the condition of a branch; the condition "otherwise" is None.
+
+    ``value`` is the value or equation of the branch. ``prose`` says whether the branch is part of a
+    sentence, not of an environment.
+    """
+    condition = None if cursor.accept_word("otherwise", "else") else _parse_condition(cursor, prose)
+    if not prose:
+        cursor.accept(".")
+    if isinstance(value, tree.Relation) and value.ops == ("=",):
+        piecewise = tree.Piecewise(((value.parts[1], condition),))
+        return tree.Relation((value.parts[0], piecewise), ("=",))
+    return tree.Piecewise(((value, condition),))
+
+
+def _parse_condition(cursor: TokenCursor, prose: bool) -> Value:
+    """Parse the condition of a branch; in an environment, other text becomes ``Words``."""
+    cursor.accept_word("if", "for", "when", "where")
+    cursor.accept("&")
+    start = cursor.position
+    depth = cursor.depth
+    if parity := _accept_parity(cursor):
+        return parity
+    try:
+        condition = _parse_statement(cursor)
+        if prose:
+            return condition
+        conditions = [condition]
+        while cursor.accept(",", ";", ".") or cursor.accept_word("and"):
+            if cursor.peek_sign() == "\\" or cursor.peek().kind == "end":
+                break
+            conditions.append(_parse_statement(cursor))
+        if len(conditions) > 1:
+            condition = tree.Connective("and", tuple(conditions))
+        if cursor.peek_sign() == "\\" or cursor.peek().kind == "end":
+            return condition
+    except UnparsableAnswerError:
+        if prose:
+            raise
+    cursor.position = start
+    cursor.depth = depth
+    words: list[str] = []
+    while cursor.peek_sign() != "\\" and cursor.peek().kind not in ("end", "eof"):
+        words.append(cursor.take().text.lower())
+    words = [word for word in words if word not in ("is", ",", ".")]
+    return tree.Words(drop_single_braces(words))
+
+
+def _accept_parity(cursor: TokenCursor) -> Value | None:
+    """Step over "n is even" before the end of a case; return None at another text."""
+    name = cursor.peek()
+    ahead = 2 if cursor.peek_word(1) == "is" else 1
+    parity = cursor.peek_word(ahead)
+    if name.kind != "let" or parity not in ("even", "odd"):
+        return None
+    cursor.skip(ahead + 1)
+    return tree.Quantity(tree.Sym(name.text), counted_unit(parity))
 
 
 def _is_statement(value: Value) -> bool:
@@ -248,3 +235,21 @@ def _distribute_equations(items: tuple[Value, ...]) -> tuple[Value, ...]:
         return items
     names = (*items[:name_count], equation.parts[0])
     return tuple(tree.Relation(pair, ("=",)) for pair in zip(names, values, strict=True))
+
+
+def combine_cases(items: list[Value]) -> Value | None:
+    """Return values with conditions as one piecewise function; None if no value has a condition.
+
+    Raises:
+        UnparsableAnswerError: Only one or only some of the values have a condition.
+    """
+    heads = {item.parts[0] for item in items if isinstance(item, tree.Relation)}
+    bodies = [item.parts[-1] if isinstance(item, tree.Relation) else item for item in items]
+    pieces = [body for body in bodies if isinstance(body, tree.Piecewise)]
+    branches = [branch for piece in pieces for branch in piece.branches]
+    if not branches:
+        return None
+    if len(branches) == 1 or len(heads) > 1 or len(pieces) < len(bodies):
+        raise UnparsableAnswerError("only some of the values have a condition")
+    cases = tree.Piecewise(tuple(branches))
+    return tree.Relation((heads.pop(), cases), ("=",)) if heads else cases

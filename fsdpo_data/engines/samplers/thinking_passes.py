@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
+from fsdpo_data.answers.thinking_span import ThinkingSpan
 from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens, continue_prompt
-from fsdpo_data.core.thinking_span import ThinkingSpan
 from fsdpo_data.engines.samplers.base import (
     PromptFailure,
     PromptOutcome,

@@ -18,8 +18,8 @@ from oracles import NEMO_0, NEMO_1, TORA, Differences, float_equal
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.pool import grade_requests
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.recorded.formats import RESPONSE_FORMATS, RecordedResponse
 from fsdpo_data.recorded.outputs import read_outputs
 from fsdpo_data.stages.requests import grading_request

@@ -19,6 +19,8 @@ HEAVY = {
 }
 HEAVY |= {"pyarrow", "numpy", "scipy", "mpmath", "jinja2", "yaml", "huggingface_hub", "fsspec"}
 
+#: What an editable install loads at the start of Python.
+EDITABLE_INSTALL = {"editables", "sitecustomize"}
 #: Prints the help of a program and of each of its commands.
 PRINT_HELP = """
 import sys, typer
@@ -52,6 +54,21 @@ def test_help_is_light(package: str) -> None:
     modules, output = run_code(PRINT_HELP.format(package=package))
     assert not modules & HEAVY
     assert "Usage" in output
+
+
+def test_grading_a_response_loads_the_grader_and_nothing_else() -> None:
+    code = """
+import sys, fsdpo_data
+print(fsdpo_data.grade("1/2", "0.5").status)
+print("loaded:", *sys.modules, file=sys.stderr)
+"""
+    modules, output = run_code(code)
+    assert output == "correct\n"
+    roots = {name.partition(".")[0] for name in modules}
+    allowed = {"fsdpo_data", *EDITABLE_INSTALL, *sys.stdlib_module_names}
+    assert {name for name in roots if not name.startswith("_")} <= allowed
+    packages = {name.split(".")[1] for name in modules if name.startswith("fsdpo_data.")}
+    assert packages == {"answers", "core", "grading", "models", "steps"}
 
 
 def test_the_check_sees_what_is_loaded() -> None:

@@ -152,7 +152,7 @@ def test_changes_are_counted_by_old_and_new_outcome(built: Path, tmp_path: Path)
 def test_many_workers_write_the_same_bytes(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsdpo_data.answers.pool.MIN_REQUESTS_FOR_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.grading.pool.MIN_REQUESTS_FOR_POOL", 0)
     grade(built, tmp_path / "one", workers=1)
     grade(built, tmp_path / "two", workers=2)
     assert hashes(tmp_path / "one") == hashes(tmp_path / "two")

@@ -13,8 +13,8 @@ from helpers import problem_set, small_build
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.pool import CHUNK_REQUESTS, TIMED_OUT_VERDICT, GraderPool, open_grader
 from fsdpo_data.core.errors import UnavailableError
+from fsdpo_data.grading.pool import CHUNK_REQUESTS, TIMED_OUT_VERDICT, GraderPool, open_grader
 
 
 class FragileGrader:
@@ -102,7 +102,7 @@ def test_few_pairs_are_graded_without_processes(monkeypatch: pytest.MonkeyPatch)
     items = pairs(5)
     with open_grader(FragileGrader, len(items), workers=2) as grader:
         assert isinstance(grader, FragileGrader)
-    monkeypatch.setattr("fsdpo_data.answers.pool.MIN_REQUESTS_FOR_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.grading.pool.MIN_REQUESTS_FOR_POOL", 0)
     with open_grader(FragileGrader, len(items), workers=2) as grader:
         assert grader.grade([*items, GradingRequest("5", "kill")])[-1] == TIMED_OUT_VERDICT
 
