@@ -273,12 +273,8 @@ def _states_gold(gold: ParsedAnswer, sentence: str) -> bool:
         words = words[1:]
     if not 0 < len(gold_words) <= MAX_GOLD_WORDS or not len(gold_words) <= len(words):
         return False
-    if gold_words in (["yes"], ["no"]):
-        if _PATTERNS["no_verdict"].match(sentence):
-            return False
-        verdict = _PATTERNS["truth"].search(sentence)
-        if verdict:
-            return (verdict[1].lower() == "true") == (gold_words == ["yes"])
+    if gold_words in (["yes"], ["no"]) and _PATTERNS["no_verdict"].match(sentence):
+        return False
     doubts = (set(words) & _DOUBT_WORDS) - set(gold_words)
     # "Tom finished last" names Tom, but denies that he won.
     ends_with_last = words[-1] == "last" and gold_words[-1] != "last"

@@ -277,7 +277,7 @@ def extract_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer:
         confirmation = CONFIRMATION.fullmatch(last_sentence(text[boxes[-1].end :]))
         if confirmation:
             are_two = len({box.content for box in boxes}) == 2
-            expects_two = confirmation["both"] or confirmation["two"]
+            expects_two = confirmation["both"]
             answer_boxes = boxes if are_two or not expects_two else answer_boxes
     for box in reversed(boxes[: -len(answer_boxes)]):
         if not _is_one_answer(text[box.end : answer_boxes[0].start]):

@@ -160,7 +160,7 @@ def closing_cases(text: str, sentence: str) -> str | None:
     conclusions = [last_sentence(case) for case in cases]
     valid = [part for part in conclusions if not _PATTERNS["refutation"].match(part)]
     values = [statement_value(case) or case.strip(" .*$") for case in valid]
-    expects_two = confirmation["both"] or confirmation["two"]
+    expects_two = confirmation["both"]
     has_expected_count = len(values) == 2 if expects_two else len(values) > 1
     return " , ".join(values) if has_expected_count and all(values) else None
 

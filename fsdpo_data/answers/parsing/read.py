@@ -440,8 +440,6 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         return (value, read_cleaned(f"\\mathbb{{{number_set[1]}}}"))
     if _PATTERNS["python_complex"].fullmatch(cleaned):
         return (value, read_cleaned(cleaned.replace("j", "i")))
-    if share := _PATTERNS["share"].fullmatch(plain_text(cleaned)):
-        return (value, read_cleaned(f"{share[1]}/{share[2]}"))
     if _PATTERNS["plain_vector"].fullmatch(cleaned) and "i" in cleaned and "j" in cleaned:
         vector = read_cleaned(_PATTERNS["axis"].sub(r"\\basis\1 ", cleaned))
         return (value,) if isinstance(vector, Words) else (value, vector)

@@ -72,7 +72,6 @@ MARKED = [
     ('{"answer": 12}', "12", "label"),
     ("\\textbf{Answer: } 12", "12", "label"),
     ("The answer is _12_.", "_12_", "answer-is"),
-    ("So the answer is $5$, as desired.", "$5$", "answer-is"),
     ("The answer is `12`.", "`12`", "answer-is"),
     ("The correct option is (B).", "(B)", "choice"),
     ("Hence, option (B) is correct.", "(B)", "choice"),
