@@ -22,6 +22,7 @@ from fsdpo_data.answers.lexicon.units import find_unit
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.lexicon.words import find_dates
 from fsdpo_data.answers.parsing.clean import clean
+from fsdpo_data.answers.parsing.compose import add_factorial, add_name, add_unit
 from fsdpo_data.answers.parsing.prose import plain_text, unwrap_text
 from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
 from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
@@ -99,10 +100,11 @@ def grade_response(
         verdict = marked if marked.status == "correct" else verdict
     if verdict.status == "correct" and extracted.rule in ("last-number", "last-maths"):
         # A unit after the number, or a name before it, may contradict the gold.
-        number = _with_unit(gold, extracted.answer, extracted.sentence)
-        number = _with_name(gold, number, extracted.sentence)
-        if number != extracted.answer:
-            verdict = compare_answers(gold, number, tolerance, is_marked=is_marked)
+        number = read_answer(extracted.answer)
+        quantity = _with_unit(gold, number, extracted.sentence)
+        equation = _with_name(gold, quantity, extracted.sentence)
+        if equation is not number:
+            verdict = compare_answers(gold, equation, tolerance, is_marked=is_marked)
     if verdict.status in ("incorrect", "undecided"):
         verdict = _compare_alternatives(gold, extracted, response, tolerance, verdict=verdict)
     sentence = extracted.sentence
@@ -191,7 +193,7 @@ def _compare_alternatives(
     Returns ``verdict``, the verdict on the answer itself, if all readings are incorrect.
     """
     for reading in _alternative_readings(gold, extracted, response):
-        if reading == extracted.answer:
+        if reading.text == extracted.answer:
             continue
         alternative = compare_answers(gold, reading, tolerance, is_marked=False)
         if alternative.status not in ("incorrect", "undecided"):
@@ -199,60 +201,71 @@ def _compare_alternatives(
     return verdict
 
 
-def _with_unit(gold: ParsedAnswer, number: str, sentence: str) -> str:
+def _with_unit(gold: ParsedAnswer, number: ParsedAnswer, sentence: str) -> ParsedAnswer:
     """Return the last number of a sentence together with its unit, if the gold has a unit."""
     if not (isinstance(gold.value, Quantity) and gold.value.unit.dims):
         return number
-    text_after = sentence.rpartition(number)[2][:_MAX_UNIT_CHARS] if number in sentence else ""
+    if number.text not in sentence:
+        return number
+    text_after = sentence.rpartition(number.text)[2][:_MAX_UNIT_CHARS]
     match = _PATTERNS["unit"].match(clean("0" + text_after.lstrip(" $*\\)")))
     unit = find_unit(match["word"]) if match else None
     if not (match and unit and unit.dims):
         return number
     is_rate = any(power < 0 for _, power in gold.value.unit.dims)
     rate = (match["rate"] or "") if is_rate else ""
-    return f"{number} {match['unit']}{rate}"
+    return add_unit(number, match["unit"] + rate)
 
 
-def _with_name(gold: ParsedAnswer, number: str, sentence: str) -> str:
+def _with_name(gold: ParsedAnswer, number: ParsedAnswer, sentence: str) -> ParsedAnswer:
     """Return the last number of a sentence with its name, if the gold has a name: "y = 2"."""
     is_named = isinstance(gold.value, tree.Relation) and isinstance(gold.value.parts[0], tree.Sym)
-    if not is_named or number not in sentence or "=" in number:
+    if not is_named or number.text not in sentence or "=" in number.text:
         return number
-    name = _PATTERNS["name"].search(sentence.rpartition(number)[0])
-    return f"{name[1]} = {number}" if name else number
+    name = _PATTERNS["name"].search(sentence.rpartition(number.text)[0])
+    return add_name(number, name[1]) if name else number
 
 
 def _alternative_readings(
     gold: ParsedAnswer, extracted: ExtractedAnswer, response: str
-) -> Iterator[str]:
+) -> Iterator[ParsedAnswer]:
     """Yield other answers that the response may mean, depending on the type of the gold."""
     answer = extracted.answer or ""
+    number = read_answer(answer)
     is_unboxed_prose = not extracted.rule.startswith("boxed") and is_words(answer)
     if is_unboxed_prose and (value := extracted.statement_value) is not None:
-        yield _with_unit(gold, value, answer)
+        yield _with_unit(gold, read_answer(value), answer)
     if extracted.rule == "last-number":
-        yield _with_unit(gold, answer, extracted.sentence)
+        yield _with_unit(gold, number, extracted.sentence)
     if isinstance(gold.value, Words) and (
         word := unmarked.opening_yes_or_no(strip_next_problem(response))
     ):
-        yield word
+        yield read_answer(word)
     if isinstance(gold.value, _COMPOUND_TYPES):
-        statement = extracted.sentence or unwrap_text(answer)
-        yield unmarked.clause_values(statement) or answer
-        yield unmarked.concluding_clause(statement) or answer
-        yield unmarked.closing_cases(strip_next_problem(response), extracted.sentence) or answer
-        if isinstance(gold.value, ValueList) and len(gold.value.items) > 1:
-            n_items = len(gold.value.items)
-            text = strip_next_problem(response)
-            boxes = find_boxes(text)
-            if len(boxes) == n_items:
-                context = text[max(boxes[0].start - _MAX_LABEL_CHARS, 0) :]
-                yield in_order([box.content for box in boxes], context)
-            yield parallel_values(text, n_items) or answer
-        if not extracted.rule.startswith("boxed"):
-            yield closing_equations(strip_next_problem(response)) or answer
+        yield from map(read_answer, _compound_answers(gold, extracted, response))
     if response.rstrip(" *$\n").endswith(f"{answer}!"):
-        yield f"{answer}!"  # "So there are 26!" may mean the factorial
+        yield add_factorial(number)  # "So there are 26!" may mean the factorial
+
+
+def _compound_answers(
+    gold: ParsedAnswer, extracted: ExtractedAnswer, response: str
+) -> Iterator[str]:
+    """Yield the texts of a response that may state all parts of a gold with several parts."""
+    answer = extracted.answer or ""
+    statement = extracted.sentence or unwrap_text(answer)
+    yield unmarked.clause_values(statement) or answer
+    yield unmarked.concluding_clause(statement) or answer
+    yield unmarked.closing_cases(strip_next_problem(response), extracted.sentence) or answer
+    if isinstance(gold.value, ValueList) and len(gold.value.items) > 1:
+        n_items = len(gold.value.items)
+        text = strip_next_problem(response)
+        boxes = find_boxes(text)
+        if len(boxes) == n_items:
+            context = text[max(boxes[0].start - _MAX_LABEL_CHARS, 0) :]
+            yield in_order([box.content for box in boxes], context)
+        yield parallel_values(text, n_items) or answer
+    if not extracted.rule.startswith("boxed"):
+        yield closing_equations(strip_next_problem(response)) or answer
 
 
 def _states_gold(gold: ParsedAnswer, sentence: str) -> bool:

@@ -6,6 +6,7 @@ A :class:`ParsedAnswer` computes each of them at most once.
 import re
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import TypeGuard
 
 from fsdpo_data.answers.lexicon.languages import read_number_word, read_scaled_number
 from fsdpo_data.answers.lexicon.numbers import make_decimal, read_number
@@ -13,7 +14,7 @@ from fsdpo_data.answers.lexicon.vocabulary import contains_any, has_foreign_scri
 from fsdpo_data.answers.lexicon.words import DATE_OR_TIME_MARKERS, SMALL_NUMBERS, read_date_or_time
 from fsdpo_data.answers.parsing.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, tokenize
-from fsdpo_data.answers.parsing.parser import parse_answer, vector_components
+from fsdpo_data.answers.parsing.parser import parse_answer, vector_components, with_unit_vectors
 from fsdpo_data.answers.parsing.prose import (
     UNDETERMINED,
     is_name_with_suffix,
@@ -39,6 +40,8 @@ from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tables import compile_patterns, read_toml
 from fsdpo_data.answers.tree import (
     Call,
+    Connective,
+    Const,
     Matrix,
     Node,
     Num,
@@ -53,8 +56,11 @@ from fsdpo_data.answers.tree import (
     Words,
     add,
     is_node,
+    list_values,
     map_children,
     multiply,
+    negate,
+    substitute,
 )
 
 #: Maximum number of characters of an answer that is parsed. The longest gold answer of the
@@ -264,13 +270,11 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
     if cleaned.endswith(")"):
         cleaned = _PATTERNS["restriction"].sub(r" , \1", cleaned)
     excluded = reals_except(cleaned)
-    if excluded is not None:
-        cleaned = f"\\mathbb{{R}} \\setminus \\{{ {excluded} \\}}"
-    value = _parse(cleaned, letter_units)
+    value = _parse(cleaned, letter_units) if excluded is None else _read_reals_except(excluded)
     if value is None:
         value = _read_vector_sum(cleaned)
     if value is None and (span := _find_span(cleaned)):
-        value = _parse(_format_interval(span), letter_units)
+        value = _read_interval(span, letter_units)
     if value is None and len(cleaned) < _MAX_LABELLED:
         label = _LABEL.fullmatch(unwrap_text(cleaned))
         value = _parse(label[1].strip(), letter_units) if label else None
@@ -349,16 +353,39 @@ def _find_span(text: str) -> re.Match[str] | None:
     return _PATTERNS["span"].fullmatch(" ".join(replace_relation_words(plain_text(text)).split()))
 
 
-def _format_interval(span: re.Match[str]) -> str:
-    """Return "at least 5", "5 or more" or "from 0 to 1 inclusive" as an interval."""
+def _read_reals_except(excluded: str) -> Value | None:
+    """Return the real numbers without the values of a text; None if the text was not read."""
+    values = _parse(excluded, letter_units=False)
+    if values is None:
+        return None
+    return Connective("minus", (Sym("RR"), ValueList("{}", list_values(values))))
+
+
+def _read_interval(span: re.Match[str], letter_units: bool) -> Value | None:
+    """Read "at least 5", "5 or more" or "from 0 to 1 inclusive" as an interval."""
+    lower: Value | None = negate(Const("inf"))
+    upper: Value | None = Const("inf")
     if span["kind"]:
-        opener, closer = "[]" if span["kind"] == "inclusive" else "()"
-        return f"{opener}{span['start']}, {span['end']}{closer}"
-    sign = span["sign"] or ("\\ge" if span["more"] else "\\le")
-    bound = span["bound"] or span["limit"]
-    if sign == ">" or sign.startswith("\\g"):
-        return f"{'(' if sign == '>' else '['}{bound}, \\infty)"
-    return f"(-\\infty, {bound}{')' if sign == '<' else ']'}"
+        brackets = "[]" if span["kind"] == "inclusive" else "()"
+        lower = _parse(span["start"], letter_units)
+        upper = _parse(span["end"], letter_units)
+    else:
+        sign = span["sign"] or ("\\ge" if span["more"] else "\\le")
+        bound = _parse(span["bound"] or span["limit"], letter_units)
+        if sign == ">" or sign.startswith("\\g"):
+            lower = bound
+            brackets = "()" if sign == ">" else "[)"
+        else:
+            upper = bound
+            brackets = "()" if sign == "<" else "(]"
+    if not (_is_bound(lower) and _is_bound(upper)):
+        return None
+    return ValueList(brackets, (lower, upper))
+
+
+def _is_bound(value: Value | None) -> TypeGuard[Node | Quantity]:
+    """Whether a value can be the bound of an interval."""
+    return isinstance(value, Quantity) or (value is not None and is_node(value))
 
 
 def _parse_based_number(match: re.Match[str]) -> Value | None:
@@ -437,12 +464,12 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
     if ";" in cleaned and cleaned.startswith("[") and (matrix := _read_rows(cleaned)):
         return (value, matrix)
     if number_set := _PATTERNS["bold_number_set"].fullmatch(cleaned):
-        return (value, read_cleaned(f"\\mathbb{{{number_set[1]}}}"))
-    if _PATTERNS["python_complex"].fullmatch(cleaned):
-        return (value, read_cleaned(cleaned.replace("j", "i")))
-    if _PATTERNS["plain_vector"].fullmatch(cleaned) and "i" in cleaned and "j" in cleaned:
-        vector = read_cleaned(_PATTERNS["axis"].sub(r"\\basis\1 ", cleaned))
-        return (value,) if isinstance(vector, Words) else (value, vector)
+        return (value, Sym(number_set[1] * 2))
+    if is_node(value) and _PATTERNS["python_complex"].fullmatch(cleaned):
+        return (value, substitute(value, {"j": Const("i")}))
+    is_vector = _PATTERNS["plain_vector"].fullmatch(cleaned) and "i" in cleaned and "j" in cleaned
+    if is_vector and is_node(value):
+        return (value, vector_components(with_unit_vectors(value)))
     if point := _PATTERNS["labelled_point"].fullmatch(cleaned):
         return _labelled_point(cleaned, point, value)
     return (value, *_read_without_context(cleaned))

@@ -231,3 +231,8 @@ def test_reading_pieces_of_latex_never_raises(text):
 def test_bounds_of_a_sum_may_end_in_a_brace(bound: str) -> None:
     value = read(rf"\sum_{{k=1}}^{{{bound}}} k^2")
     assert isinstance(value, tree.Call) and value.name == "sum" and len(value.args) == 4
+
+
+def test_the_bounds_of_an_interval_in_words_are_values():
+    assert read("at least 5") == ValueList("[)", (read("5"), tree.Const("inf")))
+    assert isinstance(read("< x \\le 1"), Words)
