@@ -42,9 +42,6 @@ _COMPOUND_TYPES = (
 #: Powers of ten between units of one kind: with SI prefixes, erg and joule, square and cubic units.
 _UNIT_POWERS = (2, 3, 4, 6, 7, 9, 12, 15)
 _CURRENCY_POWERS = (2,)  #: Powers of ten between a currency and its coins.
-#: Numbers from here to there are usually not written with a power of ten.
-_MIN_PLAIN = Fraction(1, 1000)
-_MAX_PLAIN = 100_000
 _MAX_RENAMED = 2  #: Most symbols that may have other names on the other side.
 #: Steps that drop no content of a text.
 _LOSSLESS_STEPS = frozenset(("unwrapped", "label", "conclusion"))
@@ -97,8 +94,6 @@ def decide_by_readings(
         guarded = guarded or reading
     if guarded is not None:
         return Decision("undecided", "guarded", f"“{guarded.dropped.strip()}”")
-    if _is_in_base_units(gold.value, answer.value):
-        return Decision("correct", "base-unit")
     if _is_bound(gold, answer, comparer) or _is_bound(answer, gold, comparer):
         return Decision("undecided", "guarded", f"“{answer.plain}”")
     if renamed := _find_renamed(gold, answer, comparer):
@@ -280,18 +275,6 @@ def _unread_side(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
         if islands and not any(isinstance(read(island), Words) for island in islands):
             return ""
     return f"the answer: “{part}”"
-
-
-def _is_in_base_units(gold: Value, answer: Value) -> bool:
-    """Whether a gold number without a unit is the answer in base units: 5.89e-7 and 589 nm."""
-    if not (isinstance(gold, tree.Num) and isinstance(answer, tree.Quantity)):
-        return False
-    number = answer.node
-    is_converted = bool(answer.unit.dims) and answer.unit.factor != 1
-    is_scientific = gold.value != 0 and not _MIN_PLAIN <= abs(gold.value) < _MAX_PLAIN
-    if not (is_converted and is_scientific and isinstance(number, tree.Num)):
-        return False
-    return number.value * answer.unit.factor == gold.value
 
 
 def _may_have_another_unit(gold: Value, answer: Value) -> bool:

@@ -12,7 +12,6 @@ from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.numbers import numbers_agree
 from fsdpo_data.answers.lexicon.units import are_opposites
-from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, token_texts
 from fsdpo_data.answers.parsing.prose import (
     UNDEFINED,
     chosen_letter,
@@ -136,7 +135,7 @@ def _compare_values(
     if is_gold_words and have_equal_words_and_formulas(gold.cleaned, answer.cleaned, comparer):
         return True, "words"
     if is_gold_words and is_answer_words:
-        return have_equal_tokens(gold.cleaned, answer.cleaned), "words"
+        return False, "words"
     for gold_value, answer_value in _value_pairs(gold, answer):
         if comparer.is_equal(gold_value, answer_value):
             tier = comparer.budget.decided_by
@@ -216,16 +215,6 @@ def have_equal_dimensions(
             return False
         lengths.remove(match)
     return True
-
-
-def have_equal_tokens(gold: str, answer: str) -> bool:
-    """Whether two cleaned texts that cannot be parsed consist of the same tokens."""
-    if max(len(gold), len(answer)) > MAX_READ:
-        return False
-    try:
-        return token_texts(gold) == token_texts(answer)
-    except UnparsableAnswerError:
-        return False
 
 
 def have_equal_words_and_formulas(gold: str, answer: str, comparer: AnswerComparer) -> bool:

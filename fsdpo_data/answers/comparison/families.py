@@ -8,7 +8,6 @@ from itertools import permutations
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.comparison.exact_values import linear_coefficients, rational_value
 from fsdpo_data.answers.comparison.expressions import (
     are_equal_expressions,
     has_constant_difference,
@@ -195,15 +194,6 @@ def _substitute_values(value: Value, replacements: dict[str, Node]) -> Value:
     return tree.substitute(value, replacements) if tree.is_node(value) else value
 
 
-@dataclass(frozen=True, slots=True)
-class Congruence:
-    """A residue class: ``x = 2 (mod 5)``, or the values of ``5k + 2``."""
-
-    head: Value | None  #: Left side, such as the x of ``x = 2 (mod 5)``; None without one.
-    residue: Fraction  #: The residue, at least 0 and less than the modulus.
-    modulus: Fraction  #: The modulus.
-
-
 def residue_with_modulus(value: Value) -> tree.Quantity | None:
     """Return the right side of a congruence, or None. The modulus is its unit."""
     if not isinstance(value, tree.Relation) or value.ops != ("==",):
@@ -212,39 +202,6 @@ def residue_with_modulus(value: Value) -> tree.Quantity | None:
     if isinstance(right, tree.Quantity) and right.unit.label.startswith("mod "):
         return right
     return None
-
-
-def parse_congruence(value: Value) -> Congruence | None:
-    """Read a residue class; return None if ``value`` is another value."""
-    right = residue_with_modulus(value)
-    if right is not None and isinstance(value, tree.Relation):
-        modulus = Fraction(right.unit.label.removeprefix("mod "))
-        residue = rational_value(right.node)
-        return None if residue is None else Congruence(value.parts[0], residue % modulus, modulus)
-    value_family = parse_family(value)
-    if (
-        value_family is None
-        or value_family.domain not in _SHIFTABLE_DOMAINS
-        or len(value_family.bodies) > 1
-    ):
-        return None
-    body = value_family.bodies[0]
-    coefficients = linear_coefficients(body, value_family.parameter) if tree.is_node(body) else None
-    if coefficients is None:
-        return None
-    intercept, slope = coefficients
-    return Congruence(value_family.head, intercept % abs(slope), abs(slope))
-
-
-def are_equal_congruences(gold: Value, answer: Value, is_equal: ValueComparison) -> bool:
-    """Whether two values are the same residue class."""
-    left = parse_congruence(gold)
-    right = parse_congruence(answer)
-    if left is None or right is None:
-        return False
-    if (left.residue, left.modulus) != (right.residue, right.modulus):
-        return False
-    return left.head is None or right.head is None or is_equal(left.head, right.head)
 
 
 def are_equal_up_to_constants(

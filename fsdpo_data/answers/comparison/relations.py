@@ -434,7 +434,6 @@ def square_out(relation: Relation) -> Relation:
 def side_differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:
     """Return left side minus right side of both relations.
 
-    If all symbols of both relations are segments such as ``AB``, each segment becomes one symbol.
     The result is None if a side is not an expression or if the units differ.
     """
     differences: list[Node] = []
@@ -450,27 +449,7 @@ def side_differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | No
         differences.append(add([left, negate(right)]))
     if len(units) == 2 and unit_ratio(units[0], units[1]) != 1:
         return None
-    gold_segments = _with_segment_names(differences[0])
-    answer_segments = _with_segment_names(differences[1])
-    if gold_segments and answer_segments:
-        return gold_segments, answer_segments
     return differences[0], differences[1]
-
-
-def _with_segment_names(node: Node) -> Node | None:
-    """Replace each ``AB`` by one symbol; return None if other symbols are left."""
-
-    def name_segments(part: Node) -> Node:
-        """Replace the products of two capital letters in one part."""
-        if isinstance(part, Mul) and len(part.factors) == 2 and _is_geometric_name(part):
-            ends = sorted(factor.name for factor in part.factors if isinstance(factor, Sym))
-            if all(len(end) == 1 for end in ends):
-                return Sym("segment " + "".join(ends))
-        return map_children(part, name_segments)
-
-    result = name_segments(node)
-    names = free_symbols(result)
-    return result if names and all(name.startswith("segment ") for name in names) else None
 
 
 def with_common_constant(gold: Node, answer: Node) -> Node | None:
