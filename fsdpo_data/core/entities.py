@@ -91,6 +91,9 @@ class Solution:
         step_ratings: An imported rating of each step (-1, 0 or 1), if its format has ratings.
         answer_judge: The judge that decided the outcome, as ``judge/MODEL@REVISION``; None if the
             grader decided.
+        search: The cost of the search that found the solution: ``discarded_tokens`` (tokens of the
+            search that the solution does not have) and ``prm_calls``. None without a search. All
+            solutions of a search state the cost of the same search.
     """
 
     solution_id: str
@@ -109,6 +112,7 @@ class Solution:
     step_labels: Sequence[float] | None = None
     step_ratings: Sequence[int] | None = None
     answer_judge: str | None = None
+    search: Mapping[str, int | None] | None = None
 
     @property
     def text(self) -> str:

@@ -81,7 +81,7 @@ class BeamSpec(Options):
             raise sampling.field_error(
                 "n",
                 f"a beam search with `b1={self.b1}` and `b2={self.b2}` returns at most "
-                f"{beam_size} solutions of a problem. Use `n={beam_size}`, or a larger beam.",
+                f"{beam_size} per problem. Use `n={beam_size}`, or a larger beam.",
             )
         if sampling.temperature == 0 and self.b1 > 1:
             raise sampling.field_error(

@@ -158,6 +158,7 @@ def _make_solutions(
             labels=outcome_labels(verdict.status, len(steps)),
             step_rewards=sample.get("step_rewards"),
             thinking_closed=request.thinking.closed,
+            search=sample.get("search"),
         )
         solutions.append(solution)
     return solutions

@@ -34,7 +34,7 @@ from fsdpo_data.stages.pair import PairStage
 
 DATA = Path(__file__).parents[2] / "data"
 FROZEN = DATA / "frozen/dataset"
-FROZEN_DIGEST = "5ee61163a1b830369b78"
+FROZEN_DIGEST = "3c9b05010d5d49e6efb3"
 
 
 def test_the_frozen_dataset_is_read() -> None:
