@@ -45,6 +45,7 @@ from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage, validate
 from fsdpo_data.engines import load
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, ServerOptions
 from fsdpo_data.engines.samplers.base import Sampler
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
@@ -67,6 +68,7 @@ from fsdpo_data.steps.segment import segmenter_name
 
 __all__ = [
     "AnswerJudgeOptions",
+    "BeamSpec",
     "Dataset",
     "DeclaredSampling",
     "FsdpoError",

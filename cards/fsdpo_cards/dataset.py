@@ -82,12 +82,30 @@ def build_command(spec: Mapping[str, Any]) -> str:
         "template": template_option(spec["template"]),
         "samples": spec["sampling"]["n"],
         **sampling_options(spec["sampling"]),
+        **search_options(spec.get("search", {})),
         "segmenter": spec["segmenter"],
         "engine": spec["engine"]["name"],
         "dtype": spec["engine"]["dtype"],
         "out": "runs/data",
     }
     return format_command(["fsdpo-data", "build"], options)
+
+
+def search_options(search: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a search; empty for a dataset without a search."""
+    if not search:
+        return {}
+    return {
+        "sampler": search["sampler"],
+        "prm": pinned_name(search["prm"]),
+        "prm-format": search.get("prm_format", {}).get("name"),
+        "b1": search["b1"],
+        "b2": search["b2"],
+        "max-steps": search["max_steps"],
+        "step-tokens": search["step_tokens"],
+        "first-keep": search["first_keep"],
+        "beam-aggregate": search["aggregate"],
+    }
 
 
 def policy_argument(spec: Mapping[str, Any]) -> str:

@@ -122,6 +122,9 @@ class Solution:
             grader decided.
         strict: Whether the answer is correct without the tolerance of the problem or the grader;
             None if there is no tolerance, or the gold answer is unreadable.
+        search: The cost of the search that found the solution: ``discarded_tokens`` (tokens of the
+            search that the solution does not have) and ``prm_calls``. None without a search. All
+            solutions of a search state the cost of the same search.
     """
 
     solution_id: str
@@ -141,6 +144,7 @@ class Solution:
     step_ratings: Sequence[int] | None = None
     answer_judge: str | None = None
     strict: bool | None = None
+    search: Mapping[str, int | None] | None = None
 
     @property
     def text(self) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
@@ -18,6 +19,15 @@ LENGTH_FINISH_REASONS: Final = ("length", "max_tokens", "model_length", "content
 
 
 @dataclass(frozen=True, slots=True)
+class SearchCost:
+    """The cost of the search that found a solution, without the solution itself."""
+
+    #: Tokens that the search generated for other solutions and prefixes; None if unknown.
+    discarded_tokens: int | None
+    prm_calls: int  #: Number of solutions and prefixes that the reward model scored.
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """One sampled continuation of a prompt."""
 
@@ -31,37 +41,57 @@ class Completion:
     stop_string: str | None = None
     reasoning: str = ""  #: The thinking, if a server returns it in a separate field.
     #: Token ids of the solution so far, which may exceed the text by a part of the last token. None
-    #: if the engine does not tell them, or the prompt is not a :class:`ContinuedPrompt`. Never
+    #: if the engine does not tell them, or the prompt is not a :class:`Prompt` with ids. Never
     #: recorded.
     token_ids: tuple[int, ...] | None = None
-    #: Lengths in characters of recorded steps, which join to the text; None to split the text.
+    #: Lengths in characters of the steps, which join to the text; None to split the text.
     step_chars: tuple[int, ...] | None = None
-    #: Recorded reward of each step, in [0, 1]; None without rewards.
-    step_rewards: tuple[float, ...] | None = None
+    step_rewards: tuple[float, ...] | None = None  #: Reward of each step; None without rewards.
+    #: Cost of the search that found the solution; None without a search. All solutions of a search
+    #: have the same number of tokens and discarded tokens together.
+    search: SearchCost | None = None
 
 
-class ContinuedPrompt(str):
-    """A prompt with the start of its solution, and the token ids of the start.
+class Prompt(str):
+    """A prompt with its question, and with the start of a solution that the model continues.
 
     Text that is encoded again may have other tokens than the model generated. An engine with a
     tokenizer therefore continues from the ids. Other engines read the text.
+
+    Attributes:
+        question: The question without a template; None if unknown. Reward models with their own
+            prompts need it.
+        solution_text: The start of the solution at the end of the prompt; empty without one.
+        token_ids: Ids of the start, which may reach beyond its text. None if the caller does not
+            continue from ids.
     """
 
-    beginning: str  #: The prompt without the solution.
-    text: str  #: The start of the solution.
-    token_ids: tuple[int, ...]  #: Ids of the start; they may reach beyond its text.
+    question: str | None
+    solution_text: str
+    token_ids: tuple[int, ...] | None
 
-    def __new__(cls, beginning: str, text: str, token_ids: tuple[int, ...]) -> Self:
-        """Join the prompt and the text, and keep the ids."""
-        prompt = super().__new__(cls, beginning + text)
-        prompt.beginning = beginning
-        prompt.text = text
+    def __new__(
+        cls,
+        text: str,
+        question: str | None = None,
+        solution_text: str = "",
+        token_ids: tuple[int, ...] | None = None,
+    ) -> Self:
+        """Join the text of the prompt and the start of the solution."""
+        prompt = super().__new__(cls, text + solution_text)
+        prompt.question = question
+        prompt.solution_text = solution_text
         prompt.token_ids = token_ids
         return prompt
 
-    def __getnewargs__(self) -> tuple[str, str, tuple[int, ...]]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[str, str | None, str, tuple[int, ...] | None]:  # type: ignore[override]
         """Return the arguments of ``__new__``, for copies in other processes."""
-        return self.beginning, self.text, self.token_ids
+        return self.without_solution, self.question, self.solution_text, self.token_ids
+
+    @property
+    def without_solution(self) -> str:
+        """The text of the prompt before the start of the solution."""
+        return self.removesuffix(self.solution_text)
 
 
 def continue_prompt(prompt: str, text: str, token_ids: tuple[int, ...] | None) -> str:
@@ -74,9 +104,10 @@ def continue_prompt(prompt: str, text: str, token_ids: tuple[int, ...] | None) -
     """
     if not text:
         return prompt
-    if token_ids is None or not isinstance(prompt, ContinuedPrompt):
+    if token_ids is None or not isinstance(prompt, Prompt) or prompt.token_ids is None:
         return prompt + text
-    return ContinuedPrompt(prompt.beginning, prompt.text + text, token_ids)
+    solution_text = prompt.solution_text + text
+    return Prompt(prompt.without_solution, prompt.question, solution_text, token_ids)
 
 
 _TEMPERATURE = Option(min=0)
@@ -152,7 +183,13 @@ class DeclaredSampling(Options):
         return ("seed", *names)
 
 
-def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec, recording: str = "") -> str:
+def sampling_id(
+    model: ModelRef,
+    template: str,
+    sampling: SamplingSpec,
+    recording: str = "",
+    search: Mapping[str, Any] | None = None,
+) -> str:
     """Return the id of a model, a template and sampling settings together.
 
     The number of samples ``n`` is not included: sample 3 of 8 and sample 3 of 32 are the same.
@@ -162,10 +199,13 @@ def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec, recordin
         template: Digest of the prompt template.
         sampling: The sampling settings.
         recording: Digest of the recording, if the revision of the model is unknown.
+        search: Settings of the search with its reward model; None without a search.
     """
     settings = {key: value for key, value in sampling.to_json_values().items() if key != "n"}
-    recordings = [recording] if recording else []
-    return digest("sampling", ID_VERSION, model, template, settings, *recordings)
+    parts: list[Any] = [recording] if recording else []
+    if search:
+        parts.append(search)
+    return digest("sampling", ID_VERSION, model, template, settings, *parts)
 
 
 def solution_id(problem_id: str, sampling_digest: str, index: int) -> str:
@@ -187,6 +227,7 @@ def add_tokens(tokens: int | None, other_tokens: int | None) -> int | None:
 
 
 _COMPLETION_FIELDS = {field.name for field in fields(Completion)}
+_SEARCH_COST_FIELDS = {field.name for field in fields(SearchCost)}
 
 
 def is_completion(value: Any) -> bool:
@@ -207,6 +248,7 @@ def is_completion(value: Any) -> bool:
         # Runs do not write it, but a program that dumps a Completion writes null.
         and value.get("token_ids") is None
         and _has_valid_steps(value)
+        and _is_search_cost_or_none(value.get("search"))
     )
 
 
@@ -224,7 +266,21 @@ def _has_valid_steps(value: dict[str, Any]) -> bool:
     return rewards is None or (
         isinstance(rewards, list)
         and len(rewards) == len(step_chars)
-        and all(type(reward) in (int, float) and 0 <= reward <= 1 for reward in rewards)
+        # Rewards of some published reward models are not in [0, 1].
+        and all(type(reward) in (int, float) and math.isfinite(reward) for reward in rewards)
+    )
+
+
+def _is_search_cost_or_none(value: Any) -> bool:
+    """Return whether a JSON value is None, or has the fields and types of a search cost."""
+    if value is None:
+        return True
+    return (
+        isinstance(value, dict)
+        and value.keys() == _SEARCH_COST_FIELDS
+        and _is_count_or_none(value["discarded_tokens"])
+        and value["prm_calls"] is not None
+        and _is_count_or_none(value["prm_calls"])
     )
 
 

@@ -94,10 +94,11 @@ def dataset_info(root: Path, manifest: Manifest) -> list[dict[str, Any]]:
 def _feature(arrow_type: pa.DataType) -> dict[str, Any]:
     """Return an Arrow type in the notation of ``datasets`` cards."""
     if pa.types.is_list(arrow_type):
-        if not pa.types.is_struct(arrow_type.value_type):
-            return {"list": _feature(arrow_type.value_type)["dtype"]}
-        fields = arrow_type.value_type.fields
-        return {"list": [{"name": field.name, **_feature(field.type)} for field in fields]}
+        item = _feature(arrow_type.value_type)
+        return {"list": item.get("struct") or item["dtype"]}
+    if pa.types.is_struct(arrow_type):
+        fields = arrow_type.fields
+        return {"struct": [{"name": field.name, **_feature(field.type)} for field in fields]}
     return {
         "dtype": {"float": "float32", "double": "float64", "bool": "bool"}.get(
             str(arrow_type), str(arrow_type)

@@ -119,7 +119,7 @@ def make_manifest(
         thinking=tally.thinking_stats(),
         cost=manifest_sections.CostStats(
             tokens=UNKNOWN if tally.solutions_without_token_count else tally.tokens,
-            prm_calls=0,
+            prm_calls=tally.prm_calls,
             seconds=round(tally.seconds, 3),
         ),
         files=files,

@@ -114,6 +114,17 @@ class ScoreSection(ManifestSection):
     reference: ArtifactRef | None = None  #: The reference model of implicit rewards.
 
 
+class SearchSection(ManifestSection):
+    """The search that found the solutions: its settings and its reward model."""
+
+    sampler: str  #: Name of the search, such as ``beam``.
+    b1: int  #: Next steps per solution of the beam.
+    b2: int  #: Size of the beam.
+    prm: ArtifactRef  #: The reward model that ranked partial solutions.
+    #: The format of a published PRM; None for a reward model of ``fsdpo-train prm``.
+    prm_format: PrmFormatRef | None = None
+
+
 class StepLabelSection(ManifestSection):
     """The format of imported step labels; ``sources`` has the file."""
 
@@ -172,6 +183,7 @@ class SpecSection(SparseSection):
     sampling: SamplingSection  #: Sampling parameters.
     segmenter: str  #: Full name of the segmenter.
     thinking: str | None = None  #: ``graded`` if the grader also reads unfinished thinking.
+    search: SearchSection | None = None  #: Set if a search found the solutions.
     sources: list[SourceSection]  #: Files and datasets that the problems come from.
     template: TemplateRef  #: The prompt template.
     step_labels: StepLabelSection | None = None  #: Set by an import of step labels.
@@ -252,8 +264,9 @@ class CostStats(ManifestSection):
     """The cost of sampling and scoring, summed over the stages of the dataset."""
 
     tokens: int | Unknown  #: Sampled tokens.
-    prm_calls: int  #: Solutions that a reward model scored.
-    seconds: Number  #: Time of sampling, in seconds, without scoring and grading.
+    prm_calls: int  #: Solutions, and prefixes in a search, that a reward model scored.
+    #: Time of sampling, in seconds, without grading; scoring is included only in a search.
+    seconds: Number
 
 
 class FileEntry(ManifestSection):

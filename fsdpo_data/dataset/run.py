@@ -9,6 +9,7 @@ so a directory with a manifest is complete ("sealed").
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -18,7 +19,7 @@ from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.jsonl_log import JsonlLog, encode_line, read_spans
 from fsdpo_data.core.plugins import loaded_plugins
-from fsdpo_data.core.sampling import UNKNOWN, Completion, is_completion
+from fsdpo_data.core.sampling import UNKNOWN, Completion, SearchCost, is_completion
 
 CONFIG_FILE = "config.json"
 COMPLETIONS_FILE = "completions.jsonl"
@@ -28,7 +29,7 @@ SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its direct
 #: Keys of a config that describe the run, not its content. They are recorded, but not compared.
 RUN_KEYS = ("config_digest", "prm_format_evidence")
 #: Fields of a completion that are recorded only if they have a value.
-_OPTIONAL_FIELDS = ("reasoning", "step_chars", "step_rewards")
+_OPTIONAL_FIELDS = ("reasoning", "step_chars", "step_rewards", "search")
 
 
 class KeyChange(NamedTuple):
@@ -112,7 +113,7 @@ class RunDir:
 
 def _completion_fields(completion: Completion) -> dict[str, Any]:
     """Return the fields of a completion as they are recorded."""
-    fields = {
+    fields: dict[str, Any] = {
         "text": completion.text,
         "finish_reason": completion.finish_reason,
         "n_tokens": completion.n_tokens,
@@ -121,7 +122,7 @@ def _completion_fields(completion: Completion) -> dict[str, Any]:
     for name in _OPTIONAL_FIELDS:
         value = getattr(completion, name)
         if value not in ("", None):
-            fields[name] = value
+            fields[name] = asdict(value) if isinstance(value, SearchCost) else value
     return fields
 
 

@@ -77,6 +77,7 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
         "template": _describe_prompt(manifest.spec),
         "up_to": "" if has_equal_numbers else "up to ",
         "without_verdict": undecided_text,
+        "search": manifest.spec.search,
         "graded": not manifest.step_labels,
         "outcome_labels": not manifest.step_labels,
         "positive": _fraction(positive, positive + negative),

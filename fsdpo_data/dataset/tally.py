@@ -43,6 +43,7 @@ class Tally:
     solutions: int = 0  #: Number of solutions.
     tokens: int = 0  #: Sampled tokens, as far as they are known.
     solutions_without_token_count: int = 0  #: Solutions whose number of tokens is unknown.
+    prm_calls: int = 0  #: Solutions and prefixes that a reward model scored in searches.
     seconds: float = 0.0  #: Time of sampling, in seconds.
     #: Solutions with thinking that is ``closed`` or ``unclosed``.
     thinking: Counter[str] = field(default_factory=Counter)
@@ -61,6 +62,10 @@ class Tally:
     def add_sampling_cost(self, samples: Sequence[Mapping[str, Any]]) -> None:
         """Add the tokens, time and texts of the samples of one problem."""
         token_counts = [sample["n_tokens"] for sample in samples]
+        if search := samples[0].get("search"):
+            # The solutions of a search may share steps, so one of them and the rest count.
+            token_counts = [samples[0]["n_tokens"], search["discarded_tokens"]]
+            self.prm_calls += search["prm_calls"]
         self.tokens += sum(count for count in token_counts if count is not None)
         self.solutions_without_token_count += token_counts.count(None)
         self.seconds += sum(sample["seconds"] for sample in samples)

@@ -205,6 +205,9 @@ def _find_row_violations(solutions: pl.LazyFrame, spec: SpecSection) -> Iterator
         **(_searched_label_rules() if spec.labels_are_searched else _outcome_label_rules()),
         **_step_label_rules(),
         **_reward_rules(rewards_are_probabilities=spec.rewards_are_probabilities),
+        "have the cost of a search without a search, or the other way round": (
+            pl.col("search").is_not_null() != (spec.search is not None)
+        ),
         "have a finish_reason that is not stop or length": (
             ~pl.col("finish_reason").is_in(["stop", "length"])
         ),

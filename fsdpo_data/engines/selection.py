@@ -23,6 +23,8 @@ from fsdpo_data.engines.registry import (
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.models.resolve import ResolvedWeights
 
+#: Fraction of a GPU's memory that vLLM takes for the policy if a reward model runs on the same GPU.
+POLICY_GPU_FRACTION = 0.6
 ROUNDS_PER_BATCH = 16  #: Batches of an engine per replica, in a batch of a cluster.
 
 
@@ -84,6 +86,18 @@ def select_sampler(options: EngineOptions, model_count: int = 1) -> EngineSelect
         UnavailableError: if the engine is not installed, or there is no cluster.
     """
     return _select(options, model_count, "sampler")
+
+
+def select_sampler_with_scorer(options: EngineOptions) -> EngineSelection:
+    """Select the engine of a policy that runs together with a reward model.
+
+    Both share the GPU, and by default vLLM takes all GPU memory. Under Ray, each model has its own
+    GPUs. :func:`select_sampler` states the errors.
+    """
+    selection = select_sampler(options, model_count=2)
+    if options.uses_ray:
+        return selection
+    return selection.with_memory_limit(POLICY_GPU_FRACTION)
 
 
 def select_scorer(

@@ -158,6 +158,7 @@ def _make_solutions(
             step_rewards=sample.get("step_rewards"),
             thinking_closed=request.thinking.closed,
             strict=verdict.strict,
+            search=sample.get("search"),
         )
         solutions.append(solution)
     return solutions

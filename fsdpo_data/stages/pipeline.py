@@ -2,23 +2,24 @@
 
 import logging
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
-from fsdpo_data.core.options import Group, Option
+from fsdpo_data.core.options import Group, Option, check_read_options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.remote import local_paths
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import Stage, stage_specs
-from fsdpo_data.engines.load import load_selected_sampler
+from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
+from fsdpo_data.engines.load import load_selected_sampler, load_selected_scorer
 from fsdpo_data.engines.options import (
     DEFAULT_MODEL,
     FailureOptions,
@@ -29,8 +30,14 @@ from fsdpo_data.engines.options import (
 )
 from fsdpo_data.engines.recorded_author import recording_entry, solution_author
 from fsdpo_data.engines.registry import scorer_engine_for
-from fsdpo_data.engines.selection import select_sampler
-from fsdpo_data.engines.weights import resolve_model
+from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
+from fsdpo_data.engines.selection import (
+    select_sampler,
+    select_sampler_with_scorer,
+    select_scorer,
+)
+from fsdpo_data.engines.weights import resolve_model, resolve_prm
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import ProblemSet, load_problems
@@ -44,6 +51,7 @@ log = logging.getLogger(__name__)
 
 _SAMPLING_PANEL = "Sampling"
 _ENGINE_PANEL = "Engine"
+_BEAM_PANEL = "Step-wise beam search"
 _ParallelSize = Annotated[int, Option(min=1, panel=_ENGINE_PANEL, in_digest=False)]
 
 
@@ -60,13 +68,17 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
             or a file or directory; may be given several times.
         limit: Maximum number of problems; `limit_seed` selects them.
         out: Directory of the new dataset, or a URL such as `s3://bucket/runs/demo`.
-        prm: Process reward model. With it, the build also scores the solutions and forms pairs.
+        prm: Process reward model. With it, the build also scores the solutions and forms pairs. A
+            beam search ranks partial solutions with it, and stores its rewards, but forms no pairs.
         prm_format: PRM format of a published reward model: a name, or a TOML file.
         top: With `--prm`: best and worst solutions per problem that form pairs (the paper's T).
         split: Split of the problems.
         template: Prompt template: a name (`fsdpo-data list templates`), a `.txt` file that contains
             `{question}`, or the directory of a dataset, whose template is used.
         sampling: Sampling settings, without the stop strings of the template.
+        sampler: `plain` samples solutions independently. `beam` returns the best solutions of a
+            step-wise beam search with the reward model `prm`, the best one first.
+        beam: Settings of the beam search.
         limit_seed: Seed of the problems that `limit` selects, and of the embedded problems. The
             problems do not depend on the seed of the samples.
         segmenter: Rule that splits a solution into steps. Most rules split only the answer, and
@@ -95,6 +107,10 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
         Score the steps and select preference pairs as well:
 
             fsdpo-data build --prm runs/prm --out runs/pairs
+
+        Keep the best solution of a step-wise beam search for each problem:
+
+            fsdpo-data build --sampler beam --prm runs/prm --b1 5 --b2 3 --samples 1
 
         Sample on all GPUs of a Ray cluster:
 
@@ -125,6 +141,10 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
             stated_field="stated_sampling",
         ),
     ] = SamplingSpec()
+    sampler: Annotated[Literal["plain", "beam"], Option(panel=_SAMPLING_PANEL)] = "plain"
+    beam: Annotated[BeamSpec, Group(flags={"aggregate": "beam_aggregate"}, panel=_BEAM_PANEL)] = (
+        BeamSpec()
+    )
     limit: Annotated[int | None, Option(min=1)] = None
     out: Annotated[
         str | Path | None,
@@ -148,16 +168,45 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
         super().__post_init__()
         self.check_prm_options(self.prm, self.prm_format)
         sampler_options(self)  # checks the sizes against the engine
+        beam_fields = [field.name for field in fields(self.beam)]
+        check_read_options(self.beam, "sampler", [self.sampler], {"beam": beam_fields})
+        if self.is_search:
+            self._check_search()
         if self.top is not None and self.prm is None:
             raise self.field_error(
                 "top", "pairs are chosen by step rewards. Give `prm` too, or remove `top`."
             )
-        if self.shard is not None and self.prm is not None:
+        if self.shard is not None and self.prm is not None and not self.is_search:
             raise self.field_error(
                 "prm",
                 "a shard of a build contains only samples. Remove `prm`; score and pair the "
                 "dataset that `fsdpo-data merge` writes.",
             )
+
+    @property
+    def is_search(self) -> bool:
+        """Whether a search with a reward model finds the solutions."""
+        return self.sampler == "beam"
+
+    def _check_search(self) -> None:
+        """Raise an InputError if the options do not allow a search."""
+        if self.prm is None:
+            raise self.field_error(
+                "sampler", "the search ranks partial solutions by step rewards. Give `prm` too."
+            )
+        if not self.engine.can_continue_text:
+            raise self.engine.field_error(
+                "engine",
+                "the engine cannot continue a text, which a search does. Use another engine; "
+                "servers need `api=completions`.",
+            )
+        if self.top is not None:
+            raise self.field_error(
+                "top",
+                "a search forms no pairs. Remove `top`; `fsdpo-data pair` reads the step rewards "
+                "of the dataset.",
+            )
+        self.beam.check_sampling(self.sampling)
 
 
 def sampler_options(options: BuildOptions) -> SamplerOptions:
@@ -173,8 +222,11 @@ def sampler_options(options: BuildOptions) -> SamplerOptions:
 
 
 def _make_stages(options: BuildOptions) -> list[Stage]:
-    """Return the stages after sampling: with a reward model, score and pair."""
-    if options.prm is None:
+    """Return the stages after sampling: with a reward model, score and pair.
+
+    A search has the step rewards already.
+    """
+    if options.prm is None or options.is_search:
         return []
     policy_options = sampler_options(options)
     engine = scorer_engine_for(policy_options.engine, shares_memory=False)
@@ -239,7 +291,8 @@ def _make_job(options: BuildOptions) -> BuildJob:
     source = limited_problems(options)
     for warning in source.warnings:
         log.warning(warning)
-    selection = select_sampler(engine)
+    search = _resolve_search(options, engine, segmenter) if options.is_search else None
+    selection = select_sampler_with_scorer(engine) if search else select_sampler(engine)
     is_model_named = options.model is not None
     spec = BuildSpec(
         # In a recording, another model than ``model`` may have written the solutions, and some
@@ -253,14 +306,55 @@ def _make_job(options: BuildOptions) -> BuildJob:
         grader=get_grader().version,
         unknown_fields=options.unknown_fields,
         grade_thinking=options.grade_thinking,
+        score=search.score_entry if search else {},
+        search=search.spec_entry if search else {},
     )
+
+    def make_sampler() -> Sampler:
+        """Load the policy, and the reward model of a search."""
+        policy = load_selected_sampler(selection, model)
+        return search.make_sampler(policy) if search else policy
+
     return BuildJob(
         spec=spec,
         source=source,
-        make_sampler=lambda: load_selected_sampler(selection, model),
+        make_sampler=make_sampler,
         batch_size=engine.batch_size or selection.batch_size,
         workers=options.workers,
         failure_policy=options.failure_policy,
+        keeps_batches=BeamSampler.keeps_batches if search else False,
+        format_evidence=search.format_evidence if search else "",
+    )
+
+
+class _SearchLoader(NamedTuple):
+    """A beam search whose reward model is checked, but not loaded."""
+
+    spec_entry: Mapping[str, Any]  #: The search in the spec of the build.
+    score_entry: Mapping[str, Any]  #: The reward model with its engine, as a score stage states it.
+    format_evidence: str  #: How the PRM format was recognised; empty without a PRM format.
+    #: Loads the reward model, and returns the search with the policy.
+    make_sampler: Callable[[Sampler], BeamSampler]
+
+
+def _resolve_search(options: BuildOptions, engine: SamplerOptions, segmenter: str) -> _SearchLoader:
+    """Resolve the reward model of a search next to the policy.
+
+    Raises:
+        InputError: if it is not a process reward model.
+        UnavailableError: if its engine is not installed, or the model cannot be read.
+    """
+    scorer_options = engine.scorer_options(scorer_engine_for(engine.engine), options.prm_format)
+    prm = resolve_prm(str(options.prm), scorer_options)
+    selection = select_scorer(scorer_options, prm, model_count=2)
+    prm_entry = {"prm": asdict(prm.ref), **format_entry(prm)}
+    return _SearchLoader(
+        spec_entry={"sampler": options.sampler, **asdict(options.beam), **prm_entry},
+        score_entry={"engine": selection.spec_entry, **prm_entry},
+        format_evidence=prm.format_evidence if isinstance(prm, PublishedPrm) else "",
+        make_sampler=lambda policy: BeamSampler(
+            policy, load_selected_scorer(selection, prm), segmenter, options.beam
+        ),
     )
 
 

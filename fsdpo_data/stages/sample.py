@@ -16,7 +16,14 @@ from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.files import store_errors, write_atomic
 from fsdpo_data.core.identity import ModelRef, SourceRef, digest, to_json_values
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec, sampling_id
+from fsdpo_data.core.sampling import (
+    UNKNOWN,
+    Completion,
+    Prompt,
+    SamplingSpec,
+    add_tokens,
+    sampling_id,
+)
 from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, FileEntry
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, RunDir, lock_run_directory
@@ -70,8 +77,10 @@ class BuildSpec:
     unknown_fields: tuple[str, ...] = ()
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False
-    #: The reward model of recorded step scores and its engine; empty without step scores.
+    #: The reward model of the step rewards and its engine; empty if samples have no step rewards.
     score: Mapping[str, Any] = field(default_factory=dict)
+    #: Name and settings of the search, and its reward model; empty without a search.
+    search: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, problems: Sequence[Problem]) -> dict[str, Any]:
         """Return the spec as plain JSON, with the digest of the problems to solve."""
@@ -92,7 +101,17 @@ class BuildSpec:
             config["thinking"] = THINKING_GRADED
         if self.score:
             config["score"] = dict(self.score)
+        if self.search:
+            config["search"] = dict(self.search)
         return to_json_values(config)
+
+    @property
+    def sampling_id(self) -> str:
+        """The id of the samples, without their number."""
+        # The steps of a search depend on the segmenter.
+        search = {**self.search, "segmenter": self.segmenter} if self.search else None
+        recording = self.engine.get("recording", "")
+        return sampling_id(self.model, self.template.digest, self.sampling, recording, search)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +128,11 @@ class BuildJob:
     render_prompt: Callable[[Problem], str] | None = None
     #: When the build stops because of prompts that the engine refuses.
     failure_policy: FailurePolicy = STOP_AT_FIRST
+    #: Whether an incomplete batch is sampled again as a whole, because a sample depends on its
+    #: batch.
+    keeps_batches: bool = False
+    #: How the PRM format of a search was recognised; empty without a PRM format.
+    format_evidence: str = ""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -210,15 +234,15 @@ def sample_problems(
     render_prompt = job.render_prompt or (
         lambda problem: job.spec.template.render(problem.question)
     )
-    missing_prompts = (
-        (problem.id, render_prompt(problem))
+    prompts = (
+        (problem.id, Prompt(render_prompt(problem), problem.question))
         for problem in problems
-        if problem.id not in run.line_spans
+        if job.keeps_batches or problem.id not in run.line_spans
     )
     sample_missing(
         run,
         [problem.id for problem in problems],
-        missing_prompts,
+        prompts,
         sampling=job.spec.sampling,
         make_sampler=job.make_sampler,
         batch_size=job.batch_size,
@@ -232,7 +256,7 @@ def sample_problems(
 def sample_missing(
     run: RunDir,
     keys: Collection[str],
-    missing_prompts: Iterator[tuple[str, str]],
+    prompts: Iterator[tuple[str, str]],
     *,
     sampling: SamplingSpec,
     make_sampler: Callable[[], Sampler],
@@ -247,7 +271,8 @@ def sample_missing(
     Args:
         run: The run directory.
         keys: The ids of all records that the run has in the end.
-        missing_prompts: Yields (id, prompt) of the records that the run does not have yet.
+        prompts: Yields (id, prompt) of the records that the run does not have yet. To keep
+            batches complete, it also yields the others; their samples are not written again.
         sampling: Sampling parameters of every prompt.
         make_sampler: Loads the sampler; called only if records are missing.
         batch_size: Prompts per call of the sampler.
@@ -278,26 +303,37 @@ def sample_missing(
         return map(refuse_full_context, stream_outcomes(sampler, prompts, sampling))
 
     writer = _RecordWriter(run, failures, on_new_records)
-    while batch := list(islice(missing_prompts, batch_size)):
+    while batch := list(islice(prompts, batch_size)):
         batch = [item for item in batch if is_retried or item[0] not in failures]
+        missing_keys = {key for key, _ in batch if key not in run.line_spans}
+        if not missing_keys:
+            continue
         last_save = time.monotonic()
-        prompts = [prompt for _, prompt in batch]
         try:
-            for outcome in stream_prompts(prompts):
+            for outcome in stream_prompts([prompt for _, prompt in batch]):
                 key, prompt = batch[outcome.prompt_index]
+                if key not in missing_keys:
+                    continue
                 if isinstance(outcome, PromptFailure):
                     failures.add(key, outcome.error)
                     progress.advance(1)
                     continue
                 writer.add(key, prompt, outcome.completions)
-                n_tokens = sum(completion.n_tokens or 0 for completion in outcome.completions)
-                progress.advance(1, n_tokens)
+                progress.advance(1, _count_tokens(outcome.completions))
                 if time.monotonic() - last_save > SAVE_INTERVAL_SECONDS:
                     writer.save()
                     last_save = time.monotonic()
         finally:  # also save the records that finished before Ctrl-C or the failure of a server
             writer.save()
         failures.check_engine(has_finished_items=bool(run.line_spans))
+
+
+def _count_tokens(completions: Sequence[Completion]) -> int:
+    """Return the number of tokens that were generated for a prompt, as far as it is known."""
+    first = completions[0]
+    if first.search is not None:
+        return add_tokens(first.n_tokens, first.search.discarded_tokens) or 0
+    return sum(completion.n_tokens or 0 for completion in completions)
 
 
 class _RecordWriter:
@@ -363,6 +399,8 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
     manifest.set_failed(SAMPLE_STAGE, n_failed)
     if job.spec.score:
         manifest.rewards = reward_statistics(manifest.config_paths(root, "solutions"))
+        if job.format_evidence:
+            manifest.rewards.format_evidence = job.format_evidence
     progress.phase("validate", 1)
     seal_dataset(root, manifest, saved_problems=len(run.line_spans))
     progress.advance(1)
@@ -383,12 +421,7 @@ def _shard_tasks(run: RunDir, job: BuildJob) -> list[ShardTask]:
             path=f"solutions/train-{index:05d}-of-{len(shards):05d}.parquet",
             problems=[problem for problem in shard if problem.id in run.line_spans],
             spans=[run.line_spans[problem.id] for problem in shard if problem.id in run.line_spans],
-            sampling_id=sampling_id(
-                spec.model,
-                spec.template.digest,
-                spec.sampling,
-                spec.engine.get("recording", ""),
-            ),
+            sampling_id=spec.sampling_id,
             segmenter=spec.segmenter,
             grader=spec.grader,
             grade_thinking=spec.grade_thinking,

@@ -10,7 +10,6 @@ import pytest
 from bench_runs import written
 from command_line import press_ctrl_c
 from fakes import Judge, Writer
-from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import DecodingPlan
 from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks, limit_problems
 from fsdpo_bench.tasks.load import load_task
@@ -18,6 +17,7 @@ from fsdpo_bench.tasks.table import builtin_tasks
 
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
 from fsdpo_data.models.prompts import get_template
 

@@ -7,18 +7,14 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from fakes import ANSWER, THOUGHT, FixedSampler, Judge, TableScorer, ThinkingSampler, Writer
-from fsdpo_bench.decode.beam import BeamSpec, beam_search
+from fakes import FixedSampler, TableScorer, Writer
 from fsdpo_bench.decode.decoders import DECODERS
 from fsdpo_bench.decode.records import DecodedProblem, record_validator
 from fsdpo_bench.decode.solution import (
     DecodedSolution,
-    DecodingCost,
     add_rewards,
     aggregate_rewards,
     greedy_sampling,
@@ -33,21 +29,11 @@ from fsdpo_bench.decode.vote import (
     weighted_vote,
 )
 from fsdpo_bench.runs.grade import grade_problems
-from fsdpo_bench.runs.options import RunOptions
 
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.options import field_help
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.samplers import LoadedSampler
-from fsdpo_data.engines.samplers.tokenization import cut_at_stop
-from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.grading.pool import grade_requests
-from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.stages.requests import grading_request
-from fsdpo_data.steps.rewards import AGGREGATES
-from fsdpo_data.steps.segment import SEGMENTERS, split_at_newlines, step_ending, step_stops
 
 CASES = 500
 
@@ -214,22 +200,6 @@ def test_best_of_n_takes_the_solution_whose_worst_step_is_best() -> None:
     assert best_of_n([max(solution.rewards or ()) for solution in solutions]) == 0
 
 
-@pytest.mark.parametrize("segmenter", ["auto@1", "newline@1", "both@1"])
-@pytest.mark.parametrize("step_tokens", [20, 64])
-def test_beam_search_keeps_the_stop_strings_of_steps_out_of_the_thinking(
-    segmenter: str, step_tokens: int
-) -> None:
-    sampler = LoadedSampler(ThinkingSampler())
-    spec = BeamSpec(b1=2, b2=1, max_steps=90, step_tokens=step_tokens)
-    sampling = SamplingSpec(n=1, max_tokens=400)
-    prompt = "2+2?<think>\n"
-    [(solution, _)] = beam_search([prompt], sampler, Judge(0), sampling, segmenter, spec)
-    thinking = find_thinking(prompt, solution.text)
-    assert thinking.closed and solution.finish_reason == "stop"
-    assert solution.text[: thinking.end] == f"{THOUGHT}</think>\n\n"
-    assert solution.text.endswith(ANSWER)
-
-
 def test_thinking_is_one_step_and_only_the_text_after_it_is_graded() -> None:
     closed = "so 5?\nno\n</think>\nIt is\n\\boxed{4}"
     open_ = "first\n\\boxed{4}\nwait"
@@ -266,266 +236,3 @@ def test_greedy_requests_one_sample_at_temperature_0() -> None:
     [[solution]] = sample_solutions(["p"], Recorder(0), greedy_spec, "newline@1")
     assert requested_specs == [SamplingSpec(n=1, temperature=0.0, seed=3)]
     assert "".join(solution.steps) == solution.text
-
-
-def reference_search(
-    prompt: str, writer: Writer, judge: Judge, sampling: SamplingSpec, spec: BeamSpec
-) -> tuple[str, tuple[str, ...], bool]:
-    """Run algorithm 1 of the paper line by line, with lines as steps."""
-    counts: Counter[str] = Counter()
-
-    def next_step(text: str, first: bool) -> tuple[str, bool]:
-        index = counts[text] if not first else counts[""]
-        counts[text] += 1
-        step = replace(sampling, n=1, stop=("\n",), max_tokens=spec.step_tokens)
-        completion = writer.one(prompt + text, index, step)
-        if completion.stop_string:
-            return text + completion.text + "\n", False
-        return text + completion.text, completion.finish_reason == "stop"
-
-    def reward(text: str) -> float:
-        rewards = judge.one(prompt, split_at_newlines(text))
-        return AGGREGATES[spec.aggregate].compute(rewards) if rewards else -math.inf
-
-    def top(count: int, new: list[Any]) -> list[Any]:
-        order = sorted(range(len(new)), key=lambda i: (-new[i][2], i))
-        return [new[i] for i in order[:count]]
-
-    first = [next_step("", True) for _ in range(spec.b1)]  # line 6
-    scored = [(text, done, reward(text)) for text, done in first]  # line 7
-    beam = top(spec.b1 if spec.first_keep == "b1" else spec.b2, scored)  # line 8
-    t = 1  # line 9
-    while t < spec.max_steps:  # line 10
-        if all(done for _, done, _ in beam):  # line 11
-            break  # line 12
-        new = []  # lines 14, 15
-        counts.clear()
-        for text, done, score in beam:  # line 16
-            if done:
-                new.append((text, done, score))
-                continue
-            for _ in range(spec.b1):  # line 17
-                longer, ended = next_step(text, False)  # line 18
-                new.append((longer, ended, reward(longer)))  # lines 19-21
-        beam = top(spec.b2, new)  # lines 24, 25
-        t += 1  # line 26
-    text, done, _ = top(1, beam)[0]  # line 28
-    return text, tuple(split_at_newlines(text)), done
-
-
-def random_spec(draw: random.Random) -> BeamSpec:
-    return BeamSpec(
-        b1=draw.randint(1, 5),
-        b2=draw.randint(1, 4),
-        max_steps=draw.randint(1, 6),
-        step_tokens=draw.choice([2, 50]),
-        first_keep=draw.choice(["b1", "b2"]),
-        aggregate=draw.choice(list(AGGREGATES)),
-    )
-
-
-def test_beam_search_equals_the_reference_on_hundreds_of_random_cases() -> None:
-    lengths = Counter[int]()
-    finished = Counter[bool]()
-    for case in range(CASES):
-        draw = random.Random(case)
-        spec = random_spec(draw)
-        writer = Writer(case)
-        judge = Judge(case, unread=draw.choice([0.0, 0.2]))
-        prompts = [f"p{i}\n" for i in range(draw.randint(1, 3))]
-        sampling = SamplingSpec(n=1, temperature=0.8)
-        results = beam_search(prompts, writer, judge, sampling, "newline@1", spec)
-        for prompt, (solution, _) in zip(prompts, results, strict=True):
-            text, steps, done = reference_search(prompt, writer, judge, sampling, spec)
-            assert (solution.text, solution.steps) == (text, steps)
-            assert (solution.finish_reason == "stop") == done
-            assert solution.rewards == _tuple(judge.one(prompt, steps))
-            lengths[len(steps)] += 1
-            finished[done] += 1
-    # The random cases contain finished and unfinished searches of many lengths.
-    assert len(lengths) >= 5 and min(finished.values()) > CASES // 4
-
-
-def _tuple(rewards: list[float] | None) -> tuple[float, ...] | None:
-    return None if rewards is None else tuple(rewards)
-
-
-class Tree:
-    """Sampler that continues a text by its listed branches; sample i takes branch i."""
-
-    model = ModelRef("tree", "0")
-
-    def __init__(self, branches: dict[str, list[str]]) -> None:
-        self.branches = branches
-        self.requests: list[list[tuple[str, int]]] = []
-
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        self.requests.append([(prompt, spec.n) for prompt in prompts])
-        return [
-            [self._one(branch, spec) for branch in self.branches[prompt][: spec.n]]
-            for prompt in prompts
-        ]
-
-    def _one(self, branch: str, spec: SamplingSpec) -> Completion:
-        if branch.endswith("…"):
-            return Completion(branch.removesuffix("…"), "length", 1)
-        text, stop = cut_at_stop(branch, spec.stop)
-        return Completion(text, "stop", 1, stop_string=stop)
-
-
-class StepTableScorer:
-    """Scorer that looks up the reward of every step in a table."""
-
-    model = ModelRef("by-last-step", "0")
-
-    def __init__(self, rewards: dict[str, float]) -> None:
-        self.rewards = rewards
-        self.seen: list[tuple[str, ...]] = []
-
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        self.seen += [tuple(item.steps) for item in items]
-        return [[self.rewards[step.strip()] for step in item.steps] for item in items]
-
-
-def search(
-    tree: Tree, rewards: dict[str, float], **spec: Any
-) -> tuple[Any, DecodingCost, StepTableScorer]:
-    scorer = StepTableScorer(rewards)
-    sampling = SamplingSpec(n=1)
-    [(solution, cost)] = beam_search(["q:"], tree, scorer, sampling, "newline@1", BeamSpec(**spec))
-    return solution, cost, scorer
-
-
-FIRST = {"q:": ["a\n", "b\n", "c\n"]}
-REWARDS = {"a": 0.9, "b": 0.5, "c": 0.7, "end": 0.6, "low": 0.1, "high": 0.95, "more": 0.2}
-
-
-def test_lines_6_to_8_keep_b1_first_steps_or_b2_with_the_option_first_keep() -> None:
-    tree = Tree(FIRST | {f"q:{step}\n": ["end"] * 3 for step in "abc"})
-    search(tree, REWARDS, b1=3, b2=1, max_steps=2)
-    assert tree.requests[0] == [("q:", 3)]  # line 6
-    assert tree.requests[1] == [("q:a\n", 3), ("q:c\n", 3), ("q:b\n", 3)]  # line 8: top-b1 is all
-    text = Tree(tree.branches)
-    search(text, REWARDS, b1=3, b2=2, max_steps=2, first_keep="b2")
-    assert text.requests[1] == [("q:a\n", 3), ("q:c\n", 3)]
-
-
-def test_the_limit_counts_generations_as_the_help_says() -> None:
-    """A step that is longer than the maximum of a generation takes several generations."""
-    tree = Tree({"q:": ["a…"], "q:a": ["b…"], "q:ab": ["c\n"]})
-    solution, _, _ = search(tree, {"a": 0.5, "ab": 0.5, "abc": 0.5}, b1=1, b2=1, max_steps=2)
-    assert (solution.steps, len(tree.requests)) == (("ab",), 2)
-    for options_class in (BeamSpec, RunOptions):
-        text = " ".join(field_help(options_class)["max_steps"].split())
-        assert text.startswith("Maximum number of generations per solution")
-
-
-def test_line_10_limits_the_number_of_steps() -> None:
-    tree = Tree({"q:": ["a\n"], "q:a\n": ["a\n"], "q:a\na\n": ["a\n"]})
-    solution, _, _ = search(tree, REWARDS, b1=1, b2=1, max_steps=1)
-    assert (solution.text, solution.finish_reason, len(tree.requests)) == ("a\n", "length", 1)
-    solution, _, _ = search(tree, REWARDS, b1=1, b2=1, max_steps=3)
-    assert solution.steps == ("a\n", "a\n", "a\n") and solution.finish_reason == "length"
-
-
-def test_line_11_stops_when_every_solution_is_complete() -> None:
-    tree = Tree({"q:": ["a", "b"]})
-    solution, _, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=9)
-    assert len(tree.requests) == 1 and len(scorer.seen) == 2
-    assert (solution.text, solution.finish_reason) == ("a", "stop")
-
-
-def test_lines_16_to_24_keep_the_best_of_all_next_steps() -> None:
-    tree = Tree(
-        {"q:": ["a\n", "b\n"], "q:a\n": ["low\n", "more\n"], "q:b\n": ["high\n", "end\n"]}
-        | {"q:b\nhigh\n": ["end", "low"], "q:b\nend\n": ["low", "more"]}
-    )
-    solution, cost, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=3)
-    pairs = [("a\n", "low\n"), ("a\n", "more\n"), ("b\n", "high\n"), ("b\n", "end\n")]
-    assert scorer.seen[2:6] == pairs
-    # Line 24 keeps no continuation of a.
-    assert tree.requests[2] == [("q:b\nhigh\n", 2), ("q:b\nend\n", 2)]
-    assert solution.text == "b\nhigh\nend"  # line 28: 0.6 of 0.6, 0.1, 0.1, 0.2
-    assert cost == DecodingCost(2 + 4 + 4, 2 + 4 + 4, pytest.approx(cost.seconds))
-
-
-def test_a_finished_solution_stays_in_the_beam_and_is_scored_once() -> None:
-    tree = Tree({"q:": ["a", "b\n"], "q:b\n": ["high\n", "low\n"], "q:b\nhigh\n": ["low", "low"]})
-    solution, _, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=4)
-    assert solution.text == "a" and solution.rewards == (0.9,)
-    assert scorer.seen.count(("a",)) == 1
-
-
-def test_a_step_that_stopped_on_length_is_not_finished() -> None:
-    tree = Tree({"q:": ["en…"], "q:en": ["d"]})
-    solution, _, scorer = search(tree, REWARDS | {"en": 0.4}, b1=1, b2=1, max_steps=4)
-    assert (solution.text, solution.finish_reason) == ("end", "stop")
-    assert scorer.seen == [("en",), ("end",)]
-
-
-def test_a_full_context_ends_the_search() -> None:
-    class Full(Tree):
-        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-            self.requests.append([])
-            return [[Completion("", "length", 0)] * spec.n for _ in prompts]
-
-    full = Full({})
-    solution, _, _ = search(full, REWARDS, b1=2, b2=1, max_steps=9)
-    assert (solution.text, solution.finish_reason, len(full.requests)) == ("", "length", 1)
-
-
-def test_equal_solutions_in_the_beam_are_continued_by_different_samples() -> None:
-    tree = Tree({"q:": ["a\n", "a\n"], "q:a\n": ["low", "more", "end", "high"]})
-    solution, _, _ = search(tree, REWARDS, b1=2, b2=1, max_steps=2)
-    assert tree.requests[1] == [("q:a\n", 4)]
-    assert solution.text == "a\nhigh"
-
-
-@pytest.mark.parametrize(
-    ("segmenter", "separator", "mark"),
-    [
-        ("newline@1", "\n", ""),
-        ("blank-line@1", "\n\n", ""),
-        ("step-marker@1", "\n", "Step {}: "),
-        ("step-marker@1", "\n\n", "**Step {}:** "),
-        ("auto@1", "\n", ""),
-        ("auto@1", "\n\n", ""),
-        ("auto@1", "\n", "Step {}: "),
-        ("auto@1", "\n\n", "Step {}: "),
-    ],
-)
-def test_search_rounds_end_at_step_boundaries(segmenter: str, separator: str, mark: str) -> None:
-    """Scored texts have the same steps as complete solutions, and a round adds one step."""
-    for case in range(50):
-        writer = Writer(case, separator, mark)
-        seen: list[ScorerInput] = []
-
-        class RecordingJudge(Judge):
-            def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-                seen.extend(items)  # noqa: B023
-                return super().score(items)
-
-        spec = BeamSpec(b1=2, b2=1, max_steps=5)
-        [(solution, _)] = beam_search(
-            ["p"], writer, RecordingJudge(case), SamplingSpec(n=1), segmenter, spec
-        )
-        assert list(solution.steps) == SEGMENTERS[segmenter].split(solution.text)
-        for item in seen:
-            assert SEGMENTERS[segmenter].split("".join(item.steps)) == list(item.steps)
-        lengths = [len(item.steps) for item in seen]
-        assert all(later - earlier <= 1 for earlier, later in pairwise(lengths))
-        assert max(lengths) <= 5
-
-
-def test_stop_strings_start_the_next_step() -> None:
-    assert step_stops("auto@1", "") == ("\n\n", *step_stops("step-marker@1", ""))
-    assert step_stops("auto@1", "Step 1: a\n") == step_stops("step-marker@1", "")
-    assert step_stops("auto@1", "a\n\n") == ("\n\n",)
-    assert step_stops("auto@1", "a\n") == ("\n",)
-    assert [step_ending(stop) for stop in ("\n", "\n\n", "\nStep ")] == ["\n", "\n\n", "\n"]
-
-
-@pytest.mark.parametrize("field", ["b1", "b2", "max_steps", "step_tokens"])
-def test_widths_below_one_are_refused(field: str) -> None:
-    with pytest.raises(InputError, match=f"BeamSpec.{field} = 0: expected at least 1"):
-        BeamSpec(**{field: 0})

@@ -12,7 +12,6 @@ import pytest
 from bench_runs import config, make_records, read_rows, write_run
 from fakes import Judge, Writer
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.decoder import Decoder
 from fsdpo_bench.decode.decoders import DECODERS, parse_result_name
 from fsdpo_bench.decode.plan import make_plan
@@ -27,6 +26,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.models.prompts import get_template
 
 SHORTEST = """

@@ -12,7 +12,6 @@ import typer
 from bench_runs import read_rows
 from fakes import Judge, Writer
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import DecodingPlan
 from fsdpo_bench.report.render import write_report
 from fsdpo_bench.runs.failures import BatchFailures
@@ -27,6 +26,7 @@ from fsdpo_data.core.errors import FailedItemsError, ItemError
 from fsdpo_data.core.failures import FailurePolicy, read_failures
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.prompts import get_template
 from fsdpo_train.cli.app import app as train_app

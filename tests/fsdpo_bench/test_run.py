@@ -17,7 +17,6 @@ import pytest
 from bench_runs import read_rows
 from fakes import Judge, Writer
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import DecodingPlan, make_plan
 from fsdpo_bench.report.render import write_report
 from fsdpo_bench.runs.make_job import check_tokenizer
@@ -34,6 +33,7 @@ from typer.testing import CliRunner
 from fsdpo_data.core.errors import InputError, RunMismatchError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import CHECKPOINT, resolve, resolve_weights

@@ -1,7 +1,7 @@
 """Every command that writes, with inputs that are small enough for hundreds of runs.
 
 Samples and continuations are recorded, so an interrupted run and an undisturbed run must write the
-same bytes. Rewards and trainings are computed on one thread.
+same bytes. Searches, rewards and trainings are computed on one thread.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ SAVE_EVERY = 2
 _RESUME = ("--resume",)
 #: Files of a training run that may differ between runs with the same result.
 _UNSTABLE_FILES = (".lock", "checkpoints", "reference")
+#: Files of a build that contain the seconds of a model that runs.
+_TIMED_FILES = (".lock", "completions.jsonl", "manifest.json", "README.md")
 
 
 @dataclass(frozen=True)
@@ -276,6 +278,14 @@ def _stage_commands(inputs: Inputs) -> Iterator[WritingCommand]:
     build_and_pair = [*_build_arguments(inputs, "few"), "--prm", prm, "--top", 2]
     shard = [*_build_arguments(inputs, "many"), "--shard", "2/3"]
     yield WritingCommand("build --shard", _command("fsdpo_data", *shard), _RESUME)
+    search = ["--problems", inputs.path("few.jsonl"), "--limit", 12, "--batch-size", 4]
+    search += ["--sampler", "beam", "--prm", prm, "--b1", 3, "--b2", 2, "--samples", 2]
+    yield WritingCommand(
+        "build --sampler beam",
+        _command("fsdpo_data", "build", "--model", "tiny", *search),
+        _RESUME,
+        outcome=_search_outcome,
+    )
     parts = [inputs.path(f"part{index}") for index in (1, 2)]
     yield WritingCommand("merge", _command("fsdpo_data", "merge", *parts), sources=parts)
     yield WritingCommand("build --prm", _command("fsdpo_data", *build_and_pair), _RESUME)
@@ -375,6 +385,16 @@ def _training_commands(inputs: Inputs) -> Iterator[WritingCommand]:
             outcome=_training_outcome,
             sources=[source] if source.is_dir() else [],
         )
+
+
+def _search_outcome(out: Path) -> dict[str, str]:
+    """Return the digests of a build with a model that runs, and its manifest without seconds."""
+    manifest = json.loads((out / "manifest.json").read_text())
+    for section, name in (("cost", "seconds"), ("statistics", "tokens_per_second")):
+        del manifest[section][name]
+    del manifest["manifest_digest"]
+    digests = file_digests(out, without=_TIMED_FILES)
+    return digests | {"manifest": json.dumps(manifest)}
 
 
 def _training_outcome(out: Path) -> dict[str, str]:

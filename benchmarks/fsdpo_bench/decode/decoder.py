@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any, NamedTuple
 
-from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.records import SolutionRecord
 from fsdpo_bench.decode.solution import OnFinished, OwnSolution
 from fsdpo_bench.decode.vote import Agreements, answer_classes
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 

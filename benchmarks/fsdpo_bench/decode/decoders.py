@@ -6,7 +6,6 @@ plug-in. Results list the decoders in the order of this file.
 
 from dataclasses import replace
 
-from fsdpo_bench.decode.beam import beam_search
 from fsdpo_bench.decode.decoder import Decoder, DecoderSetup, DecodingRequest
 from fsdpo_bench.decode.solution import (
     DecodingCost,
@@ -14,10 +13,13 @@ from fsdpo_bench.decode.solution import (
     add_rewards,
     greedy_sampling,
     sample_solutions,
+    searched_solution,
 )
 from fsdpo_bench.decode.vote import best_of_n, self_consistency, weighted_vote
 from fsdpo_data.core.registry import Registry
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import Prompt, SamplingSpec
+from fsdpo_data.engines.beam_search import BeamSampler
+from fsdpo_data.engines.samplers import stream
 
 DEFAULT_DECODER = "greedy"  #: The decoder of a run without the option ``decoder``.
 #: The default decoder for recorded responses that may be random samples.
@@ -86,16 +88,18 @@ def _sample_once(request: DecodingRequest, sampling: SamplingSpec) -> list[OwnSo
 def _search_with_beam(request: DecodingRequest) -> list[OwnSolution]:
     """Return the solution that a beam search finds for each prompt, and its cost."""
     assert request.load_scorer is not None  # the decoder needs rewards
-    return beam_search(
-        request.prompts,
-        sampler=request.sampler,
-        scorer=request.load_scorer(),
-        sampling=request.sampling,
-        segmenter=request.segmenter,
-        spec=replace(request.beam, b1=request.setup.b1, b2=request.setup.b2),
-        on_finished=request.on_finished,
-        questions=request.questions,
-    )
+    beam = replace(request.beam, b1=request.setup.b1, b2=request.setup.b2)
+    sampler = BeamSampler(request.sampler, request.load_scorer(), request.segmenter, beam)
+    prompts = [
+        Prompt(prompt, question)
+        for prompt, question in zip(request.prompts, request.questions, strict=True)
+    ]
+    solutions: dict[int, OwnSolution] = {}
+    for prompt_index, [completion] in stream(sampler, prompts, replace(request.sampling, n=1)):
+        solution = searched_solution(completion)
+        solutions[prompt_index] = solution
+        request.on_finished(1, solution.cost.tokens or 0)
+    return [solutions[prompt_index] for prompt_index in range(len(prompts))]
 
 
 DECODERS.register(

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
-from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.decoder import Decoder, DecoderSetup
 from fsdpo_bench.decode.decoders import DECODERS, DEFAULT_DECODER
 from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE, check_aggregate
 
 

@@ -7,11 +7,12 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field
 
-from fsdpo_data.core.sampling import FinishReason, SamplingSpec, add_tokens
+from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler, stream
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.steps.rewards import aggregate
+from fsdpo_data.steps.segment import split_at_lengths
 
 #: Callback for progress: number of prompts that finished since the last call, and their tokens.
 OnFinished = Callable[[int, int], None]
@@ -110,6 +111,24 @@ def sample_solutions(
 def greedy_sampling(sampling: SamplingSpec) -> SamplingSpec:
     """Return the sampling settings of greedy decoding."""
     return replace(sampling, n=1, temperature=0.0)
+
+
+def searched_solution(completion: Completion) -> OwnSolution:
+    """Return the solution that a search found, with the cost of the complete search."""
+    assert completion.search is not None  # only searches give such completions
+    solution = DecodedSolution(
+        text=completion.text,
+        steps=tuple(split_at_lengths(completion.text, completion.step_chars or ())),
+        finish_reason=completion.finish_reason,
+        n_tokens=completion.n_tokens,
+        rewards=completion.step_rewards,
+    )
+    cost = DecodingCost(
+        tokens=add_tokens(completion.n_tokens, completion.search.discarded_tokens),
+        prm_calls=completion.search.prm_calls,
+        seconds=completion.seconds,
+    )
+    return OwnSolution(solution, cost)
 
 
 def add_rewards(

@@ -27,7 +27,11 @@ from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.replay import count_completions
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
-from fsdpo_data.engines.selection import select_sampler, select_scorer
+from fsdpo_data.engines.selection import (
+    select_sampler,
+    select_sampler_with_scorer,
+    select_scorer,
+)
 from fsdpo_data.engines.weights import resolve_model, resolve_prm
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template, get_template, load_tokenizer
@@ -40,9 +44,6 @@ from fsdpo_data.models.resolve import (
 from fsdpo_data.recorded.response_file import ResponseFile, TemplatedScorer, read_response_file
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 from fsdpo_data.steps.segment import segmenter_name
-
-#: Fraction of a GPU's memory that vLLM takes for the policy if a reward model runs on the same GPU.
-POLICY_GPU_FRACTION = 0.6
 
 Warn = Callable[[str], None]  #: Receives remarks for readers of the results.
 
@@ -118,11 +119,8 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
         )
     is_model_named = options.model is not None
     model = resolve_model(options.model or DEFAULT_MODEL, options.engine, options.template)
-    selection = select_sampler(options.engine, model_count=2 if plan.needs_prm else 1)
-    # The reward model shares the GPU with the policy, and by default vLLM takes all GPU memory.
-    # Under Ray, each model has its own GPUs.
-    if plan.needs_prm and not options.engine.uses_ray:
-        selection = selection.with_memory_limit(POLICY_GPU_FRACTION)
+    select = select_sampler_with_scorer if plan.needs_prm else select_sampler
+    selection = select(options.engine)
     scorer = _PrmLoader(_load_no_scorer, None)
     if plan.needs_prm:
         scorer = _prepare_scorer(options, plan, model, warn)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.decoders import (
     DECODERS,
     DEFAULT_DECODER,
@@ -18,6 +17,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Group, Option, check_read_options
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.options import (
     FailureOptions,
     PrmFormatName,

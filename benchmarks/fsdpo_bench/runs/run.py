@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.decoder import DecoderSetup, DecodingRequest
 from fsdpo_bench.decode.plan import DecodingPlan
 from fsdpo_bench.decode.records import DecodedProblem, ProblemRecord
@@ -35,6 +34,7 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
 from fsdpo_data.dataset.run import lock_run_directory
 from fsdpo_data.engines.answer_judge import AnswerJudge
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.samplers import Sampler, close_loaded_engine
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.prompts import Template

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.row_files import replace_surrogates
-from fsdpo_data.core.sampling import Completion, ContinuedPrompt
+from fsdpo_data.core.sampling import Completion, Prompt
 from fsdpo_data.models.thinking import THINKING_MARKERS
 
 #: Text before a completion, so that the tokenizer decodes the completion as a continuation.
@@ -47,18 +47,20 @@ class ContextTokens(NamedTuple):
 
     def total_ids(self, new_ids: Sequence[int], prompt: str) -> tuple[int, ...] | None:
         """Return the ids of the solution with new ids; None if the caller does not need them."""
-        if not isinstance(prompt, ContinuedPrompt) or prompt.text != self.solution_text:
+        if not isinstance(prompt, Prompt) or prompt.token_ids is None:
+            return None
+        if prompt.solution_text != self.solution_text:
             return None
         return (*self.solution_ids, *new_ids)
 
 
 def encode_context(tokenizer: Any, decoder: CompletionDecoder, prompt: str) -> ContextTokens:
     """Return the token ids of a prompt, with the ids that the model generated earlier."""
-    if isinstance(prompt, ContinuedPrompt):
-        solution_ids = decoder.find_covering_ids(prompt.token_ids, prompt.text)
+    if isinstance(prompt, Prompt) and prompt.token_ids is not None:
+        solution_ids = decoder.find_covering_ids(prompt.token_ids, prompt.solution_text)
         if solution_ids is not None:
-            prompt_ids = encode_prompt(tokenizer, prompt.beginning)
-            return ContextTokens([*prompt_ids, *solution_ids], solution_ids, prompt.text)
+            prompt_ids = encode_prompt(tokenizer, prompt.without_solution)
+            return ContextTokens([*prompt_ids, *solution_ids], solution_ids, prompt.solution_text)
     return ContextTokens(encode_prompt(tokenizer, prompt), [], "")
 
 

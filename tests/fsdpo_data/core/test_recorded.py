@@ -39,7 +39,11 @@ BROKEN: list[Any] = [
     COMPLETE | {"step_rewards": [0.5]},
     COMPLETE | {"step_chars": [1000]},
     COMPLETE | {"step_chars": "1"},
-    *(STEPPED | {"step_rewards": value} for value in ([], [2], [None], [True], "1")),
+    *(STEPPED | {"step_rewards": value} for value in ([], [2], [None], [True, 1], "1")),
+    STEPPED | {"step_rewards": [0.5, math.inf]},
+    *(COMPLETE | {"search": value} for value in (5, {}, {"prm_calls": 3})),
+    COMPLETE | {"search": {"discarded_tokens": 7, "prm_calls": None}},
+    COMPLETE | {"search": {"discarded_tokens": -7, "prm_calls": 3}},
 ]
 
 
@@ -53,7 +57,13 @@ def test_a_completion_without_token_count_is_complete() -> None:
 
 
 def test_a_completion_may_have_steps_and_step_rewards() -> None:
-    assert is_completion(STEPPED) and is_completion(STEPPED | {"step_rewards": [0, 0.5]})
+    assert is_completion(STEPPED) and is_completion(STEPPED | {"step_rewards": [0, -2.5]})
+
+
+@pytest.mark.parametrize("discarded_tokens", [None, 0, 7])
+def test_a_completion_may_have_the_cost_of_a_search(discarded_tokens: int | None) -> None:
+    cost = {"discarded_tokens": discarded_tokens, "prm_calls": 3}
+    assert is_completion(COMPLETE | {"search": cost})
 
 
 def test_a_run_samples_incomplete_records_again(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from fsdpo_data.stages.pair import PairStage
 
 DATA = Path(__file__).parents[2] / "data"
 FROZEN = DATA / "frozen/dataset"
-FROZEN_DIGEST = "b790905c6d59369fc8ee"
+FROZEN_DIGEST = "88ff390095d061035631"
 
 
 def test_the_frozen_dataset_is_read() -> None:

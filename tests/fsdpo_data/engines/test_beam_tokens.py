@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 import real_tokenizers
 from fakes import Judge
-from fsdpo_bench.decode.beam import BeamSpec, beam_search
-from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import builtin_tasks
 
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.sampling import Completion, ContinuedPrompt, SamplingSpec, continue_prompt
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, continue_prompt
+from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
 from fsdpo_data.engines.load import load_sampler
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import LoadedSampler, Sampler
 from fsdpo_data.models.prompts import get_template
+from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.steps.segment import SEGMENTERS, Segmenter, _split_at_offsets
 
 BUILTIN_SEGMENTERS = tuple(SEGMENTERS)
@@ -52,15 +51,14 @@ def search(
     prompts: Sequence[str], sampler: Sampler, segmenter: str, *, step_tokens: int
 ) -> list[str]:
     spec = BeamSpec(b1=1, b2=1, max_steps=300, step_tokens=step_tokens)
-    results = beam_search(prompts, sampler, Judge(0), GREEDY, segmenter, spec)
-    assert all(solution.finish_reason == "stop" for solution, _ in results)
-    return [solution.text for solution, _ in results]
+    results = BeamSampler(sampler, Judge(0), segmenter, spec).sample(prompts, GREEDY)
+    assert all(solution.finish_reason == "stop" for [solution] in results)
+    return [solution.text for [solution] in results]
 
 
 def test_the_embedded_model_writes_its_greedy_solutions() -> None:
     template = get_template("problem")
-    problems = load_task(builtin_tasks()["embedded"]).problems[:2]
-    prompts = [template.render(problem.question) for problem in problems]
+    prompts = [template.render(problem.question) for problem in make_problems("test", 2)]
     sampler = load_sampler("tiny", SamplerOptions(engine="transformers"))
     greedy = [completion.text for [completion] in sampler.sample(prompts, GREEDY)]
     for segmenter in (*BUILTIN_SEGMENTERS, *SENTENCES):
@@ -184,15 +182,12 @@ def test_an_engine_with_text_alone_gets_no_space_at_the_end(segmenter: str) -> N
 
 
 def test_a_continued_prompt_is_its_text_and_travels_to_other_processes() -> None:
-    prompt = continue_prompt(ContinuedPrompt("p:", "a", (1, 2)), "b", (1, 2, 3))
+    prompt = continue_prompt(Prompt("p:", "2+2?", "a", (1, 2)), "b", (1, 2, 3))
     copy = pickle.loads(pickle.dumps(prompt))
     for value in (prompt, copy):
-        assert isinstance(value, ContinuedPrompt)
-        assert (value, value.beginning, value.text, value.token_ids) == (
-            "p:ab",
-            "p:",
-            "ab",
-            (1, 2, 3),
-        )
-    assert not isinstance(continue_prompt("p:", "a", None), ContinuedPrompt)
+        assert isinstance(value, Prompt)
+        assert (value, value.without_solution, value.solution_text) == ("p:ab", "p:", "ab")
+        assert (value.question, value.token_ids) == ("2+2?", (1, 2, 3))
+    for plain_prompt in ("p:", Prompt("p:", "2+2?")):
+        assert not isinstance(continue_prompt(plain_prompt, "a", (1,)), Prompt)
     assert SamplingSpec().prompt_seed(prompt) == SamplingSpec().prompt_seed("p:ab")

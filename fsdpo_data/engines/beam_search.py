@@ -1,0 +1,417 @@
+"""Step-wise beam search, a sampler: Algorithm 1 of Full-Step-DPO (Xu et al. 2025).
+
+The comments name the lines of the algorithm. It leaves three points open:
+
+- A finished solution in the beam has no next step. It stays in the candidates once, with the
+  reward of its last step. A solution that stopped on length is not finished; the next round
+  continues it.
+- Identical partial solutions of one problem are sampled together, so their next steps are
+  different samples.
+- Among equal rewards, the earlier sample comes first. A solution that the scorer cannot read
+  (too long, or blank) comes last.
+"""
+
+import itertools
+import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Annotated, Literal, NamedTuple
+
+from fsdpo_data.core.errors import ItemError
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.sampling import (
+    Completion,
+    Prompt,
+    SamplingSpec,
+    SearchCost,
+    add_tokens,
+)
+from fsdpo_data.engines.samplers import (
+    PromptFailure,
+    PromptOutcome,
+    PromptResult,
+    Sampler,
+    StreamingSampler,
+    close_engine,
+    raise_failures,
+    stream,
+    stream_outcomes,
+)
+from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
+from fsdpo_data.models.thinking import split_solution
+from fsdpo_data.steps.rewards import AGGREGATES, aggregate
+from fsdpo_data.steps.segment import segmenter_name, step_ending, step_stops
+
+
+@dataclass(frozen=True, slots=True)
+class BeamSpec(Options):
+    """Settings of a beam search, without the sampling settings.
+
+    Attributes:
+        b1: Next steps to sample for each solution in the beam.
+        b2: Solutions to keep after each step (the beam size).
+        max_steps: Maximum number of generations per solution (C in Algorithm 1). A generation adds
+            one step, or a part of a step that is longer than `step_tokens`.
+        step_tokens: Maximum number of tokens per generation; the next generation continues a longer
+            step.
+        first_keep: Solutions to keep after the first step: `b1` as in Algorithm 1 of
+            Full-Step-DPO, or `b2` as in its text.
+        aggregate: Function from step rewards to the reward that ranks partial solutions; `last`
+            takes the reward of the newest step.
+    """
+
+    b1: Annotated[int, Option(min=1)] = 5
+    b2: Annotated[int, Option(min=1)] = 1
+    max_steps: Annotated[int, Option(min=1)] = 32
+    step_tokens: Annotated[int, Option(min=1)] = 256
+    first_keep: Literal["b1", "b2"] = "b1"
+    aggregate: Annotated[str, Option(choices=AGGREGATES)] = "last"
+
+    def check_sampling(self, sampling: SamplingSpec) -> None:
+        """Check that a search with these settings can return ``sampling.n`` solutions.
+
+        Raises:
+            InputError: if the beam is smaller, or all next steps would be the same.
+        """
+        beam_size = min(self.b1, self.b2)
+        if sampling.n > beam_size:
+            raise sampling.field_error(
+                "n",
+                f"a beam search with `b1={self.b1}` and `b2={self.b2}` returns at most "
+                f"{beam_size} per problem. Use `n={beam_size}`, or a larger beam.",
+            )
+        if sampling.temperature == 0 and self.b1 > 1:
+            raise sampling.field_error(
+                "temperature",
+                "all next steps of a solution would be the same. Use a temperature above 0, or "
+                "`b1=1`.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _PartialSolution:
+    """The first steps of a solution: S^(1:t) in the algorithm."""
+
+    text: str = ""  #: All steps joined.
+    steps: tuple[str, ...] = ()  #: The steps so far.
+    #: Number of generated tokens, including the tokens of dropped steps; None if unknown.
+    n_tokens: int | None = 0
+    #: Ids of the generated tokens, which may reach beyond the text; None if the engine has no ids.
+    token_ids: tuple[int, ...] | None = ()
+    is_finished: bool = False  #: Whether the model ended the solution.
+    is_stuck: bool = False  #: Whether no tokens are left for another step.
+    reward: float = -math.inf  #: The aggregated reward r^(1:t); -inf without step rewards.
+    rewards: tuple[float, ...] | None = None  #: One reward per step; None before scoring.
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the solution gets no further step."""
+        return self.is_finished or self.is_stuck
+
+
+@dataclass(slots=True)
+class _BeamState:
+    """The state of the search for one problem."""
+
+    prompt_index: int  #: Index of the prompt in the batch.
+    prompt: str  #: The prompt of the policy.
+    #: The partial solutions of the beam (S in the algorithm), the best one first.
+    beam: list[_PartialSolution] = field(default_factory=lambda: [_PartialSolution()])
+    tokens: int | None = 0  #: Generated tokens so far; None if unknown.
+    prm_calls: int = 0  #: Solutions and prefixes that the scorer has read.
+    seconds: float = 0.0  #: Part of the sampler's and the scorer's wall-clock time.
+    error: ItemError | None = None  #: The reason why an engine refuses a text of the search.
+
+    @property
+    def question(self) -> str | None:
+        """The question of the prompt; None if unknown."""
+        return self.prompt.question if isinstance(self.prompt, Prompt) else None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all solutions of the beam are complete, or the search has failed."""
+        is_failed = self.error is not None
+        return is_failed or all(solution.is_complete for solution in self.beam)
+
+    def continued_prompt(self, solution: _PartialSolution) -> Prompt:
+        """Return the prompt that continues a partial solution, with its tokens if it has any."""
+        return Prompt(self.prompt, self.question, solution.text, solution.token_ids)
+
+
+class _PrefixKey(NamedTuple):
+    """A partial solution by its content; equal ones of a problem share their continuations."""
+
+    search_index: int  #: Index of the search of the problem.
+    text: str  #: Text of the partial solution.
+
+
+class _SamplingGroup(NamedTuple):
+    """The settings that continuations have in common when they are sampled together."""
+
+    n: int  #: Continuations per prefix.
+    stop_strings: tuple[str, ...]  #: Strings that end a step.
+
+
+class _CandidateSlot(NamedTuple):
+    """The location of a candidate that needs a reward."""
+
+    search: _BeamState  #: The search of the candidate.
+    candidates: list[_PartialSolution]  #: All candidates of the search.
+    candidate_index: int  #: Index of the candidate in ``candidates``.
+
+
+class BeamSampler(StreamingSampler):
+    """A sampler that searches with a policy and a reward model.
+
+    ``SamplingSpec.n`` is the number of solutions to return: the best of the beam, the best one
+    first. ``max_tokens`` limits a solution; its last step may exceed it by fewer than
+    ``step_tokens`` tokens. Prompts have the question if the reward model has its own prompt.
+    """
+
+    #: Other prompts of a batch affect the last bits of the rewards, and so the search. Batches
+    #: therefore stay complete when a run is resumed.
+    keeps_batches = True
+
+    def __init__(self, sampler: Sampler, scorer: Scorer, segmenter: str, spec: BeamSpec) -> None:
+        """Combine the models.
+
+        Args:
+            sampler: Samples the next steps.
+            scorer: Rewards the steps.
+            segmenter: Full name of the segmenter.
+            spec: Settings of the search.
+        """
+        self.model = sampler.model
+        self._sampler = sampler
+        self._scorer = scorer
+        self._segmenter = segmenter
+        self._spec = spec
+
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
+        """Yield the ``spec.n`` best solutions of each prompt as the searches finish."""
+        yield from raise_failures(
+            self._search(prompts, spec, partial(stream, self._sampler), self._scorer.score)
+        )
+
+    def stream_outcomes(
+        self, prompts: Sequence[str], spec: SamplingSpec
+    ) -> Iterator[PromptOutcome]:
+        """Yield the solutions of each prompt, or the reason why an engine refuses one of them."""
+        yield from self._search(
+            prompts,
+            spec,
+            partial(stream_outcomes, self._sampler),
+            partial(score_outcomes, self._scorer),
+        )
+
+    def close(self) -> None:
+        """Free the memory of both models."""
+        close_engine(self._sampler)
+        close_engine(self._scorer)
+
+    def _search(
+        self,
+        prompts: Sequence[str],
+        sampling: SamplingSpec,
+        sample: Callable[[Sequence[str], SamplingSpec], Iterable[PromptOutcome]],
+        score: Callable[[Sequence[ScorerInput]], Sequence[ScoreOutcome]],
+    ) -> Iterator[PromptOutcome]:
+        self._spec.check_sampling(sampling)
+        batch = _BatchSearch(sample, score, sampling, self._segmenter, self._spec)
+        return batch.run(prompts)
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchSearch:
+    """Extends the beams of a batch of problems by one step per round."""
+
+    #: Samples the next steps.
+    sample: Callable[[Sequence[str], SamplingSpec], Iterable[PromptOutcome]]
+    score: Callable[[Sequence[ScorerInput]], Sequence[ScoreOutcome]]  #: Rewards the steps.
+    sampling: SamplingSpec  #: Sampling settings of a solution.
+    segmenter: str  #: Full name of the segmenter.
+    spec: BeamSpec  #: Settings of the search.
+
+    def run(self, prompts: Sequence[str]) -> Iterator[PromptOutcome]:
+        """Yield the outcome of each prompt as soon as its search is done."""
+        active = [_BeamState(index, prompt) for index, prompt in enumerate(prompts)]  # line 5
+        first_size = self.spec.b1 if self.spec.first_keep == "b1" else self.spec.b2
+        for step_index in range(self.spec.max_steps):  # lines 9, 10 and 26
+            is_first = step_index == 0
+            self._advance(active, first_size if is_first else self.spec.b2)  # lines 6-8, 14-25
+            yield from (self._outcome(search) for search in active if search.is_done)
+            active = [search for search in active if not search.is_done]
+            if not active:  # line 11
+                return
+        yield from map(self._outcome, active)
+
+    def _outcome(self, search: _BeamState) -> PromptOutcome:
+        """Return the best solutions of a search, or its failure."""
+        if search.error is not None:
+            return PromptFailure(search.prompt_index, search.error)
+        best_solutions = search.beam[: self.sampling.n]  # line 28
+        seconds = search.seconds / len(best_solutions)
+        completions = [_make_completion(solution, search, seconds) for solution in best_solutions]
+        return PromptResult(search.prompt_index, completions)
+
+    def _advance(self, searches: Sequence[_BeamState], beam_size: int) -> None:
+        """Extend every beam by one step, and keep its ``beam_size`` best candidates."""
+        all_candidates = self._extend_beams(searches)  # lines 6, 16-18
+        self._score_candidates(searches, all_candidates)  # lines 7, 19
+        for search, candidates in zip(searches, all_candidates, strict=True):
+            # The sort is stable, so the earlier of equal candidates comes first.
+            ranked = sorted(candidates, key=lambda candidate: -candidate.reward)
+            search.beam = ranked[:beam_size]  # lines 8, 24, 25
+
+    def _extend_beams(self, searches: Sequence[_BeamState]) -> list[list[_PartialSolution]]:
+        """Return the candidates S_new of every search: b1 next steps per solution of the beam.
+
+        Complete solutions stay in the candidates. The candidates are in the order of the beam. A
+        failed search has none.
+        """
+        completions_by_prefix = self._sample_steps(searches)
+        all_candidates: list[list[_PartialSolution]] = []
+        for search_index, search in enumerate(searches):
+            candidates: list[_PartialSolution] = []
+            for solution in search.beam if search.error is None else ():
+                if solution.is_complete:
+                    candidates.append(solution)
+                    continue
+                completions = completions_by_prefix[_PrefixKey(search_index, solution.text)]
+                candidates += [
+                    self._extend(search.prompt, solution, completion)
+                    for completion in itertools.islice(completions, self.spec.b1)
+                ]
+            all_candidates.append(candidates)
+        return all_candidates
+
+    def _sample_steps(
+        self, searches: Sequence[_BeamState]
+    ) -> dict[_PrefixKey, Iterator[Completion]]:
+        """Sample b1 continuations for each incomplete solution, and add their cost.
+
+        A text that is in a beam k times gets k·b1 different continuations. Texts with equal
+        settings (:class:`_SamplingGroup`) go to the sampler in one call.
+        """
+        needed: Counter[_PrefixKey] = Counter()
+        solutions: dict[_PrefixKey, _PartialSolution] = {}
+        for search_index, search in enumerate(searches):
+            for solution in search.beam:
+                if not solution.is_complete:
+                    key = _PrefixKey(search_index, solution.text)
+                    needed[key] += self.spec.b1
+                    solutions[key] = solution
+        groups: dict[_SamplingGroup, list[_PrefixKey]] = defaultdict(list)
+        for key, n in needed.items():
+            stop_strings = step_stops(segmenter_name(self.segmenter), key.text)
+            groups[_SamplingGroup(n, stop_strings)].append(key)
+        completions_by_prefix = {}
+        for group, keys in groups.items():
+            prompts = [searches[key.search_index].continued_prompt(solutions[key]) for key in keys]
+            step_sampling = replace(
+                self.sampling,
+                n=group.n,
+                max_tokens=min(self.spec.step_tokens, self.sampling.max_tokens),
+                stop=(*self.sampling.stop, *group.stop_strings),
+            )
+            for outcome in self.sample(prompts, step_sampling):
+                key = keys[outcome.prompt_index]
+                search = searches[key.search_index]
+                if isinstance(outcome, PromptFailure):
+                    search.error = search.error or outcome.error
+                    continue
+                completions_by_prefix[key] = iter(outcome.completions)
+                for completion in outcome.completions:
+                    search.tokens = add_tokens(search.tokens, completion.n_tokens)
+                    search.seconds += completion.seconds
+        return completions_by_prefix
+
+    def _extend(
+        self, prompt: str, solution: _PartialSolution, completion: Completion
+    ) -> _PartialSolution:
+        """Return the partial solution with one more step, as the segmenter splits the text."""
+        text = solution.text + completion.text
+        stop = completion.stop_string
+        is_step_end = stop is not None and stop not in self.sampling.stop
+        if stop is not None and is_step_end:
+            ending = step_ending(stop)
+            # Words contain the space before them. Without ids, the next completion has the space.
+            text += ending if completion.token_ids is not None else ending.rstrip(" ")
+        n_tokens = add_tokens(solution.n_tokens, completion.n_tokens)
+        is_context_full = completion.finish_reason == "length" and not completion.text
+        is_budget_spent = n_tokens is not None and n_tokens >= self.sampling.max_tokens
+        is_stuck = is_context_full or is_budget_spent
+        if completion.finish_reason == "length" and completion.token_ids and not is_stuck:
+            text = text.rstrip(
+                "\N{REPLACEMENT CHARACTER}"
+            )  # the next tokens complete the character
+        steps = split_solution(prompt, text, self.segmenter)
+        is_finished = completion.finish_reason == "stop" and not is_step_end
+        n_allowed_steps = len(solution.steps) + 1
+        if len(steps) > n_allowed_steps:  # the completion contains later steps; drop them
+            steps = steps[:n_allowed_steps]
+            is_finished = False
+            text = "".join(steps)
+        return _PartialSolution(
+            text=text,
+            steps=tuple(steps),
+            n_tokens=n_tokens,
+            token_ids=completion.token_ids,
+            is_finished=is_finished,
+            is_stuck=is_stuck,
+        )
+
+    def _score_candidates(
+        self, searches: Sequence[_BeamState], all_candidates: list[list[_PartialSolution]]
+    ) -> None:
+        """Replace new candidates by candidates with rewards, and add the cost.
+
+        Complete solutions from the previous round keep their rewards.
+        """
+        slots = []
+        for search, candidates in zip(searches, all_candidates, strict=True):
+            for index, candidate in enumerate(candidates):
+                if not any(candidate is solution for solution in search.beam):
+                    slots.append(_CandidateSlot(search, candidates, index))
+        items = [
+            ScorerInput(
+                prompt=slot.search.prompt,
+                steps=slot.candidates[slot.candidate_index].steps,
+                question=slot.search.question,
+            )
+            for slot in slots
+        ]
+        started = time.perf_counter()
+        outcomes = self.score(items)
+        seconds_per_item = (time.perf_counter() - started) / max(1, len(items))
+        for slot, outcome in zip(slots, outcomes, strict=True):
+            slot.search.prm_calls += 1
+            slot.search.seconds += seconds_per_item
+            if isinstance(outcome, ItemError):
+                slot.search.error = slot.search.error or outcome
+                continue
+            slot.candidates[slot.candidate_index] = replace(
+                slot.candidates[slot.candidate_index],
+                reward=aggregate(outcome, self.spec.aggregate) if outcome else -math.inf,
+                rewards=None if outcome is None else tuple(outcome),
+            )
+
+
+def _make_completion(solution: _PartialSolution, search: _BeamState, seconds: float) -> Completion:
+    """Return a solution of a search as a completion, with its steps and their rewards."""
+    discarded_tokens = None
+    if search.tokens is not None and solution.n_tokens is not None:
+        discarded_tokens = search.tokens - solution.n_tokens
+    return Completion(
+        text=solution.text,
+        finish_reason="stop" if solution.is_finished else "length",
+        n_tokens=solution.n_tokens,
+        seconds=seconds,
+        # A blank text has no steps.
+        step_chars=tuple(map(len, solution.steps)) if solution.steps else None,
+        step_rewards=solution.rewards if solution.steps else None,
+        search=SearchCost(discarded_tokens, search.prm_calls),
+    )

@@ -1,0 +1,313 @@
+"""Datasets whose solutions a beam search finds: rewards, cost, ids, resumption and options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from command_line import run
+from fakes import Judge, Writer
+from helpers import build_spec, problem_set
+from random_model import save_random_prm
+
+import fsdpo_data as fd
+from fsdpo_data.core.errors import InputError, ItemError, SchemaError
+from fsdpo_data.core.failures import FailurePolicy, read_failures
+from fsdpo_data.core.progress import NO_PROGRESS
+from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.schema import read_table, replace_column, write_parquet
+from fsdpo_data.dataset.validate import check_invariants, validate
+from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
+from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.models.resolve import resolve
+from fsdpo_data.stages import sample
+from fsdpo_data.stages.sample import BuildJob, build
+
+PROBLEMS = problem_set(7, answer="7")
+BEAM = BeamSpec(b1=3, b2=2, max_steps=6)
+PRM = {"prm": {"name": "judge", "revision": "0"}}
+SEARCH = {"sampler": "beam", **asdict(BEAM), **PRM}
+
+
+class BatchJudge(Judge):
+    """A judge whose rewards depend on the size of the batch, like the last bits of a model's."""
+
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        all_rewards = super().score(items)
+        return [
+            None if rewards is None else [reward + len(items) / 1e6 for reward in rewards]
+            for rewards in all_rewards
+        ]
+
+
+def search_build(
+    out: Path,
+    *,
+    sampler: Sampler | None = None,
+    judge: Judge | None = None,
+    search: dict[str, Any] = SEARCH,
+    segmenter: str = "newline@1",
+    max_failed: str = "0",
+    resume: bool = True,
+) -> Manifest:
+    spec = replace(
+        build_spec(n=2),
+        search=search,
+        score={"engine": {"name": "judge", "dtype": "auto"}, **PRM},
+        segmenter=segmenter,
+    )
+    job = BuildJob(
+        spec,
+        PROBLEMS,
+        lambda: BeamSampler(sampler or Writer(0), judge or BatchJudge(0), "newline@1", BEAM),
+        batch_size=3,
+        workers=1,
+        failure_policy=FailurePolicy(max_failed),
+        keeps_batches=BeamSampler.keeps_batches,
+    )
+    return build(job, out, resume=resume, progress=NO_PROGRESS)
+
+
+def solutions(out: Path) -> pl.DataFrame:
+    return pl.read_parquet(out / "solutions/*.parquet")
+
+
+def test_a_dataset_has_the_rewards_and_the_cost_of_its_search(tmp_path: Path) -> None:
+    judge = Judge(0)
+    manifest = search_build(tmp_path, judge=judge)
+    assert validate(tmp_path) == manifest
+    rows = solutions(tmp_path)
+    assert len(rows) == 2 * len(PROBLEMS.problems)
+    for row in rows.iter_rows(named=True):
+        assert row["step_rewards"] == judge.one(row["prompt"], row["completions"])
+    first = rows.filter(pl.col("sample_index") == 0)
+    tokens = pl.col("n_tokens") + pl.col("search").struct.field("discarded_tokens")
+    # Both solutions of a problem state the tokens of the same search.
+    assert rows.group_by("problem_id").agg(tokens.n_unique())["n_tokens"].to_list() == [1] * 7
+    assert first["search"].struct.field("discarded_tokens").min() > 0  # type: ignore[operator]
+    assert manifest.cost.tokens == first.select(tokens.sum()).item()
+    assert first["search"].struct.field("prm_calls").sum() == manifest.cost.prm_calls == judge.calls
+    assert manifest.rewards is not None and manifest.rewards.scored == len(rows)
+
+
+def test_the_best_solution_comes_first(tmp_path: Path) -> None:
+    search_build(tmp_path)
+    for group in solutions(tmp_path).partition_by("problem_id"):
+        last_rewards = [rewards[-1] for rewards in group.sort("sample_index")["step_rewards"]]
+        assert last_rewards == sorted(last_rewards, reverse=True)
+
+
+def test_ids_name_the_search_its_reward_model_and_its_segmenter(tmp_path: Path) -> None:
+    specs = [
+        replace(build_spec(n=2), segmenter=segmenter, search=search)
+        for search, segmenter in (
+            ({}, "newline@1"),
+            (SEARCH, "newline@1"),
+            (SEARCH, "blank-line@1"),
+            (SEARCH | {"b1": 4}, "newline@1"),
+            (SEARCH | {"prm": {"name": "judge", "revision": "1"}}, "newline@1"),
+        )
+    ]
+    assert len({spec.sampling_id for spec in specs}) == len(specs)
+    # The segmenter of independent samples is not part of their ids.
+    assert replace(specs[0], segmenter="blank-line@1").sampling_id == specs[0].sampling_id
+    assert replace(specs[1], sampling=SamplingSpec(n=1)).sampling_id == specs[1].sampling_id
+
+
+def test_the_cost_of_a_search_belongs_to_a_search(tmp_path: Path) -> None:
+    manifest = search_build(tmp_path)
+    [file] = tmp_path.glob("solutions/*.parquet")
+    table = read_table("solutions", file)
+    write_parquet(replace_column(table, "search", [None] * len(table)), file)
+    with pytest.raises(SchemaError, match="14 solutions have the cost of a search without"):
+        check_invariants(tmp_path, manifest)
+
+
+class Dies:
+    """A scorer that stops after some calls."""
+
+    model = Judge.model
+
+    def __init__(self, calls: int) -> None:
+        self._calls = calls
+        self._judge = BatchJudge(0)
+
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        self._calls -= 1
+        if self._calls < 0:
+            raise KeyboardInterrupt
+        return self._judge.score(items)
+
+
+def test_all_prompts_of_an_interrupted_batch_are_searched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample, "SAVE_INTERVAL_SECONDS", 0.0)
+    search_build(tmp_path / "clean")
+    expected = solutions(tmp_path / "clean")
+    partial_batches = 0
+    for calls in range(1, 40):
+        out = tmp_path / str(calls)
+        try:
+            search_build(out, judge=Dies(calls))  # type: ignore[arg-type]
+        except KeyboardInterrupt:
+            n_saved = len((out / "completions.jsonl").read_bytes().splitlines())
+            partial_batches += n_saved % 3 > 0
+            search_build(out)
+            assert solutions(out).equals(expected)
+        else:
+            break
+    # Some interruptions leave a part of a batch, whose rewards depend on the rest of it.
+    assert partial_batches > 3
+
+
+def test_batches_of_missing_problems_alone_would_change_the_rewards(tmp_path: Path) -> None:
+    """The judge of these tests sees the batches."""
+    prompts = [f"p{index}\n" for index in range(3)]
+    searcher = BeamSampler(Writer(0), BatchJudge(0), "newline@1", BEAM)
+    [[lone_solution]] = searcher.sample(prompts[2:], SamplingSpec(n=1))
+    batch_solution = searcher.sample(prompts, SamplingSpec(n=1))[2][0]
+    assert lone_solution.text == batch_solution.text
+    assert lone_solution.step_rewards != batch_solution.step_rewards
+
+
+class FussyWriter(Writer):
+    """A writer that refuses prompts with some texts."""
+
+    refused: Sequence[str] = ()
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        if any(text in prompt for text in self.refused for prompt in prompts):
+            raise ItemError("the prompt is too long")
+        return super().sample(prompts, spec)
+
+
+class FullWriter(Writer):
+    """A writer for which one prompt fills the context."""
+
+    def one(self, prompt: str, index: int, spec: SamplingSpec) -> Completion:
+        if "the 4th time" in prompt:
+            return Completion("", "length", 0)
+        return super().one(prompt, index, spec)
+
+
+@pytest.mark.parametrize("writer_class", [FussyWriter, FullWriter])
+def test_a_refused_problem_fails_alone_and_is_retried(
+    tmp_path: Path, writer_class: type[Writer]
+) -> None:
+    writer = writer_class(0)
+    if isinstance(writer, FussyWriter):
+        writer.refused = ("the 4th time",)
+    with pytest.raises(ItemError):
+        search_build(tmp_path / "strict", sampler=writer)
+    judge = Judge(0)
+    clean = search_build(tmp_path / "clean", judge=judge)
+    manifest = search_build(tmp_path / "run", sampler=writer, judge=judge, max_failed="50%")
+    assert manifest.failed == {"sample": 1}
+    failed_id = PROBLEMS.problems[4].id
+    assert [record["id"] for record in read_failures(tmp_path / "run")] == [failed_id]
+    expected = solutions(tmp_path / "clean")
+    other_solutions = expected.filter(pl.col("problem_id") != failed_id)
+    assert solutions(tmp_path / "run").equals(other_solutions)
+    retried = search_build(tmp_path / "run", judge=judge, max_failed="50%")
+    assert retried.digest == clean.digest and retried.failed is None
+
+
+@pytest.fixture(scope="module")
+def prm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("models") / "prm"
+    save_random_prm(folder, Path(resolve("tiny").path))
+    yield folder
+
+
+def search_line(prm: Path, *options: str) -> list[str]:
+    line = ["build", "--model", "tiny", "--limit", "4", "--sampler", "beam", "--prm", str(prm)]
+    beam = ["--b1", "3", "--b2", "2", "--samples", "2", "--max-steps", "3", "--batch-size", "4"]
+    return [*line, *beam, *options]
+
+
+def test_a_search_on_the_command_line_and_in_python(
+    prm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, *search_line(prm), "--out", str(tmp_path / "command"))
+    assert code == 0, err
+    assert "beam, b1 3, b2 2, ranked by prm" in " ".join(out.split())
+    dataset = fd.build(
+        model="tiny",
+        limit=4,
+        sampler="beam",
+        prm=str(prm),
+        beam=fd.BeamSpec(b1=3, b2=2, max_steps=3),
+        sampling=fd.SamplingSpec(n=2),
+        out=tmp_path / "python",
+    )
+    assert dataset.manifest.digest == validate(tmp_path / "command").digest
+    spec = dataset.manifest.spec
+    assert spec.search is not None and spec.score is not None
+    assert spec.search.prm.revision == spec.score.prm.revision
+    assert (spec.search.sampler, spec.search.b1, spec.search.b2) == ("beam", 3, 2)
+    rewards = solutions(dataset.path)["step_rewards"]
+    scored = dataset.score(prm=str(prm), out=tmp_path / "scored")
+    for reward, again in zip(rewards, solutions(scored.path)["step_rewards"], strict=True):
+        assert again.to_list() == pytest.approx(reward.to_list(), abs=1e-6)
+    assert scored.manifest.spec.search == spec.search
+    dataset.pair(out=tmp_path / "pairs", require_outcome=False, top=1)
+    card = (tmp_path / "python/README.md").read_text()
+    assert "| search | step-wise beam search: b1 3, b2 2, at most 3 generations" in card
+    assert "--sampler beam \\\n  --prm prm \\\n  --b1 3" in card
+
+
+def test_shards_of_a_search_are_merged(
+    prm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = search_line(prm, "--batch-size", "2")
+    assert run(capsys, *line, "--out", str(tmp_path / "all"))[0] == 0
+    shards = [str(tmp_path / f"shard{index}") for index in (1, 2)]
+    for index, shard in enumerate(shards, start=1):
+        code, _, err = run(capsys, *line, "--shard", f"{index}/2", "--out", shard)
+        assert code == 0, err
+    code, _, err = run(capsys, "merge", *shards, "--out", str(tmp_path / "merged"))
+    assert code == 0, err
+    merged = solutions(tmp_path / "merged").drop("step_rewards")
+    # Shards have other batches, so only the last bits of the rewards may differ.
+    assert merged.equals(solutions(tmp_path / "all").drop("step_rewards"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--b1 3", "--b1 3: the sampler plain does not read this option"),
+        ("--beam-aggregate min", "--beam-aggregate min: the sampler plain does not read"),
+        ("--sampler beam --samples 1", "--sampler beam: the search ranks partial solutions"),
+        ("--sampler beam --prm P", "returns at most 1 per problem. Use --samples 1"),
+        ("--sampler beam --prm P --b2 9 --samples 6", "--b1 5 and --b2 9 returns at most 5"),
+        ("--sampler beam --prm P --samples 1 --top 2", "--top 2: a search forms no pairs"),
+        ("--sampler beam --prm P --samples 1 --temperature 0", "--temperature 0.0: all next steps"),
+        (
+            "--sampler beam --prm P --samples 1 --engine replay --replay F",
+            "--engine replay: the engine cannot continue a text",
+        ),
+        (
+            "--sampler beam --prm P --samples 1 --engine openai --base-url http://h/v1 --api chat",
+            "servers need --api completions",
+        ),
+        ("--sampler beem", "expected one of plain, beam"),
+    ],
+)
+def test_options_that_contradict_a_search_are_refused(
+    options: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "build", *options.split())
+    assert code == 1 and message in " ".join(err.split())
+
+
+def test_errors_in_python_name_the_fields() -> None:
+    with pytest.raises(InputError, match=r"Write `beam=BeamSpec\(b1=3\)`"):
+        fd.build(sampler="beam", b1=3)  # type: ignore[call-arg]
