@@ -86,7 +86,8 @@ from fsdpo_data.answers.parsing.read import read_answer
         # Lists of numbers without spaces, and "only".
         ("27,54,108,135", "135, 108, 54, 27", "27, 54108135"),
         ("1,3", r"$1$ and $3$ only", r"$3$ only"),
-        # Numbers of tools.
+        # Code, and numbers of tools.
+        (r"\lfloor\log_2 n\rfloor+1", "floor(log2(n)) + 1", "floor(log10(n)) + 1"),
         ("-12+15i", "-12+15j", "12+15j"),
         ("4343_6", "4343 in base six", "4343 in base seven"),
         (r"\sqrt6", "√6 (≈ 2.45)", "√7 (≈ 2.65)"),
