@@ -14,7 +14,7 @@ the pool. Each grader is the code of its project, in a process of its own. An an
 than `--seconds` ends the process, and a new one grades the next answer. Failures count as wrong.
 
 The verdicts are in `--out`, so a second call continues an interrupted one. `--grader` selects
-graders, for example to grade in several calls. The table needs the verdicts of all graders.
+graders. `--grader fsdpo` needs neither the environment nor the repositories.
 
 The table has the score of each grader on each pool, and its verdicts on `adjudicated.jsonl`:
 disagreements that a reader decided without knowledge of the verdicts. Its rows come from the pools
@@ -102,25 +102,28 @@ def main(
     """Grade the pools with all graders, and print the table."""
     rows = read_pools(pools, math500)
     out.mkdir(parents=True, exist_ok=True)
-    check_sources(sources)
-    check_packages(python)
+    names = grader or [*LOADERS]
+    check_sources(sources, names)
+    if names != [OWN_GRADER]:
+        check_packages(python)
     with progress() as bar:
-        for name in grader or LOADERS:
+        for name in names:
             interpreter = sys.executable if name == OWN_GRADER else str(python)
             source = [str(sources / name)] if name in COMMITS else []
             command = [interpreter, str(WORKER), name, *source]
             grade_rows(command, rows_of(name, rows), verdict_file(out, name), workers, seconds, bar)
-    if grader is None:
-        print_table(rows, read_metrics(out, rows), read_lines(ADJUDICATED))
+    print_table(rows, read_metrics(out, rows, names), read_lines(ADJUDICATED))
 
 
-def check_sources(sources: Path) -> None:
-    """Refuse repositories at another commit.
+def check_sources(sources: Path, names: Sequence[str]) -> None:
+    """Refuse repositories of these graders at another commit.
 
     Raises:
         SystemExit: if a repository is missing or at another commit.
     """
     for name, commit in COMMITS.items():
+        if name not in names:
+            continue
         command = ["git", "-C", str(sources / name), "rev-parse", "HEAD"]
         head = subprocess.run(command, capture_output=True, text=True).stdout.strip()
         if head != commit:
@@ -335,14 +338,14 @@ def grade_in_processes(
             process.close()
 
 
-def read_metrics(out: Path, rows: Sequence[PoolRow]) -> list[MetricVerdicts]:
-    """Read the verdicts of all graders and of the authors; ours are first."""
+def read_metrics(out: Path, rows: Sequence[PoolRow], names: Sequence[str]) -> list[MetricVerdicts]:
+    """Read the verdicts of these graders and of the authors."""
     metrics = []
-    for name in LOADERS:
+    for name in names:
         lines = read_verdicts(verdict_file(out, name))
         keys = [row.key for row in rows_of(name, rows)]
-        names = next(lines[key]["correct"] for key in keys if not lines[key]["failure"])
-        for suffix in names:
+        suffixes = next(lines[key]["correct"] for key in keys if not lines[key]["failure"])
+        for suffix in suffixes:
             metrics.append(
                 MetricVerdicts(
                     name=f"{name}, {suffix}" if suffix else name,
