@@ -67,7 +67,7 @@ class GradeStage(Stage):
 
     spec_key = "grade"
 
-    grader: str  #: Full name of the grader, such as ``math@4``.
+    grader: str  #: Full name of the grader, such as ``math@5``.
     workers: int | None = None  #: Processes that grade; None for one per available core.
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False
@@ -257,7 +257,7 @@ class GradeOptions(StageOptions, AnswerJudgeOptions):
 
         Accept numbers within a relative tolerance of 1 %:
 
-            fsdpo-data grade runs/a --out runs/tolerant --grader math@4+tolerance=0.01
+            fsdpo-data grade runs/a --out runs/tolerant --grader math@5+tolerance=0.01
 
         Ask a judge about undecided answers:
 
