@@ -7,14 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_bench.decode.vote import (
-    agreeing_answers,
-    answer_classes,
-    best_of_n,
-    self_consistency,
-    voting_answers,
-    weighted_vote,
-)
+from fsdpo_bench.metrics.answer_classes import agreeing_answers, answer_classes, voting_answers
+from fsdpo_bench.metrics.choices import best_of_n, vote, weighted_vote
 from fsdpo_bench.prm.first_error import read_first_error_rows
 
 from fsdpo_data.core.parquet_files import collect_rows
@@ -56,7 +50,7 @@ class ProblemSamples:
     is_cut_off: list[bool]  #: Whether each sample reached the maximum number of tokens.
     rewards: list[list[float] | None]  #: Step rewards of each sample, if the dataset has rewards.
 
-    def classes(self) -> list[int | None]:
+    def classes(self) -> list[int]:
         """Return the class of equivalent answers of each sample."""
         return answer_classes(self.votes, agreeing_answers(self.votes))
 
@@ -104,7 +98,7 @@ def record_start(
     rows = []
     for samples in read_problem_samples(test):
         chosen = {
-            VOTE: self_consistency(samples.classes()),
+            VOTE: vote(samples.classes()),
             MOST_LIKELY: best_of_n([logprobs[key] for key in samples.solution_ids]),
         }
         mean = sum(samples.is_correct) / len(samples.is_correct)
@@ -194,7 +188,7 @@ def record_policy(
         numbers = (
             sum(first_samples.is_correct),
             len(first_samples.is_correct),
-            first_samples.is_choice_correct(self_consistency(first_samples.classes())),
+            first_samples.is_choice_correct(vote(first_samples.classes())),
             sum(first_samples.n_tokens),
             sum(first_samples.is_cut_off),
         )

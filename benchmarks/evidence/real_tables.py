@@ -5,15 +5,14 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
-from fsdpo_bench.intervals import MeanDifference, mean_difference, paired_interval, proportion
-from fsdpo_bench.prm.f1_interval import LabelledRewards, f1_interval
 from fsdpo_bench.prm.first_error import (
+    LabelledRewards,
     best_threshold,
     count_first_errors,
+    f1_interval,
     threshold_candidates,
 )
 from real_results import (
@@ -33,7 +32,7 @@ from real_results import (
 )
 from real_stages import Sizes
 
-from fsdpo_data.core.statistics import mean_interval
+from fsdpo_data.core.statistics import mean_difference, mean_rate, student_interval
 
 PRM_TITLES = {
     "outcome": "cross-entropy on outcomes",
@@ -237,7 +236,7 @@ def compare(
     return [
         POLICY_TITLES[policy],
         POLICY_TITLES[baseline],
-        format_difference(mean_difference(gains)),
+        format_difference(gains),
         ", ".join(f"{100 * mean:+.1f}" for mean in seed_means),
         format_seed_interval(seed_means),
         f"{100 * DETECTABLE_ERRORS * error:.1f}",
@@ -246,17 +245,15 @@ def compare(
 
 def format_seed_interval(means: Sequence[float]) -> str:
     """Return Student's 95 % interval of a mean over seeds in points; – for one seed."""
-    from scipy.special import stdtrit
-
     if len(means) < 2:
         return "–"
-    half_width = float(stdtrit(len(means) - 1, 0.975)) * stdev(means) / math.sqrt(len(means))
-    low, high = fmean(means) - half_width, fmean(means) + half_width
+    low, high = student_interval(means)
     return f"[{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
-def format_difference(difference: MeanDifference) -> str:
-    """Return a difference with its interval over problems, in points."""
+def format_difference(gains: Sequence[float]) -> str:
+    """Return the mean of differences with its interval over problems, in points."""
+    difference = mean_difference(gains)
     low, high = difference.ci95
     return f"{100 * difference.value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
@@ -265,16 +262,12 @@ def format_ahead(values: Values, base: Values) -> str:
     """Return how far a choice is ahead of another one, in points; nothing for the same one."""
     if values is base:
         return ""
-    gains = [value - base[key] for key, value in values.items()]
-    difference = mean_difference(gains)
-    if all(gain in (-1, 0, 1) for gain in gains):
-        difference = replace(difference, ci95=paired_interval([int(gain) for gain in gains]))
-    return format_difference(difference)
+    return format_difference([value - base[key] for key, value in values.items()])
 
 
 def format_accuracy(values: Values) -> str:
     """Return a mean over problems with its interval, in percent."""
-    mean = proportion(list(values.values()))
+    mean = mean_rate(list(values.values()))
     assert mean.value is not None and mean.ci95 is not None
     low, high = mean.ci95
     return f"{100 * mean.value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
@@ -282,10 +275,10 @@ def format_accuracy(values: Values) -> str:
 
 def format_auc(areas: Values) -> str:
     """Return the mean of the AUC of each problem with correct and incorrect samples."""
-    interval = mean_interval([(area, 1) for area in areas.values()])
-    assert interval is not None
-    mean = fmean(areas.values())
-    return f"{mean:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] ({len(areas)} problems)"
+    mean = mean_rate(list(areas.values()))
+    assert mean.value is not None and mean.ci95 is not None
+    low, high = mean.ci95
+    return f"{mean.value:.3f} [{low:.3f}, {high:.3f}] ({len(areas)} problems)"
 
 
 def random_processbench(results: Path) -> str:

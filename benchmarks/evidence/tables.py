@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fsdpo_bench.rerank.intervals import holm
+from fsdpo_data.core.statistics import holm
 
 #: Titles of the models, by the names of their files of scores.
 TITLES = {
@@ -72,7 +72,7 @@ def render_tables(benchmarks: Sequence[BenchmarkResult]) -> str:
 def corrected_p_values(benchmarks: Sequence[BenchmarkResult]) -> dict[tuple[str, str, str], float]:
     """Return Holm's p-values of the selected strategies, by benchmark, model and N above 1."""
     p_values = {
-        (benchmark.title, model, size): cell["ahead_of_vote"]["p_value"]
+        (benchmark.title, model, size): cell["ahead_of_vote"]["p"]
         for benchmark in benchmarks
         for model, entry in benchmark.result["models"].items()
         for size, cell in entry["selected"].items()
@@ -164,7 +164,7 @@ def _selected_rows(
                 size,
                 points(cell["accuracy"]),
                 points(ahead, "+"),
-                f"{ahead['p_value']:.4f}",
+                f"{ahead['p']:.4f}",
                 f"{p_holm[benchmark.title, model, size]:.4f}",
                 ", ".join(dict.fromkeys(cell["strategies"])),
             ]

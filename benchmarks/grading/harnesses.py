@@ -27,7 +27,6 @@ import queue
 import subprocess
 import sys
 import threading
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -39,7 +38,7 @@ from typer import Option
 
 from fsdpo_data.core.jsonl_log import JsonlLog, encode_line
 from fsdpo_data.core.progress import Progress, progress
-from fsdpo_data.core.statistics import mean_interval
+from fsdpo_data.core.statistics import mean_rate
 
 WORKER = Path(__file__).with_name("harness_worker.py")
 REQUIREMENTS = Path(__file__).with_name("harnesses-requirements.txt")
@@ -374,12 +373,10 @@ def format_score(metric: MetricVerdicts, rows: Sequence[PoolRow]) -> str:
     """
     if not all(map(metric.has, rows)):
         return "–"
-    by_problem: dict[str, list[bool]] = defaultdict(list)
-    for row in rows:
-        by_problem[row.problem].append(metric.accepts(row))
-    score = sum(map(metric.accepts, rows)) / len(rows)
-    low, high = mean_interval([(sum(items), len(items)) for items in by_problem.values()]) or (0, 1)
-    return f"{100 * score:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    score = mean_rate([metric.accepts(row) for row in rows], [row.problem for row in rows])
+    assert score.value is not None and score.ci95 is not None  # there are rows
+    low, high = score.ci95
+    return f"{100 * score.value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def adjudicated_counts(

@@ -15,17 +15,22 @@ from pathlib import Path
 
 import numpy as np
 import typer
-from fsdpo_bench.intervals import mean_difference, paired_interval, pass_at_k, proportion
-from fsdpo_bench.rerank.intervals import Bootstrap
+from fsdpo_bench.metrics.choices import pass_at_k
 
 from fsdpo_data.agreement.kappa import cohen_kappa, kappa_interval
-from fsdpo_data.core.statistics import mean_auc, problem_aucs
+from fsdpo_data.core.statistics import (
+    Interval,
+    auc,
+    auc_interval,
+    mean_difference,
+    mean_rate,
+    ranking_auc,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "study"))
 from measure import estimate
 
 Generator = np.random.Generator
-Interval = tuple[float, float]
 Items = tuple[list[int], list, list[bool]]  #: Problem, first and second value of each item.
 
 #: Resamples of the bootstrap of the study in the simulation; the study itself uses more.
@@ -58,9 +63,9 @@ def main(repeats: int = 2000, seed: int = 0) -> None:
 
 def make_cases(seed: int) -> Iterator[Case]:
     """Yield the cases, statistic by statistic."""
-    for n_problems in (30, 500):
-        draw = partial(draw_accuracy, n_problems=n_problems, accuracy=0.9)
-        yield Case(f"accuracy, {n_problems} problems", 0.9, draw)
+    for n_problems, accuracy in ((30, 0.9), (30, 0.98), (100, 0.98), (500, 0.98)):
+        draw = partial(draw_accuracy, n_problems=n_problems, accuracy=accuracy)
+        yield Case(f"accuracy, {n_problems} problems", accuracy, draw)
     yield Case("accuracy, 20 clusters of 8", 0.95, draw_clustered_accuracy)
     yield Case("pass@4 of 8, 500 problems", pass_at_4_of_population(), draw_pass_at_4)
     yield Case("paired accuracy, 500 problems, 2 % won", 0.02, draw_paired_accuracy)
@@ -71,7 +76,8 @@ def make_cases(seed: int) -> Iterator[Case]:
     yield Case("paired avg@4, 300 problems, 5 % gain a half", 0.025, draw_rare_gain)
     rng = np.random.default_rng(seed)
     items = draw_scores(rng, POPULATION_PROBLEMS)
-    yield Case("AUC within problems, 30 problems", mean_auc(problem_aucs(*items)).value, draw_auc)
+    yield Case("ranking AUC, 30 problems", ranking_auc(*items).value, draw_ranking_auc)
+    yield Case("AUC over all items, 30 problems", auc(*items[1:]), draw_pooled_auc)
     for n_problems in (30, 200):
         _, first, second = draw_labels(rng, POPULATION_PROBLEMS)
         draw = partial(draw_kappa, n_problems=n_problems)
@@ -80,15 +86,11 @@ def make_cases(seed: int) -> Iterator[Case]:
         for deviation in (0.02, 0.1):
             draw = partial(draw_study, n_seeds=n_seeds, deviation=deviation)
             yield Case(f"study, {n_seeds} seeds, deviation of seeds {deviation:.2f}", 0.05, draw)
-    for n_problems in (30, 100, 500):
-        bootstrap = Bootstrap(n_problems, seed=0)
-        draw = partial(draw_rerank, bootstrap=bootstrap, n_problems=n_problems, accuracy=0.98)
-        yield Case(f"rerank, {n_problems} problems", 0.98, draw)
 
 
 def draw_accuracy(rng: Generator, n_problems: int, accuracy: float) -> Interval | None:
     """Return the interval of the accuracy on independent problems."""
-    return proportion((rng.random(n_problems) < accuracy).tolist()).ci95
+    return mean_rate(rng.random(n_problems) < accuracy).ci95
 
 
 def draw_clustered_accuracy(rng: Generator) -> Interval | None:
@@ -96,7 +98,7 @@ def draw_clustered_accuracy(rng: Generator) -> Interval | None:
     ease = rng.beta(1.9, 0.1, 20)
     is_right = rng.random((20, 8)) < ease[:, None]
     clusters = np.repeat(np.arange(20), 8).tolist()
-    return proportion(is_right.ravel().astype(float).tolist(), clusters).ci95
+    return mean_rate(is_right.ravel(), clusters).ci95
 
 
 def pass_at_4_of_population() -> float:
@@ -109,19 +111,19 @@ def pass_at_4_of_population() -> float:
 def draw_pass_at_4(rng: Generator) -> Interval | None:
     """Return the interval of pass@4 of 8 samples of each problem."""
     correct = rng.binomial(8, rng.beta(2, 0.5, 500))
-    return proportion([pass_at_k(8, count, 4) for count in correct.tolist()], trials=8).ci95
+    return mean_rate([pass_at_k(8, count, 4) for count in correct.tolist()]).ci95
 
 
 def draw_paired_accuracy(rng: Generator) -> Interval:
     """Return the interval of the difference of two accuracies on the same problems."""
-    return paired_interval(rng.choice([1, 0], 500, p=[0.02, 0.98]).tolist())
+    return mean_difference(rng.choice([1, 0], 500, p=[0.02, 0.98])).ci95
 
 
 def draw_paired_mean(rng: Generator, n_problems: int, samples: int) -> Interval:
     """Return the interval of the difference of avg@k of two equal policies."""
     probabilities = rng.beta(1, 1, n_problems)
     differences = rng.binomial(samples, probabilities) - rng.binomial(samples, probabilities)
-    return mean_difference((differences / samples).tolist()).ci95
+    return mean_difference(differences / samples).ci95
 
 
 def draw_clustered_mean(rng: Generator) -> Interval:
@@ -130,12 +132,12 @@ def draw_clustered_mean(rng: Generator) -> Interval:
     shift = rng.uniform(-0.2, 0.2, (20, 1))
     differences = rng.binomial(8, base + shift, (20, 8)) - rng.binomial(8, base, (20, 8))
     clusters = np.repeat(np.arange(20), 8).tolist()
-    return mean_difference((differences / 8).ravel().tolist(), clusters).ci95
+    return mean_difference((differences / 8).ravel(), clusters).ci95
 
 
 def draw_rare_gain(rng: Generator) -> Interval:
     """Return the interval where few problems change at all."""
-    return mean_difference(rng.choice([0.5, 0.0], 300, p=[0.05, 0.95]).tolist()).ci95
+    return mean_difference(rng.choice([0.5, 0.0], 300, p=[0.05, 0.95])).ci95
 
 
 def draw_scores(rng: Generator, n_problems: int) -> Items:
@@ -147,9 +149,14 @@ def draw_scores(rng: Generator, n_problems: int) -> Items:
     return problems.tolist(), scores.ravel().tolist(), is_right.ravel().tolist()
 
 
-def draw_auc(rng: Generator) -> Interval | None:
+def draw_ranking_auc(rng: Generator) -> Interval | None:
     """Return the interval of the mean AUC within problems."""
-    return mean_auc(problem_aucs(*draw_scores(rng, 30))).ci95
+    return ranking_auc(*draw_scores(rng, 30)).ci95
+
+
+def draw_pooled_auc(rng: Generator) -> Interval | None:
+    """Return the interval of the AUC over the items of all problems."""
+    return auc_interval(*draw_scores(rng, 30))
 
 
 def draw_labels(rng: Generator, n_problems: int) -> Items:
@@ -172,13 +179,7 @@ def draw_study(rng: Generator, n_seeds: int, deviation: float) -> Interval:
     effects = rng.normal(0.05, deviation, (n_seeds, 1))
     values = rng.normal(effects, 0.3, (n_seeds, 96))
     result = estimate(values, resamples=STUDY_RESAMPLES)
-    return result.low, result.high
-
-
-def draw_rerank(rng: Generator, bootstrap: Bootstrap, n_problems: int, accuracy: float) -> Interval:
-    """Return the bootstrap interval of the accuracy of best-of-N and of votes."""
-    is_right = rng.random(n_problems) < accuracy
-    return bootstrap.mean(is_right.astype(float)).ci95
+    return Interval(result.low, result.high)
 
 
 if __name__ == "__main__":

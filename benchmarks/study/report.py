@@ -14,9 +14,10 @@ from pathlib import Path
 
 import polars as pl
 from figure import write_contrasts, write_rates
-from fsdpo_bench.rerank.intervals import holm
 from measure import Rows
 from plan import EQUIVALENCE_MARGIN, QUESTIONS, SIZES
+
+from fsdpo_data.core.statistics import holm
 
 SIGNIFICANCE = 0.05
 SIGNIFICANT_VERDICTS = ("ahead", "behind")

@@ -16,7 +16,7 @@ from fsdpo_data.agreement.kappa import StepAgreement, harmonic_mean, measure_agr
 from fsdpo_data.agreement.labels import ANY_CORRECT, read_labeller
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Seed
-from fsdpo_data.core.statistics import mean_interval
+from fsdpo_data.core.statistics import Interval, Mean, mean_rate
 
 NO_ERROR = -1  #: First error of a solution whose steps are all right.
 MAX_CANDIDATES = 200  #: Most thresholds to try; they are quantiles of the scores.
@@ -73,22 +73,12 @@ class AgreeOptions(Options):
 
 
 @dataclass(frozen=True, slots=True)
-class Fraction:
-    """A fraction of solutions."""
-
-    value: float  #: The fraction.
-    hits: int  #: Solutions that count.
-    n: int  #: All solutions.
-    ci95: tuple[float, float] | None  #: 95 % interval over problems; None below two problems.
-
-
-@dataclass(frozen=True, slots=True)
 class FirstErrorAgreement:
     """How often the labeller names the first error of the reference."""
 
     f1: float | None  #: Harmonic mean of the two accuracies; None if one of them is None.
-    with_error: Fraction | None  #: Solutions with an error whose first wrong step is named.
-    without_error: Fraction | None  #: Solutions without an error that the labeller passes.
+    with_error: Mean  #: Fraction of solutions with an error whose first wrong step is named.
+    without_error: Mean  #: Fraction of solutions without an error that the labeller passes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,10 +261,10 @@ def _first_errors(pairs: Sequence[_SolutionPair], threshold: float) -> FirstErro
         truth = _first_wrong(pair.truth, lambda label: not label)
         guess = _first_wrong(pair.scores, lambda score: score < threshold)
         hits[truth != NO_ERROR].append((pair.problem, guess == truth))
-    with_error = _fraction(hits[True])
-    without_error = _fraction(hits[False])
+    with_error = _mean_hits(hits[True])
+    without_error = _mean_hits(hits[False])
     f1 = None
-    if with_error and without_error:
+    if with_error.value is not None and without_error.value is not None:
         f1 = harmonic_mean(with_error.value, without_error.value)
     return FirstErrorAgreement(f1, with_error, without_error)
 
@@ -284,17 +274,9 @@ def _first_wrong(values: Sequence[Any], is_wrong: Callable[[Any], bool]) -> int:
     return next((index for index, value in enumerate(values) if is_wrong(value)), NO_ERROR)
 
 
-def _fraction(hits: Sequence[tuple[str, bool]]) -> Fraction | None:
-    """Return the fraction of hits, clustered by problem; None without solutions."""
-    if not hits:
-        return None
-    groups: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for problem, is_hit in hits:
-        groups[problem][0] += is_hit
-        groups[problem][1] += 1
-    count = sum(hit for hit, _ in groups.values())
-    interval = mean_interval([(hit, n) for hit, n in groups.values()]) if len(groups) > 1 else None
-    return Fraction(count / len(hits), count, len(hits), interval)
+def _mean_hits(hits: Sequence[tuple[str, bool]]) -> Mean:
+    """Return the fraction of hits, clustered by problem."""
+    return mean_rate([is_hit for _, is_hit in hits], [problem for problem, _ in hits])
 
 
 def format_report(report: AgreementReport) -> str:
@@ -340,7 +322,7 @@ def _format_threshold(threshold: float) -> str:
     return "with any correct continuation" if threshold == ANY_CORRECT else f"from {threshold:.3g}"
 
 
-def _format_interval(interval: tuple[float, float] | None, *, percent: bool = False) -> str:
+def _format_interval(interval: Interval | None, *, percent: bool = False) -> str:
     if interval is None:
         return ""
     low, high = interval
@@ -349,7 +331,7 @@ def _format_interval(interval: tuple[float, float] | None, *, percent: bool = Fa
     return f" [{low:.3f}, {high:.3f}]"
 
 
-def _format_fraction(fraction: Fraction | None) -> str:
-    if fraction is None:
+def _format_fraction(fraction: Mean) -> str:
+    if fraction.value is None:
         return "none"
     return f"{fraction.value:.1%} of {fraction.n:,}"

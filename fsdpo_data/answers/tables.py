@@ -9,7 +9,8 @@ from typing import Any
 
 def read_toml(module: str | Path) -> dict[str, Any]:
     """Read the TOML file with the path of a module and the suffix ``.toml``."""
-    return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
+    with Path(module).with_suffix(".toml").open("rb") as file:
+        return tomllib.load(file)
 
 
 def compile_patterns(patterns: Mapping[str, str]) -> dict[str, re.Pattern[str]]:

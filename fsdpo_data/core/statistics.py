@@ -1,204 +1,397 @@
-"""AUCs of scores over all items and within problems, and 95 % confidence intervals."""
+"""Confidence intervals, paired tests and AUCs.
+
+There is one interval for each kind of number:
+
+- :func:`wilson_interval` for means of values in [0, 1], such as accuracy, pass@k and ranking AUC;
+- :func:`student_interval` for differences of such means, over problems or over training seeds;
+- :func:`bootstrap_interval` for statistics that are not means, such as F1, a pooled AUC and kappa.
+
+All intervals have a confidence of 95 %, and all functions are deterministic. Problems that share a
+base problem, and samples of one problem, form a cluster. Clusters are the independent units.
+
+Array suffixes: ``N`` values, ``G`` clusters, ``D`` draws of the bootstrap.
+"""
+
+from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from fsdpo_data.core.lazy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 Z95 = 1.959964  #: Normal quantile of two-sided 95 % intervals.
+_BOOTSTRAP_DRAWS = 2_000  #: Number of resampled data sets.
+_MAX_BATCH_COUNTS = 2_000_000  #: Counts that the bootstrap holds in memory at a time.
+_EQUAL_MEANS = 1e-12  #: Deviation per value below which clusters have the same mean.
+
+
+class Interval(NamedTuple):
+    """A 95 % confidence interval."""
+
+    low: float  #: Lower bound.
+    high: float  #: Upper bound.
+
+    def round_bounds(self, digits: int) -> Interval:
+        """Return the interval with rounded bounds, for files."""
+        return Interval(round(self.low, digits), round(self.high, digits))
 
 
 @dataclass(frozen=True, slots=True)
-class RankingAuc:
-    """Mean AUC within problems, with its denominator and its uncertainty."""
+class Mean:
+    """A mean with its interval and its denominator."""
 
-    value: float | None  #: Mean over problems; None if no problem has right and wrong items.
-    problems: int  #: Number of problems with right and wrong items.
-    ci95: tuple[float, float] | None  #: 95 % interval over problems; None below two problems.
-
-
-class ProblemAuc(NamedTuple):
-    """AUC of the scores within one problem."""
-
-    auc: float  #: Area under the ROC curve.
-    items: int  #: Number of items of the problem.
+    value: float | None  #: The mean; None without values.
+    n: int  #: Number of values.
+    ci95: Interval | None  #: 95 % interval of the mean; None without values.
+    clusters: int | None = None  #: Number of clusters; None if the values are independent.
 
 
-class _SortedScores(NamedTuple):
-    """Scores of right and of wrong items, each in ascending order."""
+@dataclass(frozen=True, slots=True)
+class MeanDifference:
+    """The mean of paired differences with its interval and its p-value."""
 
-    right: list[float]
-    wrong: list[float]
+    value: float  #: The mean.
+    n: int  #: Number of differences.
+    ci95: Interval  #: 95 % interval of the mean.
+    p: float  #: Two-sided p-value of a mean of 0.
+    clusters: int | None = None  #: Number of clusters; None if the differences are independent.
 
 
-def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
+class ClusterSums(NamedTuple):
+    """The values of each cluster."""
+
+    totals_G: np.ndarray  #: Sum of the values.
+    counts_G: np.ndarray  #: Number of values.
+
+
+def sum_clusters(values_N: ArrayLike, clusters_N: Sequence[Hashable] | None = None) -> ClusterSums:
+    """Return the sum and the number of the values of each cluster.
+
+    Args:
+        values_N: The values.
+        clusters_N: The cluster of each value; None if each value is a cluster of its own.
+    """
+    values_N = np.asarray(values_N, dtype=float)
+    if clusters_N is None:
+        return ClusterSums(values_N, np.ones(len(values_N)))
+    index_N = _number_clusters(clusters_N)
+    return ClusterSums(np.bincount(index_N, values_N), np.bincount(index_N).astype(float))
+
+
+def _number_clusters(clusters_N: Sequence[Hashable]) -> np.ndarray:
+    """Return the number of the cluster of each value, from 0, in the order of their appearance."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters_N], int)
+
+
+# Means of values in [0, 1]
+
+
+def mean_rate(values_N: ArrayLike, clusters_N: Sequence[Hashable] | None = None) -> Mean:
+    """Return the mean of values in [0, 1], with the interval of :func:`wilson_interval`.
+
+    Args:
+        values_N: The values, such as 1 for a correct answer, or the pass@k of a problem.
+        clusters_N: The cluster of each value; None if the values are independent.
+
+    Raises:
+        ValueError: if a value is outside [0, 1].
+    """
+    values_N = np.asarray(values_N, dtype=float)
+    if not ((values_N >= 0) & (values_N <= 1)).all():
+        raise ValueError("a rate needs values in [0, 1]; divide counts by their maximum")
+    if not len(values_N):
+        return Mean(value=None, n=0, ci95=None)
+    sums = sum_clusters(values_N, clusters_N)
+    return Mean(
+        value=float(values_N.mean()),
+        n=len(values_N),
+        ci95=wilson_interval(*sums),
+        clusters=None if clusters_N is None else len(sums.counts_G),
+    )
+
+
+def wilson_interval(totals_G: ArrayLike, counts_G: ArrayLike | None = None) -> Interval | None:
+    """Return the interval of a mean of values in [0, 1]; None without values.
+
+    For one value of 0 or 1 per cluster, this is Wilson's score interval (Wilson 1927). Otherwise,
+    it is Wilson's interval at the effective sample size. The variance between clusters gives this
+    size, with a t quantile for few clusters (Korn & Graubard 1998; Dean & Pagano 2015). The
+    interval stays inside [0, 1], and has a positive width even if all values are equal.
+
+    ``benchmarks/intervals/interval_coverage.py`` measures how often the interval contains the mean.
+
+    Args:
+        totals_G: Sum of the values of each cluster.
+        counts_G: Number of values of each cluster; None for one value each.
+    """
+    totals_G = np.asarray(totals_G, dtype=float)
+    counts_G = np.ones(len(totals_G)) if counts_G is None else np.asarray(counts_G, dtype=float)
+    n = float(counts_G.sum())
+    if not n:
+        return None
+    mean = float(totals_G.sum()) / n
+    are_independent_trials = (counts_G == 1).all() and np.isin(totals_G, (0, 1)).all()
+    size = n if are_independent_trials else _effective_size(totals_G, counts_G)
+    z2 = Z95**2
+    scale = 1 + z2 / size
+    centre = (mean + z2 / (2 * size)) / scale
+    half_width = Z95 / scale * math.sqrt(mean * (1 - mean) / size + z2 / (4 * size**2))
+    return Interval(max(0.0, centre - half_width), min(1.0, centre + half_width))
+
+
+def _effective_size(totals_G: np.ndarray, counts_G: np.ndarray) -> float:
+    """Return the number of independent trials with the same information as clustered values.
+
+    Near 0 and 1, the mean depends on few clusters, and most samples contain none of them. The
+    variance that such a sample shows is too small. One imagined cluster at the opposite end of
+    [0, 1] corrects the variance, as imagined counts do for a proportion (Agresti & Coull 1998).
+    """
+    from scipy.special import stdtrit
+
+    n_clusters = len(totals_G)
+    mean_count = counts_G.mean()
+    imagined_total = 0.0 if totals_G.sum() > counts_G.sum() / 2 else mean_count
+    extended = ClusterSums(np.append(totals_G, imagined_total), np.append(counts_G, mean_count))
+    mean, error = _mean_and_error(extended)
+    size = mean * (1 - mean) / error**2 * n_clusters / (n_clusters + 1)
+    return float(size * (Z95 / stdtrit(n_clusters, 0.975)) ** 2)
+
+
+def _mean_and_error(sums: ClusterSums) -> tuple[float, float]:
+    """Return the mean of all values, and its standard error over two or more clusters."""
+    totals_G, counts_G = sums
+    n_clusters = len(totals_G)
+    n = counts_G.sum()
+    mean = totals_G.sum() / n
+    squares = ((totals_G - mean * counts_G) ** 2).sum()
+    return float(mean), math.sqrt(n_clusters / (n_clusters - 1) * squares) / n
+
+
+def macro_interval(values: Sequence[float], intervals: Sequence[Interval]) -> Interval:
+    """Return the interval of the mean of independent numbers with equal weights.
+
+    It preserves the skew of the single intervals (Zou & Donner 2008).
+
+    Args:
+        values: One number per benchmark.
+        intervals: The interval of each number.
+    """
+    n = len(values)
+    mean = math.fsum(values) / n
+    low = mean - math.dist(values, [interval.low for interval in intervals]) / n
+    high = mean + math.dist(values, [interval.high for interval in intervals]) / n
+    return Interval(low, high)
+
+
+# Differences
+
+
+def mean_difference(
+    differences_N: ArrayLike, clusters_N: Sequence[Hashable] | None = None
+) -> MeanDifference:
+    """Return the mean of paired differences, with the interval of :func:`student_interval`.
+
+    The p-value is of Student's t test, over clusters.
+
+    Args:
+        differences_N: Differences of values in [0, 1], such as of two accuracies of a problem.
+        clusters_N: The cluster of each difference; None if the differences are independent.
+    """
+    from scipy.special import stdtr
+
+    sums = sum_clusters(differences_N, clusters_N)
+    mean, error = _mean_difference_and_error(sums)
+    n_clusters = len(sums.counts_G)
+    return MeanDifference(
+        value=mean,
+        n=int(sums.counts_G.sum()),
+        ci95=student_interval(*sums),
+        p=float(2 * stdtr(max(1, n_clusters - 1), -abs(mean) / error)),
+        clusters=None if clusters_N is None else n_clusters,
+    )
+
+
+def student_interval(totals_G: ArrayLike, counts_G: ArrayLike | None = None) -> Interval:
+    """Return Student's interval of a mean of differences in [-1, 1] (Student 1908).
+
+    If all clusters have the same mean, the interval would have no width. Half an imagined cluster
+    at each end of [-1, 1] then gives it one.
+
+    Args:
+        totals_G: Sum of the differences of each cluster. A cluster is a problem, several problems
+            with one base problem, or a training seed.
+        counts_G: Number of differences of each cluster; None for one each.
+    """
+    from scipy.special import stdtrit
+
+    totals_G = np.asarray(totals_G, dtype=float)
+    counts_G = np.ones(len(totals_G)) if counts_G is None else np.asarray(counts_G, dtype=float)
+    mean, error = _mean_difference_and_error(ClusterSums(totals_G, counts_G))
+    half_width = float(stdtrit(max(1, len(totals_G) - 1), 0.975)) * error
+    return Interval(max(-1.0, mean - half_width), min(1.0, mean + half_width))
+
+
+def _mean_difference_and_error(sums: ClusterSums) -> tuple[float, float]:
+    """Return the mean of differences in [-1, 1] and its standard error, which is above 0."""
+    n_clusters = len(sums.counts_G)
+    if n_clusters > 1:
+        mean, error = _mean_and_error(sums)
+        if error > _EQUAL_MEANS:
+            return mean, error
+    mean = float(sums.totals_G.sum() / sums.counts_G.sum())
+    squares = ((1 - mean) ** 2 + (1 + mean) ** 2) / 2
+    return mean, math.sqrt(squares / (n_clusters * max(1, n_clusters - 1)))
+
+
+def mcnemar(gains_G: ArrayLike) -> float:
+    """Return the two-sided p-value of the exact McNemar test, over problems or clusters.
+
+    If two systems are equally good, the gain of each cluster has a random sign. The p-value is the
+    fraction of all sign patterns whose sum is at least as far from zero as the observed sum. For
+    clusters of one problem, this is McNemar's exact test (McNemar 1947).
+
+    Args:
+        gains_G: For each cluster, the number of problems that only the second system solves, minus
+            the number of problems that only the first system solves.
+    """
+    gains_G = np.asarray(gains_G, dtype=int)
+    sizes = np.abs(gains_G[gains_G != 0])
+    n = int(sizes.sum())
+    # The probability of each sum of signed gains, from -n to n.
+    probabilities = np.zeros(2 * n + 1)
+    probabilities[n] = 1.0
+    for size in sizes:
+        probabilities = (np.roll(probabilities, size) + np.roll(probabilities, -size)) / 2
+    is_extreme = np.abs(np.arange(-n, n + 1)) >= abs(gains_G.sum())
+    return min(1.0, float(probabilities[is_extreme].sum()))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values corrected for their number (Holm 1979), in the same order."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = largest
+    return corrected
+
+
+# Statistics that are not means
+
+
+def bootstrap_interval(
+    statistic: Callable[..., np.ndarray], *stratum_sizes: int, seed: int = 0
+) -> Interval | None:
+    """Return the expanded percentile interval of a statistic (Hesterberg 2015).
+
+    The bootstrap draws clusters with replacement, separately in each stratum. For few clusters, the
+    percentiles are further out, as the quantiles of Student's t distribution are.
+
+    Args:
+        statistic: Function of one array per stratum, of shape (D, G): how often each draw contains
+            each cluster. It returns the statistic of each draw; NaN where it is undefined.
+        stratum_sizes: Number of clusters of each stratum.
+        seed: Seed of the draws.
+
+    Returns:
+        The interval; None if a stratum has fewer than two clusters, or all draws are equal.
+    """
+    from scipy.special import ndtr, stdtrit
+
+    if min(stratum_sizes) < 2:
+        return None
+    rng = np.random.default_rng(seed)
+    batch_size = max(1, _MAX_BATCH_COUNTS // sum(stratum_sizes))
+    batches = []
+    for start in range(0, _BOOTSTRAP_DRAWS, batch_size):
+        n_draws = min(batch_size, _BOOTSTRAP_DRAWS - start)
+        counts = [rng.multinomial(n, np.full(n, 1 / n), n_draws) for n in stratum_sizes]
+        batches.append(statistic(*counts))
+    values_D = np.concatenate(batches)
+    values_D = values_D[~np.isnan(values_D)]
+    if not len(values_D) or values_D.min() == values_D.max():
+        return None
+    n_clusters = sum(stratum_sizes)
+    freedom = n_clusters - len(stratum_sizes)
+    tail = float(ndtr(-math.sqrt(n_clusters / freedom) * stdtrit(freedom, 0.975)))
+    low, high = np.quantile(values_D, (tail, 1 - tail))
+    return Interval(float(low), float(high))
+
+
+def auc(scores_N: ArrayLike, labels_N: ArrayLike) -> float | None:
     """Return the probability that a right item scores above a wrong one; ties count half.
 
     This is the Mann-Whitney statistic, equal to the area under the ROC curve. The result is None
     if all labels are equal, or if a score is NaN, which has no order.
 
     Args:
-        scores: One score per item.
-        labels: One label per item, True for a right item.
+        scores_N: One score per item.
+        labels_N: One label per item, True for a right item.
     """
-    right_scores, wrong_scores = _split_scores(scores, labels)
-    if not right_scores or not wrong_scores or any(map(math.isnan, scores)):
+    scores_N = np.asarray(scores_N, dtype=float)
+    labels_N = np.asarray(labels_N, dtype=bool)
+    right_scores, wrong_scores = scores_N[labels_N], np.sort(scores_N[~labels_N])
+    if not len(right_scores) or not len(wrong_scores) or np.isnan(scores_N).any():
         return None
-    wins = sum(
-        bisect_left(wrong_scores, score) + bisect_right(wrong_scores, score)
-        for score in right_scores
-    )
-    return wins / (2 * len(right_scores) * len(wrong_scores))
-
-
-def _split_scores(scores: Sequence[float], labels: Sequence[bool]) -> _SortedScores:
-    """Sort the scores, and split them into right and wrong items."""
-    items = sorted(zip(scores, labels, strict=True))
-    return _SortedScores(
-        right=[score for score, is_right in items if is_right],
-        wrong=[score for score, is_right in items if not is_right],
-    )
+    n_below = np.searchsorted(wrong_scores, right_scores, side="left")
+    n_up_to = np.searchsorted(wrong_scores, right_scores, side="right")
+    return int((n_below + n_up_to).sum()) / (2 * len(right_scores) * len(wrong_scores))
 
 
 def auc_interval(
-    problems: Sequence[Hashable], scores: Sequence[float], labels: Sequence[bool]
-) -> tuple[float, float] | None:
-    """Return a 95 % interval of :func:`auc`, with problems as the independent units.
+    problems_N: Sequence[Hashable], scores_N: ArrayLike, labels_N: ArrayLike
+) -> Interval | None:
+    """Return the bootstrap interval of :func:`auc`, with problems as the independent units.
 
-    The variance comes from clustered placements (Obuchowski 1997). The interval is Wilson's at the
-    effective sample size, as in :func:`mean_interval`. It is None below two problems, or if all
-    labels are equal.
+    The interval is None below two problems, if all labels are equal, and for an AUC of 0 or 1.
     """
-    result = auc(scores, labels)
-    if result is None or len(set(problems)) < 2:
+    if auc(scores_N, labels_N) is None:
         return None
-    right_scores, wrong_scores = _split_scores(scores, labels)
-    deviations: dict[Hashable, float] = defaultdict(float)
-    for problem, score, is_right in zip(problems, scores, labels, strict=True):
-        opposite_scores = wrong_scores if is_right else right_scores
-        rank = bisect_left(opposite_scores, score) + bisect_right(opposite_scores, score)
-        fraction_below = rank / (2 * len(opposite_scores))
-        placement = fraction_below if is_right else 1 - fraction_below
-        side_size = len(right_scores) if is_right else len(wrong_scores)
-        deviations[problem] += (placement - result) / side_size
-    # One pseudo-value per problem: the variance of their mean is the clustered variance of the AUC.
-    groups = [(result + len(deviations) * deviation, 1.0) for deviation in deviations.values()]
-    size = effective_sample_size(groups, variance=result * (1 - result), max_size=len(labels))
-    low, high = wilson_interval(size * result, size) or (0.0, 1.0)
-    return low, high
+    scores_N = np.asarray(scores_N, dtype=float)
+    order_N = np.argsort(scores_N, kind="stable")
+    sorted_scores_N = scores_N[order_N]
+    is_right_N = np.asarray(labels_N, dtype=bool)[order_N]
+    problem_N = _number_clusters(problems_N)[order_N]
+    is_first_N = np.append(True, sorted_scores_N[1:] != sorted_scores_N[:-1])
+    starts = np.flatnonzero(is_first_N)  # of the items with equal scores
+
+    def resampled_auc(counts_G: np.ndarray) -> float:
+        weights_N = counts_G[problem_N]
+        right = np.add.reduceat(weights_N * is_right_N, starts)
+        wrong = np.add.reduceat(weights_N * ~is_right_N, starts)
+        n_pairs = right.sum() * wrong.sum()
+        below = wrong.cumsum() - wrong / 2
+        return float((right * below).sum() / n_pairs) if n_pairs else math.nan
+
+    def resampled_aucs(counts_DG: np.ndarray) -> np.ndarray:
+        return np.array([resampled_auc(counts_G) for counts_G in counts_DG])
+
+    return bootstrap_interval(resampled_aucs, int(problem_N.max()) + 1)
 
 
-def ranking_auc(
-    problems: Sequence[Hashable], scores: Sequence[float], labels: Sequence[bool]
-) -> RankingAuc:
+def problem_aucs(
+    problems_N: Sequence[Hashable], scores_N: ArrayLike, labels_N: ArrayLike
+) -> list[float]:
+    """Return the AUC within each problem that has right and wrong items."""
+    scores_N = np.asarray(scores_N, dtype=float)
+    labels_N = np.asarray(labels_N, dtype=bool)
+    problem_N = _number_clusters(problems_N)
+    order_N = np.argsort(problem_N, kind="stable")
+    boundaries = np.flatnonzero(np.diff(problem_N[order_N])) + 1
+    areas = [auc(scores_N[part], labels_N[part]) for part in np.split(order_N, boundaries)]
+    return [area for area in areas if area is not None]
+
+
+def ranking_auc(problems_N: Sequence[Hashable], scores_N: ArrayLike, labels_N: ArrayLike) -> Mean:
     """Return the mean over problems of the AUC within each problem.
 
     Only comparisons within a problem count, so the difficulty of problems has no effect.
     """
-    return mean_auc(problem_aucs(problems, scores, labels))
-
-
-def problem_aucs(
-    problems: Sequence[Hashable], scores: Sequence[float], labels: Sequence[bool]
-) -> list[ProblemAuc]:
-    """Return the AUC of each problem that has right and wrong items."""
-    indices_by_problem: dict[Hashable, list[int]] = defaultdict(list)
-    for index, problem in enumerate(problems):
-        indices_by_problem[problem].append(index)
-    aucs = []
-    for indices in indices_by_problem.values():
-        result = auc([scores[i] for i in indices], [labels[i] for i in indices])
-        if result is not None:
-            aucs.append(ProblemAuc(auc=result, items=len(indices)))
-    return aucs
-
-
-def mean_auc(aucs: Sequence[ProblemAuc]) -> RankingAuc:
-    """Return the mean of the results of one or several calls of :func:`problem_aucs`."""
-    if not aucs:
-        return RankingAuc(value=None, problems=0, ci95=None)
-    # The AUC of a problem has at most the information of the items of the problem.
-    items_per_problem = sum(result.items for result in aucs) / len(aucs)
-    interval = None
-    if len(aucs) > 1:
-        interval = mean_interval([(result.auc, 1) for result in aucs], items_per_problem)
-    mean = math.fsum(result.auc for result in aucs) / len(aucs)
-    return RankingAuc(value=mean, problems=len(aucs), ci95=interval)
-
-
-def mean_interval(
-    groups: Sequence[tuple[float, float]], trials: float = 1
-) -> tuple[float, float] | None:
-    """Return a 95 % interval of the mean of values in [0, 1]; None without values.
-
-    The interval is Wilson's at the effective sample size. The variance between groups gives this
-    size, with a t quantile for few groups (Korn & Graubard 1998; Dean & Pagano 2015). The interval
-    stays inside [0, 1], and has a positive width even if all values are equal.
-
-    Near 0 and 1, the mean depends on few groups, and most samples contain none of them. The
-    variance that such a sample shows is too small. One imagined group at the opposite end of [0, 1]
-    corrects the variance, as imagined counts do for a proportion (Agresti & Coull 1998).
-    ``benchmarks/intervals/interval_coverage.py`` measures how often the interval contains the mean.
-
-    Args:
-        groups: (sum, count) of the values of each independent group.
-        trials: Average number of items behind each value, such as the solutions of a problem. The
-            effective sample size is at most the number of all items.
-    """
-    n = math.fsum(count for _, count in groups)
-    if not n:
-        return None
-    mean = math.fsum(total for total, _ in groups) / n
-    imagined_count = n / len(groups)
-    imagined_total = 0.0 if mean > 0.5 else imagined_count
-    extended_mean = (n * mean + imagined_total) / (n + imagined_count)
-    extended_size = effective_sample_size(
-        [*groups, (imagined_total, imagined_count)],
-        variance=extended_mean * (1 - extended_mean),
-        max_size=n * trials,
-    )
-    size = extended_size * n / (n + imagined_count)
-    low, high = wilson_interval(size * mean, size) or (0.0, 1.0)
-    return low, high
-
-
-def effective_sample_size(
-    groups: Sequence[tuple[float, float]], variance: float, max_size: float
-) -> float:
-    """Return the number of independent values with the same information as grouped values.
-
-    Args:
-        groups: (sum, count) of the values of each independent group.
-        variance: Variance of one value if all values were independent.
-        max_size: Upper limit of the result, before the t correction.
-    """
-    if variance <= 0 or len(groups) < 2:
-        # Without visible variance, only the groups are certain to be independent.
-        return float(len(groups))
-    from scipy.special import stdtrit
-
-    n = math.fsum(count for _, count in groups)
-    mean = math.fsum(total for total, _ in groups) / n
-    residuals = math.fsum((total - mean * count) ** 2 for total, count in groups)
-    mean_variance = len(groups) / (len(groups) - 1) * residuals / n**2
-    size = variance / mean_variance if mean_variance > 0 else max_size
-    t_quantile = stdtrit(len(groups) - 1, 0.975)
-    return float(min(size, max_size) * (Z95 / t_quantile) ** 2)
-
-
-def wilson_interval(successes: float, n: float, z: float = Z95) -> list[float] | None:
-    """Return Wilson's score interval of a proportion (Wilson 1927); None for n = 0.
-
-    ``n`` may be a fractional effective sample size.
-    """
-    if not n:
-        return None
-    p = successes / n
-    scale = 1 + z * z / n
-    centre = (p + z * z / (2 * n)) / scale
-    half_width = z / scale * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    low = round(max(0.0, centre - half_width), 6)
-    high = round(min(1.0, centre + half_width), 6)
-    return [low, high]
+    return mean_rate(problem_aucs(problems_N, scores_N, labels_N))

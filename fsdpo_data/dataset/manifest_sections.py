@@ -4,12 +4,13 @@ The models type the fields that are read. Other fields, such as those of plug-in
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import pydantic
 
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.plugins import PluginRef, loaded_plugins
+from fsdpo_data.core.statistics import Interval
 from fsdpo_data.dataset.schema import CONFIGS
 
 MAX_FILE_NAME_BYTES = 255  #: Length limit of a file name on usual file systems, in bytes.
@@ -21,8 +22,6 @@ THINKING_GRADED = "graded"
 FIRST_ERROR_SEARCH = "first-error"
 
 Number = int | float  #: An integer stays an integer, because 1 and 1.0 have different digests.
-#: Lower and upper bound of a 95 % interval; None if undefined.
-Interval = Annotated[list[Number], pydantic.Field(min_length=2, max_length=2)] | None
 #: The value of a field that is unknown, because the completions were imported from other software.
 Unknown = Literal["unknown"]
 
@@ -229,7 +228,7 @@ class AccuracyStats(ManifestSection):
     value: Number | None  #: Fraction of correct solutions; None without graded ones.
     correct: int  #: Correct solutions.
     n: int  #: Graded solutions.
-    ci95: Interval  #: Interval over problems, the independent units.
+    ci95: Interval | None  #: 95 % interval over problems; None without graded solutions.
 
 
 class PassAtK(ManifestSection):
@@ -238,7 +237,7 @@ class PassAtK(ManifestSection):
     value: Number | None  #: The fraction; None without graded problems.
     solved: int  #: Problems with a correct solution.
     n: int  #: Problems with a graded solution.
-    ci95: Interval  #: Wilson interval over problems.
+    ci95: Interval | None  #: 95 % interval over problems; None without graded problems.
 
 
 class SolutionStats(ManifestSection):
@@ -300,11 +299,11 @@ class FileEntry(ManifestSection):
 
 
 class RankingStats(ManifestSection):
-    """The fields of a :class:`~fsdpo_data.core.statistics.RankingAuc`."""
+    """The ranking AUC of step rewards."""
 
     value: Number | None  #: Mean AUC over problems; None if no problem is mixed.
     problems: int  #: Problems with correct and incorrect solutions.
-    ci95: Interval  #: Interval over problems.
+    ci95: Interval | None  #: 95 % interval over problems; None if no problem is mixed.
 
 
 class RewardStats(ManifestSection):

@@ -13,7 +13,7 @@ from fsdpo_data.core.entities import (
     Outcome,
     Solution,
 )
-from fsdpo_data.core.statistics import mean_interval, wilson_interval
+from fsdpo_data.core.statistics import Interval, wilson_interval
 from fsdpo_data.dataset.manifest_sections import (
     AccuracyStats,
     PassAtK,
@@ -116,26 +116,29 @@ class Tally:
     def outcome_statistics(self) -> dict[str, Any]:
         """Derive the fields of :class:`SolutionStats` that depend on outcomes.
 
-        The samples of one problem are not independent, so the 95 % interval of the accuracy is
-        clustered by problem. The interval of pass@k is Wilson's, because it counts problems.
+        The samples of one problem are not independent, so the 95 % intervals are over problems.
         """
         graded_problems = [count for count in self.graded_counts if count.graded]
         correct = sum(count.correct for count in graded_problems)
         graded = sum(count.graded for count in graded_problems)
-        solved = sum(count.correct > 0 for count in graded_problems)
+        is_solved = [count.correct > 0 for count in graded_problems]
+        solved = sum(is_solved)
         n_problems = len(graded_problems)
         return {
             "accuracy": AccuracyStats(
                 value=round(correct / graded, 6) if graded else None,
                 correct=correct,
                 n=graded,
-                ci95=_accuracy_interval(graded_problems),
+                ci95=_rounded_interval(
+                    [count.correct for count in graded_problems],
+                    [count.graded for count in graded_problems],
+                ),
             ),
             "pass_at_k": PassAtK(
                 value=round(solved / n_problems, 6) if n_problems else None,
                 solved=solved,
                 n=n_problems,
-                ci95=wilson_interval(solved, n_problems),
+                ci95=_rounded_interval(is_solved, [1] * n_problems),
             ),
             "mixed_problems": sum(0 < count.correct < count.graded for count in graded_problems),
         }
@@ -165,7 +168,7 @@ class Tally:
         )
 
 
-def _accuracy_interval(graded_problems: Sequence[GradedCount]) -> list[float] | None:
-    """Return the 95 % interval of the accuracy; None below two problems."""
-    interval = mean_interval(graded_problems) if len(graded_problems) > 1 else None
-    return list(interval) if interval else None
+def _rounded_interval(totals: Sequence[int], counts: Sequence[int]) -> Interval | None:
+    """Return the interval of a mean over problems, for the manifest; None without problems."""
+    interval = wilson_interval(totals, counts)
+    return interval.round_bounds(6) if interval else None

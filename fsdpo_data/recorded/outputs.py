@@ -13,7 +13,7 @@ from fsdpo_data.core.entities import UNDECIDED, Outcome
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import read_records
-from fsdpo_data.core.statistics import mean_interval
+from fsdpo_data.core.statistics import Interval, mean_rate
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.recorded.formats import (
@@ -191,17 +191,17 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
     }
 
 
-def _interval(
-    responses: Sequence[GradedResponse], outcomes: Collection[str]
-) -> tuple[float, float] | None:
+def _interval(responses: Sequence[GradedResponse], outcomes: Collection[str]) -> Interval | None:
     """Return a 95 % interval of the fraction of responses with some outcomes.
 
-    Responses to one question are one group. Without questions, every row is a group.
+    Responses to one question are one cluster. Without questions, every row is a cluster.
     """
-    groups: dict[str | int, list[bool]] = defaultdict(list)
+    clusters: list[str | int] = []
+    has_outcome: list[bool] = []
     for response in responses:
         status = response.verdict.status
         if status != "gold_unparsed":
             recorded = response.recorded_response
-            groups[recorded.question or recorded.row].append(status in outcomes)
-    return mean_interval([(sum(group), len(group)) for group in groups.values()])
+            clusters.append(recorded.question or recorded.row)
+            has_outcome.append(status in outcomes)
+    return mean_rate(has_outcome, clusters).ci95

@@ -16,7 +16,7 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, count_rows
-from fsdpo_data.core.statistics import ProblemAuc, RankingAuc, mean_auc, problem_aucs
+from fsdpo_data.core.statistics import Mean, mean_rate, problem_aucs
 from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
 from fsdpo_data.dataset.schema import read_table, replace_column, scan_rows, write_parquet
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
@@ -195,7 +195,7 @@ def reward_statistics(files: list[Path]) -> RewardStats:
     unscored = 0
     correct_sums: list[_RewardSum] = []
     incorrect_sums: list[_RewardSum] = []
-    aucs: dict[str, list[ProblemAuc]] = {"mean": [], "min": []}
+    aucs: dict[str, list[float]] = {"mean": [], "min": []}
     for file in files:  # a file has all solutions of its problems
         rows = _read_rewards(file)
         scored += rows["n_rewards"].count()
@@ -214,7 +214,7 @@ def reward_statistics(files: list[Path]) -> RewardStats:
         mean_correct=_mean_reward(correct_sums),
         mean_incorrect=_mean_reward(incorrect_sums),
         ranking_auc={
-            aggregate: _ranking_stats(mean_auc(all_aucs)) for aggregate, all_aucs in aucs.items()
+            aggregate: _ranking_stats(mean_rate(all_aucs)) for aggregate, all_aucs in aucs.items()
         },
     )
 
@@ -243,11 +243,13 @@ def _mean_reward(sums: Sequence[_RewardSum]) -> float | None:
     return round(math.fsum(file_sum.total for file_sum in sums) / count, 4)
 
 
-def _ranking_stats(auc: RankingAuc) -> RankingStats:
+def _ranking_stats(ranking: Mean) -> RankingStats:
     """Return the manifest's entry of a ranking AUC."""
-    value = None if auc.value is None else round(auc.value, 4)
-    interval = [round(bound, 4) for bound in auc.ci95] if auc.ci95 else None
-    return RankingStats(value=value, problems=auc.problems, ci95=interval)
+    return RankingStats(
+        value=None if ranking.value is None else round(ranking.value, 4),
+        problems=ranking.n,
+        ci95=ranking.ci95.round_bounds(4) if ranking.ci95 else None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.keyword_functions import checks_arguments
-from fsdpo_data.core.statistics import auc, auc_interval, ranking_auc
+from fsdpo_data.core.statistics import Interval, auc, auc_interval, ranking_auc
 from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights
 from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
 from fsdpo_data.engines.prefix_sharing.model_attention import accept_prefix_trees
@@ -62,7 +62,8 @@ class PrmReport(TrainingReport):
         counts: Sizes of the data; see :class:`~fsdpo_train.prm.data.PrmData`.
         held_out: ``loss``, ``accuracy`` and ``auc`` over steps, and ``ranking_auc`` of correct over
             wrong solutions of a problem. Empty without held-out problems.
-        auc_ci95: 95 % interval of ``auc`` over problems. None if it cannot be computed.
+        auc_ci95: 95 % interval of ``auc`` over problems. None below two problems, and for an AUC of
+            0 or 1.
         no_better_than_chance: Whether the lower bound of ``auc_ci95`` is at most 0.5. False without
             an interval.
         is_policy: Whether the model is a policy with implicit rewards.
@@ -70,7 +71,7 @@ class PrmReport(TrainingReport):
 
     counts: Counter[str]
     held_out: dict[str, float]
-    auc_ci95: tuple[float, float] | None
+    auc_ci95: Interval | None
     no_better_than_chance: bool
     is_policy: bool
 
@@ -111,7 +112,9 @@ def train_prm(config: PrmConfig) -> PrmReport:
         trainer = _make_trainer(config, arguments, model, tokenizer, prm_data)
         run_trainer(trainer, config, identity)
         metrics = _evaluate(trainer) if prm_data.held_out else {}
-        auc_ci95 = (metrics["auc_low"], metrics["auc_high"]) if "auc_low" in metrics else None
+        auc_ci95 = None
+        if "auc_low" in metrics:
+            auc_ci95 = Interval(metrics["auc_low"], metrics["auc_high"])
         return finish_run(
             PrmReport,
             trainer,
@@ -272,7 +275,7 @@ class ImplicitTrainer(PrmTrainer):
 def _heldout_metrics(prediction: Any, rows: Sequence[PrmRow]) -> dict[str, float]:
     """Return the metrics on held-out problems; a step counts as right if its label is at least 0.5.
 
-    An AUC needs at least two problems, because one problem gives no interval.
+    An AUC needs at least two problems.
 
     Args:
         prediction: The ``EvalPrediction`` of transformers.
@@ -294,9 +297,8 @@ def _heldout_metrics(prediction: Any, rows: Sequence[PrmRow]) -> dict[str, float
     targets = labels[is_labelled] >= 0.5
     problems = [row.problem for row in rows]
     step_problems = np.repeat(problems, is_labelled.sum(-1)).tolist()
-    step_scores = step_logits.tolist()
-    step_targets = targets.tolist()
-    interval = auc_interval(step_problems, step_scores, step_targets)
+    has_several_problems = len(set(problems)) > 1
+    interval = auc_interval(step_problems, step_logits, targets)
     auc_low, auc_high = interval or (None, None)
 
     rewards = 1 / (1 + np.exp(-logits.clip(-80, 80)))  # clipped because exp would overflow
@@ -307,10 +309,10 @@ def _heldout_metrics(prediction: Any, rows: Sequence[PrmRow]) -> dict[str, float
     ranking = ranking_auc(problems, mean_rewards, [row.is_correct for row in rows])
     metrics = {
         "accuracy": float(((step_logits >= 0) == targets).mean()),
-        "auc": auc(step_scores, step_targets) if interval else None,
+        "auc": auc(step_logits, targets) if has_several_problems else None,
         "auc_low": auc_low,
         "auc_high": auc_high,
-        "ranking_auc": ranking.value if ranking.ci95 else None,
+        "ranking_auc": ranking.value if ranking.n > 1 else None,
     }
     return {name: value for name, value in metrics.items() if value is not None}
 

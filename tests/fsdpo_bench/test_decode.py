@@ -20,14 +20,8 @@ from fsdpo_bench.decode.solution import (
     greedy_sampling,
     sample_solutions,
 )
-from fsdpo_bench.decode.vote import (
-    agreeing_answers,
-    answer_classes,
-    best_of_n,
-    self_consistency,
-    voting_answers,
-    weighted_vote,
-)
+from fsdpo_bench.metrics.answer_classes import agreeing_answers, answer_classes, voting_answers
+from fsdpo_bench.metrics.choices import best_of_n, vote, weighted_vote
 from fsdpo_bench.runs.grade import grade_problems
 
 from fsdpo_data.core.entities import Problem
@@ -46,7 +40,7 @@ def random_answers(draw: random.Random, count: int) -> list[str | None]:
 KIND = {"1/2": 0, "0.5": 0, r"\frac{1}{2}": 0, "2": 1, "2.0": 1, "x+1": 2, "1+x": 2, "7": 3}
 
 
-def classes_of(answers: Sequence[str | None]) -> list[int | None]:
+def classes_of(answers: Sequence[str | None]) -> list[int]:
     return answer_classes(answers, agreeing_answers(answers))
 
 
@@ -67,7 +61,7 @@ def test_votes_go_to_classes_of_equivalent_answers() -> None:
                     next(i for i, a in enumerate(answers) if a and KIND[a] == t) for t in tied
                 ]
                 expected = min(firsts)
-            assert self_consistency(classes[:k]) == expected
+            assert vote(classes[:k]) == expected
         assert classes == classes_of([*answers, "2"])[: len(answers)]
 
 
@@ -77,7 +71,7 @@ def test_sentences_without_an_answer_do_not_vote() -> None:
     answers = ["I am not sure.", "I am not sure.", "7"]
     votes = voting_answers(answers, responses)
     assert votes == [None, None, "7"]
-    assert self_consistency(classes_of(votes)) == 2
+    assert vote(classes_of(votes)) == 2
     assert weighted_vote(classes_of(votes), [1.0, 1.0, 0.1]) == 2
 
 
@@ -159,7 +153,7 @@ def test_weighted_votes_sum_the_weights_of_a_class() -> None:
 def test_equal_weights_are_a_plain_vote() -> None:
     for case in range(CASES):
         classes = classes_of(random_answers(random.Random(case), 7))
-        assert weighted_vote(classes, [0.5] * 7) == self_consistency(classes)
+        assert weighted_vote(classes, [0.5] * 7) == vote(classes)
 
 
 PLAIN_AGGREGATES: dict[str, Callable[[list[float]], float]] = {

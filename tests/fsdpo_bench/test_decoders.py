@@ -141,7 +141,7 @@ def test_a_decoder_of_a_plugin_is_used_everywhere(plugin: Path, tmp_path: Path) 
     assert '<i class="swatch c3"></i> shortest@3' in (tmp_path / "again/report.html").read_text()
     difference = invoke("diff", run, tmp_path / "again", "--decoder", "shortest@3", "--json")
     [delta] = json.loads(difference.stdout)["deltas"]
-    assert (delta["decoder_a"], delta["only_a"], delta["only_b"]) == ("shortest@3", 0, 0)
+    assert (delta["measure_a"], delta["only_a"], delta["only_b"]) == ("shortest@3", 0, 0)
 
 
 def test_a_run_opens_without_its_plugin_but_is_not_decoded_again(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from command_line import run
 from fsdpo_bench.cli.app import main
 
-from fsdpo_data.core.statistics import mean_interval
+from fsdpo_data.core.statistics import wilson_interval
 
 
 def write_responses(folder: Path, n_problems: int, n_samples: int) -> Path:
@@ -33,7 +33,7 @@ def test_repeated_questions_do_not_narrow_the_interval(
     assert code == 0 and (scores["correct"], scores["n"]) == (160, 320)
     low, high = scores["ci95"]
     assert high - low > 0.29  # the responses to a problem are equal: 40 values, not 320
-    assert scores["ci95"] == pytest.approx(mean_interval([(0, 8), (8, 8)] * 20))
+    assert scores["ci95"] == pytest.approx(wilson_interval([0, 8] * 20, [8] * 40))
     assert scores["upper_bound_ci95"] == scores["ci95"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 from collections.abc import Sequence
@@ -21,17 +20,17 @@ from fsdpo_bench.prm.dataset_report import (
     ScoredSolution,
     best_of_n_curves,
     dataset_report,
-    expected_best_of_n,
     load_measurable,
     load_scored,
     ranking_aucs,
     step_separation,
 )
-from fsdpo_bench.prm.f1_interval import LabelledRewards, f1_interval
 from fsdpo_bench.prm.first_error import (
     FirstErrorExample,
+    LabelledRewards,
     best_threshold,
     count_first_errors,
+    f1_interval,
     first_below,
     measure_first_errors,
     read_first_error_rows,
@@ -207,18 +206,6 @@ def test_ids_with_half_a_surrogate_pair_are_hashed(tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_text(json.dumps(rows))
     examples = read_first_error_rows(tmp_path / "rows.json")
     assert measure_first_errors(examples, [[0.4], [0.6]] * 2, 0.5).f1 == 1
-
-
-def test_expected_best_of_n_is_the_mean_over_all_subsets() -> None:
-    rng = random.Random(1)
-    scores = [rng.randrange(4) for _ in range(8)]
-    right = [rng.random() < 0.5 for _ in range(8)]
-    order = sorted(range(8), key=lambda i: (-scores[i], i))
-    for size in (1, 3, 8):
-        subsets = list(itertools.combinations(range(8), size))
-        won = sum(right[max(subset, key=lambda i: (scores[i], -i))] for subset in subsets)
-        ranked = [right[i] for i in order]
-        assert expected_best_of_n(ranked, size) == pytest.approx(won / len(subsets))
 
 
 def solution(problem: str, rewards: list[float], right: bool, wrong: int | None) -> ScoredSolution:
@@ -591,8 +578,8 @@ def test_a_trained_prm_has_its_template(tmp_path: Path, monkeypatch: pytest.Monk
             PrmOptions(processbench=[file], **options), LineProgress()
         ).processbench.values()
         assert set(prompts) == {get_template("alpaca").render("q")}
-        assert scores.f1_ci95 == (1, 1)
-        assert scores.rows()[0][1] == "100.0 %  [100.0, 100.0]"
+        assert scores.f1 == 1 and scores.f1_ci95 is None  # all resampled rows are right
+        assert scores.rows()[0][1] == "100.0 %"
         prompts.clear()
     write_trained_template(prm, None)
     with pytest.raises(InputError, match="was trained with prompts of no known template"):

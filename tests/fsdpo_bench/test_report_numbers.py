@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 from bench_runs import config, make_records, write_run
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.intervals import Proportion, proportion
 from fsdpo_bench.report.render import write_report
 from fsdpo_bench.results.numbers import NUMBERS, ReportNumber, number_rows
 from fsdpo_bench.results.outcomes import ProblemResult
 from typer.testing import CliRunner
 
+from fsdpo_data.core.statistics import Mean, mean_rate
 
-def solved_by_all_samples(results: Sequence[ProblemResult]) -> dict[str, Proportion]:
+
+def solved_by_all_samples(results: Sequence[ProblemResult]) -> dict[str, Mean]:
     solved = [float(result.correct_samples == result.graded_samples) for result in results]
-    return {"4": proportion(solved)}
+    return {"4": mean_rate(solved)}
 
 
 def test_a_registered_number_is_in_the_results_and_in_every_output(

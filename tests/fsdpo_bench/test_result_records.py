@@ -14,7 +14,7 @@ from fsdpo_bench.runs.records import read_config
 from pydantic import ValidationError
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.statistics import RankingAuc
+from fsdpo_data.core.statistics import Mean
 
 TASKS = {"math": 8, "ocw": 6, "gsm_ic2": 9}
 
@@ -26,7 +26,7 @@ def test_results_are_read_as_the_records_that_were_written(tmp_path: Path) -> No
     assert read_results(file) == results
     assert read_results(file).to_text() == file.read_text()
     assert results.rewards is not None
-    assert isinstance(results.rewards.ranking_auc["min"], RankingAuc)
+    assert isinstance(results.rewards.ranking_auc["min"], Mean)
 
 
 def test_the_config_of_results_keeps_the_values_and_the_order_of_its_file(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def sorted_names(run: Path) -> list[str]:
         (("tasks", "math", "decoders", "greedy", "accuracy"), "high"),
         (("tasks", "math", "decoders", "greedy", "cost", "tokens"), "many"),
         (("tasks", "math", "pass_at_k", "1", "n"), None),
-        (("rewards", "ranking_auc", "min", "problems"), "x"),
+        (("rewards", "ranking_auc", "min", "n"), "x"),
         (("rewards", "calibration", "bins", 0, "from"), None),
         (("run", "grader"), 3),
     ],

@@ -30,7 +30,6 @@ import policies  # noqa: E402
 from control import write_control_pairs  # noqa: E402
 from figure import write_contrasts, write_rates  # noqa: E402
 from fsdpo_bench.report.figure_files import DARK_STYLE  # noqa: E402
-from fsdpo_bench.rerank.intervals import holm  # noqa: E402
 from measure import contrast_rows, estimate, final_rows, sweep_rows  # noqa: E402
 from plan import (  # noqa: E402
     ARMS,
@@ -50,6 +49,7 @@ from plan import (  # noqa: E402
 from report import add_verdicts, decide_verdict, write_report  # noqa: E402
 from study import data_directories  # noqa: E402
 
+from fsdpo_data.core.statistics import holm  # noqa: E402
 from fsdpo_data.problems.embedded import PROMPT  # noqa: E402
 from fsdpo_data.problems.embedded.generator import make_problems  # noqa: E402
 from fsdpo_data.problems.embedded.solutions import write_solution  # noqa: E402
@@ -97,12 +97,6 @@ def test_p_is_small_if_the_interval_excludes_zero() -> None:
     assert estimate(rng.normal(1, 1, size=(5, 50))).p < 0.01
     assert estimate(rng.normal(0, 1, size=(5, 50)) - 0.0).p > 0.05
     assert estimate(np.zeros((2, 3))).p == 1
-
-
-def test_holm_corrects_the_smallest_most() -> None:
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.6, 0.5]) == [1.0, 1.0]
-    assert holm([]) == []
 
 
 def test_the_plan_refers_to_existing_arms_and_sources() -> None:

@@ -179,7 +179,7 @@ def test_recorded_responses_are_scored(capsys: pytest.CaptureFixture[str], tmp_p
     code, out, _ = run(capsys, "grade", str(file))
     assert code == 0
     [row] = [line.split() for line in out.splitlines() if line.startswith("all")]
-    assert row[1:11] == ["2", "3", "66.7", "%", "[8.3,", "97.8]", "1", "2", "1", "1"]
+    assert row[1:11] == ["2", "3", "66.7", "%", "[20.8,", "93.9]", "1", "2", "1", "1"]
     assert "row 3: gold '1/2', answer '0.5': correct (last-number/" in out
     assert "published as incorrect" in out
     _, out, _ = run(capsys, "grade", str(file), "--show", "0")

@@ -141,9 +141,9 @@ def print_baselines(rows: Sequence[ChoiceAccuracy], run_names: Sequence[str]) ->
 
 def _baseline_row(row: ChoiceAccuracy) -> list[str]:
     cells = [row.choice.name, row.choice.description, *map(format_points, row.accuracies)]
-    if row.difference is not None and row.ci95 is not None:
-        low, high = row.ci95
-        cells.append(f"{100 * row.difference:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]")
+    if row.difference is not None:
+        low, high = row.difference.ci95
+        cells.append(f"{100 * row.difference.value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]")
     return cells
 
 
@@ -263,7 +263,7 @@ def _dataset_rows(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "solutions", f"{report['solutions']:,} of {report['problems']:,} problems"
     for aggregate, ranking in report["ranking_auc"].items():
         text = _format_interval(ranking["value"], ranking["ci95"])
-        yield f"ranking AUC, {aggregate}", f"{text}  ({ranking['problems']:,} problems)"
+        yield f"ranking AUC, {aggregate}", f"{text}  ({ranking['n']:,} problems)"
     if steps := report["steps"]:
         counts = f"  ({steps['solutions']:,} solutions of {steps['problems']:,} problems)"
         yield "AUC of right over wrong steps", _format_interval(steps["auc"], steps["auc_ci95"])

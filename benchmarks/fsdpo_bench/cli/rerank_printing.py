@@ -56,7 +56,7 @@ def _selected_rows(result: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
                 size,
                 _percent(cell["accuracy"]),
                 _percent(ahead, sign="+"),
-                f"{ahead['p_value']:.4f}",
+                f"{ahead['p']:.4f}",
                 f"{ahead['p_holm']:.4f}",
                 strategies,
             )
@@ -76,7 +76,7 @@ def _quality_rows(result: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
                 )
             value = "–"
             if auc["value"] is not None:
-                low, high = auc["ci95"] or (0, 1)
+                low, high = auc["ci95"]
                 value = f"{auc['value']:.3f} [{low:.3f}, {high:.3f}]"
             yield (name, aggregate, value, *cells)
 

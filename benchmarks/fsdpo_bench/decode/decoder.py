@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.records import SolutionRecord
 from fsdpo_bench.decode.solution import OnFinished, OwnSolution
-from fsdpo_bench.decode.vote import Agreements, answer_classes
+from fsdpo_bench.metrics.answer_classes import Agreements, answer_classes
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.samplers import Sampler
@@ -47,8 +47,8 @@ class Candidates:
     rewards: Sequence[float | None]
     agreements: Agreements  #: For each answer, the answers that agree with it.
 
-    def answer_classes(self) -> list[int | None]:
-        """Return the class of equivalent answers of each sample; None for no vote."""
+    def answer_classes(self) -> list[int]:
+        """Return the class of equivalent answers of each sample; ``NO_ANSWER`` for no vote."""
         return answer_classes(self.votes, self.agreements)
 
 

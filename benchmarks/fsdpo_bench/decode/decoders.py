@@ -15,7 +15,7 @@ from fsdpo_bench.decode.solution import (
     sample_solutions,
     searched_solution,
 )
-from fsdpo_bench.decode.vote import best_of_n, self_consistency, weighted_vote
+from fsdpo_bench.metrics.choices import best_of_n, vote, weighted_vote
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.engines.beam_search import BeamSampler
@@ -126,7 +126,7 @@ DECODERS.register(
         title="the most frequent answer of K samples (self-consistency)",
         description="self-consistency: the majority of K samples",
         suffix="@{k}",
-        choose=lambda candidates: self_consistency(candidates.answer_classes()),
+        choose=lambda candidates: vote(candidates.answer_classes()),
         metric="maj",
         colour=2,
     )

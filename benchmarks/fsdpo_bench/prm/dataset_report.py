@@ -5,21 +5,28 @@ labels. Two kinds of solutions have them: solutions of embedded problems, whose 
 every step, and solutions with imported labels.
 """
 
-import math
+from __future__ import annotations
+
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.intervals import mean_difference
+from fsdpo_bench.metrics.choices import estimate_best_of_n
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.lazy import np, pl
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.core.statistics import RankingAuc, auc, auc_interval, ranking_auc
+from fsdpo_data.core.statistics import (
+    Interval,
+    Mean,
+    auc,
+    auc_interval,
+    mean_difference,
+    ranking_auc,
+)
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import parse_metadata, scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
@@ -54,11 +61,11 @@ class StepSeparation:
     #: Probability that a step before an error has a higher reward than a step at or after one.
     #: Steps of all solutions are compared, including solutions without an error.
     auc: float | None
-    auc_ci95: tuple[float, float] | None  #: 95 % interval of the AUC, with problems as units.
+    auc_ci95: Interval | None  #: 95 % interval of the AUC, with problems as units.
     #: Mean reward before the first wrong step minus the mean later reward, within a solution; mean
     #: over problems. None without a solution that has both.
     margin: float | None
-    ci95: tuple[float, float] | None  #: 95 % interval of the margin, for rewards in [0, 1].
+    ci95: Interval | None  #: 95 % interval of the margin, for rewards in [0, 1].
     #: Number of problems with a solution that has right steps and then a wrong one.
     problems: int
     solutions: int  #: Number of such solutions.
@@ -153,7 +160,7 @@ def _read_problems(root: Path, manifest: Manifest) -> _DatasetProblems:
     return problems
 
 
-def ranking_aucs(solutions: Sequence[ScoredSolution]) -> dict[str, RankingAuc]:
+def ranking_aucs(solutions: Sequence[ScoredSolution]) -> dict[str, Mean]:
     """Return the ranking AUC of correct over incorrect solutions of a problem, by aggregate.
 
     Args:
@@ -199,13 +206,11 @@ def step_separation(solutions: Sequence[ScoredSolution]) -> StepSeparation | Non
     )
 
 
-def margin_interval(
-    problem_margins: Sequence[float], scores: Sequence[float]
-) -> tuple[float, float] | None:
-    """Return a 95 % interval of the mean margin; None for rewards outside [0, 1].
+def margin_interval(problem_margins: Sequence[float], scores: Sequence[float]) -> Interval | None:
+    """Return the interval of the mean margin; None for rewards outside [0, 1].
 
     A margin is a difference of two values in [0, 1], so the interval comes from
-    :func:`~fsdpo_bench.intervals.mean_difference`.
+    :func:`~fsdpo_data.core.statistics.mean_difference`.
 
     Args:
         problem_margins: The mean margin of each problem: rewards before minus rewards from the
@@ -250,18 +255,10 @@ def best_of_n_curves(solutions: Sequence[ScoredSolution], sizes: Sequence[int] =
         groups[solution.problem_id].append(solution)
     sizes = sorted(set(sizes)) or _common_sizes(groups)
     measured_groups = [group for group in groups.values() if len(group) >= sizes[-1]]
-    rankings: dict[str, Callable[[ScoredSolution], float]] = {
-        name: partial(_aggregate_solution, aggregate_name=name) for name in AGGREGATES
-    }
-    rankings["pass"] = _is_correct_value
     curves: dict[str, dict[int, float]] = {}
-    for name, reward in rankings.items():
-        ranked_groups = [sorted(group, key=reward, reverse=True) for group in measured_groups]
-        labels = [[bool(solution.is_correct) for solution in group] for group in ranked_groups]
-        curves[name] = {
-            size: statistics.fmean(expected_best_of_n(is_correct, size) for is_correct in labels)
-            for size in sizes
-        }
+    for name in (*AGGREGATES, "pass"):
+        accuracy_GS = np.array([_estimate_group(group, name, sizes) for group in measured_groups])
+        curves[name] = dict(zip(sizes, accuracy_GS.mean(axis=0).tolist(), strict=True))
     n_measured = len(measured_groups)
     return BestOfN(curves=curves, problems=n_measured, left_out=len(groups) - n_measured)
 
@@ -305,30 +302,23 @@ def check_best_of(solutions: Sequence[ScoredSolution], sizes: Sequence[int]) -> 
         )
 
 
-def _aggregate_solution(solution: ScoredSolution, aggregate_name: str) -> float:
-    return aggregate(solution.rewards, aggregate_name)
-
-
-def _is_correct_value(solution: ScoredSolution) -> float:
-    return float(bool(solution.is_correct))
-
-
-def expected_best_of_n(is_correct: Sequence[bool], size: int) -> float:
-    """Return the probability that the best of ``size`` random samples is correct.
-
-    The samples are drawn without replacement.
+def _estimate_group(
+    group: Sequence[ScoredSolution], aggregate_name: str, sizes: Sequence[int]
+) -> np.ndarray:
+    """Return the accuracy of best-of-N on the solutions of a problem, by N.
 
     Args:
-        is_correct: Whether each sample is correct; the best sample comes first.
-        size: Number of samples to draw.
+        group: The solutions.
+        aggregate_name: An aggregate of step rewards; ``pass`` for a perfect reward model.
+        sizes: Values of N.
     """
-    n = len(is_correct)
-    # The sample at a rank is the best one if all other samples have later ranks.
-    subsets_by_rank = (math.comb(n - 1 - rank, size - 1) for rank in range(n))
-    correct_subsets = sum(
-        subsets for subsets, is_right in zip(subsets_by_rank, is_correct, strict=True) if is_right
-    )
-    return correct_subsets / math.comb(n, size)
+    is_correct = [bool(solution.is_correct) for solution in group]
+    rewards: Sequence[float] = is_correct
+    if aggregate_name != "pass":
+        rewards = [aggregate(solution.rewards, aggregate_name) for solution in group]
+    accuracy_PS = estimate_best_of_n(np.array([rewards]), np.array([is_correct]), sizes)
+    accuracy_S: np.ndarray = accuracy_PS[0]
+    return accuracy_S
 
 
 def dataset_report(

@@ -6,22 +6,28 @@ error, and on solutions without an error.
 
 The threshold is a fixed number, or it is chosen on a part of the rows or on another file. This
 choice changes the score, so every score names its protocol.
+
+Array suffixes: ``R`` solutions, ``T`` thresholds, ``D`` draws of the bootstrap.
 """
+
+from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from fsdpo_cards.render import format_percent
 
-from fsdpo_bench.prm.f1_interval import NO_ERROR, LabelledRewards, f1_interval
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import np
 from fsdpo_data.core.row_files import read_records
-from fsdpo_data.core.statistics import wilson_interval
+from fsdpo_data.core.statistics import Interval, bootstrap_interval, mean_rate
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.models.prompts import Template
 
+NO_ERROR = -1  #: Label of solutions without a wrong step.
 _MAX_CANDIDATES = 200  #: Maximum number of thresholds to try; they are quantiles of the rewards.
 
 
@@ -33,6 +39,14 @@ class FirstErrorExample:
     question: str  #: The question.
     steps: tuple[str, ...]  #: The steps.
     first_error: int  #: Index of the first wrong step, or ``NO_ERROR``.
+
+
+class LabelledRewards(NamedTuple):
+    """The step rewards and labels of some solutions."""
+
+    #: One reward per step; None if the model cannot read the solution.
+    rewards: Sequence[Sequence[float] | None]
+    labels: Sequence[int]  #: Indices of first wrong steps, or ``NO_ERROR``.
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +62,7 @@ class FirstErrorScores:
     protocol: str = ""  #: How the predictions were made, and which rows count.
     tuned_on: int = 0  #: Number of rows that set the threshold; 0 for a fixed threshold.
     unscored: int = 0  #: Number of rows too long for the model; they count as missed.
-    #: 95 % interval of ``f1`` over resampled rows; None if all rows have an error, or none has one.
-    f1_ci95: tuple[float, float] | None = None
+    f1_ci95: Interval | None = None  #: 95 % interval of ``f1``, by :func:`f1_interval`.
 
     def rows(self) -> list[tuple[str, str]]:
         """Return (name, value) rows for printing, with intervals and denominators."""
@@ -65,9 +78,10 @@ class FirstErrorScores:
 
 def _format_fraction(count: int, total: int) -> str:
     """Return a percentage with its interval and its denominator; "none" without items."""
-    interval = wilson_interval(count, total) if total else None
-    text = format_percent(count / total, interval) if total else ""
-    return f"{text}  ({count} of {total})" if text else "none"
+    accuracy = mean_rate([1] * count + [0] * (total - count))
+    if accuracy.value is None:
+        return "none"
+    return f"{format_percent(accuracy.value, accuracy.ci95)}  ({count} of {total})"
 
 
 def read_first_error_rows(file: Path) -> list[FirstErrorExample]:
@@ -273,3 +287,72 @@ def threshold_candidates(rewards: Sequence[Sequence[float] | None]) -> list[floa
     all_rewards.sort()
     n_quantiles = min(_MAX_CANDIDATES, len(all_rewards))
     return sorted({all_rewards[len(all_rewards) * i // n_quantiles] for i in range(n_quantiles)})
+
+
+def f1_interval(
+    test: LabelledRewards, thresholds: Sequence[float], tuning: LabelledRewards | None = None
+) -> Interval | None:
+    """Return the bootstrap interval of F1, in which every draw chooses its own threshold.
+
+    Solutions with and without an error are resampled separately, so their numbers stay.
+
+    Args:
+        test: The solutions that count.
+        thresholds: The candidates for the threshold, in ascending order; one fixed threshold
+            without ``tuning``.
+        tuning: The solutions that choose the threshold, which may be ``test`` itself.
+
+    Returns:
+        The interval; None if the solutions with an error, or those without one, are fewer than two.
+    """
+    sets = [test] if tuning is None or tuning is test else [test, tuning]
+    strata = [stratum for solutions in sets for stratum in _find_hits(solutions, thresholds)]
+
+    def resampled_f1(*counts_by_stratum: np.ndarray) -> np.ndarray:
+        accuracies = [
+            counts_DR @ is_hit_RT.astype(float) / len(is_hit_RT)
+            for counts_DR, is_hit_RT in zip(counts_by_stratum, strata, strict=True)
+        ]
+        f1_DT = _harmonic_means(*accuracies[:2])
+        chosen_D = _harmonic_means(*accuracies[-2:]).argmax(axis=1)
+        f1_D: np.ndarray = f1_DT[np.arange(len(chosen_D)), chosen_D]
+        return f1_D
+
+    return bootstrap_interval(resampled_f1, *map(len, strata))
+
+
+def _harmonic_means(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the harmonic means of fractions; 0 where both are 0."""
+    total = first + second
+    means: np.ndarray = 2 * first * second / np.where(total > 0, total, 1)
+    return means
+
+
+def _find_hits(
+    solutions: LabelledRewards, thresholds: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return whether each prediction is right at each threshold, of shape (R, T).
+
+    It is right if no reward before the first wrong step is below the threshold, and the reward of
+    this step is. Without a wrong step, no reward may be below the threshold.
+
+    Returns:
+        The hits on solutions with an error, and on solutions without one.
+    """
+    above_R = []
+    up_to_R = []
+    for rewards, label in zip(solutions.rewards, solutions.labels, strict=True):
+        if rewards is None:
+            above_R.append(np.inf)
+            up_to_R.append(-np.inf)
+        elif label == NO_ERROR:
+            above_R.append(-np.inf)
+            up_to_R.append(min(rewards, default=np.inf))
+        else:
+            above_R.append(rewards[label])
+            up_to_R.append(min(rewards[:label], default=np.inf))
+    threshold_T = np.array(thresholds)
+    is_above_RT = threshold_T > np.array(above_R)[:, None]
+    is_hit_RT = is_above_RT & (threshold_T <= np.array(up_to_R)[:, None])
+    has_error_R = np.array(solutions.labels) != NO_ERROR
+    return is_hit_RT[has_error_R], is_hit_RT[~has_error_R]

@@ -27,7 +27,7 @@ def render_comparison(run_a: Path, run_b: Path, comparison: RunComparison) -> st
     """Render the page; if not all problems fit, it prefers those with changed verdicts."""
     decoder_pairs = defaultdict(list)
     for delta in comparison.deltas:
-        decoder_pairs[delta.task].append((delta.decoder_a, delta.decoder_b))
+        decoder_pairs[delta.task].append((delta.measure_a, delta.measure_b))
     changed = {(problem.task, problem.problem_id) for problem in comparison.changed}
     records_b = dict(key_records(read_records(run_b)))
     common_keys = [

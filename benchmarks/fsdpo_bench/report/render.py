@@ -35,7 +35,7 @@ from fsdpo_bench.runs.records import RECORDS_FOLDER, read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import read_failures
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.statistics import RankingAuc
+from fsdpo_data.core.statistics import Mean
 from fsdpo_data.dataset.run import CONFIG_FILE
 
 TEMPLATES_FOLDER = Path(__file__).parent  #: Folder of the templates of pages and reports.
@@ -97,12 +97,10 @@ def has_costs(results: Results) -> bool:
     return any(cost.is_known for cost in results.cost.values())
 
 
-def format_auc(ranking: RankingAuc) -> str:
-    """Format a ranking AUC with its interval, which needs two problems."""
-    assert ranking.value is not None  # checked by the templates
-    problems = f"{ranking.problems:,} problem{'s' if ranking.problems != 1 else ''}"
-    if ranking.ci95 is None:
-        return f"{ranking.value:.3f} ({problems}, too few for an interval)"
+def format_auc(ranking: Mean) -> str:
+    """Format a ranking AUC with its interval and its number of problems."""
+    assert ranking.value is not None and ranking.ci95 is not None  # checked by the templates
+    problems = f"{ranking.n:,} problem{'s' if ranking.n != 1 else ''}"
     low, high = ranking.ci95
     return f"{ranking.value:.3f} [{low:.3f}, {high:.3f}] ({problems})"
 

@@ -1,22 +1,22 @@
 """The measurements of ``fsdpo-bench rerank`` on recorded samples with step rewards."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fsdpo_bench.metrics.choices import estimate_best_of_n, estimate_vote, pass_at_k
 from fsdpo_bench.rerank.calibration import calibration
-from fsdpo_bench.rerank.estimates import best_of_n, pass_at_n, random_orders, vote
-from fsdpo_bench.rerank.intervals import Bootstrap, MeanWithInterval, holm
 from fsdpo_bench.rerank.options import RerankOptions
 from fsdpo_bench.rerank.pair_weights import pair_weights
 from fsdpo_bench.rerank.pool import Pool, ScoredPool, load_pool
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.statistics import ranking_auc
+from fsdpo_data.core.statistics import holm, mean_difference, mean_rate, ranking_auc
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.recorded.formats import question_key
@@ -40,44 +40,49 @@ def measure_reranking(options: RerankOptions, progress: Progress) -> dict[str, A
     progress.phase("read", 1)
     pool = load_pool(options.data, aggregates, _question_keys(options.problems))
     sizes = _subset_sizes(options.k, pool.n_samples)
-    bootstrap = Bootstrap(len(pool.problem_ids), options.seed)
-    shape = (len(pool.problem_ids), options.subsets, pool.n_samples)
-    orders = random_orders(shape, options.seed)
+    estimate_votes = partial(
+        estimate_vote,
+        pool.class_PM,
+        pool.correct_PM,
+        sizes,
+        max_subsets=options.subsets,
+        seed=options.seed,
+    )
     progress.phase("measure", 1 + len(pool.models))
-    vote_PS = vote(pool.class_PM, pool.correct_PM, orders, sizes)
+    vote_PS = estimate_votes()
     result: dict[str, Any] = {
         "problems": len(pool.problem_ids),
         "samples_per_problem": pool.n_samples,
         "mixed_problems": int((pool.correct_PM.any(axis=1) & ~pool.correct_PM.all(axis=1)).sum()),
         "left_out": pool.left_out,
         "n": sizes,
-        "sample": asdict(bootstrap.mean(pool.correct_PM.mean(axis=1))),
-        "vote": _means(bootstrap, vote_PS, sizes),
-        "pass": _means(bootstrap, pass_at_n(pool.correct_PM, sizes), sizes),
+        "sample": asdict(mean_rate(pool.correct_PM.mean(axis=1))),
+        "vote": _rates(vote_PS, sizes),
+        "pass": _rates(_pass_at_n(pool, sizes), sizes),
         "models": {},
     }
     progress.advance(1)
     folds = _fold_numbers(pool.problem_ids)
     gammas = options.gamma or (0.5, 2, 8)
     for model in pool.models:
-        accuracies = _model_accuracies(pool, model, orders, sizes)
+        accuracies = _model_accuracies(pool, model, estimate_votes, sizes)
         result["models"][model.name] = {
             "accuracy": {
                 strategy: {
-                    aggregate: _means(bootstrap, values_PS, sizes)
+                    aggregate: _rates(values_PS, sizes)
                     for aggregate, values_PS in by_aggregate.items()
                 }
                 for strategy, by_aggregate in accuracies.items()
             },
             "ahead_of_vote": {
                 strategy: {
-                    aggregate: _means(bootstrap, values_PS - vote_PS, sizes)
+                    aggregate: _differences(values_PS - vote_PS, sizes)
                     for aggregate, values_PS in by_aggregate.items()
                 }
                 for strategy, by_aggregate in accuracies.items()
             },
-            "ahead_of_min": _ahead_of_min(accuracies[BEST_OF_N], sizes, bootstrap),
-            "selected": _select_and_measure(accuracies, vote_PS, sizes, folds, bootstrap),
+            "ahead_of_min": _ahead_of_min(accuracies[BEST_OF_N], sizes),
+            "selected": _select_and_measure(accuracies, vote_PS, sizes, folds),
             "ranking_auc": _aucs(pool, model),
             "calibration": {
                 aggregate: calibration(rewards_PM, pool.correct_PM)
@@ -114,40 +119,49 @@ def _subset_sizes(sizes: Sequence[int], n_samples: int) -> list[int]:
     return sorted(set(sizes))
 
 
-def _means(bootstrap: Bootstrap, values_PS: np.ndarray, sizes: Sequence[int]) -> dict[str, Any]:
-    """Return the mean of each column with its interval, by N."""
-    return {
-        str(size): asdict(bootstrap.mean(values_PS[:, index])) for index, size in enumerate(sizes)
-    }
+def _rates(values_PS: np.ndarray, sizes: Sequence[int]) -> dict[str, Any]:
+    """Return the mean accuracy of each column with its interval, by N."""
+    return {str(size): asdict(mean_rate(values_PS[:, i])) for i, size in enumerate(sizes)}
+
+
+def _differences(values_PS: np.ndarray, sizes: Sequence[int]) -> dict[str, Any]:
+    """Return the mean difference of each column with its interval and p-value, by N."""
+    return {str(size): asdict(mean_difference(values_PS[:, i])) for i, size in enumerate(sizes)}
+
+
+def _pass_at_n(pool: Pool, sizes: Sequence[int]) -> np.ndarray:
+    """Return pass@N for each problem, of shape (P, S)."""
+    n_correct_P = pool.correct_PM.sum(axis=1).tolist()
+    return np.array(
+        [[pass_at_k(pool.n_samples, count, size) for size in sizes] for count in n_correct_P]
+    )
 
 
 def _model_accuracies(
-    pool: Pool, model: ScoredPool, orders: np.ndarray, sizes: Sequence[int]
+    pool: Pool, model: ScoredPool, estimate_votes: Callable[..., np.ndarray], sizes: Sequence[int]
 ) -> dict[str, dict[str, np.ndarray]]:
     """Return the accuracies of each problem by strategy and aggregate; votes need probabilities."""
     accuracies: dict[str, dict[str, np.ndarray]] = {
         BEST_OF_N: {
-            aggregate: best_of_n(rewards_PM, pool.correct_PM, sizes)
+            aggregate: estimate_best_of_n(rewards_PM, pool.correct_PM, sizes)
             for aggregate, rewards_PM in model.rewards_PM.items()
         }
     }
     if model.are_probabilities:
         accuracies[WEIGHTED_VOTE] = {
-            aggregate: vote(pool.class_PM, pool.correct_PM, orders, sizes, rewards_PM)
+            aggregate: estimate_votes(rewards_PM)
             for aggregate, rewards_PM in model.rewards_PM.items()
         }
     return accuracies
 
 
-def _ahead_of_min(
-    by_aggregate: Mapping[str, np.ndarray], sizes: Sequence[int], bootstrap: Bootstrap
-) -> dict[str, Any]:
+def _ahead_of_min(by_aggregate: Mapping[str, np.ndarray], sizes: Sequence[int]) -> dict[str, Any]:
     """Return how far best-of-N by each other aggregate is ahead of best-of-N by ``min``."""
     if DEFAULT_AGGREGATE not in by_aggregate:
         return {}
     base_PS = by_aggregate[DEFAULT_AGGREGATE]
     return {
-        aggregate: _means(bootstrap, values_PS - base_PS, sizes)
+        aggregate: _differences(values_PS - base_PS, sizes)
         for aggregate, values_PS in by_aggregate.items()
         if aggregate != DEFAULT_AGGREGATE
     }
@@ -164,7 +178,6 @@ def _select_and_measure(
     vote_PS: np.ndarray,
     sizes: Sequence[int],
     folds: np.ndarray,
-    bootstrap: Bootstrap,
 ) -> dict[str, Any]:
     """Select a strategy and an aggregate on each fold of the problems, for the other fold.
 
@@ -189,10 +202,9 @@ def _select_and_measure(
             name, values_PS = options[int(np.argmax(means))]
             names.append(name)
             values_P[~is_other_fold] = values_PS[~is_other_fold, index]
-        ahead: MeanWithInterval = bootstrap.mean(values_P - vote_PS[:, index])
         selected[str(size)] = {
-            "accuracy": asdict(bootstrap.mean(values_P)),
-            "ahead_of_vote": asdict(ahead),
+            "accuracy": asdict(mean_rate(values_P)),
+            "ahead_of_vote": asdict(mean_difference(values_P - vote_PS[:, index])),
             "strategies": names,
         }
     return selected
@@ -207,9 +219,7 @@ def _aucs(pool: Pool, model: ScoredPool) -> dict[str, Any]:
         rewards = rewards_PM.ravel()
         is_scored = ~np.isnan(rewards)
         auc = ranking_auc(
-            problem_numbers[is_scored].tolist(),
-            rewards[is_scored].tolist(),
-            labels[is_scored].tolist(),
+            problem_numbers[is_scored].tolist(), rewards[is_scored], labels[is_scored]
         )
         aucs[aggregate] = asdict(auc)
     return aucs
@@ -223,5 +233,5 @@ def _correct_p_values(result: dict[str, Any]) -> None:
         for size, cell in model["selected"].items()
         if int(size) > 1
     ]
-    for cell, p_value in zip(cells, holm([cell["p_value"] for cell in cells]), strict=True):
+    for cell, p_value in zip(cells, holm([cell["p"] for cell in cells]), strict=True):
         cell["p_holm"] = p_value

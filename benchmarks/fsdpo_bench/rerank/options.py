@@ -15,7 +15,8 @@ class RerankOptions(Options):
 
     The datasets have the same samples and the step rewards of different models. Accuracies are
     averages over subsets of N samples: exact for best-of-N and pass@N, and over random subsets for
-    votes. Intervals resample problems, and differences from the vote are paired.
+    votes if there are too many. Intervals are over problems, and differences from the vote are
+    paired.
 
     A strategy is best-of-N or the weighted vote, with an aggregate. The best strategy on one half
     of the problems is measured on the other half, for both halves. The p-values are corrected with
@@ -26,10 +27,10 @@ class RerankOptions(Options):
         k: Number of samples N to choose from; may be repeated.
         aggregate: Function that turns the step rewards of a sample into one number; may be
             repeated.
-        subsets: Number of random subsets for votes.
+        subsets: Number of random subsets for votes. Fewer subsets are all taken.
         gamma: Inverse temperature γ of the step weights of the paper's loss; may be repeated.
         problems: File of problems; only these problems count, by their questions.
-        seed: Seed of the subsets and of the resampled problems.
+        seed: Seed of the random subsets.
         as_json: Print JSON instead of tables.
 
     Examples:

@@ -13,7 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from fsdpo_bench.decode.vote import agreeing_answers, answer_classes, voting_answers
+from fsdpo_bench.metrics.answer_classes import (
+    agreeing_answers,
+    answer_classes,
+    voting_answers,
+)
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
@@ -22,7 +26,6 @@ from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.steps.rewards import aggregate_expr
 
-NO_ANSWER = -1  #: Class of samples without an answer.
 _UNUSABLE_OUTCOMES = ("gold_unparsed", "ungraded")  #: Outcomes that say nothing about a sample.
 _SAMPLE_COLUMNS = ("problem_id", "sample_index", "outcome", "answer")
 
@@ -43,7 +46,7 @@ class Pool:
     """The samples of each problem, with their answers and outcomes."""
 
     problem_ids: Sequence[str]  #: Ids of the problems.
-    #: Class of equivalent answers of each sample within its problem, or ``NO_ANSWER``.
+    #: Class of equivalent answers of each sample within its problem; ``NO_ANSWER`` for none.
     class_PM: np.ndarray
     correct_PM: np.ndarray  #: Whether each sample is correct.
     models: Sequence[ScoredPool]  #: The reward models.
@@ -92,12 +95,8 @@ def load_pool(
     shape = (len(problem_ids), -1)
     answers = voting_answers(frames[0]["answer"].to_list(), frames[0]["response"].to_list())
     n_samples = len(answers) // len(problem_ids)
-    class_PM = np.array(
-        [
-            _classes(answers[start : start + n_samples])
-            for start in range(0, len(answers), n_samples)
-        ]
-    )
+    parts = [answers[start : start + n_samples] for start in range(0, len(answers), n_samples)]
+    class_PM = np.array([answer_classes(part, agreeing_answers(part)) for part in parts])
     correct_PM = (frames[0]["outcome"] == "correct").to_numpy().reshape(shape)
     names = _model_names(roots)
     models = [
@@ -164,12 +163,6 @@ def _select_problems(frames: Sequence[pl.DataFrame]) -> tuple[list[pl.DataFrame]
         for frame in frames
     ]
     return kept_frames, {reason: count for reason, count in left_out.items() if count}
-
-
-def _classes(answers: Sequence[str | None]) -> list[int]:
-    """Return the class of each answer of a problem."""
-    classes = answer_classes(answers, agreeing_answers(answers))
-    return [NO_ANSWER if answer_class is None else answer_class for answer_class in classes]
 
 
 def _model_names(roots: Sequence[Path]) -> list[str]:

@@ -11,17 +11,12 @@ from pathlib import Path
 
 from fsdpo_bench.decode.decoder import DecoderSetup
 from fsdpo_bench.decode.decoders import parse_result_name
-from fsdpo_bench.decode.records import ProblemRecord, SolutionRecord
-from fsdpo_bench.intervals import (
-    Interval,
-    Proportion,
-    mean_difference,
-    paired_interval,
-    proportion,
-)
+from fsdpo_bench.decode.records import ProblemRecord
+from fsdpo_bench.metrics.choices import best_of_n
 from fsdpo_bench.results.outcomes import key_records
 from fsdpo_bench.runs.records import read_config, read_records
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.statistics import Mean, MeanDifference, mean_difference, mean_rate
 from fsdpo_data.engines.load import load_likelihood
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
@@ -42,8 +37,6 @@ class Choice:
 
     name: str  #: Name of the result, such as ``sc@8``.
     description: str  #: Explanation for readers.
-    #: Number of samples behind the value of a problem in the interval.
-    trials: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +45,8 @@ class ChoiceAccuracy:
 
     task: str  #: Name of the benchmark.
     choice: Choice  #: The way to take one solution.
-    accuracies: Sequence[Proportion]  #: The accuracy in each run.
-    difference: float | None = None  #: Second run minus first run; None for one run.
-    ci95: Interval | None = None  #: 95 % interval of the difference; None for one run.
+    accuracies: Sequence[Mean]  #: The accuracy in each run.
+    difference: MeanDifference | None = None  #: Second run minus first run; None for one run.
 
 
 def compare_choices(
@@ -175,7 +167,7 @@ def _common_choices(
         choices_by_kind[kind].append(Choice(name, _description(setup)))
     if not n_samples:
         return choices_by_kind["single"]
-    average = Choice(f"avg@{n_samples}", "an average sample", trials=n_samples)
+    average = Choice(f"avg@{n_samples}", "an average sample")
     likely = Choice(f"likely@{n_samples}", "the most likely sample, without a PRM")
     perfect = Choice(f"pass@{n_samples}", "a perfect choice, the upper bound")
     return [
@@ -218,13 +210,7 @@ def _value(choice: Choice, record: ProblemRecord, likelihoods: Sequence[float]) 
         return sum(graded) / len(graded)
     if name == "pass":
         return float(any(graded))
-    return float(bool(_most_likely(samples, likelihoods).correct))
-
-
-def _most_likely(samples: Sequence[SolutionRecord], likelihoods: Sequence[float]) -> SolutionRecord:
-    """Return the sample with the highest likelihood; the first of equal samples."""
-    index = max(range(len(samples)), key=lambda position: likelihoods[position])
-    return samples[index]
+    return float(bool(samples[best_of_n(likelihoods[: len(samples)])].correct))
 
 
 def _choice_accuracy(
@@ -242,13 +228,8 @@ def _choice_accuracy(
     cluster_names = [cluster for _, cluster in value_rows if cluster is not None]
     value_clusters = cluster_names if value_rows and len(cluster_names) == len(value_rows) else None
     columns = [[values[index] for values, _ in value_rows] for index in range(len(values_by_run))]
-    accuracies = [proportion(column, value_clusters, choice.trials) for column in columns]
+    accuracies = [mean_rate(column, value_clusters) for column in columns]
     if len(columns) == 1 or not value_rows:
         return ChoiceAccuracy(task, choice, accuracies)
     gains = [second - first for first, second in zip(*columns, strict=True)]
-    if all(gain in (-1, 0, 1) for gain in gains):
-        interval = paired_interval([int(gain) for gain in gains], value_clusters)
-    else:
-        interval = mean_difference(gains, value_clusters).ci95
-    difference = sum(gains) / len(gains)
-    return ChoiceAccuracy(task, choice, accuracies, difference=difference, ci95=interval)
+    return ChoiceAccuracy(task, choice, accuracies, mean_difference(gains, value_clusters))

@@ -1,31 +1,31 @@
-"""Compare two runs on the same problems: paired differences, and problems that changed.
+"""Compare two runs on the same problems: paired differences, and problems that changed."""
 
-:mod:`fsdpo_bench.results.paired_means` has the differences of avg@k, pass@k and overall means.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from fsdpo_bench.intervals import (
-    Interval,
-    cluster_sums,
-    clustered_mcnemar,
-    mcnemar,
-    paired_interval,
-)
+from fsdpo_bench.results.numbers import NUMBERS, ReportNumber
 from fsdpo_bench.results.outcomes import (
     DecoderAnswer,
     ProblemResult,
     problem_clusters,
     read_problem_results,
 )
-from fsdpo_bench.results.paired_means import PairedMean, benchmark_means, number_differences
 from fsdpo_bench.runs.records import RunConfig, read_config, read_records
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
+from fsdpo_data.core.statistics import (
+    Interval,
+    macro_interval,
+    mcnemar,
+    mean_difference,
+    sum_clusters,
+)
+
+MEAN_TITLE = "mean"  #: Name of the mean over all compared benchmarks, in place of a benchmark.
 
 #: Results by problem id and number of earlier records with this id.
 ProblemResults = Mapping[tuple[str, int], ProblemResult]
@@ -47,25 +47,27 @@ class ChangedProblem:
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """The difference of two systems on a benchmark."""
+    """The difference of two numbers over the same problems, or over the same benchmarks."""
 
-    task: str  #: Name of the benchmark.
-    decoder_a: str  #: The first system's decoder.
-    decoder_b: str  #: The second system's decoder.
-    n: int  #: Problems with a verdict in both runs; unreadable gold answers give none.
-    correct_a: int  #: Problems that the first system solves.
-    correct_b: int  #: Problems that the second system solves.
-    only_a: int  #: Problems that only the first system solves.
-    only_b: int  #: Problems that only the second system solves.
-    difference: float  #: Accuracy of the second system minus accuracy of the first.
-    ci95: Interval  #: 95 % score interval of the difference, over problems or clusters.
-    p: float  #: p-value of the exact McNemar test, over problems or clusters.
-    clusters: int | None  #: Number of base problems, if several problems share one.
+    task: str  #: Name of the benchmark; ``mean`` for the mean over all compared benchmarks.
+    measure_a: str  #: What is compared in the first run: a decoder, or a mean such as ``avg@8``.
+    measure_b: str  #: What is compared in the second run.
+    value_a: float  #: The first run's accuracy or mean.
+    value_b: float  #: The second run's accuracy or mean.
+    n: int  #: Problems that count in both runs; unreadable gold answers do not count.
+    difference: float  #: The second run's value minus the value of the first.
+    ci95: Interval  #: 95 % interval of the difference, over problems or clusters.
+    #: p-value of a difference of zero, over problems or clusters: of the exact McNemar test for
+    #: decoders, and of Student's t test for means; None for a mean over benchmarks.
+    p: float | None
+    clusters: int | None = None  #: Number of base problems, if several problems share one.
+    only_a: int | None = None  #: Problems that only the first decoder solves; None for means.
+    only_b: int | None = None  #: Problems that only the second decoder solves; None for means.
 
     @property
-    def decoders(self) -> str:
-        """The name of both decoders, or their names if they differ."""
-        return " / ".join(dict.fromkeys((self.decoder_a, self.decoder_b)))
+    def measure(self) -> str:
+        """The name of both measures, or their names if they differ."""
+        return " / ".join(dict.fromkeys((self.measure_a, self.measure_b)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class RunComparison:
 
     deltas: Sequence[PairedDifference]  #: Differences by benchmark and pair of decoders.
     #: Differences of avg@k and pass@k by benchmark, then the means over the benchmarks.
-    means: Sequence[PairedMean]
+    means: Sequence[PairedDifference]
     #: Problems whose verdict changed, for the first pair of decoders of each benchmark.
     changed: Sequence[ChangedProblem]
     #: Warnings for the reader: omitted problems, and graders or prompts that differ.
@@ -124,7 +126,7 @@ def compare_runs(run_a: Path, run_b: Path, options: ComparisonOptions) -> RunCom
         raise InputError(f"{message}.")
     notes = _config_differences(configs)
     deltas: list[PairedDifference] = []
-    means: list[PairedMean] = []
+    means: list[PairedDifference] = []
     changed: list[ChangedProblem] = []
     for task in tasks:
         pairs, note = _pair_results(task, tasks_a[task], tasks_b[task], common=options.common)
@@ -132,27 +134,13 @@ def compare_runs(run_a: Path, run_b: Path, options: ComparisonOptions) -> RunCom
             notes.append(note)
         for index, (decoder_a, decoder_b) in enumerate(_decoder_pairs(pairs, options)):
             answer_pairs = _counted_answers(task, pairs, decoder_a, decoder_b)
-            deltas.append(_paired_difference(task, decoder_a, decoder_b, answer_pairs))
+            deltas.append(_decoder_difference(task, decoder_a, decoder_b, answer_pairs))
             if index == 0:
                 changed += _changed_problems(answer_pairs)
         if options.decoder_a is None and options.decoder_b is None:
-            means += number_differences(task, pairs)
-    means += benchmark_means([*map(_as_mean, deltas), *means])
+            means += _number_differences(task, pairs)
+    means += _benchmark_means([*deltas, *means])
     return RunComparison(deltas=deltas, means=means, changed=changed, notes=notes)
-
-
-def _as_mean(delta: PairedDifference) -> PairedMean:
-    """Return the difference of two decoders as a difference of two means."""
-    return PairedMean(
-        task=delta.task,
-        measure=delta.decoders,
-        value_a=delta.correct_a / delta.n,
-        value_b=delta.correct_b / delta.n,
-        n=delta.n,
-        difference=delta.difference,
-        ci95=delta.ci95,
-        p=delta.p,
-    )
 
 
 def _read_results(run: Path) -> dict[str, ProblemResults]:
@@ -258,33 +246,106 @@ def _counted_answers(
     return answer_pairs
 
 
-def _paired_difference(
+def _decoder_difference(
     task: str, decoder_a: str, decoder_b: str, answer_pairs: Sequence[_AnswerPair]
 ) -> PairedDifference:
-    """Return the difference of two systems with its interval and p-value."""
+    """Return the difference of two decoders with its interval and p-value."""
     gains = [pair.gain for pair in answer_pairs]
-    only_a = gains.count(-1)
-    only_b = gains.count(1)
     clusters = problem_clusters(pair.problem for pair in answer_pairs)
-    if clusters is None:
-        p_value = mcnemar(only_a, only_b)
-    else:
-        cluster_gains = cluster_sums(gains, clusters).values()
-        p_value = clustered_mcnemar([int(total) for total, _ in cluster_gains])
+    mean = mean_difference(gains, clusters)
     return PairedDifference(
         task=task,
-        decoder_a=decoder_a,
-        decoder_b=decoder_b,
-        n=len(answer_pairs),
-        correct_a=sum(bool(pair.answer_a.correct) for pair in answer_pairs),
-        correct_b=sum(bool(pair.answer_b.correct) for pair in answer_pairs),
-        only_a=only_a,
-        only_b=only_b,
-        difference=sum(gains) / len(answer_pairs),
-        ci95=paired_interval(gains, clusters),
-        p=p_value,
-        clusters=None if clusters is None else len(set(clusters)),
+        measure_a=decoder_a,
+        measure_b=decoder_b,
+        value_a=sum(bool(pair.answer_a.correct) for pair in answer_pairs) / mean.n,
+        value_b=sum(bool(pair.answer_b.correct) for pair in answer_pairs) / mean.n,
+        n=mean.n,
+        difference=mean.value,
+        ci95=mean.ci95,
+        p=mcnemar(sum_clusters(gains, clusters).totals_G),
+        clusters=mean.clusters,
+        only_a=gains.count(-1),
+        only_b=gains.count(1),
     )
+
+
+def _number_differences(task: str, pairs: ResultPairs) -> Iterator[PairedDifference]:
+    """Yield the differences of all registered numbers with a value per problem."""
+    for number in NUMBERS.values():
+        if number.problem_value is None:
+            continue
+        keys_a = number.compute([result for result, _ in pairs])
+        keys_b = number.compute([result for _, result in pairs])
+        for key_a, key_b in _key_pairs(list(keys_a), list(keys_b)):
+            difference = _number_difference(task, pairs, number, key_a, key_b)
+            if difference is not None:
+                yield difference
+
+
+def _key_pairs(keys_a: Sequence[str], keys_b: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the keys to compare: the common ones, or the only key of each run."""
+    if len(keys_a) == len(keys_b) == 1:
+        return [(keys_a[0], keys_b[0])]
+    return [(key, key) for key in keys_a if key in keys_b]
+
+
+def _number_difference(
+    task: str, pairs: ResultPairs, number: ReportNumber, key_a: str, key_b: str
+) -> PairedDifference | None:
+    """Return the difference of a number; None if no problem has a value in both runs."""
+    assert number.problem_value is not None  # checked by the caller
+    counted_problems = []
+    values_a = []
+    values_b = []
+    for result_a, result_b in pairs:
+        value_a = number.problem_value(result_a, key_a)
+        value_b = number.problem_value(result_b, key_b)
+        if value_a is not None and value_b is not None:
+            counted_problems.append(result_a)
+            values_a.append(value_a)
+            values_b.append(value_b)
+    if not counted_problems:
+        return None
+    differences = [b - a for a, b in zip(values_a, values_b, strict=True)]
+    mean = mean_difference(differences, problem_clusters(counted_problems))
+    return PairedDifference(
+        task=task,
+        measure_a=number.title.format(key=key_a),
+        measure_b=number.title.format(key=key_b),
+        value_a=sum(values_a) / mean.n,
+        value_b=sum(values_b) / mean.n,
+        n=mean.n,
+        difference=mean.value,
+        ci95=mean.ci95,
+        p=mean.p,
+        clusters=mean.clusters,
+    )
+
+
+def _benchmark_means(differences: Sequence[PairedDifference]) -> Iterator[PairedDifference]:
+    """Yield the mean over the benchmarks for each measure that all benchmarks have.
+
+    Every benchmark has the same weight.
+    """
+    by_measure: Mapping[str, list[PairedDifference]] = defaultdict(list)
+    for difference in differences:
+        by_measure[difference.measure].append(difference)
+    n_tasks = len({difference.task for difference in differences})
+    for singles in by_measure.values():
+        if n_tasks < 2 or len(singles) < n_tasks:
+            continue
+        values = [single.difference for single in singles]
+        yield PairedDifference(
+            task=MEAN_TITLE,
+            measure_a=singles[0].measure_a,
+            measure_b=singles[0].measure_b,
+            value_a=sum(single.value_a for single in singles) / n_tasks,
+            value_b=sum(single.value_b for single in singles) / n_tasks,
+            n=sum(single.n for single in singles),
+            difference=sum(values) / n_tasks,
+            ci95=macro_interval(values, [single.ci95 for single in singles]),
+            p=None,
+        )
 
 
 def _changed_problems(answer_pairs: Sequence[_AnswerPair]) -> list[ChangedProblem]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from fsdpo_bench.decode.decoders import parse_result_name
-from fsdpo_bench.intervals import Proportion, pass_at_k, proportion
+from fsdpo_bench.metrics.choices import pass_at_k
 from fsdpo_bench.results.outcomes import ProblemResult, problem_clusters
 from fsdpo_bench.results.result_types import (
     AccuracyDrop,
@@ -19,6 +19,7 @@ from fsdpo_bench.results.result_types import (
 )
 from fsdpo_data.core.entities import UNDECIDED
 from fsdpo_data.core.registry import Registry
+from fsdpo_data.core.statistics import Mean, mean_rate
 
 #: A place that prints numbers.
 Output = Literal["terminal", "page", "markdown", "hub"]
@@ -27,7 +28,7 @@ Output = Literal["terminal", "page", "markdown", "hub"]
 PASS_AT_K_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
-def format_points(result: AccuracyResult | AccuracyDrop | RewardBin | Proportion) -> str:
+def format_points(result: AccuracyResult | AccuracyDrop | RewardBin | Mean) -> str:
     """Format an accuracy, or an accuracy drop, with its interval: ``58.3 [54.1, 62.4]``."""
     if result.value is None or result.ci95 is None:
         return "–"
@@ -42,7 +43,7 @@ class ReportNumber:
     name: str  #: Key in ``results.json``.
     title: str  #: Format of its name for readers, such as ``pass@{key}``.
     #: Returns the values with their intervals by key, such as k; empty if there is no value.
-    compute: Callable[[Sequence[ProblemResult]], Mapping[str, Proportion]]
+    compute: Callable[[Sequence[ProblemResult]], Mapping[str, Mean]]
     #: Returns a problem's value for a key, or None if the problem does not count; ``diff`` compares
     #: the means of these values. None for numbers that it does not compare.
     problem_value: Callable[[ProblemResult, str], float | None] | None = None
@@ -79,7 +80,7 @@ def decoder_accuracy(
     strict: bool = False,
     undecided_is_correct: bool = False,
     without_judge: bool = False,
-) -> Proportion:
+) -> Mean:
     """Return the accuracy of a decoder, clustered if problems share base problems.
 
     With ``strict``, the tolerance of the benchmark does not apply. Undecided answers count as
@@ -95,7 +96,7 @@ def decoder_accuracy(
             is_undecided = answer.status == UNDECIDED or (without_judge and answer.has_judge_rule)
             is_correct = bool(answer.strict if strict else answer.correct)
             verdicts.append(int(undecided_is_correct if is_undecided else is_correct))
-    return proportion(verdicts, problem_clusters(counted_results))
+    return mean_rate(verdicts, problem_clusters(counted_results))
 
 
 def _sampled_results(results: Sequence[ProblemResult]) -> list[ProblemResult]:
@@ -108,14 +109,14 @@ def _min_samples(sampled: Sequence[ProblemResult]) -> int:
     return min((result.graded_samples for result in sampled), default=0)
 
 
-def _average_at_k(results: Sequence[ProblemResult]) -> dict[str, Proportion]:
+def _average_at_k(results: Sequence[ProblemResult]) -> dict[str, Mean]:
     """Return the mean accuracy of the samples, by their number."""
     sampled = _sampled_results(results)
     if not sampled:
         return {}
     k = _min_samples(sampled)
     accuracies = [_sample_accuracy(result, str(k)) or 0.0 for result in sampled]
-    return {str(k): proportion(accuracies, problem_clusters(sampled), trials=k)}
+    return {str(k): mean_rate(accuracies, problem_clusters(sampled))}
 
 
 def _sample_accuracy(result: ProblemResult, _key: str) -> float | None:
@@ -132,23 +133,23 @@ def _pass_probability(result: ProblemResult, key: str) -> float | None:
     return pass_at_k(result.graded_samples, result.correct_samples, k)
 
 
-def _pass_at_k(results: Sequence[ProblemResult]) -> dict[str, Proportion]:
+def _pass_at_k(results: Sequence[ProblemResult]) -> dict[str, Mean]:
     """Return the probability that one of k samples is correct, by k."""
     sampled = _sampled_results(results)
     if not sampled:
         return {}
     max_k = _min_samples(sampled)
     clusters = problem_clusters(sampled)
-    proportions = {}
+    means = {}
     for k in sorted({size for size in PASS_AT_K_SIZES if size <= max_k} | {max_k}):
         probabilities = [
             pass_at_k(result.graded_samples, result.correct_samples, k) for result in sampled
         ]
-        proportions[str(k)] = proportion(probabilities, clusters, trials=max_k)
-    return proportions
+        means[str(k)] = mean_rate(probabilities, clusters)
+    return means
 
 
-def _majority_at_k(results: Sequence[ProblemResult]) -> dict[str, Proportion]:
+def _majority_at_k(results: Sequence[ProblemResult]) -> dict[str, Mean]:
     """Return the accuracy of the decoder with the metric ``maj``, by k."""
     return {
         str(setup.k): decoder_accuracy(results, name)

@@ -14,7 +14,7 @@ from fsdpo_bench.runs.records import RunConfig
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import read_file
 from fsdpo_data.core.sampling import UNKNOWN
-from fsdpo_data.core.statistics import RankingAuc
+from fsdpo_data.core.statistics import Interval, Mean
 from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
 
 RESULTS_FILE = "results.json"  #: Name of the file in the directory of a run.
@@ -37,7 +37,7 @@ class AccuracyDrop(ResultSection):
 
     drop: Number  #: Accuracy on the original problems minus accuracy on these problems.
     n: int  #: Pairs of an original and a derived problem.
-    ci95: list[Number]  #: 95 % interval of the drop.
+    ci95: Interval  #: 95 % interval of the drop.
 
     @property
     def value(self) -> Number:
@@ -51,7 +51,7 @@ class AccuracyResult(ResultSection):
     correct: Number  #: Correct answers; their sum of fractions for means over samples.
     n: int  #: Problems that count.
     accuracy: Number | None  #: Fraction of correct answers; None without problems.
-    ci95: list[Number] | None  #: 95 % interval of the accuracy; None without problems.
+    ci95: Interval | None  #: 95 % interval of the accuracy; None without problems.
     clusters: int | None  #: Number of base problems, if several problems share one.
 
     @property
@@ -139,7 +139,7 @@ class RewardBin(ResultSection):
     problems: int | None  #: Problems of these steps.
     reward: Number  #: Mean reward.
     correct: Number  #: Fraction of the steps in correct solutions.
-    ci95: list[Number]  #: 95 % interval of this fraction.
+    ci95: Interval  #: 95 % interval of this fraction.
 
     @property
     def value(self) -> Number:
@@ -184,7 +184,7 @@ class RewardStatistics(ResultSection):
     calibration: Calibration  #: Correctness by reward.
     distribution: RewardDistribution  #: Solutions by reward.
     by_step: RewardsByStep  #: Rewards by step.
-    ranking_auc: dict[str, RankingAuc]  #: Ranking AUC by aggregate.
+    ranking_auc: dict[str, Mean]  #: Ranking AUC by aggregate, a mean over problems.
 
 
 class Results(ResultSection):

@@ -7,12 +7,6 @@ from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.records import ProblemRecord
 from fsdpo_bench.decode.solution import DecodingCost
-from fsdpo_bench.intervals import (
-    Proportion,
-    macro_average,
-    paired_interval,
-    proportion,
-)
 from fsdpo_bench.results.numbers import NUMBERS, decoder_accuracy
 from fsdpo_bench.results.outcomes import ProblemResult, read_problem_results
 from fsdpo_bench.results.result_types import (
@@ -36,7 +30,14 @@ from fsdpo_bench.runs.records import RunConfig, TaskConfig
 from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.entities import UNDECIDED
 from fsdpo_data.core.sampling import UNKNOWN
-from fsdpo_data.core.statistics import ranking_auc
+from fsdpo_data.core.statistics import (
+    Interval,
+    Mean,
+    macro_interval,
+    mean_difference,
+    mean_rate,
+    ranking_auc,
+)
 from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
@@ -114,13 +115,15 @@ def _task_results(
     )
 
 
-def accuracy_result(accuracy: Proportion) -> AccuracyResult:
+def accuracy_result(accuracy: Mean) -> AccuracyResult:
     """Return an accuracy in the format of ``results.json``."""
+    if accuracy.value is None or accuracy.ci95 is None:
+        return AccuracyResult(correct=0, n=0, accuracy=None, ci95=None, clusters=None)
     return AccuracyResult(
-        correct=round(accuracy.total, 6),
+        correct=round(accuracy.value * accuracy.n, 6),
         n=accuracy.n,
-        accuracy=None if accuracy.value is None else round(accuracy.value, 6),
-        ci95=None if accuracy.ci95 is None else [round(bound, 6) for bound in accuracy.ci95],
+        accuracy=round(accuracy.value, 6),
+        ci95=accuracy.ci95.round_bounds(6),
         clusters=accuracy.clusters,
     )
 
@@ -234,7 +237,7 @@ def _accuracy_drops(
                 drops.setdefault(label, {})[name] = AccuracyDrop(
                     drop=round(fmean(losses), 6),
                     n=len(losses),
-                    ci95=[round(bound, 6) for bound in paired_interval(losses)],
+                    ci95=mean_difference(losses).ci95.round_bounds(6),
                 )
     return drops
 
@@ -256,9 +259,26 @@ def _suite_results(
         means = {}
         for decoder in results[tasks[0]][0].decoder_answers:
             accuracies = [decoder_accuracy(results[task], decoder) for task in tasks]
-            means[decoder] = accuracy_result(macro_average(accuracies))
+            means[decoder] = _mean_accuracy(accuracies)
         suite_results[name] = SuiteResults(tasks=list(tasks), decoders=means)
     return suite_results
+
+
+def _mean_accuracy(accuracies: Sequence[Mean]) -> AccuracyResult:
+    """Return the mean of the accuracies of benchmarks, with equal weights."""
+    values: list[float] = []
+    intervals: list[Interval] = []
+    for accuracy in accuracies:
+        if accuracy.value is not None and accuracy.ci95 is not None:
+            values.append(accuracy.value)
+            intervals.append(accuracy.ci95)
+    return AccuracyResult(
+        correct=round(sum(accuracy_result(accuracy).correct for accuracy in accuracies), 6),
+        n=sum(accuracy.n for accuracy in accuracies),
+        accuracy=round(fmean(values), 6) if values else None,
+        ci95=macro_interval(values, intervals).round_bounds(6) if values else None,
+        clusters=None,
+    )
 
 
 def _total_costs(tasks: Mapping[str, TaskResults]) -> dict[str, CostResult]:
@@ -373,7 +393,7 @@ def _mean_rewards_by_step(
 
 def _bin_statistics(index: int, steps: Sequence[_BinnedStep]) -> RewardBin:
     """Return the statistics of one bin of step rewards."""
-    accuracy = proportion(
+    accuracy = mean_rate(
         [step.is_correct for step in steps], [step.problem_index for step in steps]
     )
     assert accuracy.value is not None and accuracy.ci95 is not None  # a bin has steps
@@ -384,5 +404,5 @@ def _bin_statistics(index: int, steps: Sequence[_BinnedStep]) -> RewardBin:
         problems=accuracy.clusters,
         reward=round(sum(step.reward for step in steps) / accuracy.n, 6),
         correct=round(accuracy.value, 6),
-        ci95=[round(bound, 6) for bound in accuracy.ci95],
+        ci95=accuracy.ci95.round_bounds(6),
     )

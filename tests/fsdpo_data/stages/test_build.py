@@ -16,9 +16,10 @@ from fsdpo_data.core import files
 from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.core.statistics import mean_interval, wilson_interval
+from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.dataset.run import COMPLETIONS_FILE, MANIFEST_FILE
 from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.dataset.tally import GradedCount, Tally
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.pairs.best_worst import PairSpec
@@ -155,34 +156,18 @@ def test_a_build_without_problems_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("successes", "n", "interval"),
-    # Newcombe (1998), table I, method 3.
-    [
-        (81, 263, (0.2553, 0.3662)),
-        (15, 148, (0.0624, 0.1605)),
-        (0, 20, (0.0, 0.1611)),
-        (1, 29, (0.0061, 0.1718)),
-    ],
-)
-def test_wilson_interval_against_published_values(
-    successes: int, n: int, interval: tuple[float, float]
-) -> None:
-    assert wilson_interval(successes, n) == pytest.approx(interval, abs=1e-4)
+def test_accuracy_and_pass_at_1_of_the_same_solutions_have_one_interval() -> None:
+    tally = Tally(graded_counts=[GradedCount(correct=int(n < 7), graded=1) for n in range(10)])
+    statistics = tally.outcome_statistics()
+    accuracy, pass_at_1 = statistics["accuracy"], statistics["pass_at_k"]
+    assert (accuracy.value, accuracy.ci95) == (pass_at_1.value, pass_at_1.ci95)
 
 
 def test_identical_samples_widen_the_interval() -> None:
-    identical = mean_interval([(10, 10)] * 5 + [(0, 10)] * 5) or (0, 0)
-    mixed = mean_interval([(5, 10), (4, 10), (6, 10), (5, 10)] * 3) or (0, 0)
+    identical = wilson_interval([10] * 5 + [0] * 5, [10] * 10) or (0, 0)
+    mixed = wilson_interval([5, 4, 6, 5] * 3, [10] * 12) or (0, 0)
     assert identical[1] - identical[0] > 2.5 * (mixed[1] - mixed[0])
-
-
-def test_equal_problems_do_not_make_the_interval_narrower_than_independent_samples() -> None:
-    for right in (0, 16, 32):
-        low, high = mean_interval([(right, 32)] * 20) or (0, 0)
-        sample_low, sample_high = wilson_interval(20 * right, 20 * 32) or [0, 0]
-        assert high - low > sample_high - sample_low
-    low, high = mean_interval([(32, 32)] * 20) or (0, 0)
+    low, high = wilson_interval([32] * 20, [32] * 20) or (0, 0)
     assert high - low > 0.15  # all problems are solved, and 20 problems are few
 
 

@@ -1,13 +1,13 @@
-"""Choose one of K samples: self-consistency, weighted vote and best-of-N."""
+"""Group equivalent answers into classes, for votes."""
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 
 from fsdpo_data.answers.comparison.equivalence import compare_answers, is_words
 from fsdpo_data.answers.extraction.extract import extract_answer
 from fsdpo_data.answers.parsing.prose import phrase_value, plain_words
 
+NO_ANSWER = -1  #: Class of samples that do not vote.
 #: The answers that agree with an answer, the answer itself included, by answer.
 Agreements = Mapping[str, frozenset[str]]
 
@@ -49,7 +49,7 @@ def _is_agreement(gold: str, answer: str) -> bool:
     return compare_answers(gold, answer).status == "correct"
 
 
-def answer_classes(answers: Sequence[str | None], agreeing_texts: Agreements) -> list[int | None]:
+def answer_classes(answers: Sequence[str | None], agreeing_texts: Agreements) -> list[int]:
     r"""Group equivalent answers: ``1/2``, ``\frac12`` and ``0.5`` are in one class.
 
     Agreement is not transitive: ``5`` agrees with ``5 m`` and with ``5 cm``. Two answers are in one
@@ -61,53 +61,15 @@ def answer_classes(answers: Sequence[str | None], agreeing_texts: Agreements) ->
         agreeing_texts: Result of :func:`agreeing_answers` for these answers, or for a longer list.
 
     Returns:
-        The class of each answer: the index of its first member. None for samples without an answer.
+        The class of each answer: the index of its first member, or ``NO_ANSWER``.
     """
     present_answers = {answer for answer in answers if answer in agreeing_texts}
     first_members: dict[frozenset[str], int] = {}
-    classes: list[int | None] = []
+    classes: list[int] = []
     for index, answer in enumerate(answers):
         if answer is None or answer not in agreeing_texts:
-            classes.append(None)
+            classes.append(NO_ANSWER)
             continue
         agreeing = agreeing_texts[answer] & present_answers
         classes.append(first_members.setdefault(agreeing, index))
     return classes
-
-
-def self_consistency(classes: Sequence[int | None]) -> int | None:
-    """Return the index of the first sample of the largest class (Wang et al. 2023).
-
-    Among equal classes, the class with the earliest sample wins. Samples without an answer do not
-    vote. Without any answer, the result is None.
-    """
-    return weighted_vote(classes, [1.0] * len(classes))
-
-
-def weighted_vote(classes: Sequence[int | None], weights: Sequence[float | None]) -> int | None:
-    """Return the index of the first sample of the class with the largest sum of weights.
-
-    Among equal sums, the class with the earliest sample wins. Without any answer, the result is
-    None.
-
-    Args:
-        classes: Result of :func:`answer_classes`.
-        weights: One weight per sample. None, for a sample that the scorer cannot read, counts as 0.
-    """
-    votes: dict[int, list[float]] = {}
-    for answer_class, weight in zip(classes, weights, strict=True):
-        if answer_class is not None:
-            votes.setdefault(answer_class, []).append(weight or 0.0)
-    # The keys are in the order of their first members, and max() returns the first of equal keys.
-    return max(votes, key=lambda answer_class: math.fsum(votes[answer_class]), default=None)
-
-
-def best_of_n(values: Sequence[float | None]) -> int:
-    """Return the index of the sample with the highest reward; the earliest of equal ones.
-
-    Args:
-        values: One solution reward per sample. None is below every number. If all are None, the
-            result is 0.
-    """
-    ranks = [-math.inf if value is None else value for value in values]
-    return ranks.index(max(ranks))

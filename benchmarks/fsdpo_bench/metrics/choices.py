@@ -1,0 +1,204 @@
+"""Choose one of the samples of a problem, and estimate the accuracy of the choice at any N.
+
+Decoders choose among all K samples of a problem. The estimators average the same choice over the
+subsets of N of its M samples. A subset keeps the order of the samples, so the accuracy at N = M is
+the accuracy of the decoder.
+
+Array suffixes: ``P`` problems, ``M`` samples of a problem, ``S`` sizes N, ``R`` subsets of samples,
+``C`` classes of answers. Rewards and weights that are None or NaN are missing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from fsdpo_bench.metrics.answer_classes import NO_ANSWER
+from fsdpo_data.core.lazy import np
+
+#: Difference of the votes of two classes below which the earlier class wins.
+_TIE = 1e-9
+_NO_CHOICE = -1  #: Index of the choice from a subset without any answer.
+
+
+# Choices
+
+
+def vote(class_M: Sequence[int] | np.ndarray) -> int | None:
+    """Return the index of the first sample of the largest class (Wang et al. 2023).
+
+    Among equal classes, the class with the earliest sample wins. Without any answer, the result is
+    None.
+
+    Args:
+        class_M: Class of the answer of each sample, or ``NO_ANSWER``.
+    """
+    return weighted_vote(class_M, np.ones(len(class_M)))
+
+
+def weighted_vote(
+    class_M: Sequence[int] | np.ndarray, weight_M: Sequence[float | None] | np.ndarray
+) -> int | None:
+    """Return the index of the first sample of the class with the largest sum of weights.
+
+    Among equal sums, the class with the earliest sample wins. Without any answer, the result is
+    None.
+
+    Args:
+        class_M: Class of the answer of each sample, or ``NO_ANSWER``.
+        weight_M: Weight of each sample. A missing weight counts as 0.
+    """
+    class_M = np.asarray(class_M, dtype=int)
+    all_samples_RM = np.ones((1, len(class_M)), dtype=bool)
+    [index] = _vote_subsets(class_M, np.asarray(weight_M, dtype=float), all_samples_RM)
+    return None if index == _NO_CHOICE else int(index)
+
+
+def best_of_n(reward_M: Sequence[float | None] | np.ndarray) -> int:
+    """Return the index of the sample with the highest reward; the earliest of equal ones.
+
+    Args:
+        reward_M: One solution reward per sample. A missing reward is below every number.
+    """
+    return int(_rank_missing_last(np.asarray(reward_M, dtype=float)).argmax())
+
+
+def _rank_missing_last(rewards: np.ndarray) -> np.ndarray:
+    """Replace missing rewards by a value below every number."""
+    return np.where(np.isnan(rewards), -np.inf, rewards)
+
+
+# Estimators over subsets
+
+
+def pass_at_k(n: int, correct: int, k: int) -> float:
+    """Return the probability that k of n samples, without replacement, include a correct sample.
+
+    This is the unbiased estimator of Chen et al. (2021).
+
+    Raises:
+        ValueError: if k is not between 1 and n.
+    """
+    if not 1 <= k <= n:
+        raise ValueError(f"pass@{k} of {n} samples: expected k from 1 to {n}")
+    return 1 - math.comb(n - correct, k) / math.comb(n, k)
+
+
+def estimate_best_of_n(
+    reward_PM: np.ndarray, correct_PM: np.ndarray, sizes: Sequence[int]
+) -> np.ndarray:
+    """Return the accuracy of :func:`best_of_n` for each problem, over all subsets of N samples.
+
+    Args:
+        reward_PM: Reward of each sample.
+        correct_PM: Whether each sample is correct.
+        sizes: Values of N, from 1 to M.
+
+    Returns:
+        The exact accuracies, of shape (P, S).
+    """
+    order_PM = np.argsort(-_rank_missing_last(reward_PM), axis=1, kind="stable")
+    ranked_correct_PM = np.take_along_axis(correct_PM, order_PM, axis=1)
+    n_samples = correct_PM.shape[1]
+    # The sample at a rank is the best one of a subset if all others have later ranks.
+    rank_probability_SM = np.array(
+        [
+            [
+                math.comb(n_samples - 1 - rank, size - 1) / math.comb(n_samples, size)
+                for rank in range(n_samples)
+            ]
+            for size in sizes
+        ]
+    )
+    # Rounding errors can take a sum of probabilities above 1.
+    accuracy_PS: np.ndarray = np.minimum(ranked_correct_PM @ rank_probability_SM.T, 1.0)
+    return accuracy_PS
+
+
+def estimate_vote(
+    class_PM: np.ndarray,
+    correct_PM: np.ndarray,
+    sizes: Sequence[int],
+    weight_PM: np.ndarray | None = None,
+    *,
+    max_subsets: int,
+    seed: int = 0,
+) -> np.ndarray:
+    """Return the accuracy of :func:`weighted_vote` for each problem, over subsets of N samples.
+
+    All votes with the same sizes and seed have the same subsets, so their differences are paired.
+
+    Args:
+        class_PM: Class of the answer of each sample, or ``NO_ANSWER``.
+        correct_PM: Whether each sample is correct.
+        sizes: Values of N, from 1 to M.
+        weight_PM: Weight of each sample; None for equal weights, as in :func:`vote`.
+        max_subsets: Number of random subsets of a size with more subsets. A size with fewer subsets
+            gives the exact accuracy.
+        seed: Seed of the random subsets.
+
+    Returns:
+        The accuracies, of shape (P, S).
+    """
+    if weight_PM is None:
+        weight_PM = np.ones(class_PM.shape)
+    orders = random_orders(class_PM.shape[1], max_subsets, seed)
+    subsets = [subsets_of_size(size, orders) for size in sizes]
+    member_RM = np.concatenate(subsets)
+    first_subsets = np.cumsum([0, *map(len, subsets[:-1])])
+    counts = np.array([len(subset) for subset in subsets])
+    accuracies = []
+    for class_M, correct_M, weight_M in zip(class_PM, correct_PM, weight_PM, strict=True):
+        index_R = _vote_subsets(class_M, weight_M, member_RM)
+        is_correct_R = correct_M[index_R] & (index_R != _NO_CHOICE)
+        accuracies.append(np.add.reduceat(is_correct_R.astype(int), first_subsets) / counts)
+    return np.array(accuracies)
+
+
+def random_orders(n_samples: int, n_orders: int, seed: int) -> np.ndarray:
+    """Return random orders of the indices of samples, one per row.
+
+    Each M orders are the rotations of one random order, so every sample is among the first N of
+    equally many orders.
+    """
+    n_bases = -(-n_orders // n_samples)
+    base_orders = np.random.default_rng(seed).random((n_bases, n_samples)).argsort(axis=1)
+    rotations = (np.arange(n_samples)[:, None] + np.arange(n_samples)) % n_samples
+    return base_orders[:, rotations].reshape(-1, n_samples)[:n_orders]
+
+
+def subsets_of_size(size: int, order_RM: np.ndarray) -> np.ndarray:
+    """Return subsets of N samples, as a mask of shape (R, M).
+
+    These are all subsets if there are not more than orders. Otherwise, each subset is the first N
+    samples of an order.
+    """
+    n_orders, n_samples = order_RM.shape
+    subsets = order_RM[:, :size]
+    if math.comb(n_samples, size) <= n_orders:
+        subsets = np.array(list(itertools.combinations(range(n_samples), size)))
+    member_RM = np.zeros((len(subsets), n_samples), dtype=bool)
+    np.put_along_axis(member_RM, subsets, True, axis=1)
+    return member_RM
+
+
+def _vote_subsets(class_M: np.ndarray, weight_M: np.ndarray, member_RM: np.ndarray) -> np.ndarray:
+    """Return the index that a weighted vote chooses from each subset, or ``_NO_CHOICE``.
+
+    Args:
+        class_M: Class of the answer of each sample, or ``NO_ANSWER``.
+        weight_M: Weight of each sample.
+        member_RM: Whether each subset contains each sample.
+    """
+    names_C = np.unique(class_M[class_M != NO_ANSWER])
+    if not len(names_C):
+        return np.full(len(member_RM), _NO_CHOICE)
+    is_class_MC = class_M[:, None] == names_C
+    weights_MC = np.nan_to_num(weight_M, nan=0.0)[:, None] * is_class_MC
+    is_present_RC = member_RM @ is_class_MC
+    votes_RC = np.where(is_present_RC, member_RM @ weights_MC, -np.inf)
+    is_winner_RC = votes_RC >= votes_RC.max(axis=1, keepdims=True) - _TIE
+    # The earliest sample of any tied class is the first sample of the earliest one.
+    is_candidate_RM = member_RM & ((is_winner_RC & is_present_RC) @ is_class_MC.T)
+    return np.where(is_candidate_RM.any(axis=1), is_candidate_RM.argmax(axis=1), _NO_CHOICE)
