@@ -166,13 +166,13 @@ class Inputs:
         """Record continuations of every prefix of the small dataset; half of them are right."""
         import pyarrow.parquet as pq
 
-        from fsdpo_data.stages.grade import gold_answers
+        from fsdpo_data.stages.requests import read_problems
 
-        golds = gold_answers(sorted(self.path("small").glob("problems/*.parquet")))
+        problems = read_problems(sorted(self.path("small").glob("problems/*.parquet")))
         lines: dict[str, bytes] = {}
         for file in sorted(self.path("small").glob("solutions/*.parquet")):
             for row in pq.read_table(file).to_pylist():
-                right = f"Step 9: It is so.\nThe answer is: {golds[row['problem_id']]}"
+                right = f"Step 9: It is so.\nThe answer is: {problems[row['problem_id']].answer}"
                 for prefix in accumulate([row["prompt"], *row["completions"][:-1]]):
                     texts = [right, "Step 9: Or not.\nThe answer is: 7"] * 4
                     lines.setdefault(prefix, _json_line(_record(prefix, texts)))
