@@ -234,7 +234,7 @@ def _text_rules() -> dict[str, pl.Expr]:
         f"have an outcome that is not one of {', '.join(OUTCOMES)}": ~outcome.is_in(OUTCOMES),
         "have no steps column": steps.is_null(),
         "hold a blank step": _any_element(steps, is_blank),
-        "have an answer that only a tolerance makes wrong": (
+        "are correct without a tolerance, but not with it": (
             pl.col("strict") & (outcome != "correct")
         ),
     }

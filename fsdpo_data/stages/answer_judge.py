@@ -54,12 +54,7 @@ class JudgeSession:
         new_verdicts = list(verdicts)
         indices = [index for index, verdict in enumerate(verdicts) if verdict.status == UNDECIDED]
         items = [
-            JudgeQuestion(
-                question=get_question(index),
-                gold=" or ".join([requests[index].gold, *requests[index].alternative_golds]),
-                answer=verdicts[index].answer or "",
-                response=graded_text(requests[index]),
-            )
+            judge_question(get_question(index), requests[index], verdicts[index].answer)
             for index in indices
         ]
         for index, decision in zip(indices, self.decide(items), strict=True):
@@ -140,10 +135,21 @@ def open_judge_session(
             close_loaded_engine(session.make_sampler)
 
 
-def graded_text(request: GradingRequest) -> str:
-    """Return the part of a response that the grader graded: the text after the thinking."""
-    text = request.response[request.thinking.end :]
-    return text if text.strip() else request.response
+def judge_question(question: str, request: GradingRequest, answer: str | None) -> JudgeQuestion:
+    """Return everything that a judge reads about an answer.
+
+    Args:
+        question: The question, with the options of a multiple-choice problem.
+        request: The request that the grader left undecided.
+        answer: The answer that the grader extracted.
+    """
+    graded_text = request.response[request.thinking.end :]
+    return JudgeQuestion(
+        question=question,
+        gold=" or ".join([request.gold, *request.alternative_golds]),
+        answer=answer or "",
+        response=graded_text if graded_text.strip() else request.response,
+    )
 
 
 def _prompt_id(prompt: str) -> str:

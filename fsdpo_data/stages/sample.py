@@ -330,9 +330,8 @@ def sample_missing(
 
 def _count_tokens(completions: Sequence[Completion]) -> int:
     """Return the number of tokens that were generated for a prompt, as far as it is known."""
-    first = completions[0]
-    if first.search is not None:
-        return add_tokens(first.n_tokens, first.search.discarded_tokens) or 0
+    if completions and (search := completions[0].search) is not None:
+        return add_tokens(completions[0].n_tokens, search.discarded_tokens) or 0
     return sum(completion.n_tokens or 0 for completion in completions)
 
 

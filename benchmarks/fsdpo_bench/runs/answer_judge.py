@@ -26,7 +26,7 @@ from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.stages.answer_judge import (
     FOLDER,
     JudgeSession,
-    graded_text,
+    judge_question,
     open_judge_session,
 )
 
@@ -113,13 +113,10 @@ def _judge_question(record: ProblemRecord, solution: SolutionRecord) -> JudgeQue
         gold=record.gold,
         response=solution.text,
         thinking=find_thinking(record.prompt, solution.text),
+        alternative_golds=record.metadata.get("alternative_golds", ()),
     )
-    return JudgeQuestion(
-        question=add_answer_options(record.question, record.metadata),
-        gold=" or ".join([record.gold, *record.metadata.get("alternative_golds", ())]),
-        answer=solution.answer or "",
-        response=graded_text(request),
-    )
+    question = add_answer_options(record.question, record.metadata)
+    return judge_question(question, request, solution.answer)
 
 
 def _add_decision(answer: AnswerT, decision: JudgeDecision, rule: str) -> AnswerT:
