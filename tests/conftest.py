@@ -46,7 +46,7 @@ def empty_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     # Unlike delenv, setenv also undoes what a test adds to an absent variable.
     monkeypatch.setenv(plugins.PLUGINS_VARIABLE, "")
     monkeypatch.setattr(plugins, "_loaded_plugins", {})
-    monkeypatch.setattr(plugins, "_loaded_arguments", set())
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 @pytest.fixture(autouse=True)

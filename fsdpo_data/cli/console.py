@@ -14,6 +14,7 @@ from fsdpo_data import __version__
 from fsdpo_data.cli.help import HelpGroup
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.memory_limit import is_memory_error
+from fsdpo_data.core.plugins import load_environment_plugins
 from fsdpo_data.core.terminal import strip_control_characters
 
 _MAX_REASON_CHARS = 200  #: Characters of a library's message in an error.
@@ -69,6 +70,7 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     for logger in loggers:
         logger.addHandler(handler)
     try:
+        load_environment_plugins()
         app()
     except BrokenPipeError:  # the reader of the output has closed it, as `… | head` does
         sys.stderr.close()

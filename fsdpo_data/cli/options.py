@@ -26,7 +26,7 @@ from fsdpo_data.core.options import (
     literal_choices,
 )
 from fsdpo_data.core.plugins import load_plugin
-from fsdpo_data.core.registry import Registry, UnversionedNames
+from fsdpo_data.core.registry import Registry
 
 CommandOptions = TypeVar("CommandOptions")
 
@@ -203,9 +203,10 @@ def _typer_parameter(parameter: CommandParameter, parameters: _Parameters) -> Pa
 
 def _describe_choices(choices: Collection[Any]) -> str:
     """Return a sentence for each choice that has a description, such as a name of a registry."""
-    if not isinstance(choices, Registry | UnversionedNames):
+    if not isinstance(choices, Registry):
         return ""
-    return "".join(f" `{name}`: {text}." for name, text in choices.descriptions().items())
+    texts = {entry.name: getattr(entry, "description", "") for entry in choices.loaded_entries()}
+    return "".join(f" `{name}`: {text}." for name, text in texts.items() if text)
 
 
 def _default_text(option: Option, default: Any) -> Any:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.util
 import os
 import pkgutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from fsdpo_data.core.errors import InputError
 
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 #: Environment variable with the plug-ins of ``--plugin``, separated like the entries of ``PATH``.
 #: Worker processes, Ray actors and the processes of ``torchrun`` load them from here.
 PLUGINS_VARIABLE = "FSDPO_PLUGINS"
-#: Prefix of the packages of this program.
-_PROGRAM_PREFIX = "fsdpo_"
-#: Prefix of all groups of entry points.
-GROUP_PREFIX = "fsdpo."
+
+EntryT = TypeVar("EntryT", bound=Any)
 
 
 class PluginRef(NamedTuple):
@@ -43,8 +41,6 @@ class PluginRef(NamedTuple):
 
 #: The loaded plug-ins, by the name of their module.
 _loaded_plugins: dict[str, PluginRef] = {}
-#: The arguments of ``--plugin`` that this process has loaded.
-_loaded_arguments: set[str] = set()
 
 
 def load_plugin(argument: str) -> PluginRef:
@@ -60,19 +56,48 @@ def load_plugin(argument: str) -> PluginRef:
         InputError: if the file does not exist, or the import fails.
     """
     path = Path(argument)
-    is_file = path.suffix == ".py"
-    if not is_file and path.is_file():
+    if path.suffix == ".py":
+        # Worker processes may have another working directory.
+        path = path.expanduser().resolve()
+        argument = str(path)
+        plugin = _import_file(path)
+    elif path.is_file():
         raise InputError(
             "expected a Python file (.py), or the name of a module.", field="plugin", value=argument
         )
-    # Worker processes may have another working directory.
-    full_name = str(path.expanduser().resolve()) if is_file else argument
-    plugin = _import_file(Path(full_name)) if is_file else _import_module(argument)
-    _loaded_arguments.add(full_name)
-    exported = _environment_plugins()
-    if full_name not in exported:
-        os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*exported, full_name])
+    else:
+        with _import_errors(argument):
+            importlib.import_module(argument)
+        plugin = _record_plugin(argument, version=_package_version(argument))
+    arguments = plugin_arguments()
+    if argument not in arguments:
+        os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*arguments, argument])
     return plugin
+
+
+def load_environment_plugins() -> None:
+    """Load the plug-ins that the parent process has loaded. Each program and worker starts so."""
+    for argument in plugin_arguments():
+        load_plugin(argument)
+
+
+def plugin_arguments() -> list[str]:
+    """Return the values of ``--plugin`` that load the plug-ins of this process.
+
+    Plug-ins with entry points need no ``--plugin``, so they are not included.
+    """
+    return [name for name in os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep) if name]
+
+
+def plugin_environment() -> dict[str, str]:
+    """Return the environment variables that load the same plug-ins in a process elsewhere."""
+    plugins = os.environ.get(PLUGINS_VARIABLE)
+    return {PLUGINS_VARIABLE: plugins} if plugins else {}
+
+
+def loaded_plugins() -> list[PluginRef]:
+    """Return the plug-ins that this process has loaded, sorted by module name."""
+    return sorted(_loaded_plugins.values())
 
 
 def import_submodules(package: str) -> None:
@@ -82,49 +107,57 @@ def import_submodules(package: str) -> None:
         importlib.import_module(f"{package}.{module.name}")
 
 
-def load_environment_plugins() -> None:
-    """Load the plug-ins that the parent process has loaded, once per process.
+@cache
+def entry_points(group: str) -> Mapping[str, EntryPoint]:
+    """Return the entry points of a group of installed plug-ins by name, without importing them."""
+    by_name: dict[str, EntryPoint] = {}
+    for entry_point in _program_entry_points():
+        if entry_point.group == group:
+            by_name.setdefault(entry_point.name, entry_point)  # as for imports, the first one wins
+    return by_name
 
-    Nothing happens while a module of this program is being imported, because the plug-in could not
-    import that module yet. A later call loads the plug-ins.
+
+@cache
+def _program_entry_points() -> Sequence[EntryPoint]:
+    """Return the entry points of all groups of this program."""
+    from importlib import metadata
+
+    return [
+        entry_point
+        for package in metadata.distributions()
+        # Parsing the entry points of all installed packages would double the time of `--help`.
+        if "[fsdpo." in (package.read_text("entry_points.txt") or "")
+        for entry_point in package.entry_points
+    ]
+
+
+def load_entry_point(
+    entry_point: EntryPoint, entry_type: type[EntryT], convert: Callable[[Any], Any]
+) -> EntryT:
+    """Import the object of an entry point, and record its module as a plug-in.
+
+    Args:
+        entry_point: The entry point.
+        entry_type: The expected class of the entry.
+        convert: Function from the object to the entry.
+
+    Raises:
+        InputError: if the import fails, or the object is not an entry with the expected name.
     """
-    new_arguments = [name for name in _environment_plugins() if name not in _loaded_arguments]
-    if new_arguments and not _is_program_being_imported():
-        for argument in new_arguments:
-            load_plugin(argument)
-
-
-def _is_program_being_imported() -> bool:
-    """Return whether the import of a module of this program has not ended yet."""
-    return any(
-        # The attribute that importlib reads for "partially initialized module".
-        getattr(module.__spec__, "_initializing", False)
-        for name, module in list(sys.modules.items())
-        if name.startswith(_PROGRAM_PREFIX)
+    location = f"{entry_point.group}: {entry_point.name} = {entry_point.value}"
+    with _import_errors(location):
+        value = entry_point.load()
+    package = entry_point.dist
+    _record_plugin(entry_point.module, version="" if package is None else package.version)
+    entry = convert(value)
+    if isinstance(entry, entry_type) and entry.name == entry_point.name:
+        return entry
+    raise InputError(
+        f"expected a {entry_type.__name__} with the name of the entry point. Fix the package "
+        f"{entry_point.module}.",
+        field="plugin",
+        value=location,
     )
-
-
-def plugin_environment() -> dict[str, str]:
-    """Return the environment variables that load the same plug-ins in a process elsewhere."""
-    plugins = os.environ.get(PLUGINS_VARIABLE)
-    return {PLUGINS_VARIABLE: plugins} if plugins else {}
-
-
-def plugin_arguments() -> list[str]:
-    """Return the values of ``--plugin`` that load the plug-ins of this process.
-
-    Plug-ins with entry points need no ``--plugin``, so they are not included.
-    """
-    return _environment_plugins()
-
-
-def loaded_plugins() -> list[PluginRef]:
-    """Return the plug-ins that this process has loaded, sorted by module name."""
-    return sorted(_loaded_plugins.values())
-
-
-def _environment_plugins() -> list[str]:
-    return [name for name in os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep) if name]
 
 
 def _import_file(path: Path) -> PluginRef:
@@ -135,55 +168,39 @@ def _import_file(path: Path) -> PluginRef:
             field="plugin",
             value=str(path),
         )
-    module_name = path.stem
-    existing_module = sys.modules.get(module_name)
-    if existing_module is not None:
-        if module_name in _loaded_plugins and _source_file(existing_module) == path:
-            return _loaded_plugins[module_name]
-        raise InputError(
-            f"a module called {module_name!r} is already imported. Rename the file.",
-            field="plugin",
-            value=str(path),
-        )
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None and spec.loader is not None  # the file ends in .py
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException as error:
-        del sys.modules[module_name]
-        raise _import_error("plugin", str(path), error) from error
-    return _record_plugin(module, version="")
-
-
-def _import_module(name: str) -> PluginRef:
-    """Import an installed module."""
-    try:
-        module = importlib.import_module(name)
-    except BaseException as error:
-        raise _import_error("plugin", name, error) from error
-    return _record_plugin(module, version=_package_version(name))
-
-
-def _import_error(field: str, value: str, error: BaseException) -> BaseException:
-    """Return the error for a plug-in whose import failed; Ctrl-C and exits stay as they are."""
-    if not isinstance(error, Exception):
-        return error
-    return InputError(
-        f"the plug-in cannot be imported ({type(error).__name__}: {error}). Fix the plug-in, or "
-        "run without it.",
-        field=field,
-        value=value,
+    # At the end, so that no file next to the plug-in replaces a module of a library.
+    sys.path.append(str(path.parent))
+    importlib.invalidate_caches()
+    with _import_errors(str(path)):
+        module = importlib.import_module(path.stem)
+    if _source_file(module) == path:
+        return _record_plugin(path.stem, version="")
+    raise InputError(
+        f"another module is called {path.stem!r}. Rename the file.", field="plugin", value=str(path)
     )
 
 
-def _record_plugin(module: ModuleType, version: str) -> PluginRef:
-    source_file = _source_file(module)
-    sha256 = hashlib.sha256(source_file.read_bytes()).hexdigest() if source_file else ""
-    plugin = PluginRef(module=module.__name__, version=version, sha256=sha256)
-    _loaded_plugins[plugin.module] = plugin
-    return plugin
+@contextmanager
+def _import_errors(plugin: str) -> Iterator[None]:
+    """Turn errors of the import of a plug-in into an InputError that names the plug-in."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(
+            f"the plug-in cannot be imported ({type(error).__name__}: {error}). Fix the plug-in, "
+            "or run without it.",
+            field="plugin",
+            value=plugin,
+        ) from error
+
+
+def _record_plugin(module_name: str, version: str) -> PluginRef:
+    """Record a plug-in when it is loaded first: its file may change later."""
+    if module_name not in _loaded_plugins:
+        source_file = _source_file(sys.modules[module_name])
+        sha256 = hashlib.sha256(source_file.read_bytes()).hexdigest() if source_file else ""
+        _loaded_plugins[module_name] = PluginRef(module_name, version, sha256)
+    return _loaded_plugins[module_name]
 
 
 def _source_file(module: ModuleType) -> Path | None:
@@ -194,42 +211,5 @@ def _package_version(module_name: str) -> str:
     """Return the version of the package that installed a module; empty if there is none."""
     from importlib import metadata
 
-    top_level_name = module_name.partition(".")[0]
-    for package in metadata.packages_distributions().get(top_level_name, ()):
-        return metadata.version(package)
-    return ""
-
-
-@cache
-def entry_points_by_group() -> Mapping[str, Mapping[str, EntryPoint]]:
-    """Return the entry points of installed plug-ins, by group and name, without importing them."""
-    from importlib import metadata
-
-    groups: dict[str, dict[str, EntryPoint]] = {}
-    for package in metadata.distributions():
-        # Parsing the entry points of all installed packages would double the time of `--help`.
-        if f"[{GROUP_PREFIX}" not in (package.read_text("entry_points.txt") or ""):
-            continue
-        for entry_point in package.entry_points:
-            if entry_point.group.startswith(GROUP_PREFIX):
-                # The first package on the path wins, as for imports.
-                groups.setdefault(entry_point.group, {}).setdefault(entry_point.name, entry_point)
-    return groups
-
-
-def load_entry_point(entry_point: EntryPoint) -> Any:
-    """Import the object of an entry point, and record its module as a plug-in.
-
-    Raises:
-        InputError: if the import fails; the error names the entry point.
-    """
-    try:
-        value = entry_point.load()
-    except Exception as error:
-        name = f"{entry_point.group}: {entry_point.name} = {entry_point.value}"
-        raise _import_error("plugin", name, error) from error
-    package = entry_point.dist
-    _record_plugin(
-        sys.modules[entry_point.module], version="" if package is None else package.version
-    )
-    return value
+    packages = metadata.packages_distributions().get(module_name.partition(".")[0], [])
+    return metadata.version(packages[0]) if packages else ""

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
 
+from fsdpo_data.core.plugins import load_environment_plugins
+
 #: Spawn, not fork: the parent may have a model, a GPU and running threads.
 SPAWN_CONTEXT = get_context("spawn")
 _PR_SET_PDEATHSIG = 1  #: Option of prctl(2): the signal that a process gets when its parent ends.
@@ -33,6 +35,7 @@ def exit_with_parent() -> None:
 def _initialize_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     exit_with_parent()
+    load_environment_plugins()
 
 
 @contextlib.contextmanager

@@ -79,7 +79,7 @@ def stage_entry(options: StageOptionsT) -> StageEntry[StageOptionsT]:
     Raises:
         TypeError: if no stage has this class of options.
     """
-    for entry in STAGES.registered_entries():
+    for entry in STAGES.loaded_entries():
         if entry.options_class is type(options):
             return entry
     raise TypeError(f"{type(options).__name__}: no stage is registered with these options.")

@@ -19,7 +19,6 @@ from fsdpo_data.engines.registry import (
     SamplerEntry,
     ScorerEntry,
     ScorerName,
-    builtin_entries,
 )
 
 # Headings of `--help`.
@@ -87,12 +86,12 @@ def _check_own_options(
 
     Args:
         engine: Name of the engine.
-        entries: The built-in engines.
+        entries: The engines.
         own_values: The values of the options that one engine needs, by name; None without a value.
     """
     for entry in entries:
         name = entry.own_option.partition("=")[0]
-        if name and (engine == entry.name) != (own_values[name] is not None):
+        if name in own_values and (engine == entry.name) != (own_values[name] is not None):
             raise InputError(
                 f"`engine={entry.name}` and `{entry.own_option}` need each other. Give both or "
                 "neither."
@@ -110,7 +109,7 @@ def check_engine_options(options: Options, engine: EngineEntry, *names: str) -> 
     Raises:
         InputError: if one has another value; it names the engines that read it.
     """
-    entries: list[EngineEntry] = [*builtin_entries(SAMPLERS), engine]
+    entries: list[EngineEntry] = [*SAMPLERS.loaded_entries(), engine]
     read_options = {
         entry.name: [option for option in entry.options if not names or option in names]
         for entry in entries
@@ -272,7 +271,7 @@ class SamplerOptions(EngineOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         own_values = {"replay": self.replay, "base_url": self.server.base_url}
-        _check_own_options(self.engine, [*builtin_entries(SAMPLERS)], own_values)
+        _check_own_options(self.engine, SAMPLERS.loaded_entries(), own_values)
         check_engine_options(self.server, self.engine_entry)
 
     @property
@@ -420,7 +419,7 @@ class ScorerOptions(EngineOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         own_values = {"base_url": self.server.base_url}
-        _check_own_options(self.engine, [*builtin_entries(SCORERS)], own_values)
+        _check_own_options(self.engine, SCORERS.loaded_entries(), own_values)
         check_engine_options(self.server, self.engine_entry)
         if self.engine_entry.is_remote:
             check_engine_options(self, self.engine_entry, "device", "dtype")

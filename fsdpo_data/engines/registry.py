@@ -4,11 +4,10 @@
 ``SAMPLERS.register(SamplerEntry(name="parrot", loader=ParrotSampler))``.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from fsdpo_data.core.errors import UnavailableError
@@ -56,7 +55,7 @@ class EngineEntry:
         Raises:
             UnavailableError: if a library, a GPU or the weights are missing.
         """
-        loader = import_object(self.loader) if isinstance(self.loader, str) else self.loader
+        loader = resolve_name(self.loader) if isinstance(self.loader, str) else self.loader
         return loader(weights, options)
 
 
@@ -98,44 +97,29 @@ ScorerName: TypeAlias = Annotated[str, Option(panel="Engine", choices=SCORERS)]
 EntryT = TypeVar("EntryT", bound=EngineEntry)
 
 
-@cache
-def _read_rows() -> dict[str, dict[str, Any]]:
-    return read_toml(__file__)
-
-
-def _register_builtin_engines() -> None:
-    """Register the rows of ``registry.toml``."""
-    for name, row in _read_rows().items():
-        fields = {key: value for key, value in row.items() if key not in ("sampler", "scorer")}
-        if "sampler" in row:
-            SAMPLERS.register(SamplerEntry(name=name, **fields, **row["sampler"]))
-        if "scorer" in row:
-            SCORERS.register(ScorerEntry(name=name, **fields, **row["scorer"]))
-
-
-_register_builtin_engines()
-
-
-def builtin_entries(registry: Registry[EntryT]) -> Iterator[EntryT]:
-    """Yield the entries of ``registry.toml``, so that no plug-in is imported."""
-    return (registry[name] for name in _read_rows() if name in registry)
+for _name, _row in read_toml(__file__).items():
+    _fields = {key: value for key, value in _row.items() if key not in ("sampler", "scorer")}
+    if "sampler" in _row:
+        SAMPLERS.register(SamplerEntry(name=_name, **_fields, **_row["sampler"]))
+    if "scorer" in _row:
+        SCORERS.register(ScorerEntry(name=_name, **_fields, **_row["scorer"]))
 
 
 def choose_engine(registry: Registry[EntryT], device: str) -> EntryT:
     """Return the engine that an automatic choice takes on this machine.
 
-    An automatic choice takes no plug-in; users name plug-ins.
+    It imports no plug-in; users name plug-ins.
     """
-    for entry in builtin_entries(registry):
+    for entry in registry.loaded_entries():
         supports_device = device != "cpu" or not entry.has_fixed_device
-        if supports_device and entry.automatic_check and import_object(entry.automatic_check)():
+        if supports_device and entry.automatic_check and resolve_name(entry.automatic_check)():
             return entry
     return fallback_engine(registry)
 
 
 def fallback_engine(registry: Registry[EntryT]) -> EntryT:
     """Return the engine that an automatic choice takes if no other engine can run."""
-    return next(entry for entry in builtin_entries(registry) if entry.is_fallback)
+    return next(entry for entry in registry.loaded_entries() if entry.is_fallback)
 
 
 def scorer_engine_for(sampler_engine: str, *, shares_memory: bool = True) -> str:
@@ -153,12 +137,6 @@ def scorer_engine_for(sampler_engine: str, *, shares_memory: bool = True) -> str
         return fallback_engine(SCORERS).name
     is_local = sampler_engine in SCORERS and not sampler.is_remote
     return sampler_engine if is_local else AUTOMATIC_ENGINE
-
-
-def import_object(name: str) -> Any:
-    """Import an object with the name ``module:name``."""
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)
 
 
 def engine_error(name: str, message: str) -> UnavailableError:

@@ -19,7 +19,7 @@ from typing import Any
 from fsdpo_data.core.errors import InputError, UnavailableError, install_command
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_file, read_json
-from fsdpo_data.core.registry import Registry, resolve_version
+from fsdpo_data.core.registry import Registry
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.hub.client import HubRepo, to_fsdpo_error
 from fsdpo_data.models.untrusted import describe_load_error, limit_execution, read_tokenizer
@@ -164,7 +164,7 @@ def find_template(name: str) -> Template:
         return _read_template(path)
     if (path / _MANIFEST_FILE).is_file():
         return _template_of_dataset(path)
-    return TEMPLATES[versioned_name(name)]
+    return TEMPLATES.find(name)
 
 
 def _read_template(path: Path) -> Template:
@@ -207,16 +207,7 @@ def _template_of_dataset(path: Path) -> Template:
         return Template(name, text, is_file=True)
     if name == RECORDED_TEMPLATE.name:
         return RECORDED_TEMPLATE
-    return TEMPLATES[versioned_name(name)]
-
-
-def versioned_name(name: str) -> str:
-    """Return the name of a template with its number, by default the latest.
-
-    Raises:
-        InputError: if there is no such template.
-    """
-    return resolve_version(name, TEMPLATES, field="template")
+    return TEMPLATES.find(name)
 
 
 def load_tokenizer(path: str, revision: str | None = None) -> Any:

@@ -56,7 +56,7 @@ from fsdpo_data.recorded.formats import (
 )
 from fsdpo_data.recorded.step_scores import ScoredSteps, UnusableResponseError, read_steps
 from fsdpo_data.stages.sample import RECORDED_STEPS, BuildJob, BuildSpec, build
-from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
+from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class ImportOutputsOptions(ResponseReading):
         str | None,
         Option(
             panel=_OUTPUTS_PANEL,
-            choices=SEGMENTER_NAMES,
+            choices=SEGMENTERS,
             default_text="the steps in the rows, or auto",
         ),
     ] = None

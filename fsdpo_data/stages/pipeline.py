@@ -45,7 +45,7 @@ from fsdpo_data.problems.row_formats import RowReading
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
 from fsdpo_data.stages.score import make_score_stage
-from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
+from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
         str | None, Option(panel=_SAMPLING_PANEL, default_text="the template of the model")
     ] = None
     limit_seed: Annotated[int, Option(min=0, max=MAX_SEED, panel=_SAMPLING_PANEL)] = 0
-    segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL, choices=SEGMENTER_NAMES)] = "auto"
+    segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL, choices=SEGMENTERS)] = "auto"
     grade_thinking: Annotated[bool, Option(panel=_SAMPLING_PANEL)] = False
     tensor_parallel_size: _ParallelSize = 1
     data_parallel_size: _ParallelSize = 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.registry import Registry, UnversionedNames, resolve_version
+from fsdpo_data.core.registry import Registry
 
 #: A function that splits a text into steps.
 SplitFunction = Callable[[str], list[str]]
@@ -175,8 +175,6 @@ class Segmenter:
 
 #: Segmenters by full name.
 SEGMENTERS = Registry("segmenter", Segmenter, group="fsdpo.segmenters")
-#: The names for options and messages, without versions.
-SEGMENTER_NAMES = UnversionedNames(SEGMENTERS)
 
 
 def segmenter_name(name: str) -> str:
@@ -185,7 +183,7 @@ def segmenter_name(name: str) -> str:
     Raises:
         InputError: if there is no such segmenter.
     """
-    return resolve_version(name, SEGMENTERS, field="segmenter")
+    return SEGMENTERS.find(name).name
 
 
 def split_steps(text: str, thinking_chars: int, segmenter: str) -> list[str]:

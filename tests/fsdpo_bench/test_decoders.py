@@ -55,7 +55,7 @@ DECODERS.register(
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_plugins: None) -> Iterator[Path]:
     """Load a plug-in with the decoder ``shortest``, for one test."""
-    monkeypatch.setattr(DECODERS, "_entries", dict(DECODERS.items()))
+    monkeypatch.setattr(DECODERS, "data", dict(DECODERS.items()))
     file = tmp_path / "shortest_plugin.py"
     file.write_text(SHORTEST)
     load_plugin(str(file))

@@ -24,7 +24,7 @@ def solved_by_all_samples(results: Sequence[ProblemResult]) -> dict[str, Mean]:
 def test_a_registered_number_is_in_the_results_and_in_every_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(NUMBERS, "_entries", dict(NUMBERS.items()))
+    monkeypatch.setattr(NUMBERS, "data", dict(NUMBERS.items()))
     NUMBERS.register(
         ReportNumber(
             name="solved_by_all_at_k",
@@ -55,7 +55,7 @@ def test_each_output_prints_its_own_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tested_numbers = {name: NUMBERS[name] for name in ("avg_at_k", "pass_at_k", "maj_at_k")}
-    monkeypatch.setattr(NUMBERS, "_entries", tested_numbers)
+    monkeypatch.setattr(NUMBERS, "data", tested_numbers)
     run = write_run(tmp_path / "run", config({"gsm8k": 5}), make_records({"gsm8k": 5}))
     task_results = write_report(run).tasks["gsm8k"]
     titles = {

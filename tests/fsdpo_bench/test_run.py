@@ -418,7 +418,7 @@ def test_beam_search_and_best_of_n_use_a_segmenter_and_an_aggregate_of_a_plugin(
 ) -> None:
     """The segmenter has no stop strings: it cuts the generated text itself."""
     for registry in (SEGMENTERS, AGGREGATES):
-        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+        monkeypatch.setattr(registry, "data", dict(registry.data))
 
     def split_in_couples(text: str) -> list[str]:
         return re.findall(r"\s*\S\s*\S?\s*", text)

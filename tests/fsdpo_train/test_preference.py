@@ -246,7 +246,7 @@ def hinge_loss(pairs: PairLogprobs, spec: PreferenceSpec) -> torch.Tensor:
 
 
 def test_a_registered_pair_loss_equals_separate_pairs(monkeypatch):
-    monkeypatch.setattr(PREFERENCE_LOSSES, "_entries", dict(PREFERENCE_LOSSES))
+    monkeypatch.setattr(PREFERENCE_LOSSES, "data", dict(PREFERENCE_LOSSES))
     PREFERENCE_LOSSES.register(
         PreferenceLoss(
             name="hinge",

@@ -25,7 +25,7 @@ from fsdpo_data.engines.options import (
     check_engine_options,
 )
 from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE
-from fsdpo_data.steps.segment import SEGMENTER_NAMES
+from fsdpo_data.steps.segment import SEGMENTERS
 
 _BEAM = "Step-wise beam search"
 _SAMPLING = "Sampling"
@@ -122,7 +122,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     )
     as_json: Annotated[bool, Option(flag="--json", in_digest=False)] = False
     template: Annotated[str | None, Option(panel=_SAMPLING, default_text="the model's")] = None
-    segmenter: Annotated[str, Option(panel=_SAMPLING, choices=SEGMENTER_NAMES)] = "auto"
+    segmenter: Annotated[str, Option(panel=_SAMPLING, choices=SEGMENTERS)] = "auto"
     sampling: Annotated[
         SamplingSpec,
         Group(

@@ -79,7 +79,7 @@ def build(options: BuildOptions) -> None:
     print_inspect_command(create_dataset(partial(run_build, options)))
 
 
-for _entry in sorted(STAGES.registered_entries(), key=lambda entry: entry.name):
+for _entry in sorted(STAGES.loaded_entries(), key=lambda entry: entry.name):
     add_stage_command(app, _entry)
 
 

@@ -38,7 +38,7 @@ def dataset(tmp_path: Path) -> Path:
         (["build", "--batch-size", "0"], "--batch-size 0: expected at least 1."),
         (
             ["build", "--segmenter", "lines"],
-            "--segmenter lines: expected one of auto, step-marker",
+            "--segmenter lines: expected one of auto@1, step-marker@1",
         ),
         (
             ["build", "--engine", "replay"],

@@ -41,7 +41,7 @@ def sentence_segmenters(monkeypatch: pytest.MonkeyPatch) -> None:
         ends = [match.end() for match in re.finditer(r"\.\s+(?=\S)", text)]
         return _split_at_offsets(text, ends)
 
-    monkeypatch.setattr(SEGMENTERS, "_entries", dict(SEGMENTERS._entries))
+    monkeypatch.setattr(SEGMENTERS, "data", dict(SEGMENTERS.data))
     for name, stop in SENTENCES.items():
         segmenter = Segmenter(name, "after each sentence", split_at_sentences, stops=(stop,))
         SEGMENTERS.register(segmenter)

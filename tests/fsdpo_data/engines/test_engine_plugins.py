@@ -61,7 +61,7 @@ SCORERS.register(ScorerEntry(name="short", loader=ShortScorer, architectures=("S
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_plugins: None) -> Iterator[Path]:
     """Load the plug-in, and forget it after the test."""
     for registry in (SAMPLERS, SCORERS):
-        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+        monkeypatch.setattr(registry, "data", dict(registry.data))
     file = tmp_path / "parrot_and_short.py"
     file.write_text(SOURCE)
     plugins.load_plugin(str(file))

@@ -100,7 +100,7 @@ def test_metamath_splits_a_question_as_its_training_did(question: str) -> None:
 
 def test_a_bare_name_is_the_latest_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert get_template("alpaca").name == "alpaca@1"
-    monkeypatch.setattr(TEMPLATES, "_entries", dict(TEMPLATES._entries))
+    monkeypatch.setattr(TEMPLATES, "data", dict(TEMPLATES.data))
     for number in (2, 10):
         newer = Template(f"alpaca@{number}", f"{number} {{question}}")
         TEMPLATES.register(newer)

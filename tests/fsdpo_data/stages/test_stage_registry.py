@@ -51,7 +51,7 @@ def test_every_stage_is_a_command_and_a_method(dataset: Path) -> None:
 def test_the_method_of_a_plugin_stage_is_listed_and_documented(
     dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(STAGES._entries, "be-brief", replace(STAGES["score"], name="be-brief"))
+    monkeypatch.setitem(STAGES.data, "be-brief", replace(STAGES["score"], name="be-brief"))
     opened = fd.open_dataset(dataset)
     assert {"be_brief", "score", "solutions", "path"} <= set(dir(opened))
     method = opened.be_brief  # type: ignore[attr-defined]
@@ -68,7 +68,7 @@ def test_other_names_are_no_methods(dataset: Path) -> None:
 def test_a_stage_replaces_the_results_of_stages_that_write_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(STAGES._entries, "brevity", replace(STAGES["score"], name="brevity"))
+    monkeypatch.setitem(STAGES.data, "brevity", replace(STAGES["score"], name="brevity"))
     keys = ["model", "score", "label", "pair"]
     assert replaced_keys("brevity", keys) == ["score"]
     assert replaced_keys("score", [*keys, "brevity"]) == ["brevity"]
@@ -143,7 +143,7 @@ def test_a_registry_imports_the_modules_of_its_package(
     (folder / "__init__.py").write_text("CAKES = []\n")
     (folder / "cheese.py").write_text("from bakery_of_a_test import CAKES\nCAKES.append(1)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    cakes: Registry[object] = Registry("cake", object, package=folder.name)  # type: ignore[type-var]
+    cakes: Registry[object] = Registry("cake", object, package=folder.name)
     bakery = import_module(folder.name)
     assert not bakery.CAKES
     assert list(cakes) == [] and bakery.CAKES == [1]

@@ -81,7 +81,7 @@ def plugin_file(tmp_path: Path) -> Path:
 def own_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test register entries that later tests do not see."""
     for registry in (SEGMENTERS, AGGREGATES):
-        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+        monkeypatch.setattr(registry, "data", dict(registry.data))
 
 
 def test_a_build_and_pairs_use_a_plugin(run: Run, plugin_file: Path, tmp_path: Path) -> None:
