@@ -1,14 +1,10 @@
-"""Registries: the things of one kind that the program knows by name.
-
-An entry carries everything that the program asks about a thing, so no other file contains its name.
-Built-in entries are registered where they are defined, and plug-ins add others.
-"""
+"""Registries: everything that the program asks about a thing stands in its entry."""
 
 import contextlib
 from collections import UserDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.plugins import entry_points, import_submodules, load_entry_point
@@ -17,7 +13,7 @@ EntryT = TypeVar("EntryT", bound=Any)  #: Class of entries; each has a ``name``.
 
 
 @dataclass(eq=False, repr=False)
-class Registry(UserDict[str, EntryT], Generic[EntryT]):
+class Registry(UserDict[str, EntryT]):
     """The entries of one kind by name: built-in entries first, then the entries of plug-ins.
 
     A name without its version stands for the latest version. The names of entry points are known
@@ -40,8 +36,8 @@ class Registry(UserDict[str, EntryT], Generic[EntryT]):
     def register(self, entry: EntryT) -> EntryT:
         """Add an entry, and return it; an InputError if another entry has the name."""
         if entry.name in self.data:
-            message = f"another {self.kind} has this name. Choose another name."
-            raise InputError(message, field=self.kind, value=entry.name)
+            reason = f"another {self.kind} has this name. Choose another name."
+            raise InputError(reason, field=self.kind, value=entry.name)
         self.data[entry.name] = entry
         return entry
 
@@ -66,15 +62,13 @@ class Registry(UserDict[str, EntryT], Generic[EntryT]):
     def __missing__(self, name: str) -> EntryT:
         if entry_point := entry_points(self.group).get(name):
             return self.register(load_entry_point(entry_point, self.entry_type, self.convert))
-        versions = [known_name for known_name in self if known_name.startswith(f"{name}@")]
+        versions = [key for key in self if key.startswith(f"{name}@")]
         if not versions:
             raise KeyError(name)
         return self[max(versions, key=lambda version: int(version.partition("@")[2]))]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.data or any(
-            name in (known_name, known_name.partition("@")[0]) for known_name in self
-        )
+        return name in self.data or any(name in (key, key.partition("@")[0]) for key in self)
 
     def __iter__(self) -> Iterator[str]:
         if self.package:

@@ -14,9 +14,8 @@ import httpx2
 
 from fsdpo_data.core import event_loop
 from fsdpo_data.core.errors import FsdpoError, InputError, ItemError, UnavailableError
-from fsdpo_data.core.http_bodies import HttpResponse, request
+from fsdpo_data.core.http_client import RETRYABLE_STATUSES, HttpResponse, request, retry_delay
 from fsdpo_data.core.input_files import parse_json
-from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.engines.options import ConnectionOptions
 from fsdpo_data.engines.registry import engine_error

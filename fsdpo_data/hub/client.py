@@ -3,17 +3,20 @@
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError
+from fsdpo_data.core.http_client import call_with_retries
 from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
 
 logger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 HUB_TIMEOUT_SECONDS = 8.0  #: Time limit for an answer of the Hub.
 
@@ -175,6 +178,16 @@ def answer_errors() -> Iterator[None]:
         raise
     except _ANSWER_ERRORS as error:
         raise ForeignAnswerError(str(error)) from error
+
+
+def call_hub(function: Callable[..., ResultT], *args: Any, **kwargs: Any) -> ResultT:
+    """Call a function of the Hub's client, and repeat the call while the Hub is too busy.
+
+    Raises:
+        ForeignAnswerError: if the answer is not from a Hub.
+    """
+    with answer_errors():
+        return call_with_retries(function, *args, **kwargs)
 
 
 @contextmanager

@@ -15,8 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -25,7 +24,6 @@ from typing import Any, TypeVar
 from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.lazy import hf, hf_errors
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE
@@ -35,6 +33,7 @@ from fsdpo_data.hub.client import (
     HUB_TIMEOUT_SECONDS,
     HubRepo,
     answer_errors,
+    call_hub,
     hub_errors,
 )
 from fsdpo_data.publish.readme import merge_card
@@ -45,7 +44,6 @@ _VERSION_TAG = re.compile(rf"v{SCHEMA_VERSION}\.(\d+)")
 #: Paths of files that a push may delete, because only a push writes them.
 _DATA_FILE = re.compile(rf"({'|'.join(CONFIGS)})/[^/]+\.parquet")
 CARD_FILE = "README.md"  #: File of the card in a repository.
-_MAX_RETRIES = 5  #: Calls of the Hub after the first call, if the Hub is too busy.
 _READ_BLOCK_BYTES = 1 << 20
 _HTTP_CONFLICT = 409  #: The Hub's status if a tag exists already.
 _HTTP_PRECONDITION_FAILED = 412  #: The Hub's status if the parent commit is no longer the head.
@@ -205,7 +203,7 @@ def plan_push(
     with hub_errors(repo):
         if remote is None:
             api = authenticated_hub_api()
-            remote = call_with_retries(RemoteState.read, api, repo, branch)
+            remote = call_hub(RemoteState.read, api, repo, branch)
             check_write_access(api, repo, exists=remote.is_private is not None)
         return _make_plan(root, manifest, repo=repo, branch=branch, remote=remote)
 
@@ -232,9 +230,9 @@ def check_write_access(api: hf.HfApi, repo: HubRepo, *, exists: bool) -> None:
             token is for reading only.
     """
     if exists:
-        call_with_retries(api.auth_check, repo.name, repo_type=repo.kind, write=True)
+        call_hub(api.auth_check, repo.name, repo_type=repo.kind, write=True)
         return
-    user: Any = call_with_retries(api.whoami)
+    user: Any = call_hub(api.whoami)
     owner = repo.name.partition("/")[0]
     with answer_errors():
         owners = [user["name"], *(organisation["name"] for organisation in user["orgs"])]
@@ -318,11 +316,9 @@ def push_dataset(plan: PushPlan, *, public: bool = False, progress: Progress) ->
     with hub_errors(plan.repo):
         api = authenticated_hub_api()
         if remote.is_private is None:
-            call_with_retries(
-                api.create_repo, name, repo_type="dataset", private=not public, exist_ok=True
-            )
+            call_hub(api.create_repo, name, repo_type="dataset", private=not public, exist_ok=True)
         if remote.is_new_branch:
-            call_with_retries(
+            call_hub(
                 api.create_branch, name, repo_type="dataset", branch=plan.branch, exist_ok=True
             )
         progress.phase("upload", max(1, len(plan.uploads)))
@@ -331,7 +327,7 @@ def push_dataset(plan: PushPlan, *, public: bool = False, progress: Progress) ->
         progress.phase("tag", 1)
         _create_tag(api, plan, commit)
         if public and remote.is_private:
-            call_with_retries(api.update_repo_settings, name, repo_type="dataset", private=False)
+            call_hub(api.update_repo_settings, name, repo_type="dataset", private=False)
         progress.advance(1)
         progress.phase("read back", len(plan.files))
         _check_uploaded_files(api, plan)
@@ -346,9 +342,9 @@ def _create_commit(api: hf.HfApi, plan: PushPlan) -> str:
     operations += [hf.CommitOperationDelete(path) for path in plan.deletions]
     parent = plan.remote.head
     if not parent:  # a repository that this push has created
-        parent = call_with_retries(RemoteState.read, api, plan.repo, plan.branch).head
+        parent = call_hub(RemoteState.read, api, plan.repo, plan.branch).head
     try:
-        commit_info = call_with_retries(
+        commit_info = call_hub(
             api.create_commit,
             name,
             operations,
@@ -361,7 +357,7 @@ def _create_commit(api: hf.HfApi, plan: PushPlan) -> str:
     except hf_errors.HfHubHTTPError as error:
         if error.response.status_code != _HTTP_PRECONDITION_FAILED:
             raise
-    current = call_with_retries(RemoteState.read, api, plan.repo, plan.branch)
+    current = call_hub(RemoteState.read, api, plan.repo, plan.branch)
     # If the Hub's answer was lost, the new head is the commit of this push.
     is_complete = not current.changed_files(plan.files) and not current.obsolete_files(plan.files)
     if current.head and is_complete:
@@ -377,11 +373,11 @@ def _create_tag(api: hf.HfApi, plan: PushPlan, commit: str) -> None:
     """Tag the commit; an existing tag on the same commit is accepted."""
     name = plan.repo.name
     try:
-        call_with_retries(api.create_tag, name, tag=plan.tag, revision=commit, repo_type="dataset")
+        call_hub(api.create_tag, name, tag=plan.tag, revision=commit, repo_type="dataset")
     except hf_errors.HfHubHTTPError as error:
         if error.response.status_code != _HTTP_CONFLICT:
             raise
-        refs = call_with_retries(api.list_repo_refs, name, repo_type="dataset")
+        refs = call_hub(api.list_repo_refs, name, repo_type="dataset")
         commits_by_tag = {ref.name: ref.target_commit for ref in refs.tags}
         if commits_by_tag.get(plan.tag) != commit:
             raise UnavailableError(
@@ -392,7 +388,7 @@ def _create_tag(api: hf.HfApi, plan: PushPlan, commit: str) -> None:
 
 def _check_uploaded_files(api: hf.HfApi, plan: PushPlan) -> None:
     """Compare the files under the tag with the dataset by their digests."""
-    file_ids = call_with_retries(remote_file_ids, api, plan.repo, plan.tag)
+    file_ids = call_hub(remote_file_ids, api, plan.repo, plan.tag)
     tagged = RemoteState(file_ids=file_ids)
     different_paths = [file.path for file in tagged.changed_files(plan.files)]
     different_paths += tagged.obsolete_files(plan.files)
@@ -401,23 +397,3 @@ def _check_uploaded_files(api: hf.HfApi, plan: PushPlan) -> None:
             f"{plan.repo.name}@{plan.tag} differs from the dataset in these files: "
             f"{', '.join(different_paths)}. Push again, and do not use that revision."
         )
-
-
-def call_with_retries(function: Callable[..., ResultT], *args: Any, **kwargs: Any) -> ResultT:
-    """Call a function of the Hub's client, and repeat the call while the Hub is too busy.
-
-    The Hub's ``Retry-After`` header sets the delay.
-
-    Raises:
-        ForeignAnswerError: if the answer is not from a Hub.
-    """
-    for attempt in range(_MAX_RETRIES):
-        try:
-            with answer_errors():
-                return function(*args, **kwargs)
-        except hf_errors.HfHubHTTPError as error:
-            if error.response.status_code not in RETRYABLE_STATUSES:
-                raise
-            time.sleep(retry_delay(error.response.headers.get("Retry-After", ""), attempt))
-    with answer_errors():
-        return function(*args, **kwargs)

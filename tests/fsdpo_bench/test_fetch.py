@@ -16,6 +16,7 @@ from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks, read_task
 
 from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.core.http_client import MAX_ATTEMPTS
 
 ROWS = json.dumps([{"question": "1 + 1?", "answer": "2"}, {"question": "2 + 2?", "answer": "4"}])
 FILE = PublicFile("o/r", "c" * 40, "data/Rows.json", hashlib.sha256(ROWS.encode()).hexdigest())
@@ -79,7 +80,7 @@ def test_a_wrong_download_is_not_saved(repository: Repository) -> None:
     repository.codes = [500] * 9
     with pytest.raises(UnavailableError, match="the server answered 500"):
         fetch_file("rows", FILE)
-    assert len(repository.requested_paths) == 6
+    assert len(repository.requested_paths) == 2 + MAX_ATTEMPTS
 
 
 def test_an_unreachable_server_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

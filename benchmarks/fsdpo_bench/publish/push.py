@@ -28,8 +28,8 @@ from fsdpo_bench.runs.records import (
 from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
-from fsdpo_data.hub.client import HubRepo, hub_errors
-from fsdpo_data.publish.push import authenticated_hub_api, call_with_retries, check_write_access
+from fsdpo_data.hub.client import HubRepo, call_hub, hub_errors
+from fsdpo_data.publish.push import authenticated_hub_api, check_write_access
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def check_push(plan: ResultsPushPlan, *, pull_request: bool = False) -> None:
     """
     with hub_errors(plan.repo):
         api = authenticated_hub_api()
-        call_with_retries(api.model_info, plan.repo.name)
+        call_hub(api.model_info, plan.repo.name)
         if not pull_request:
             check_write_access(api, plan.repo, exists=True)
 
@@ -156,10 +156,10 @@ def push(plan: ResultsPushPlan, *, pull_request: bool = False) -> str:
     name = plan.repo.name
     with hub_errors(plan.repo):
         api = authenticated_hub_api()
-        parent_commit = call_with_retries(api.model_info, name).sha
+        parent_commit = call_hub(api.model_info, name).sha
         files = {**plan.files, "README.md": _updated_card(name, plan.results)}
         operations = [hf.CommitOperationAdd(path, text.encode()) for path, text in files.items()]
-        commit = call_with_retries(
+        commit = call_hub(
             api.create_commit,
             name,
             operations,

@@ -2,19 +2,16 @@
 
 import hashlib
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.files import user_cache_folder, write_file
-from fsdpo_data.core.http_bodies import download
+from fsdpo_data.core.http_client import download
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
 
 #: Environment variable with the address of a mirror of GitHub's raw files.
 MIRROR_VARIABLE = "FSDPO_GITHUB"
-_MAX_ATTEMPTS = 4  #: Maximum number of requests per file.
 _TIMEOUT_SECONDS = 60
 _MAX_FILE_BYTES = 2**28  #: Maximum size of a file; GitHub accepts less.
 
@@ -64,22 +61,15 @@ def _download(name: str, file: PublicFile) -> bytes:
 
     host = os.environ.get(MIRROR_VARIABLE, "https://raw.githubusercontent.com").rstrip("/")
     url = f"{host}/{file.repo}/{file.commit}/{file.path}"
-    reason = ""
-    for attempt in range(_MAX_ATTEMPTS):
-        try:
-            response = download(url, max_bytes=_MAX_FILE_BYTES, timeout=_TIMEOUT_SECONDS)
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, UnavailableError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            break  # without a network, further attempts only delay the message
-        status = response.status
-        reason = f"the server answered {status}"
-        if status == 200:
-            if hashlib.sha256(response.body).hexdigest() == file.sha256:
-                return response.body
-            reason = "the server returned another file (the SHA-256 differs)"
-        if status not in RETRYABLE_STATUSES or attempt + 1 == _MAX_ATTEMPTS:
-            break
-        time.sleep(retry_delay(response.headers.get("retry-after", ""), attempt))
+    try:
+        content = download(url, max_bytes=_MAX_FILE_BYTES, timeout=_TIMEOUT_SECONDS)
+        if hashlib.sha256(content).hexdigest() == file.sha256:
+            return content
+        reason = "the server returned another file (the SHA-256 differs)"
+    except httpx2.HTTPStatusError as error:
+        reason = f"the server answered {error.response.status_code}"
+    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, UnavailableError) as error:
+        reason = f"{type(error).__name__}: {error}"
     raise UnavailableError(
         f"{name} cannot be downloaded from {url}: {reason}. Try again later, give its file as "
         f"`data`, or set {MIRROR_VARIABLE} to a mirror of GitHub's files."

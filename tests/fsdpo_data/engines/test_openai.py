@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
 from fsdpo_data.cli.console import run_app
-from fsdpo_data.core import retry
+from fsdpo_data.core import http_client
 from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.core.http_client import retry_delay
 from fsdpo_data.core.progress import NO_PROGRESS
-from fsdpo_data.core.retry import retry_delay
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
@@ -334,7 +334,7 @@ def test_conflicting_options_are_refused(changes: dict[str, Any], message: str) 
 
 
 def test_retry_delays_follow_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry.random, "uniform", lambda low, high: high)
+    monkeypatch.setattr(http_client.random, "uniform", lambda low, high: high)
     assert [retry_delay("", attempt) for attempt in (0, 1, 5, 50)] == [1, 2, 32, 60]
     assert [retry_delay(retry_after, 9) for retry_after in ("3", "0.5", "1000", "-1")] == [
         3,
