@@ -88,16 +88,6 @@ def test_every_test_that_a_page_names_exists() -> None:
     assert len(named_tests) > 20 and not named_tests - tests
 
 
-def test_every_path_of_contributing_exists() -> None:
-    table = CONTRIBUTING.partition("## To add")[2].partition("###")[0]
-    names = re.findall(r"`([\w/]+(?:/|\.py|\.jsonl))`", table)
-    folders = [
-        ROOT / folder for folder in ("", "fsdpo_data", "benchmarks", "benchmarks/fsdpo_bench")
-    ]
-    assert len(names) > 20
-    assert not [name for name in names if not any((folder / name).exists() for folder in folders)]
-
-
 def test_the_tree_of_contributing_has_every_folder() -> None:
     tree = next(block for block in CONTRIBUTING.split("```") if block.startswith("\nfsdpo_data/"))
     folders = [folder for package in PACKAGES for folder in (ROOT / package).iterdir()]

@@ -100,11 +100,16 @@ def test_a_stage(run: Run, run_bare: Run, tmp_path: Path) -> None:
     line = ("--engine", "parrot", "--limit", 2, "--samples", 2, "--out", "built")
     run("fsdpo_data", "build", *line)
     assert "fsdpo-data uniform runs/demo" in run("fsdpo_data", "uniform", "--help")
-    run("fsdpo_data", "uniform", "built", "--reward", 0.25, "--out", "uniform")
+    stage = ("uniform", "built", "--reward", 0.25, "--out", "uniform")
+    assert "next: fsdpo-data inspect uniform" in run("fsdpo_data", *stage)
     manifest = read_manifest(tmp_path / "uniform")
     assert manifest["rewards"]["scored"] == 4 and manifest["spec"]["uniform"] == {"reward": 0.25}
     assert "fsdpo_example.stages" in {plugin["module"] for plugin in manifest["plugins"]}
     assert "| step rewards | 0.25 for every step |" in (tmp_path / "uniform/README.md").read_text()
+    files = {file: file.read_bytes() for file in tmp_path.glob("uniform/**/*") if file.is_file()}
+    (tmp_path / "uniform/manifest.json").unlink()  # as after an interruption
+    run("fsdpo_data", *stage, "--resume")
+    assert files == {file: file.read_bytes() for file in files}
     run_bare("fsdpo_data", "validate", "uniform")
 
 

@@ -6,6 +6,7 @@ import inspect
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -21,7 +22,13 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import SpecSection
 from fsdpo_data.dataset.schema import replace_column
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
-from fsdpo_data.dataset.stage_registry import STAGES, card_rows, replaced_keys, stage_entry
+from fsdpo_data.dataset.stage_registry import (
+    STAGES,
+    StageEntry,
+    card_rows,
+    replaced_keys,
+    stage_entry,
+)
 from fsdpo_data.stages.grade import GradeOptions
 
 
@@ -106,6 +113,29 @@ def test_the_row_of_a_judge_names_votes(dataset: Path) -> None:
     assert "Monte-Carlo: 4 continuations of each step by `m`" in card_rows(manifest)[0]
     manifest = with_spec_section(manifest, label=section | {"judge": {"name": "j"}})
     assert "judge: 4 votes on each solution by `m`" in card_rows(manifest)[0]
+
+
+def test_a_stage_of_a_file(
+    dataset: Path,
+    tmp_path: Path,
+    empty_plugins: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A file with a stage gives the command and the method of a dataset."""
+    monkeypatch.setattr(STAGES, "data", dict(STAGES.data))
+    example = Path(__file__).parents[3] / "examples/plugin/fsdpo_example/stages.py"
+    registration = f"\nfrom {StageEntry.__module__} import STAGES\nSTAGES.register(UNIFORM)\n"
+    (tmp_path / "uniform_stage.py").write_text(example.read_text() + registration)
+    plugin = ["--plugin", str(tmp_path / "uniform_stage.py")]
+    assert "--reward" in run(capsys, "uniform", *plugin, "--help")[1]
+    line = ["uniform", str(dataset), "--reward", "0.25", "--out", str(tmp_path / "new")]
+    code, _, err = run(capsys, *line, *plugin)
+    assert code == 0, err
+    stage: Any = fd.open_dataset(dataset).uniform  # type: ignore[attr-defined]
+    same = stage(reward=0.25, out=tmp_path / "same")
+    assert same.manifest.digest == read_manifest(tmp_path / "new").digest
+    assert run(capsys, "validate", str(tmp_path / "new"))[0] == 0
 
 
 def test_a_broken_plugin_stops_only_its_own_command(
