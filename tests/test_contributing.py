@@ -262,7 +262,7 @@ from pathlib import Path
 
 assert Path(fsdpo_data.__file__).is_relative_to(Path.cwd()), "the copy is imported"
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
-from fsdpo_data.exchange.formats import FORMATS
+from fsdpo_data.exchange.formats import FORMATS, export_formats, find_response_format
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.models.thinking import find_thinking
@@ -276,7 +276,7 @@ assert step_stops(name, "One. ") == (". ", "! ", "? ", "\\n")
 assert aggregate([0.1, 0.9, 0.5], "median") == 0.5
 assert get_template("plain-question").render("2+2?") == "Q: 2+2?\\nA:"
 assert find_thinking("", "<ponder>a</ponder>b").end == len("<ponder>a</ponder>")
-assert "my-model" in MODELS and "plain-pairs" in FORMATS
+assert "my-model" in MODELS and "plain-pairs" in export_formats()
 assert PRM_FORMATS["my-prm"].step_token == " §" and PRM_FORMATS["my-prm"].head == "vocabulary"
 
 import json
@@ -299,15 +299,14 @@ one_word = ANSWER_JUDGE_FORMATS["one-word"]
 assert "Answer: four" in one_word.render(item)
 assert one_word.read_reply("", "Yes.", "stop") == "correct"
 
-from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
+from fsdpo_data.exchange.formats import get_step_label_format
 from fsdpo_data.problems.hub_datasets import DATASETS
-from fsdpo_data.recorded.formats import RESPONSE_FORMATS, find_response_format
 
 row = {"task": "2+2?", "lines": ["a", "b"], "marks": [1, 0]}
-[solution] = STEP_LABEL_READERS["my-labels"].read(row)
-assert list(solution.labels) == [1, 0], solution
+[solution] = get_step_label_format("my-labels").read(row)
+assert list(solution.step_labels) == [1, 0], solution
 row = {"task_text": "2+2?", "tries": ["4"], "key": "4"}
-assert find_response_format(row) is RESPONSE_FORMATS["my-tool"]
+assert find_response_format(row) is FORMATS["my-tool"].responses
 assert DATASETS["my-problems"].repo == "my-org/my-problems"
 
 import torch
@@ -326,7 +325,7 @@ assert config.prm_loss.function(*inputs, config=config, class_weights=None) == 0
 ROWS_WITH_EXAMPLES = """
 a sampler; a scorer; a format of answer judges; a published reward model; a benchmark;
 a stage; a command; an export format;
-an import format; a form of answers; a language of answers;
+a format of step labels; a form of answers; a language of answers;
 a unit, a phrase, a number word, a date, a clock time;
 a preference loss;
 a loss of process reward models; the thinking markers of a model; a segmenter;

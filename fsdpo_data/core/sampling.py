@@ -47,6 +47,8 @@ class Completion:
     #: Lengths in characters of the steps, which join to the text; None to split the text.
     step_chars: tuple[int, ...] | None = None
     step_rewards: tuple[float, ...] | None = None  #: Reward of each step; None without rewards.
+    step_labels: tuple[float, ...] | None = None  #: Imported label of each step, from 0 to 1.
+    step_ratings: tuple[int, ...] | None = None  #: Imported rating of each step: -1, 0 or 1.
     #: Cost of the search that found the solution; None without a search. All solutions of a search
     #: have the same number of tokens and discarded tokens together.
     search: SearchCost | None = None
@@ -226,6 +228,8 @@ def add_tokens(tokens: int | None, other_tokens: int | None) -> int | None:
     return tokens + other_tokens
 
 
+#: Fields of a completion with one number per step.
+STEP_VALUE_FIELDS = ("step_rewards", "step_labels", "step_ratings")
 _COMPLETION_FIELDS = {field.name for field in fields(Completion)}
 _SEARCH_COST_FIELDS = {field.name for field in fields(SearchCost)}
 
@@ -253,21 +257,22 @@ def is_completion(value: Any) -> bool:
 
 
 def _has_valid_steps(value: dict[str, Any]) -> bool:
-    """Return whether the recorded steps of a completion join to its text, and have rewards."""
+    """Return whether the recorded steps of a completion join to its text, with a value for each."""
     step_chars = value.get("step_chars")
-    rewards = value.get("step_rewards")
+    step_values = [value[name] for name in STEP_VALUE_FIELDS if value.get(name) is not None]
     if step_chars is None:
-        return rewards is None
+        return not step_values
     are_lengths = isinstance(step_chars, list) and all(
         type(length) is int and length > 0 for length in step_chars
     )
     if not are_lengths or sum(step_chars) != len(value["text"]):
         return False
-    return rewards is None or (
-        isinstance(rewards, list)
-        and len(rewards) == len(step_chars)
+    return all(
+        isinstance(numbers, list)
+        and len(numbers) == len(step_chars)
         # Rewards of some published reward models are not in [0, 1].
-        and all(type(reward) in (int, float) and math.isfinite(reward) for reward in rewards)
+        and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+        for numbers in step_values
     )
 
 

@@ -20,9 +20,10 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.dataset.summary import summary_rows
-from fsdpo_data.recorded.formats import (
-    RESPONSE_FORMATS,
+from fsdpo_data.exchange.formats import (
+    FORMATS,
     find_response_format,
+    response_formats,
     unknown_format_message,
 )
 
@@ -31,7 +32,7 @@ from fsdpo_data.recorded.formats import (
 def test_every_format_is_imported(tmp_path: Path, name: str) -> None:
     rows, question, prompt = EXAMPLES[name]
     form = find_response_format(rows[0])
-    assert form is RESPONSE_FORMATS[name]
+    assert form is FORMATS[name].responses
     manifest, rows = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
     assert ["".join(row["completions"]) for row in rows] == [RIGHT, WRONG]
     assert [set(row["labels"]) for row in rows] == [{True}, {False}]
@@ -45,7 +46,7 @@ def test_every_format_is_imported(tmp_path: Path, name: str) -> None:
 
 
 def test_every_format_has_example_rows() -> None:
-    assert EXAMPLES.keys() | {"batch", "no-gold"} == RESPONSE_FORMATS.keys()
+    assert EXAMPLES.keys() | {"batch", "no-gold"} == response_formats().keys()
 
 
 def test_parquet_of_older_lighteval(tmp_path: Path) -> None:
@@ -339,7 +340,7 @@ def test_the_summary_counts_the_solutions_without_a_verdict(tmp_path: Path) -> N
 )
 def test_published_verdicts_may_be_words(value: Any, right: bool | None) -> None:
     row = SourceRow(1, plain("2+2?", "4", RIGHT, correct=value))
-    assert [response.correct for response in RESPONSE_FORMATS["plain"].read_responses(row)] == [
+    assert [response.correct for response in response_formats()["plain"].read_responses(row)] == [
         right
     ]
 
@@ -347,7 +348,7 @@ def test_published_verdicts_may_be_words(value: Any, right: bool | None) -> None
 def test_an_extreme_logit_makes_the_row_unusable() -> None:
     row = {"question": "q", "gt": "1", "code": ["a"], "pred_score": [[-1000.0]]}
     with pytest.raises(UnusableRowError, match="math range error"):
-        RESPONSE_FORMATS["tora"].read_responses(SourceRow(1, row))
+        response_formats()["tora"].read_responses(SourceRow(1, row))
 
 
 def test_lone_surrogates_in_prompts_and_responses_are_replaced(tmp_path: Path) -> None:
