@@ -49,6 +49,7 @@ class Completion:
     step_rewards: tuple[float, ...] | None = None  #: Reward of each step; None without rewards.
     step_labels: tuple[float, ...] | None = None  #: Imported label of each step, from 0 to 1.
     step_ratings: tuple[int, ...] | None = None  #: Imported rating of each step: -1, 0 or 1.
+    recorded_correct: bool | None = None  #: Verdict of another grader; None without one.
     #: Cost of the search that found the solution; None without a search. All solutions of a search
     #: have the same number of tokens and discarded tokens together.
     search: SearchCost | None = None
@@ -252,6 +253,7 @@ def is_completion(value: Any) -> bool:
         # Runs do not write it, but a program that dumps a Completion writes null.
         and value.get("token_ids") is None
         and _has_valid_steps(value)
+        and isinstance(value.get("recorded_correct"), bool | None)
         and _is_search_cost_or_none(value.get("search"))
     )
 

@@ -35,7 +35,7 @@ SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its direct
 #: Keys of a config that describe the run, not its content. They are recorded, but not compared.
 RUN_KEYS = ("config_digest", "prm_format_evidence")
 #: Fields of a completion that are recorded only if they have a value.
-_OPTIONAL_FIELDS = ("reasoning", "step_chars", *STEP_VALUE_FIELDS, "search")
+_OPTIONAL_FIELDS = ("reasoning", "step_chars", *STEP_VALUE_FIELDS, "recorded_correct", "search")
 
 
 class KeyChange(NamedTuple):

@@ -64,8 +64,9 @@ class ImportOutputsOptions(ResponseReading):
         file: JSON lines, JSON, parquet or CSV file. For outputs also a directory or a pattern.
         out: Directory of the new dataset.
         template: Prompt template of the problems. It replaces the prompts in the rows.
-        problems: Problems with gold answers, as for `build`. If given, every row takes its problem
-            from here: by its question, or by a prompt that ends with the question.
+        problems: Problems with gold answers, as for `build`, or a sealed dataset. If given, every
+            row takes its problem from here: by its question, or by a prompt that ends with the
+            question.
         requests: File with the requests of a batch, matched by `custom_id`.
         series: Name of the model whose responses are imported, for a file with the responses of
             several models.
@@ -372,6 +373,7 @@ class _OutputReader:
             reasoning=response.reasoning,
             step_chars=tuple(map(len, steps.steps)) if steps else None,
             step_rewards=tuple(steps.scores) if steps and steps.scores is not None else None,
+            recorded_correct=response.correct,
         )
         self.spool.add(problem, prompt, completion)
 
@@ -420,6 +422,13 @@ class _OutputReader:
             yield (
                 f"the responses of {len(models)} models are samples of one model here: "
                 f"{', '.join(models)}. The option `series` imports one of them."
+            )
+        n_problems = len(self.gold_problems.problems)
+        n_answered = len(self.spool.problems)
+        if n_answered < n_problems:
+            yield (
+                f"{self.options.file} has responses to {n_answered:,} of the {n_problems:,} given "
+                "problems; the dataset excludes the other problems."
             )
         own_quarantined = self.quarantined[len(self.gold_problems.quarantined_rows) :]
         if warning := describe_quarantine(own_quarantined, self._n_rows):

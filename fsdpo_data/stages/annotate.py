@@ -168,6 +168,7 @@ def _make_solutions(
             step_ratings=sample.get("step_ratings"),
             strict=verdict.strict if verdict else None,
             search=sample.get("search"),
+            recorded_correct=sample.get("recorded_correct"),
         )
         solutions.append(solution)
     return solutions
