@@ -111,13 +111,13 @@ class RunDir:
             record = {
                 "problem_id": problem_id,
                 "prompt": prompt,
-                "completions": [_completion_fields(completion) for completion in completions],
+                "completions": [completion_fields(completion) for completion in completions],
             }
             lines[problem_id] = encode_line(record)
         self._lines.append(lines)
 
 
-def _completion_fields(completion: Completion) -> dict[str, Any]:
+def completion_fields(completion: Completion) -> dict[str, Any]:
     """Return the fields of a completion as they are recorded."""
     fields: dict[str, Any] = {
         "text": completion.text,

@@ -202,7 +202,7 @@ def _build_spec(
         model=ModelRef(options.model_name or reader.model_name(), UNKNOWN),
         sources=tuple(reader.gold_problems.source_refs) or (outputs_source,),
         template=reader.template,
-        sampling=SamplingSpec(n=reader.spool.max_solutions, **options.sampling.values),
+        sampling=SamplingSpec(n=max(reader.spool.counts.values()), **options.sampling.values),
         engine={"name": "outputs", "dtype": UNKNOWN, "recording": revision},
         segmenter=segmenter,
         grader=get_grader().version,

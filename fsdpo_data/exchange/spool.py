@@ -6,7 +6,6 @@ therefore go to an unnamed temporary file, one per line, and memory holds only t
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +17,7 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import StepLabelStats
-from fsdpo_data.dataset.run import MANIFEST_FILE, RunDir
+from fsdpo_data.dataset.run import MANIFEST_FILE, RunDir, completion_fields
 from fsdpo_data.problems.load import ProblemSet, QuarantinedRow
 from fsdpo_data.stages.sample import BuildSpec, seal_samples
 
@@ -40,9 +39,9 @@ class SolutionSpool:
         self._solution_offsets: dict[str, array[int]] = {}  # by problem id
 
     @property
-    def max_solutions(self) -> int:
-        """The maximum number of solutions of one problem; 1 if there are no problems."""
-        return max(map(len, self._solution_offsets.values()), default=1)
+    def counts(self) -> dict[str, int]:
+        """The number of solutions by problem id."""
+        return {key: len(offsets) for key, offsets in self._solution_offsets.items()}
 
     def add(self, problem: Problem, prompt: str, solution: Completion) -> None:
         """Store a solution of a problem, and the prompt if it is the first one."""
@@ -51,7 +50,7 @@ class SolutionSpool:
             self.problems[problem_id] = problem
             self._prompt_offsets[problem_id] = self.write({"prompt": prompt})
             self._solution_offsets[problem_id] = array("Q")
-        self._solution_offsets[problem_id].append(self.write(asdict(solution)))
+        self._solution_offsets[problem_id].append(self.write(completion_fields(solution)))
 
     def prompt(self, problem_id: str) -> str:
         """Return the prompt of a problem."""
@@ -109,6 +108,12 @@ def seal_import(
                 problem_ids = missing_ids[start : start + _PROBLEMS_PER_WRITE]
                 run.append([(key, spool.prompt(key), spool.solutions(key)) for key in problem_ids])
             seal_samples(
-                run, spec, source, progress=progress, workers=workers, step_labels=step_labels
+                run,
+                spec,
+                source,
+                progress=progress,
+                workers=workers,
+                sample_counts=spool.counts,
+                step_labels=step_labels,
             )
         return read_manifest(out)

@@ -89,7 +89,7 @@ def import_dataset(
             model=ModelRef(UNKNOWN, UNKNOWN),
             sources=(SourceRef(source.name, revision, "train"),),
             template=prompt_template,
-            sampling=SamplingSpec(n=spool.max_solutions),
+            sampling=SamplingSpec(n=max(spool.counts.values())),
             unknown_fields=DeclaredSampling().unknown_fields,
             engine={"name": ENGINE, "dtype": UNKNOWN, "recording": revision},
             segmenter=RECORDED_STEPS,

@@ -32,7 +32,7 @@ from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_data.steps.segment import segmenter_name, split_at_lengths, split_steps
 
 NO_GRADER = "none"  #: Name in place of a grader, for imported step labels.
-#: Approximate solutions per shard: 10 MB of compressed parquet, 200 MB of memory in a worker.
+#: Maximum number of solutions per shard: 10 MB of compressed parquet, 200 MB of memory in a worker.
 SHARD_SOLUTIONS = 20_000
 #: Below this size of raw text, starting workers takes longer than annotating in this process.
 MIN_BYTES_FOR_POOL = 8_000_000

@@ -387,6 +387,7 @@ def seal_samples(
     progress: Progress,
     workers: int | None = None,
     format_evidence: str = "",
+    sample_counts: Mapping[str, int] | None = None,
     step_labels: StepLabelStats | None = None,
 ) -> None:
     """Annotate the samples of a run, check the files of the dataset, and write the manifest last.
@@ -398,6 +399,7 @@ def seal_samples(
         progress: Receives the progress.
         workers: Processes that annotate; None for one per available core.
         format_evidence: How the PRM format of a search was recognised; empty without one.
+        sample_counts: Number of samples by problem id; None if every problem has as many.
         step_labels: Counts of imported step labels; None without them.
     """
     root = run.path
@@ -411,7 +413,7 @@ def seal_samples(
     write_parquet(problems_table(source.problems), root / problems_path)
     files = [FileEntry.from_file(root, problems_path, len(source.problems))]
     tally = Tally()
-    tasks = _shard_tasks(run, spec, source.problems)
+    tasks = _shard_tasks(run, spec, source.problems, sample_counts or {})
     progress.phase("annotate", len(tasks))
     for file, counts in annotate(tasks, workers):
         files.append(file)
@@ -432,13 +434,23 @@ def seal_samples(
     progress.advance(1)
 
 
-def _shard_tasks(run: RunDir, spec: BuildSpec, problems: Sequence[Problem]) -> list[ShardTask]:
-    """Split the problems into parquet shards of about ``SHARD_SOLUTIONS`` solutions."""
-    problems_per_shard = max(1, SHARD_SOLUTIONS // spec.sampling.n)
-    shards = [
-        problems[start : start + problems_per_shard]
-        for start in range(0, len(problems), problems_per_shard)
-    ]
+def _shard_tasks(
+    run: RunDir, spec: BuildSpec, problems: Sequence[Problem], sample_counts: Mapping[str, int]
+) -> list[ShardTask]:
+    """Split the problems into parquet shards of at most ``SHARD_SOLUTIONS`` solutions.
+
+    A shard has at least one problem. A problem without an entry in ``sample_counts`` has ``n``
+    solutions.
+    """
+    shards: list[list[Problem]] = []
+    n_solutions = 0  # in the last shard
+    for problem in problems:
+        count = sample_counts.get(problem.id, spec.sampling.n)
+        if not shards or n_solutions + count > SHARD_SOLUTIONS:
+            shards.append([])
+            n_solutions = 0
+        shards[-1].append(problem)
+        n_solutions += count
     return [
         ShardTask(
             root=run.path,

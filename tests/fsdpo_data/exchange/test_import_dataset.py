@@ -89,14 +89,10 @@ def test_training_reads_the_same_labels_from_the_dataset_as_from_rows(
     assert rows and rows == training_rows(tmp_path / "rows.jsonl")
 
 
-def test_the_solutions_of_a_problem_are_together_with_labels_and_ratings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_solutions_of_a_problem_are_together_with_labels_and_ratings(tmp_path: Path) -> None:
     source = write_prm800k(tmp_path / "source.jsonl")
-    monkeypatch.setattr(sample, "SHARD_SOLUTIONS", 1)
     manifest, _ = import_dataset(source, PRM800K, tmp_path / "out")
     assert manifest.rows.problems == 2 and manifest.rows.solutions == 3
-    assert [entry.rows for entry in manifest.config_files("solutions")] == [2, 1]
     assert manifest.quarantined.keys() == {"the row does not have the format prm800k"}
     assert len((tmp_path / "out/quarantine.jsonl").read_text().splitlines()) == 1
     first, second, third = solutions(tmp_path / "out")
@@ -105,6 +101,17 @@ def test_the_solutions_of_a_problem_are_together_with_labels_and_ratings(
     assert first["step_labels"] == [1, 1, 0] and first["step_ratings"] == [1, 0, -1]
     assert first["outcome"] == "ungraded" and first["labels"] is None
     assert "".join(first["completions"]).endswith("step 1\nWhat is 20 + 22? step 2")
+
+
+@pytest.mark.parametrize(("limit", "file_rows"), [(1, [2, 1]), (2, [2, 1]), (3, [3])])
+def test_a_problem_is_in_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, file_rows: list[int]
+) -> None:
+    """The actual number of solutions counts, not the maximum per problem."""
+    source = write_prm800k(tmp_path / "source.jsonl")
+    monkeypatch.setattr(sample, "SHARD_SOLUTIONS", limit)
+    manifest, _ = import_dataset(source, PRM800K, tmp_path / "out")
+    assert [entry.rows for entry in manifest.config_files("solutions")] == file_rows
 
 
 def test_soft_labels_stay_numbers_and_are_exported(tmp_path: Path) -> None:
