@@ -110,8 +110,8 @@ def test_the_example_of_a_row(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    [(name, fields)] = tomllib.loads(example("fsdpo_data/exchange/formats.toml")).items()
-    monkeypatch.setitem(FORMATS, name, FORMATS._make_row(name, **fields))
+    [(name, parts)] = tomllib.loads(example("fsdpo_data/exchange/formats.toml")).items()
+    monkeypatch.setitem(FORMATS, name, FORMATS._make_row(name, **parts))
     folder = tmp_path / "plain"
     code, _, err = run(capsys, "export", str(paired_data), "--to", name, "--out", str(folder))
     assert code == 0, err
@@ -160,12 +160,11 @@ from fsdpo_data.answers.parsing.read import read_answer
 from fsdpo_data.cli.app import main
 from fsdpo_data.engines.answer_judge_formats import ANSWER_JUDGE_FORMATS, JudgeQuestion
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
-from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
+from fsdpo_data.exchange.formats import FORMATS, find_response_format, get_step_label_format
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.problems.hub_datasets import DATASETS
-from fsdpo_data.recorded.formats import RESPONSE_FORMATS, find_response_format
 from helpers import small_build
 
 assert Path(fsdpo_data.__file__).is_relative_to(Path.cwd()), "the copy is imported"
@@ -191,10 +190,10 @@ assert "Answer: four" in judge_format.render(question)
 assert judge_format.read_reply("", "Yes.", "stop") == "correct"
 
 row = {"task": "2+2?", "lines": ["a", "b"], "marks": [1, 0]}
-[solution] = STEP_LABEL_READERS["my-labels"].read(row)
-assert list(solution.labels) == [1, 0], solution
+[solution] = get_step_label_format("my-labels").read(row)
+assert list(solution.step_labels) == [1, 0], solution
 assert find_response_format({"task_text": "2+2?", "tries": ["4"], "key": "4"}) is (
-    RESPONSE_FORMATS["my-tool"]
+    FORMATS["my-tool"].responses
 )
 
 Path("rows.jsonl").write_text(json.dumps(row) + "\\n")

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 from fsdpo_data.cli.commands.exchange import FIELDS, OUTPUTS
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
-from fsdpo_data.exchange.formats import FORMATS
-from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
+from fsdpo_data.exchange.formats import export_formats, step_label_formats
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -120,9 +119,9 @@ def test_every_command_on_a_page_parses() -> None:
                     continue
                 parameters = parse_command(words)
                 if words[1] == "import":
-                    assert parameters["source"] in (FIELDS, OUTPUTS, *STEP_LABEL_READERS), line
+                    assert parameters["source"] in (FIELDS, OUTPUTS, *step_label_formats()), line
                 if words[0] == "fsdpo-data":
-                    assert parameters.get("to") in (None, *FORMATS), line
+                    assert parameters.get("to") in (None, *export_formats()), line
                 n_lines += 1
     assert n_lines > 50
 

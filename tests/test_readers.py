@@ -35,8 +35,7 @@ from recorded_rows import EXAMPLES
 from write_guard import WriteGuard
 
 from fsdpo_data.core.identity import digest, file_sha256
-from fsdpo_data.exchange.formats import FORMATS
-from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
+from fsdpo_data.exchange.formats import export_formats, step_label_formats
 
 #: Maximum clock seconds of a command, also on a busy machine.
 MAX_SECONDS = 60
@@ -139,9 +138,9 @@ ROW_READERS = [
 
 STEP_LABEL_COMMANDS = [
     Reader(step_label_file(name), f"fsdpo_data import FILE --from {name} --out {out}")
-    for name in STEP_LABEL_READERS
+    for name in step_label_formats()
     # Only labels with a prompt for each solution can become a dataset.
-    for out in (("OUT.jsonl", "OUT") if name in FORMATS else ("OUT.jsonl",))
+    for out in (("OUT.jsonl", "OUT") if name in export_formats() else ("OUT.jsonl",))
     if (name, out) != ("step-dpo-10k", "OUT")
 ]
 

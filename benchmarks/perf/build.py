@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from fsdpo_data.recorded.outputs import read_outputs
+from fsdpo_data.exchange.outputs import read_outputs
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 from scaling import BUILD_ARGUMENTS, SAMPLES_PER_PROBLEM, RecordedProblem, run, write_recorded

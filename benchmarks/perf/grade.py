@@ -38,7 +38,7 @@ from typer import Option
 import fsdpo_data
 from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.recorded.outputs import read_outputs
+from fsdpo_data.exchange.outputs import read_outputs
 
 TESTS = Path(__file__).parents[2] / "tests"
 sys.path.insert(0, str(TESTS / "support"))

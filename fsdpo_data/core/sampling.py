@@ -47,6 +47,9 @@ class Completion:
     #: Lengths in characters of the steps, which join to the text; None to split the text.
     step_chars: tuple[int, ...] | None = None
     step_rewards: tuple[float, ...] | None = None  #: Reward of each step; None without rewards.
+    step_labels: tuple[float, ...] | None = None  #: Imported label of each step, from 0 to 1.
+    step_ratings: tuple[int, ...] | None = None  #: Imported rating of each step: -1, 0 or 1.
+    recorded_correct: bool | None = None  #: Verdict of another grader; None without one.
     #: Cost of the search that found the solution; None without a search. All solutions of a search
     #: have the same number of tokens and discarded tokens together.
     search: SearchCost | None = None
@@ -226,6 +229,8 @@ def add_tokens(tokens: int | None, other_tokens: int | None) -> int | None:
     return tokens + other_tokens
 
 
+#: Fields of a completion with one number per step.
+STEP_VALUE_FIELDS = ("step_rewards", "step_labels", "step_ratings")
 _COMPLETION_FIELDS = {field.name for field in fields(Completion)}
 _SEARCH_COST_FIELDS = {field.name for field in fields(SearchCost)}
 
@@ -248,26 +253,28 @@ def is_completion(value: Any) -> bool:
         # Runs do not write it, but a program that dumps a Completion writes null.
         and value.get("token_ids") is None
         and _has_valid_steps(value)
+        and isinstance(value.get("recorded_correct"), bool | None)
         and _is_search_cost_or_none(value.get("search"))
     )
 
 
 def _has_valid_steps(value: dict[str, Any]) -> bool:
-    """Return whether the recorded steps of a completion join to its text, and have rewards."""
+    """Return whether the recorded steps of a completion join to its text, with a value for each."""
     step_chars = value.get("step_chars")
-    rewards = value.get("step_rewards")
+    step_values = [value[name] for name in STEP_VALUE_FIELDS if value.get(name) is not None]
     if step_chars is None:
-        return rewards is None
+        return not step_values
     are_lengths = isinstance(step_chars, list) and all(
         type(length) is int and length > 0 for length in step_chars
     )
     if not are_lengths or sum(step_chars) != len(value["text"]):
         return False
-    return rewards is None or (
-        isinstance(rewards, list)
-        and len(rewards) == len(step_chars)
+    return all(
+        isinstance(numbers, list)
+        and len(numbers) == len(step_chars)
         # Rewards of some published reward models are not in [0, 1].
-        and all(type(reward) in (int, float) and math.isfinite(reward) for reward in rewards)
+        and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+        for numbers in step_values
     )
 
 

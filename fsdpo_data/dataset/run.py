@@ -19,7 +19,13 @@ from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.jsonl_log import JsonlLog, encode_line, read_spans
 from fsdpo_data.core.plugins import loaded_plugins
-from fsdpo_data.core.sampling import UNKNOWN, Completion, SearchCost, is_completion
+from fsdpo_data.core.sampling import (
+    STEP_VALUE_FIELDS,
+    UNKNOWN,
+    Completion,
+    SearchCost,
+    is_completion,
+)
 
 CONFIG_FILE = "config.json"
 COMPLETIONS_FILE = "completions.jsonl"
@@ -29,7 +35,7 @@ SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its direct
 #: Keys of a config that describe the run, not its content. They are recorded, but not compared.
 RUN_KEYS = ("config_digest", "prm_format_evidence")
 #: Fields of a completion that are recorded only if they have a value.
-_OPTIONAL_FIELDS = ("reasoning", "step_chars", "step_rewards", "search")
+_OPTIONAL_FIELDS = ("reasoning", "step_chars", *STEP_VALUE_FIELDS, "recorded_correct", "search")
 
 
 class KeyChange(NamedTuple):
@@ -105,13 +111,13 @@ class RunDir:
             record = {
                 "problem_id": problem_id,
                 "prompt": prompt,
-                "completions": [_completion_fields(completion) for completion in completions],
+                "completions": [completion_fields(completion) for completion in completions],
             }
             lines[problem_id] = encode_line(record)
         self._lines.append(lines)
 
 
-def _completion_fields(completion: Completion) -> dict[str, Any]:
+def completion_fields(completion: Completion) -> dict[str, Any]:
     """Return the fields of a completion as they are recorded."""
     fields: dict[str, Any] = {
         "text": completion.text,

@@ -80,30 +80,22 @@ class Tally:
                 is_stopped = solution.finish_reason == "stop" and not solution.thinking_closed
                 self.stopped_thoughts += is_stopped
 
-    def add_verdicts(self, verdicts: Sequence[Verdict], steps: Sequence[int]) -> None:
+    def add_verdicts(self, verdicts: Sequence[Verdict | None], steps: Sequence[int]) -> None:
         """Add the verdicts on the samples of one problem.
 
         Args:
-            verdicts: One verdict per sample.
+            verdicts: One verdict per sample; None for a sample that nothing graded.
             steps: Number of steps of each sample.
         """
-        outcomes: Counter[Outcome] = Counter(verdict.status for verdict in verdicts)
+        statuses: list[Outcome] = [verdict.status if verdict else UNGRADED for verdict in verdicts]
+        outcomes = Counter(statuses)
         self.outcomes.update(outcomes)
-        self.grader_rules.update(verdict.rule for verdict in verdicts)
-        for verdict, n_steps in zip(verdicts, steps, strict=True):
-            self.labels[_LABEL_BY_OUTCOME.get(verdict.status, "unlabelled")] += n_steps
+        self.grader_rules.update(verdict.rule for verdict in verdicts if verdict)
+        for status, n_steps in zip(statuses, steps, strict=True):
+            self.labels[_LABEL_BY_OUTCOME.get(status, "unlabelled")] += n_steps
         graded = sum(outcomes[outcome] for outcome in GRADED_OUTCOMES)
         self.solutions += len(verdicts)
         self.graded_counts.append(GradedCount(correct=outcomes["correct"], graded=graded))
-
-    def add_ungraded(self, solutions: Sequence[Sequence[str]]) -> None:
-        """Add the solutions of one problem that nothing graded, each as its steps."""
-        self.outcomes[UNGRADED] += len(solutions)
-        self.labels["unlabelled"] += sum(map(len, solutions))
-        self.solutions += len(solutions)
-        self.solutions_without_token_count += len(solutions)
-        self.unique_texts += len({"".join(steps) for steps in solutions})
-        self.graded_counts.append(GradedCount(correct=0, graded=0))
 
     def manifest_counts(self) -> dict[str, Any]:
         """Return the manifest's ``outcomes``, ``labels`` and ``grader_rules``."""

@@ -14,7 +14,8 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
-from fsdpo_data.exchange.formats import FORMATS, ExportFormat, NotExportableError, Row, unique_rows
+from fsdpo_data.exchange.export_formats import ExportFormat, NotExportableError, Row, unique_rows
+from fsdpo_data.exchange.formats import export_formats
 
 
 @dataclass(slots=True)
@@ -51,9 +52,10 @@ def export(root: Path, name: str, out: Path) -> ExportResult:
         SchemaError: If ``root`` is not a sealed dataset, or if its files have changed.
         StoreError: If the disk fails.
     """
-    export_format = FORMATS.get(name)
-    if export_format is None:
-        raise unknown_name_error("to", name, FORMATS)
+    formats = export_formats()
+    if name not in formats:
+        raise unknown_name_error("to", name, formats)
+    export_format = formats[name]
     manifest = read_manifest(root)
     check_files(root, manifest.files)
     if not getattr(manifest.rows, export_format.config):

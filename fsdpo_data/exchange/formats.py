@@ -1,168 +1,113 @@
-"""Export formats: how a pair or a solution becomes a row of another tool's format."""
+"""The table of formats of other tools, and the recognition of a row's format.
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
-from typing import Any, Literal
+A format is registered once, in ``formats.toml``, with all that is known about it: how its recorded
+responses or its step labels are read, and how a dataset is written to it.
+"""
 
-from fsdpo_data.core.entities import OUTCOMES
-from fsdpo_data.core.toml_tables import TomlTable, fill_placeholders
-from fsdpo_data.pairs.statistics import find_first_difference
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-#: A row of a file, by column name.
-Row = dict[str, Any]
-
-_STEP_MARKER = re.compile(r"Step \d+:")
-MATH_SHEPHERD_TAG = "ки"  #: The step tag that Math-Shepherd writes after each step.
-
-
-class NotExportableError(ValueError):
-    """A row that a format cannot express; the message gives the reason."""
+from fsdpo_data.core.errors import unknown_name_error
+from fsdpo_data.core.toml_tables import TomlTable
+from fsdpo_data.exchange.export_formats import ExportFormat
+from fsdpo_data.exchange.response_formats import (
+    DEFAULT_RESPONSE_READING,
+    ResponseFormat,
+    ResponseReading,
+)
+from fsdpo_data.exchange.step_label_formats import StepLabelFormat
 
 
 @dataclass(frozen=True, slots=True)
-class ExportFormat:
-    """One export format."""
+class ExchangeFormat:
+    """A format of another tool."""
 
-    config: Literal["pairs", "solutions"]  #: The config whose rows are exported.
-    file_name: str  #: Output file: a ``.json`` file is one list, a ``.jsonl`` file has JSON lines.
-    used_with: str  #: Tools that read the file, with their flags.
-    drops: str  #: Data that the format cannot store, so that an import does not restore them.
-    #: Converts a row of the config, with the added columns ``question``, ``gold``, ``source`` and
-    #: ``model``. Returns the exported row, or further values for the placeholders of ``row``.
-    converter: Callable[[Row], Row] | None = None
-    #: The exported row, with a placeholder ``{column}`` for each value. Empty if ``converter``
-    #: returns the exported row.
-    row: Mapping[str, Any] = field(default_factory=dict)
-    has_unique_rows: bool = False  #: Whether equal rows of a problem are exported once.
-    needs_labels: bool = False  #: Whether only solutions with step labels are exported.
-    outcomes: Sequence[str] = OUTCOMES  #: Outcomes of the exported solutions.
-    #: Content of further files, as JSON values by file name.
-    extra_files: Mapping[str, Any] = field(default_factory=dict)
-
-    def accepts(self, row: Row) -> bool:
-        """Check whether a row of the config is exported."""
-        if self.config == "pairs":
-            return True
-        has_labels = row["labels"] is not None and bool(row["completions"])
-        return row["outcome"] in self.outcomes and (has_labels or not self.needs_labels)
-
-    def convert(self, row: Row) -> Row:
-        """Return the exported row.
-
-        Raises:
-            NotExportableError: If the format cannot express the row.
-        """
-        converted = self.converter(row) if self.converter else {}
-        if not self.row:
-            return converted
-        if self.config == "solutions":
-            text = "".join(row["completions"])
-            row = {**row, "text": text, "correct": row["outcome"] == "correct"}
-        exported: Row = fill_placeholders(self.row, {**row, **converted})
-        return exported
+    responses: ResponseFormat | None = None  #: Reads recorded responses; None if it has none.
+    step_labels: StepLabelFormat | None = None  #: Reads step labels; None if it has none.
+    export: ExportFormat | None = None  #: Writes datasets; None if the format is only read.
 
 
-def compute_openrlhf_margin(row: Row) -> Row:
-    """Compute the reward margin of a pair, which OpenRLHF's reward trainer can use."""
-    if row["chosen_rewards"] is None:
-        raise NotExportableError("the chosen solution has no step rewards, so there is no margin")
-    chosen_mean = sum(row["chosen_rewards"]) / len(row["chosen_rewards"])
-    rejected_mean = sum(row["rejected_rewards"]) / len(row["rejected_rewards"])
-    return {"margin": chosen_mean - rejected_mean}
+def _make_format(
+    name: str,
+    responses: Mapping[str, Any] | None = None,
+    step_labels: Mapping[str, Any] | None = None,
+    export: Mapping[str, Any] | None = None,
+) -> ExchangeFormat:
+    """Make a format from its table."""
+    return ExchangeFormat(
+        responses=None if responses is None else ResponseFormat(**responses),
+        step_labels=None if step_labels is None else StepLabelFormat.from_toml(name, step_labels),
+        export=None if export is None else ExportFormat.from_toml(export),
+    )
 
 
-def convert_to_math_shepherd(row: Row) -> Row:
-    """Convert a solution to a row of Math-Shepherd.
-
-    The row has two aligned texts. Each step ends with the step tag in ``input``, and with ``+`` or
-    ``-`` in ``label``.
-    """
-    if any(MATH_SHEPHERD_TAG in text for text in (row["question"], *row["completions"])):
-        raise NotExportableError(f"the text contains {MATH_SHEPHERD_TAG}, the format's step tag")
-    if "Step 1:" in row["question"]:
-        raise NotExportableError('the question contains "Step 1:", which marks the first step')
-    numbered_steps = [
-        (step if step.startswith(f"Step {number}:") else f"Step {number}: {step}", label)
-        for number, (step, label) in enumerate(_labelled_steps(row), start=1)
-    ]
-    tagged_text = "\n".join(f"{step} {MATH_SHEPHERD_TAG}" for step, _ in numbered_steps)
-    signed_text = "\n".join(f"{step} {'+' if label else '-'}" for step, label in numbered_steps)
-    question = row["question"] + " "
-    return {"input": question + tagged_text, "label": question + signed_text, "task": row["source"]}
+#: All formats by name.
+FORMATS = TomlTable(__file__, _make_format)
 
 
-def compute_prm800k_values(row: Row) -> Row:
-    """Compute PRM800K's rated steps (one completion each, rated 1 or -1) and finish reason."""
-    steps = _labelled_steps(row)
-    rated_steps = [
-        {
-            "completions": [{"text": step, "rating": 1 if label else -1, "flagged": False}],
-            "human_completion": None,
-            "chosen_completion": 0,
-        }
-        for step, label in steps
-    ]
-    is_right = all(label for _, label in steps)
-    finish_reason = "solution" if is_right else "found_error"
-    # ``unknown`` fills the null fields of the row in ``formats.toml``.
-    return {"rated_steps": rated_steps, "rating_finish_reason": finish_reason, "unknown": None}
-
-
-def compute_processbench_values(row: Row) -> Row:
-    """Compute ProcessBench's steps and the index of the first wrong step, or -1."""
-    steps = _labelled_steps(row)
-    first_error = next((index for index, (_, label) in enumerate(steps) if not label), -1)
-    return {"steps": [step for step, _ in steps], "first_error": first_error}
-
-
-def _labelled_steps(row: Row) -> list[tuple[str, bool]]:
-    """Return each step, without surrounding white space, and whether its label means right."""
-    steps = [step.strip() for step in row["completions"]]
-    return [(step, label >= 0.5) for step, label in zip(steps, row["labels"], strict=True)]
-
-
-def convert_to_step_dpo(row: Row) -> Row:
-    """Convert a pair to a row of Math-Step-DPO-10K: the shared steps, then one step per side.
-
-    As in the published file, the shared text ends with the marker of the step that differs. The
-    full texts start after the shared text.
-    """
-    shared_steps, chosen, rejected = find_first_difference(row)
-    if not chosen or not rejected:
-        raise NotExportableError(
-            "the shorter solution is a prefix of the longer one, so no step differs"
-        )
-    match = _STEP_MARKER.match(chosen)
-    marker = match[0] if match and rejected.startswith(match[0]) else ""
-    shared_text = "".join(row["chosen_steps"][:shared_steps]) + marker
+def response_formats(*, requires_gold: bool = False) -> dict[str, ResponseFormat]:
+    """Return the formats of recorded responses by name, or only those with a gold answer."""
     return {
-        "dataset": row["source"],
-        "prompt": row["question"],
-        "initial_reason_steps": shared_text,
-        "chosen": chosen[len(marker) :].rstrip(),
-        "rejected": rejected[len(marker) :].rstrip(),
-        "full_chosen": row["chosen"][len(shared_text) :],
-        "full_rejected": row["rejected"][len(shared_text) :],
-        "answer": row["gold"],
+        name: entry.responses
+        for name, entry in FORMATS.items()
+        if entry.responses is not None and (entry.responses.gold or not requires_gold)
     }
 
 
-def unique_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield each row once.
+def step_label_formats() -> dict[str, StepLabelFormat]:
+    """Return the formats of step labels by name."""
+    return {name: entry.step_labels for name, entry in FORMATS.items() if entry.step_labels}
 
-    Rows with the same prompt must be adjacent, so only one problem is in memory at a time.
+
+def export_formats() -> dict[str, ExportFormat]:
+    """Return the formats that ``export`` writes, by name."""
+    return {name: entry.export for name, entry in FORMATS.items() if entry.export}
+
+
+def get_step_label_format(name: str) -> StepLabelFormat:
+    """Return a format of step labels; InputError if there is none with this name."""
+    formats = step_label_formats()
+    if name not in formats:
+        raise unknown_name_error("source", name, formats)
+    return formats[name]
+
+
+def matching_formats(
+    fields: Mapping[str, Any], formats: Mapping[str, ResponseFormat | StepLabelFormat]
+) -> Iterator[str]:
+    """Yield the names of the formats that read a row, in the order of their table."""
+    return (name for name, entry in formats.items() if entry.matches(fields))
+
+
+def find_response_format(
+    fields: Mapping[str, Any],
+    reading: ResponseReading = DEFAULT_RESPONSE_READING,
+    *,
+    requires_gold: bool = False,
+) -> ResponseFormat | None:
+    """Return the format of a row of recorded responses, or None if no format matches.
+
+    Args:
+        fields: The fields of the row.
+        reading: The fields that the user names. A row without a format has the plain one then.
+        requires_gold: Consider only formats with a gold answer.
     """
-    for _, problem_rows in groupby(rows, itemgetter("prompt")):
-        yield from {tuple(row.values()): row for row in problem_rows}.values()
+    formats = response_formats(requires_gold=requires_gold)
+    names = {
+        "question": reading.question_field,
+        "gold": reading.gold_field,
+        "responses": reading.response_field,
+    }
+    default_name = "plain" if any(names.values()) else None
+    name = next(matching_formats(fields, formats), default_name)
+    return formats[name].with_fields(**names) if name is not None else None
 
 
-def _make_format(name: str, converter: str = "", **fields: Any) -> ExportFormat:
-    """Make a format from its row, which may name a function of this module as ``converter``."""
-    return ExportFormat(converter=globals()[converter] if converter else None, **fields)
-
-
-#: The rows of ``formats.toml``: export formats, by the name that ``export --to`` takes.
-FORMATS = TomlTable(__file__, _make_format)
+def unknown_format_message(fields: Mapping[str, Any], requires_gold: bool = False) -> str:
+    """Return an error message with the fields of a row and the fields of the known formats."""
+    expected = "; ".join(
+        f"{entry.publisher} ({', '.join(entry.needs)})"
+        for entry in response_formats(requires_gold=requires_gold).values()
+    )
+    return f"fields {', '.join(sorted(map(str, fields)))}. Expected one of: {expected}"

@@ -1,198 +1,483 @@
-"""Import of published step labels into a file for ``fsdpo-train prm``.
+"""Turn responses that another program recorded into a sealed dataset.
 
-The output is a training file, JSONL with ``prompt``, ``completions`` and ``labels``. A manifest is
-next to it. :mod:`.step_label_dataset` seals the same labels as a dataset.
+Nothing is sampled; all other stages are the same as in a build. Files are read once, row by row.
 """
 
-import json
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from textwrap import shorten
+from typing import Annotated, Any
 
-from fsdpo_data.core.errors import InputError, unknown_name_error
-from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
-from fsdpo_data.core.identity import RELEASE, file_sha256
-from fsdpo_data.core.row_errors import describe_row_error
-from fsdpo_data.core.row_files import SourceRow, read_records, replace_surrogates
-from fsdpo_data.exchange.step_label_readers import (
-    STEP_LABEL_READERS,
-    InvalidStepRowError,
-    LabelledSolution,
-    StepLabelReader,
+from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import store_errors
+from fsdpo_data.core.identity import ModelRef, SourceRef, text_key
+from fsdpo_data.core.options import Group, Option
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.row_errors import UnusableRowError
+from fsdpo_data.core.row_files import SourceRow, data_files, read_records, replace_surrogates
+from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.engines.options import Resume, Workers
+from fsdpo_data.exchange.formats import find_response_format, unknown_format_message
+from fsdpo_data.exchange.response_formats import (
+    RecordedResponse,
+    ResponseFormat,
+    ResponseReading,
+    question_key,
+    response_key,
 )
-from fsdpo_data.models.prompts import Template, get_template
+from fsdpo_data.exchange.spool import SolutionSpool, seal_import
+from fsdpo_data.exchange.step_scores import ScoredSteps, UnusableResponseError, read_steps
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
+from fsdpo_data.problems.golds import describe_solutions
+from fsdpo_data.problems.load import (
+    MAX_SHOWN_CHARS,
+    ProblemSet,
+    describe_quarantine,
+    files_revision,
+    load_problems,
+    quarantine_row,
+)
+from fsdpo_data.problems.row_formats import (
+    RowReading,
+    refuse_unread_parts,
+    require_usable,
+)
+from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
+from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
+
+log = logging.getLogger(__name__)
+
+_OUTPUTS_PANEL = "Outputs"
 
 
-@dataclass(slots=True)
-class ImportResult:
-    """The counts of an import, and its quarantined rows."""
+@dataclass(frozen=True, kw_only=True)
+class ImportOutputsOptions(ResponseReading):
+    """Turn responses that another program recorded into a sealed dataset.
 
-    read: int = 0  #: Number of rows in the source.
-    rows: int = 0  #: Number of written rows; PRM800K and Step-DPO give several per source row.
-    #: Number of steps, by whether their label means right (0.5 or more).
-    steps: Counter[bool] = field(default_factory=Counter)
-    #: Unreadable rows: number, reason and text of each.
-    quarantined: list[dict[str, Any]] = field(default_factory=list)
+    Attributes:
+        file: JSON lines, JSON, parquet or CSV file. For outputs also a directory or a pattern.
+        out: Directory of the new dataset.
+        template: Prompt template of the problems. It replaces the prompts in the rows.
+        problems: Problems with gold answers, as for `build`, or a sealed dataset. If given, every
+            row takes its problem from here: by its question, or by a prompt that ends with the
+            question.
+        requests: File with the requests of a batch, matched by `custom_id`.
+        series: Name of the model whose responses are imported, for a file with the responses of
+            several models.
+        model_name: Name of the model that wrote the outputs.
+        split: Split of the problems.
+        sampling: Sampling settings that are known of the outputs.
+        segmenter: Rule that splits solutions into steps, as for `build`. It replaces the steps in
+            the rows; step scores then need as many steps.
+        scores: File with the step scores of one reward model. Its rows have the fields that
+            identify a response, such as `problem_id` and `candidate_index`.
+        steps_field: Field with the steps of a response.
+        scores_field: Field with the step scores of a response, from 0 to 1.
+        prm_name: Name of the reward model that gave the step scores.
+        grade_thinking: If a solution has no text after its thinking, grade the answer that the
+            thinking marks, for example in a box. By default such a solution has no answer.
+        workers: Number of processes that grade.
+        resume: Continue the run in `out`.
+        source: `outputs`, as the command line names this import.
+    """
+
+    file: Annotated[str | Path, Option(positional=True)]
+    out: Annotated[str | Path, Option(in_digest=False)]
+    template: Annotated[
+        str | None, Option(default_text="the recorded prompt, or the question alone")
+    ] = None
+    problems: Annotated[Sequence[str], Option(panel=_OUTPUTS_PANEL)] = ()
+    requests: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL)] = None
+    series: Annotated[str | None, Option(panel=_OUTPUTS_PANEL)] = None
+    model_name: Annotated[
+        str | None, Option(panel=_OUTPUTS_PANEL, default_text="the name in the file")
+    ] = None
+    split: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = "train"
+    sampling: Annotated[
+        DeclaredSampling,
+        Group(
+            panel=_OUTPUTS_PANEL,
+            default_text=UNKNOWN,
+            help={
+                "temperature": "Sampling temperature of the outputs.",
+                "top_p": "Probability mass of nucleus sampling of the outputs.",
+                "max_tokens": "Maximum number of tokens per solution in the sampling of the "
+                "outputs.",
+            },
+        ),
+    ] = DeclaredSampling()
+    segmenter: Annotated[
+        str | None,
+        Option(
+            panel=_OUTPUTS_PANEL,
+            choices=SEGMENTERS,
+            default_text="the steps in the rows, or auto",
+        ),
+    ] = None
+    scores: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL)] = None
+    steps_field: Annotated[
+        str | None, Option(panel=_OUTPUTS_PANEL, metavar="FIELD", default_text="by format")
+    ] = None
+    scores_field: Annotated[
+        str | None, Option(panel=_OUTPUTS_PANEL, metavar="FIELD", default_text="by format")
+    ] = None
+    prm_name: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = UNKNOWN
+    grade_thinking: Annotated[bool, Option(panel=_OUTPUTS_PANEL)] = False
+    workers: Workers = None
+    resume: Resume = False
+    source: str = ""
 
 
-def import_rows(
-    source: Path,
-    name: str,
-    out: Path,
-    template: str = "problem",
-    reader: StepLabelReader | None = None,
-) -> ImportResult:
-    """Convert the step labels in ``source`` to the new file ``out``.
+def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path, Manifest]:
+    """Read recorded outputs, then segment, grade, label and seal them.
 
-    Also writes a manifest and the quarantined rows, next to ``out``.
+    A problem has as many samples as the file has responses to it. The manifest's ``n`` is the
+    maximum over the problems.
 
-    Args:
-        source: File with rows of another format.
-        name: Name of the format, from :data:`STEP_LABEL_READERS`.
-        out: New ``.jsonl`` file.
-        template: Template that turns problems into prompts. Formats with prompts keep theirs.
-        reader: The reader of a format that has no name in that table; None for a format of it.
+    Returns:
+        The directory of the dataset, and its manifest.
 
     Raises:
-        InputError: If the format, the file or the template does not exist, if ``out`` exists, or if
-            no row is readable.
-        StoreError: If the disk fails.
+        InputError: if no row is readable, or the file has several models and ``series`` is missing.
+        RunMismatchError: if ``out`` contains another run.
+        StoreError: if the disk fails.
     """
-    reader = reader or step_label_reader(name)
-    if out.suffix != ".jsonl" or out.exists():
-        raise InputError("expected a new file ending in .jsonl.", field="out", value=out)
-    prompt_template = get_template(template)
-    result = ImportResult()
+    files = data_files(str(options.file), options.split)
+    out = Path(options.out)
     with store_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
-        with open_atomic(out) as file:
-            for solution in read_solutions(source, name, reader, result):
-                row = json.dumps(make_row(solution, prompt_template), ensure_ascii=False)
-                file.write(row.encode() + b"\n")
-            if not result.rows:
-                raise no_rows_error(source, name, result)
-            # open_atomic renames the rows last, so an interrupted import starts again.
-            write_atomic(
-                out.with_suffix(".manifest.json"),
-                _provenance_json(source, name, reader, prompt_template, result),
+    with store_errors(out.parent), tempfile.TemporaryFile(dir=out.parent) as file:
+        reader = _OutputReader(options, SolutionSpool(file))
+        for path in files:
+            reader.add(path)
+        if not reader.spool.problems:
+            raise InputError(_no_outputs_message(options, reader))
+        for warning in reader.warnings():
+            log.warning(warning)
+        spec = _build_spec(options, reader, files)
+        manifest = seal_import(
+            reader.spool,
+            spec,
+            reader.quarantined,
+            out,
+            resume=options.resume,
+            progress=progress,
+            workers=options.workers,
+        )
+        return out, manifest
+
+
+def _no_outputs_message(options: ImportOutputsOptions, reader: "_OutputReader") -> str:
+    """Return the error message for files without a usable response."""
+    series = f" of {options.series}" if options.series else ""
+    message = f"{options.file}: the file contains no outputs{series}."
+    if reader.quarantined:
+        message += f" First problem: {reader.quarantined[0].reason}."
+    return message
+
+
+def _build_spec(
+    options: ImportOutputsOptions, reader: "_OutputReader", files: Sequence[Path]
+) -> BuildSpec:
+    """Return the spec of the dataset, after all files are read."""
+    revision = files_revision(files)
+    outputs_source = SourceRef(Path(options.file).name, revision, options.split)
+    segmenter = segmenter_name(options.segmenter or "auto")
+    if reader.has_recorded_steps and options.segmenter is None:
+        segmenter = RECORDED_STEPS
+    score: dict[str, Any] = {}
+    if reader.has_scores:
+        score_revision = files_revision([options.scores]) if options.scores else revision
+        score = {
+            "prm": asdict(ModelRef(options.prm_name, UNKNOWN)),
+            "engine": {"name": "outputs", "dtype": UNKNOWN, "recording": score_revision},
+        }
+    return BuildSpec(
+        model=ModelRef(options.model_name or reader.model_name(), UNKNOWN),
+        sources=tuple(reader.gold_problems.source_refs) or (outputs_source,),
+        template=reader.template,
+        sampling=SamplingSpec(n=max(reader.spool.counts.values()), **options.sampling.values),
+        engine={"name": "outputs", "dtype": UNKNOWN, "recording": revision},
+        segmenter=segmenter,
+        grader=get_grader().version,
+        unknown_fields=options.sampling.unknown_fields,
+        grade_thinking=options.grade_thinking,
+        score=score,
+    )
+
+
+class _OutputReader:
+    """Reads files of outputs into a spool."""
+
+    def __init__(self, options: ImportOutputsOptions, spool: SolutionSpool) -> None:
+        self.options = options
+        self.spool = spool
+        self.template = get_template(options.template) if options.template else RECORDED_TEMPLATE
+        #: The problems of the option ``problems``; if there are any, rows take theirs from here.
+        self.gold_problems = ProblemSet()
+        if options.problems:
+            self.gold_problems = load_problems(
+                options.problems, split=options.split, reading=RowReading(gold=options.gold)
             )
-            if result.quarantined:
-                lines = (json.dumps(row, ensure_ascii=True) + "\n" for row in result.quarantined)
-                write_atomic(quarantine_path(out), "".join(lines).encode())
-    return result
+        self.quarantined = [*self.gold_problems.quarantined_rows]
+        self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
+        self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
+        self._prompt_keys: dict[str, bytes] = {}  # digest of the prompt, by problem id
+        self._n_rows = 0
+        self._n_conflicts = 0  # responses whose question has another gold in an earlier row
+        self._conflict: tuple[Problem, Problem] | None = None  # the first one
+        self._models: dict[str, None] = {}  # a set that keeps the order
+        self._documents: set[str] = set()
+        self._request_offsets = self._read_requests(options.requests) if options.requests else {}
+        self._score_offsets: dict[bytes, int] = {}  # of rows of step scores, by key
+        self.has_scores = False  #: Whether a response has step scores.
+        self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
+        #: Whether the responses have steps of their own; None before the first response.
+        self.has_recorded_steps: bool | None = None
+
+    def _read_requests(self, file: Path) -> dict[str, int]:
+        """Store the prompts of requests; return their offsets by ``custom_id``."""
+        offsets: dict[str, int] = {}
+        for record in read_records(file):
+            name = str(record.fields.get("custom_id"))
+            try:
+                if name in offsets:
+                    raise KeyError(name)
+                prompt = _prompt_of_body(record.fields["body"])
+            except (KeyError, TypeError, AttributeError, IndexError):
+                raise self.options.field_error(
+                    "requests",
+                    f"row {record.row_number} is not a request of a batch, or repeats the name of "
+                    "another request. Expected a unique `custom_id`, and a `body`.",
+                ) from None
+            offsets[name] = self.spool.write({"prompt": prompt})
+        return offsets
+
+    def add(self, file: Path) -> None:
+        """Read a file; rows that are not outputs are quarantined."""
+        for record in read_records(file):
+            self._n_rows += 1
+            response_format = find_response_format(record.fields, self.options)
+            try:
+                if record.error or response_format is None:
+                    raise UnusableRowError(record.error or unknown_format_message(record.fields))
+                # Evaluation harnesses repeat a document for each of their answer filters, with the
+                # same responses.
+                document = response_format.document_key(record.fields)
+                if document not in self._documents:
+                    self._add_row(file, record, response_format)
+                if document:
+                    self._documents.add(document)
+            except UnusableRowError as reason:
+                self.quarantined.append(quarantine_row(str(file), record, str(reason)))
+
+    def _add_row(self, file: Path, record: SourceRow, response_format: ResponseFormat) -> None:
+        """Store the responses of a row. Unusable responses of several are quarantined alone."""
+        named_format = response_format.with_fields(
+            steps=self.options.steps_field, step_scores=self.options.scores_field
+        )
+        if self._problem_of_question:
+            named_format = replace(named_format, gold=())
+        elif named_format.whole_question and self.options.question_field is None:
+            refuse_unread_parts(record.fields)
+        for response in named_format.read_responses(record, self.options.gold):
+            if self.options.series not in (None, response.model):
+                continue
+            try:
+                if response.error:
+                    raise UnusableResponseError(response.error)
+                steps = self._read_steps(response, named_format)
+            except UnusableResponseError as reason:
+                series = f" ({response.series})" if response.series else ""
+                self.quarantined.append(quarantine_row(str(file), record, f"{reason}{series}"))
+                continue
+            self._add_response(file, response, steps)
+
+    def _read_steps(
+        self, response: RecordedResponse, response_format: ResponseFormat
+    ) -> ScoredSteps | None:
+        """Return the steps of a response, with the scores of its row or of the file of scores."""
+        if self.options.scores is not None:
+            response = replace(response, step_scores=self._scores_of(response, response_format))
+        steps = read_steps(response, response_format, self.options.segmenter)
+        if self.has_recorded_steps is None:
+            self.has_recorded_steps = steps is not None
+        elif self.has_recorded_steps != (steps is not None) and self.options.segmenter is None:
+            raise UnusableResponseError(
+                "some rows have steps: expected steps or step scores in all rows, or in none"
+            )
+        self.has_scores |= steps is not None and steps.scores is not None
+        return steps
+
+    def _scores_of(self, response: RecordedResponse, response_format: ResponseFormat) -> Any:
+        """Return the step scores of a response in the file of scores."""
+        assert self.options.scores is not None
+        if not response.key:
+            raise UnusableResponseError(
+                "no key: the row has no fields that identify the response in the file of scores"
+            )
+        if not self._score_offsets:
+            self._read_scores(self.options.scores, response_format)
+        offset = self._score_offsets.get(text_key(repr(response.key)))
+        if offset is None:
+            raise UnusableResponseError(
+                f"no step scores: the file of scores has no row {response.key}"
+            )
+        return self.spool.read(offset)["step_scores"]
+
+    def _read_scores(self, file: Path, response_format: ResponseFormat) -> None:
+        """Store the rows of a file of step scores."""
+        for record in read_records(file):
+            key = response_key(record.fields, response_format.key)
+            scores = response_format.find_step_scores(record.fields)
+            digest_of_key = text_key(repr(key))
+            if not key or scores is None or digest_of_key in self._score_offsets:
+                raise self.options.field_error(
+                    "scores",
+                    f"row {record.row_number} has no step scores, or repeats the response of an "
+                    f"earlier row. Expected {', '.join(response_format.key)} and "
+                    f"{' or '.join(response_format.step_scores)}.",
+                )
+            self._score_offsets[digest_of_key] = self.spool.write({"step_scores": scores})
+
+    def _add_response(
+        self, file: Path, response: RecordedResponse, steps: ScoredSteps | None
+    ) -> None:
+        """Store a response, its problem and its prompt; UnusableRowError if they do not match."""
+        prompt = self._request_prompt(response) if response.request else response.prompt
+        problem = self._find_problem(file, response, prompt)
+        if self.options.template or not prompt:
+            prompt = self.template.render(problem.question)
+        prompt = replace_surrogates(prompt)
+        key = text_key(prompt)
+        first_problem = self._problem_of_prompt.setdefault(key, problem)
+        if first_problem.id != problem.id:
+            if question_key(first_problem.question) == question_key(problem.question):
+                self._n_conflicts += 1
+                self._conflict = self._conflict or (first_problem, problem)
+            raise UnusableRowError("another problem has the same prompt")
+        if self._prompt_keys.setdefault(problem.id, key) != key:
+            raise UnusableRowError("the problem has another prompt in an earlier row")
+        self._models[response.model] = None
+        self.has_finish_reasons |= response.has_finish_reason
+        completion = Completion(
+            response.response,
+            response.finish_reason,
+            response.n_tokens,
+            reasoning=response.reasoning,
+            step_chars=tuple(map(len, steps.steps)) if steps else None,
+            step_rewards=tuple(steps.scores) if steps and steps.scores is not None else None,
+            recorded_correct=response.correct,
+        )
+        self.spool.add(problem, prompt, completion)
+
+    def _request_prompt(self, response: RecordedResponse) -> str:
+        """Return the prompt of the request that a response answers."""
+        if response.request not in self._request_offsets:
+            raise UnusableRowError(
+                f"no request {response.request!r}: give the file of requests with `requests`"
+            )
+        return str(self.spool.read(self._request_offsets[response.request])["prompt"])
+
+    def _find_problem(self, file: Path, response: RecordedResponse, prompt: str) -> Problem:
+        """Return the problem of a response, from the given problems or from the row itself."""
+        if self._problem_of_question:
+            problem = self._problem_of_question.get(question_key(response.question))
+            return problem or self._find_problem_by_prompt(prompt)
+        question = response.question or prompt
+        for name, value in (("question", question), ("gold", response.gold)):
+            if not value.strip():
+                raise UnusableRowError(f"the {name} is missing: give the problems with `problems`")
+        return require_usable(
+            Problem(question, response.gold, source=file.stem, split=self.options.split)
+        )
+
+    def _find_problem_by_prompt(self, prompt: str) -> Problem:
+        """Return the problem whose question is last in a prompt; few-shot examples come first."""
+        problem = self._problem_of_prompt.get(text_key(prompt))
+        if problem is not None:
+            return problem
+        prompt_key = question_key(prompt)
+        matches = [
+            (prompt_key.rfind(question) + len(question), len(question), question)
+            for question in self._problem_of_question
+            if question in prompt_key
+        ]
+        if not matches:
+            raise UnusableRowError("the question matches no problem, or several")
+        # The match that ends last, and the longest of the matches that end there.
+        _, _, question = max(matches)
+        return self._problem_of_question[question]
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what a user may overlook in the files."""
+        models = [name for name in self._models if name]
+        if len(models) > 1:
+            yield (
+                f"the responses of {len(models)} models are samples of one model here: "
+                f"{', '.join(models)}. The option `series` imports one of them."
+            )
+        n_problems = len(self.gold_problems.problems)
+        n_answered = len(self.spool.problems)
+        if n_answered < n_problems:
+            yield (
+                f"{self.options.file} has responses to {n_answered:,} of the {n_problems:,} given "
+                "problems; the dataset excludes the other problems."
+            )
+        own_quarantined = self.quarantined[len(self.gold_problems.quarantined_rows) :]
+        if warning := describe_quarantine(own_quarantined, self._n_rows):
+            yield warning
+        if self._conflict is not None:
+            first, other = self._conflict
+            yield (
+                f"responses left out, because their question has another gold answer in an earlier "
+                f"row: {self._n_conflicts:,}, such as "
+                f"{shorten(first.question, MAX_SHOWN_CHARS)!r}: {first.answer}, {other.answer}."
+            )
+        golds = [problem.answer for problem in self.spool.problems.values()]
+        if solutions := describe_solutions(golds):
+            yield solutions
+        if not self.has_finish_reasons:
+            yield (
+                "the rows have no finish reason, so every response counts as finished. A truncated "
+                "response has the outcome `no_answer` then, which gives negative step labels."
+            )
+
+    def model_name(self) -> str:
+        """Return the name of the model in the rows; InputError if they name several."""
+        if len(self._models) > 1:
+            first_model = next(filter(None, self._models))
+            raise self.options.field_error(
+                "file", f"the file has several models: choose one with `series={first_model}`."
+            )
+        return next(iter(self._models)) or UNKNOWN
 
 
-def step_label_reader(name: str) -> StepLabelReader:
-    """Return the reader of a format; InputError if there is none with this name."""
-    if name not in STEP_LABEL_READERS:
-        raise unknown_name_error("source", name, STEP_LABEL_READERS)
-    return STEP_LABEL_READERS[name]
+def unambiguous_problems(problems: Sequence[Problem]) -> dict[str, Problem]:
+    """Return problems by question, without questions that have several gold answers.
 
-
-def read_solutions(
-    source: Path, name: str, reader: StepLabelReader, result: ImportResult
-) -> Iterator[LabelledSolution]:
-    """Yield the solutions of a file, and count them in ``result``.
-
-    Args:
-        source: The file.
-        name: Name of the format, for the reasons of quarantined rows.
-        reader: The reader of the format.
-        result: Receives the counts.
-
-    Raises:
-        InputError: if the file cannot be read.
+    A response to such a question does not show which of the problems it answers.
     """
-    for record in read_records(source):
-        result.read += 1
-        for solution in _read_row(record, name, reader, result):
-            result.rows += 1
-            result.steps.update(label >= 0.5 for label in solution.labels)
-            yield solution
-
-
-def quarantine_path(out: Path) -> Path:
-    """Return the path of the quarantined rows of an import to ``out``."""
-    return out.with_suffix(".quarantine.jsonl")
-
-
-def no_rows_error(source: Path, name: str, result: ImportResult) -> InputError:
-    """Return the error for a file without a readable row."""
-    message = f"{source}: none of its {result.read} rows has the format {name}."
-    if result.quarantined:
-        message += f" The first problem: {result.quarantined[0]['reason']}."
-    return InputError(message)
-
-
-def _provenance_json(
-    source: Path, name: str, reader: StepLabelReader, template: Template, result: ImportResult
-) -> bytes:
-    """Return the manifest: the source of the rows, and the meaning of their labels."""
-    manifest = {
-        "made_by": RELEASE,
-        "source": {"name": source.name, "revision": f"sha256:{file_sha256(source)}"},
-        "format": name,
-        "labels": reader.label_meaning,
-        "loses": reader.drops,  # the fields of the source that are not imported
-        "template": template.name,
-        "rows": {
-            "read": result.read,
-            "written": result.rows,
-            "set_aside": len(result.quarantined),
-        },
-        "steps": {"right": result.steps[True], "wrong": result.steps[False]},
+    problems_by_question: dict[str, dict[str, Problem]] = {}
+    for problem in problems:
+        problems_by_gold = problems_by_question.setdefault(question_key(problem.question), {})
+        problems_by_gold[problem.answer] = problem
+    return {
+        question: next(iter(problems_by_gold.values()))
+        for question, problems_by_gold in problems_by_question.items()
+        if len(problems_by_gold) == 1
     }
-    return json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def _read_row(
-    record: SourceRow, name: str, reader: StepLabelReader, result: ImportResult
-) -> list[LabelledSolution]:
-    """Read the solutions of one row; quarantine a row without the format in ``result``."""
-    reason = record.error
-    if not reason:
-        try:
-            solutions = []
-            for solution in reader.read(record.fields):
-                _check_texts(solution)
-                solutions.append(solution)
-            if solutions:
-                return solutions
-            reason = "no step in the row has a label"
-        except InvalidStepRowError as error:
-            reason = str(error)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            reason = f"the row does not have the format {name}: {describe_row_error(error)}"
-    result.quarantined.append({"row": record.row_number, "reason": reason, "raw": record.text})
-    return []
-
-
-def _check_texts(solution: LabelledSolution) -> None:
-    """Raise InvalidStepRowError if a text is blank, or cannot be written to a file."""
-    for text in (solution.problem, solution.answer, *solution.steps):
-        if not isinstance(text, str):
-            raise InvalidStepRowError(f"expected a text, found {text!r}")
-        if text != replace_surrogates(text):
-            raise InvalidStepRowError("the text contains half a surrogate pair, which is invalid")
-    if not all(text.strip() for text in (solution.problem, *solution.steps)):
-        raise InvalidStepRowError("the problem or a step is blank")
-
-
-def make_row(solution: LabelledSolution, template: Template) -> dict[str, Any]:
-    """Return the row of a training file for one solution."""
-    steps = list(solution.steps)
-    row: dict[str, Any] = {
-        "prompt": solution.problem,
-        "completions": steps,
-        "labels": list(solution.labels),
-    }
-    if not solution.is_rendered:
-        row["prompt"] = template.render(solution.problem)
-        # Newlines separate the steps, so that the joined steps are the text of the solution.
-        row["completions"] = [*(step + "\n" for step in steps[:-1]), steps[-1]]
-        row |= {"problem": solution.problem, "answer": solution.answer}
-    if solution.ratings is not None:
-        row["ratings"] = list(solution.ratings)
-    return row
+def _prompt_of_body(body: Mapping[str, Any]) -> str:
+    """Return the prompt of a request, or the last turn of its conversation."""
+    prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
+    if isinstance(prompt, str):
+        return prompt
+    return "".join(part.get("text", "") for part in prompt)  # a turn in several parts

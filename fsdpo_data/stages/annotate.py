@@ -7,17 +7,17 @@ memory.
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
 from fsdpo_data.answers import Grader, GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.entities import Problem, Solution
+from fsdpo_data.core.entities import UNGRADED, Problem, Solution
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.jsonl_log import LineSpan, read_spans
 from fsdpo_data.core.sampling import solution_id
@@ -31,7 +31,8 @@ from fsdpo_data.stages.requests import grading_request
 from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_data.steps.segment import segmenter_name, split_at_lengths, split_steps
 
-#: Approximate solutions per shard: 10 MB of compressed parquet, 200 MB of memory in a worker.
+NO_GRADER = "none"  #: Name in place of a grader, for imported step labels.
+#: Maximum number of solutions per shard: 10 MB of compressed parquet, 200 MB of memory in a worker.
 SHARD_SOLUTIONS = 20_000
 #: Below this size of raw text, starting workers takes longer than annotating in this process.
 MIN_BYTES_FOR_POOL = 8_000_000
@@ -48,7 +49,7 @@ class ShardTask:
     spans: Sequence[LineSpan]
     sampling_id: str  #: Result of :func:`~fsdpo_data.core.sampling.sampling_id`.
     segmenter: str  #: Full name of the segmenter.
-    grader: str  #: Full name of the grader.
+    grader: str  #: Full name of the grader, or :data:`NO_GRADER`.
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False
 
@@ -68,7 +69,7 @@ def annotate(
     workers = workers or len(os.sched_getaffinity(0))
     if workers == 1 or raw_bytes < MIN_BYTES_FOR_POOL:
         yield from map(write_shard, tasks)
-    elif len(tasks) < workers:
+    elif len(tasks) < workers and tasks[0].grader != NO_GRADER:
         # Grading is most of the work, so the cores share each shard.
         with GraderPool(partial(get_grader, tasks[0].grader), workers) as pool:
             yield from (write_shard(task, pool) for task in tasks)
@@ -88,8 +89,10 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
     """Segment, grade and label the samples of a shard, and write them as one file."""
     records = list(read_spans(task.root / COMPLETIONS_FILE, task.spans))
     requests = _grading_requests(task, records)
-    grader = grader or get_grader(task.grader)
-    graded_responses = zip(requests, grader.grade(requests), strict=True)
+    verdicts: Iterable[Verdict | None] = repeat(None, len(requests))
+    if task.grader != NO_GRADER:
+        verdicts = (grader or get_grader(task.grader)).grade(requests)
+    graded_responses = zip(requests, verdicts, strict=True)
     solutions: list[Solution] = []
     tally = Tally()
     text_digest = hashlib.sha256()
@@ -133,9 +136,12 @@ def _make_solutions(
     task: ShardTask,
     problem_id: str,
     record: Mapping[str, Any],
-    graded_responses: Sequence[tuple[GradingRequest, Verdict]],
+    graded_responses: Sequence[tuple[GradingRequest, Verdict | None]],
 ) -> list[Solution]:
-    """Return the solutions of one problem, from its record and the graded samples."""
+    """Return the solutions of one problem, from its record and the graded samples.
+
+    A solution without a verdict is ungraded.
+    """
     solutions = []
     for index, (request, verdict) in enumerate(graded_responses):
         sample = record["completions"][index]
@@ -144,6 +150,7 @@ def _make_solutions(
         else:
             segmenter = segmenter_name(task.segmenter)
             steps = split_steps(request.response, request.thinking.end, segmenter)
+        outcome = verdict.status if verdict else UNGRADED
         solution = Solution(
             solution_id=solution_id(problem_id, task.sampling_id, index),
             problem_id=problem_id,
@@ -152,13 +159,16 @@ def _make_solutions(
             completions=steps,
             finish_reason=request.finish_reason,
             n_tokens=sample["n_tokens"],
-            answer=verdict.answer,
-            outcome=verdict.status,
-            labels=outcome_labels(verdict.status, len(steps)),
+            answer=verdict.answer if verdict else None,
+            outcome=outcome,
+            labels=outcome_labels(outcome, len(steps)),
             step_rewards=sample.get("step_rewards"),
-            thinking_closed=request.thinking.closed,
-            strict=verdict.strict,
+            thinking_closed=request.thinking.closed if verdict else None,
+            step_labels=sample.get("step_labels"),
+            step_ratings=sample.get("step_ratings"),
+            strict=verdict.strict if verdict else None,
             search=sample.get("search"),
+            recorded_correct=sample.get("recorded_correct"),
         )
         solutions.append(solution)
     return solutions

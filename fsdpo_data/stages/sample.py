@@ -25,7 +25,7 @@ from fsdpo_data.core.sampling import (
     sampling_id,
 )
 from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, FileEntry
+from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, FileEntry, StepLabelStats
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, RunDir, lock_run_directory
 from fsdpo_data.dataset.schema import problems_table, write_parquet
 from fsdpo_data.dataset.stage import (
@@ -81,6 +81,8 @@ class BuildSpec:
     score: Mapping[str, Any] = field(default_factory=dict)
     #: Name and settings of the search, and its reward model; empty without a search.
     search: Mapping[str, Any] = field(default_factory=dict)
+    #: Format and meaning of imported step labels; empty without them.
+    step_labels: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, problems: Sequence[Problem]) -> dict[str, Any]:
         """Return the spec as plain JSON, with the digest of the problems to solve."""
@@ -103,6 +105,8 @@ class BuildSpec:
             config["score"] = dict(self.score)
         if self.search:
             config["search"] = dict(self.search)
+        if self.step_labels:
+            config["step_labels"] = dict(self.step_labels)
         return to_json_values(config)
 
     @property
@@ -124,8 +128,6 @@ class BuildJob:
     make_sampler: Callable[[], Sampler]
     batch_size: int = 64  #: Prompts per call of the sampler.
     workers: int | None = None  #: Processes that annotate; None for one per available core.
-    #: Returns the prompt of a problem; None to render the template of the spec.
-    render_prompt: Callable[[Problem], str] | None = None
     #: When the build stops because of prompts that the engine refuses.
     failure_policy: FailurePolicy = STOP_AT_FIRST
     #: Whether an incomplete batch is sampled again as a whole, because a sample depends on its
@@ -218,7 +220,14 @@ def _build(
         if not is_sealed or (SAMPLE_STAGE in failed and job.failure_policy.retries):
             sample_problems(run, job, job.source.problems, progress, on_new_records=discard_seal)
         if not (out / MANIFEST_FILE).exists():
-            _seal(run, job, progress)
+            seal_samples(
+                run,
+                job.spec,
+                job.source,
+                progress=progress,
+                workers=job.workers,
+                format_evidence=job.format_evidence,
+            )
         return read_manifest(out)
 
 
@@ -231,11 +240,9 @@ def sample_problems(
     on_new_records: Callable[[], None] = ignore_new_records,
 ) -> None:
     """Sample the solutions of ``problems`` that the run does not have yet."""
-    render_prompt = job.render_prompt or (
-        lambda problem: job.spec.template.render(problem.question)
-    )
+    render_prompt = job.spec.template.render
     prompts = (
-        (problem.id, Prompt(render_prompt(problem), problem.question))
+        (problem.id, Prompt(render_prompt(problem.question), problem.question))
         for problem in problems
         if job.keeps_batches or problem.id not in run.line_spans
     )
@@ -372,10 +379,30 @@ class _RecordWriter:
         self._failures.save()
 
 
-def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
-    """Write the files of the dataset, check them, and write the manifest last."""
+def seal_samples(
+    run: RunDir,
+    spec: BuildSpec,
+    source: ProblemSet,
+    *,
+    progress: Progress,
+    workers: int | None = None,
+    format_evidence: str = "",
+    sample_counts: Mapping[str, int] | None = None,
+    step_labels: StepLabelStats | None = None,
+) -> None:
+    """Annotate the samples of a run, check the files of the dataset, and write the manifest last.
+
+    Args:
+        run: The run, with the samples.
+        spec: The identity of the dataset.
+        source: The problems, and the quarantined rows.
+        progress: Receives the progress.
+        workers: Processes that annotate; None for one per available core.
+        format_evidence: How the PRM format of a search was recognised; empty without one.
+        sample_counts: Number of samples by problem id; None if every problem has as many.
+        step_labels: Counts of imported step labels; None without them.
+    """
     root = run.path
-    source = job.source
     with store_errors(root, saved_problems=len(run.line_spans)):
         for name in ("problems", "solutions"):
             shutil.rmtree(root / name, ignore_errors=True)
@@ -386,34 +413,44 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
     write_parquet(problems_table(source.problems), root / problems_path)
     files = [FileEntry.from_file(root, problems_path, len(source.problems))]
     tally = Tally()
-    tasks = _shard_tasks(run, job)
+    tasks = _shard_tasks(run, spec, source.problems, sample_counts or {})
     progress.phase("annotate", len(tasks))
-    for file, counts in annotate(tasks, job.workers):
+    for file, counts in annotate(tasks, workers):
         files.append(file)
         tally.add(counts)
         progress.advance(1)
     quarantine_reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined_rows)
-    manifest = make_manifest(job.config, files=files, tally=tally, quarantined=quarantine_reasons)
+    config = spec.config(source.problems)
+    manifest = make_manifest(config, files=files, tally=tally, quarantined=quarantine_reasons)
     n_failed = sum(problem.id not in run.line_spans for problem in source.problems)
     manifest.set_failed(SAMPLE_STAGE, n_failed)
-    if job.spec.score:
+    manifest.step_labels = step_labels
+    if spec.score:
         manifest.rewards = reward_statistics(manifest.config_paths(root, "solutions"))
-        if job.format_evidence:
-            manifest.rewards.format_evidence = job.format_evidence
+        if format_evidence:
+            manifest.rewards.format_evidence = format_evidence
     progress.phase("validate", 1)
     seal_dataset(root, manifest, saved_problems=len(run.line_spans))
     progress.advance(1)
 
 
-def _shard_tasks(run: RunDir, job: BuildJob) -> list[ShardTask]:
-    """Split the problems into parquet shards of about ``SHARD_SOLUTIONS`` solutions."""
-    spec = job.spec
-    problems_per_shard = max(1, SHARD_SOLUTIONS // spec.sampling.n)
-    problems = job.source.problems
-    shards = [
-        problems[start : start + problems_per_shard]
-        for start in range(0, len(problems), problems_per_shard)
-    ]
+def _shard_tasks(
+    run: RunDir, spec: BuildSpec, problems: Sequence[Problem], sample_counts: Mapping[str, int]
+) -> list[ShardTask]:
+    """Split the problems into parquet shards of at most ``SHARD_SOLUTIONS`` solutions.
+
+    A shard has at least one problem. A problem without an entry in ``sample_counts`` has ``n``
+    solutions.
+    """
+    shards: list[list[Problem]] = []
+    n_solutions = 0  # in the last shard
+    for problem in problems:
+        count = sample_counts.get(problem.id, spec.sampling.n)
+        if not shards or n_solutions + count > SHARD_SOLUTIONS:
+            shards.append([])
+            n_solutions = 0
+        shards[-1].append(problem)
+        n_solutions += count
     return [
         ShardTask(
             root=run.path,

@@ -15,7 +15,7 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files
-from fsdpo_data.exchange.recognition import matching_formats
+from fsdpo_data.exchange.formats import matching_formats, step_label_formats
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_train.trainer.row_formats import RowFormat
 
@@ -186,7 +186,8 @@ def _import_hint(file: Path, row: Row, row_format: RowFormat) -> str:
     if row_format.config != "solutions":
         return ""
     commands = [
-        f"`fsdpo-data import {file} --from {name} --out DATA`" for name in matching_formats(row)
+        f"`fsdpo-data import {file} --from {name} --out DATA`"
+        for name in matching_formats(row, step_label_formats())
     ]
     return f" Import step labels first: {' or '.join(commands)}." if commands else ""
 

@@ -13,7 +13,7 @@ from fsdpo_bench.cli.app import app
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.recorded.outputs import read_outputs
+from fsdpo_data.exchange.outputs import read_outputs
 
 #: The reference solution is the target; two filters read the same response.
 GSM8K = {

@@ -19,11 +19,11 @@ from fsdpo_bench.tasks.table import get_task
 from recorded_imports import import_file
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.exchange.outputs import read_outputs
+from fsdpo_data.exchange.response_formats import ResponseReading
 from fsdpo_data.problems.golds import GoldReading
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.problems.row_formats import RowReading
-from fsdpo_data.recorded.formats import ResponseReading
-from fsdpo_data.recorded.outputs import read_outputs
 from fsdpo_data.rewards import outcome
 
 SOLUTION = "Natalia sold 48 / 2 = 24 clips in May.\nAltogether she sold 72.\n#### 72"

@@ -48,7 +48,8 @@ from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
-from fsdpo_data.exchange.step_label_dataset import import_dataset
+from fsdpo_data.exchange.formats import get_step_label_format
+from fsdpo_data.exchange.step_label_import import import_dataset
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.trained_template import write_trained_template
 from fsdpo_data.problems.embedded import CHECKPOINT
@@ -298,7 +299,7 @@ def test_imported_step_labels_measure_the_separation_of_steps(
     ]
     source = tmp_path / "prm800k.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    import_dataset(source, "prm800k", tmp_path / "imported")
+    import_dataset(source, get_step_label_format("prm800k"), tmp_path / "imported")
     with pytest.raises(InputError, match=r"has no step rewards\. Score it"):
         load_scored(tmp_path / "imported")
     [solution, *_] = load_measurable(tmp_path / "imported")

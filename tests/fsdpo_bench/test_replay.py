@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.exchange.outputs import grade_outputs, read_outputs
+from fsdpo_data.exchange.response_file import read_response_file
+from fsdpo_data.exchange.response_formats import question_key
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import resolve
-from fsdpo_data.recorded.formats import question_key
-from fsdpo_data.recorded.outputs import grade_outputs, read_outputs
-from fsdpo_data.recorded.response_file import read_response_file
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.load import load_sampler
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
-from fsdpo_data.recorded.response_file import read_response_file
+from fsdpo_data.exchange.response_file import read_response_file
 from fsdpo_data.stages.pair import StepPairOptions
 from fsdpo_data.stages.pipeline import BuildOptions
 

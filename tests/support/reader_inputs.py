@@ -18,8 +18,7 @@ from in_process import run_in_process
 from recorded_rows import EXAMPLES
 from step_label_rows import MADE_UP
 
-from fsdpo_data.exchange.formats import FORMATS
-from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
+from fsdpo_data.exchange.formats import export_formats, step_label_formats
 from fsdpo_data.models.resolve import resolve
 
 FROZEN = Path(__file__).parents[1] / "data/frozen/dataset"
@@ -97,7 +96,7 @@ token_offset = 0
 
 def step_label_file(name: str) -> str:
     """Return the path of the rows of a format of step labels, below the folder of the inputs."""
-    suffix = Path(FORMATS[name].file_name).suffix if name in FORMATS else ".jsonl"
+    suffix = Path(export_formats()[name].file_name).suffix if name in export_formats() else ".jsonl"
     return f"step-labels/{name}{suffix}"
 
 
@@ -168,11 +167,11 @@ def _batch_row(number: int) -> dict[str, Any]:
 def _make_step_labels(folder: Path) -> None:
     """Write a file in each format of step labels."""
     (folder / "step-labels").mkdir()
-    for name in STEP_LABEL_READERS:
-        if name in FORMATS:
+    for name in step_label_formats():
+        if name in export_formats():
             out = folder / "formats" / name
             run_command(f"fsdpo_data export {folder}/pairs --to {name} --out {out}")
-            shutil.copyfile(out / FORMATS[name].file_name, folder / step_label_file(name))
+            shutil.copyfile(out / export_formats()[name].file_name, folder / step_label_file(name))
     for name, row, _ in MADE_UP:
         with (folder / step_label_file(name)).open("a") as lines:
             lines.write(json.dumps(row) + "\n")
@@ -209,7 +208,7 @@ def make_model_inputs(folder: Path) -> None:
     for method, name in (("sft", "trl-sft"), ("prm", "trl-stepwise")):
         rows = folder / "training-rows" / name
         run_command(f"fsdpo_data export {folder}/pairs --to {name} --out {rows}")
-        shutil.copyfile(rows / FORMATS[name].file_name, folder / f"{method}.jsonl")
+        shutil.copyfile(rows / export_formats()[name].file_name, folder / f"{method}.jsonl")
     written(folder / "dpo.jsonl", preference_rows())
     for method in TRAININGS:
         _make_interrupted_training(method, folder)

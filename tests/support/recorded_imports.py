@@ -12,7 +12,7 @@ from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import
+from fsdpo_data.exchange.importing import ImportOutputsOptions, run_import
 
 
 def import_file(file: Path, out: Path, **options: Any) -> tuple[Manifest, list[dict[str, Any]]]:

@@ -182,8 +182,8 @@ def _grade_run(run: Path, options: cli_options.ResponseGradeOptions) -> None:
 def _grade_file(
     file: Path, options: cli_options.ResponseGradeOptions, tolerance: float | None
 ) -> None:
+    from fsdpo_data.exchange.outputs import grade_outputs, read_outputs, summarize_by_series
     from fsdpo_data.problems.golds import describe_solutions
-    from fsdpo_data.recorded.outputs import grade_outputs, read_outputs, summarize_by_series
 
     if options.out is not None and (options.out.suffix != ".jsonl" or options.out.exists()):
         raise InputError(

@@ -10,7 +10,7 @@ from fsdpo_bench.results.compare import ComparisonOptions
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
-from fsdpo_data.recorded.formats import ResponseReading
+from fsdpo_data.exchange.response_formats import ResponseReading
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _POSITIONAL = Option(positional=True)

@@ -14,7 +14,7 @@ from fsdpo_bench.runs.validate import TaskReport
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
-from fsdpo_data.recorded.outputs import GradedResponse
+from fsdpo_data.exchange.outputs import GradedResponse
 
 
 def print_tasks(tasks: Sequence[Task]) -> None:

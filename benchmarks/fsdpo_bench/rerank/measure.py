@@ -17,9 +17,9 @@ from fsdpo_bench.rerank.pool import Pool, ScoredPool, load_pool
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.statistics import holm, mean_difference, mean_rate, ranking_auc
+from fsdpo_data.exchange.response_formats import question_key
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
-from fsdpo_data.recorded.formats import question_key
 from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE, check_aggregate
 
 #: Names of the strategies to choose among samples with rewards.

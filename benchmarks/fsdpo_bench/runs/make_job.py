@@ -33,6 +33,7 @@ from fsdpo_data.engines.selection import (
     select_scorer,
 )
 from fsdpo_data.engines.weights import resolve_model, resolve_prm
+from fsdpo_data.exchange.response_file import ResponseFile, TemplatedScorer, read_response_file
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template, get_template, load_tokenizer
 from fsdpo_data.models.resolve import (
@@ -41,7 +42,6 @@ from fsdpo_data.models.resolve import (
     ResolvedWeights,
     resolve_weights,
 )
-from fsdpo_data.recorded.response_file import ResponseFile, TemplatedScorer, read_response_file
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 from fsdpo_data.steps.segment import segmenter_name
 

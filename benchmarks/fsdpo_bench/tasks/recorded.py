@@ -7,9 +7,9 @@ from fsdpo_bench.tasks.table import Task
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import SourceRef
+from fsdpo_data.exchange.response_file import ResponseFile
+from fsdpo_data.exchange.response_formats import question_key
 from fsdpo_data.problems.load import problems_digest
-from fsdpo_data.recorded.formats import question_key
-from fsdpo_data.recorded.response_file import ResponseFile
 
 
 def recorded_task(response_file: ResponseFile) -> LoadedTask:

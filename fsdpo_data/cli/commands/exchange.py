@@ -23,13 +23,16 @@ from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
 from fsdpo_data.dataset.run import QUARANTINE_FILE
-from fsdpo_data.exchange.formats import FORMATS
-from fsdpo_data.exchange.importing import import_rows, quarantine_path
-from fsdpo_data.exchange.step_label_dataset import import_dataset
-from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS, StepLabelReader
+from fsdpo_data.exchange.formats import (
+    export_formats,
+    get_step_label_format,
+    response_formats,
+    step_label_formats,
+)
+from fsdpo_data.exchange.importing import ImportOutputsOptions, run_import
+from fsdpo_data.exchange.step_label_formats import StepLabelFormat
+from fsdpo_data.exchange.step_label_import import import_dataset, import_rows, quarantine_path
 from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push, push_dataset
-from fsdpo_data.recorded.formats import RESPONSE_FORMATS
-from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import
 
 
 def _list_formats(descriptions: Mapping[str, str]) -> str:
@@ -42,7 +45,7 @@ def _export_notes() -> str:
     """Return the Markdown list of the export formats."""
     descriptions = {
         name: f"{export_format.used_with}; drops {export_format.drops}"
-        for name, export_format in FORMATS.items()
+        for name, export_format in export_formats().items()
     }
     return _list_formats(descriptions)
 
@@ -50,11 +53,11 @@ def _export_notes() -> str:
 def _import_notes() -> str:
     """Return the Markdown list of the readable responses and step labels."""
     publishers = "; ".join(
-        response_format.publisher for response_format in RESPONSE_FORMATS.values()
+        response_format.publisher for response_format in response_formats().values()
     )
     descriptions = {
-        name: f"labels: {reader.label_meaning}; drops {reader.drops}"
-        for name, reader in STEP_LABEL_READERS.items()
+        name: f"labels: {label_format.label_meaning}; drops {label_format.drops}"
+        for name, label_format in step_label_formats().items()
     }
     return f"\n\n**Outputs** {publishers}{_list_formats(descriptions)}"
 
@@ -198,7 +201,7 @@ class ExportOptions(DatasetOptions):
         fsdpo-data export runs/pairs --to trl-preference --out runs/trl
     """
 
-    to: Annotated[str, Option(choices=FORMATS, metavar="FORMAT")]
+    to: Annotated[str, Option(choices=export_formats(), metavar="FORMAT")]
     out: Path
 
 
@@ -206,7 +209,7 @@ class ExportOptions(DatasetOptions):
 def export(options: ExportOptions) -> None:
     """Export a dataset, and print the data that the format drops."""
     result = api.open_dataset(options.data).export(options.to, options.out)
-    export_format = FORMATS[options.to]
+    export_format = export_formats()[options.to]
     typer.echo(f"wrote {result.rows:,} rows to {result.file}, for {export_format.used_with}")
     typer.echo(f"dropped: {export_format.drops}")
     for reason, count in sorted(result.left_out.items()):
@@ -289,7 +292,7 @@ class ImportOptions(ImportOutputsOptions):
         str,
         Option(
             flag="--from",
-            choices=(OUTPUTS, FIELDS, *STEP_LABEL_READERS),
+            choices=(OUTPUTS, FIELDS, *step_label_formats()),
             metavar="FORMAT",
             default_text="",
         ),
@@ -306,7 +309,7 @@ class ImportOptions(ImportOutputsOptions):
 
     def __post_init__(self) -> None:
         if not self.source:
-            formats = ", ".join((OUTPUTS, FIELDS, *STEP_LABEL_READERS))
+            formats = ", ".join((OUTPUTS, FIELDS, *step_label_formats()))
             raise InputError(
                 f"missing. Give the format of the file: {formats}.",
                 field=f"{type(self).__name__}.source",
@@ -357,10 +360,10 @@ class ImportOptions(ImportOutputsOptions):
                     value=value,
                 )
 
-    def step_label_reader(self) -> StepLabelReader:
-        """Return the reader of the step labels."""
+    def step_label_format(self) -> StepLabelFormat:
+        """Return the format of the step labels."""
         if self.source != FIELDS:
-            return STEP_LABEL_READERS[self.source]
+            return get_step_label_format(self.source)
         assert self.question_field and self.steps_field
         dropped = "all other fields"
         if self.first_error_field is not None:
@@ -374,7 +377,8 @@ class ImportOptions(ImportOutputsOptions):
             )
         else:
             meaning = f"{self.label_field}: unchanged, or + is right"
-        return StepLabelReader(
+        return StepLabelFormat(
+            name=FIELDS,
             label_meaning=meaning,
             drops=dropped,
             problem=self.question_field,
@@ -397,27 +401,28 @@ def import_(options: ImportOptions) -> None:
     out = Path(options.out)
     source = Path(options.file)
     template = options.template or "problem"
-    reader = options.step_label_reader()
+    label_format = options.step_label_format()
     if out.suffix == ROWS_SUFFIX:
-        result = import_rows(source, options.source, out, template, reader)
+        result = import_rows(source, label_format, out, template)
         quarantine_file = quarantine_path(out)
     else:
-        manifest, result = import_dataset(
-            source,
-            options.source,
-            out,
-            template,
-            reader=reader,
-            resume=options.resume,
-        )
+        with progress() as progress_bar:
+            manifest, result = import_dataset(
+                source,
+                label_format,
+                out,
+                template,
+                resume=options.resume,
+                progress=progress_bar,
+            )
         quarantine_file = out / QUARANTINE_FILE
         print_summary(manifest, f"sealed {out}")
     typer.echo(
         f"wrote {result.rows:,} solutions of {result.read:,} rows to {out}: "
         f"{result.steps[True]:,} right steps, {result.steps[False]:,} wrong"
     )
-    typer.echo(f"labels: {reader.label_meaning}")
-    typer.echo(f"dropped: {reader.drops}")
+    typer.echo(f"labels: {label_format.label_meaning}")
+    typer.echo(f"dropped: {label_format.drops}")
     if result.quarantined:
         typer.echo(f"quarantined: {len(result.quarantined):,} rows, in {quarantine_file}")
     print_next_command(["fsdpo-train", "prm", out, "--model", "MODEL", "--out", "runs/prm"])

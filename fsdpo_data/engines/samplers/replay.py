@@ -11,7 +11,12 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import text_key
 from fsdpo_data.core.input_files import check_regular_file, parse_json
 from fsdpo_data.core.jsonl_log import LineSpan, read_spans
-from fsdpo_data.core.sampling import Completion, SamplingSpec, is_completion
+from fsdpo_data.core.sampling import (
+    STEP_VALUE_FIELDS,
+    Completion,
+    SamplingSpec,
+    is_completion,
+)
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
 from fsdpo_data.models.resolve import ResolvedWeights
@@ -74,7 +79,7 @@ class ReplaySampler(BaseReplaySampler):
             )
         # A replay splits the text with the segmenter of its run, so recorded steps do not count.
         return [
-            Completion(**fields | {"step_chars": None, "step_rewards": None})
+            Completion(**fields | dict.fromkeys(("step_chars", *STEP_VALUE_FIELDS)))
             for fields in completions
         ]
 

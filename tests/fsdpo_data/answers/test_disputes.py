@@ -19,7 +19,7 @@ from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.parsing.read import read_answer
 from fsdpo_data.answers.tree import is_node
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.recorded.outputs import read_outputs
+from fsdpo_data.exchange.outputs import read_outputs
 
 pytestmark = pytest.mark.proof
 

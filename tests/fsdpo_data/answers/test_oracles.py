@@ -19,9 +19,10 @@ from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.exchange.formats import response_formats
+from fsdpo_data.exchange.outputs import read_outputs
+from fsdpo_data.exchange.response_formats import RecordedResponse
 from fsdpo_data.grading.pool import grade_requests
-from fsdpo_data.recorded.formats import RESPONSE_FORMATS, RecordedResponse
-from fsdpo_data.recorded.outputs import read_outputs
 from fsdpo_data.stages.requests import grading_request
 
 QWEN: Differences = {
@@ -237,4 +238,4 @@ def test_rows_of_an_unknown_format_are_reported(tmp_path: Path) -> None:
         file.write_text(content)
         with pytest.raises(InputError, match=message):
             read_outputs(file)
-    assert {form.publisher for form in RESPONSE_FORMATS.values()} >= {"Abel", "NeMo-Skills"}
+    assert {form.publisher for form in response_formats().values()} >= {"Abel", "NeMo-Skills"}

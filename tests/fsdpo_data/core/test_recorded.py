@@ -41,6 +41,9 @@ BROKEN: list[Any] = [
     COMPLETE | {"step_chars": "1"},
     *(STEPPED | {"step_rewards": value} for value in ([], [2], [None], [True, 1], "1")),
     STEPPED | {"step_rewards": [0.5, math.inf]},
+    *(COMPLETE | {name: [1.0]} for name in ("step_labels", "step_ratings")),
+    *(STEPPED | {name: [1.0]} for name in ("step_labels", "step_ratings")),
+    *(COMPLETE | {"recorded_correct": value} for value in (1, "yes")),
     *(COMPLETE | {"search": value} for value in (5, {}, {"prm_calls": 3})),
     COMPLETE | {"search": {"discarded_tokens": 7, "prm_calls": None}},
     COMPLETE | {"search": {"discarded_tokens": -7, "prm_calls": 3}},
@@ -58,6 +61,7 @@ def test_a_completion_without_token_count_is_complete() -> None:
 
 def test_a_completion_may_have_steps_and_step_rewards() -> None:
     assert is_completion(STEPPED) and is_completion(STEPPED | {"step_rewards": [0, -2.5]})
+    assert is_completion(STEPPED | {"step_labels": [1.0, 0.3], "step_ratings": [1, -1]})
 
 
 @pytest.mark.parametrize("discarded_tokens", [None, 0, 7])

@@ -34,7 +34,7 @@ from fsdpo_data.stages.pair import PairStage
 
 DATA = Path(__file__).parents[2] / "data"
 FROZEN = DATA / "frozen/dataset"
-FROZEN_DIGEST = "88ff390095d061035631"
+FROZEN_DIGEST = "c52177adb7c8c82c5217"
 
 
 def test_the_frozen_dataset_is_read() -> None:

@@ -14,13 +14,13 @@ from paired_data import paired_dataset
 
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.exchange.export import export
-from fsdpo_data.exchange.formats import (
-    FORMATS,
+from fsdpo_data.exchange.export_formats import (
     NotExportableError,
     convert_to_math_shepherd,
     convert_to_step_dpo,
     unique_rows,
 )
+from fsdpo_data.exchange.formats import export_formats
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +40,10 @@ def rows_of(dataset: Path, config: str) -> list[dict[str, Any]]:
     return pl.read_parquet(dataset / config / "*.parquet").to_dicts()
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", export_formats())
 def test_every_row_arrives(dataset: Path, tmp_path: Path, name: str) -> None:
     rows = export_rows(dataset, name, tmp_path / "out")
-    expected = len(rows_of(dataset, FORMATS[name].config))
+    expected = len(rows_of(dataset, export_formats()[name].config))
     assert len(rows) == (expected // 2 if name == "trl-sft" else expected)
     assert len({tuple(row) for row in rows}) == 1  # the same columns in the same order
 

@@ -14,12 +14,12 @@ from step_label_rows import APS, MADE_UP, YES, dialogue, tree
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.exchange.export import export
-from fsdpo_data.exchange.importing import ImportResult, import_rows, quarantine_path
-from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
+from fsdpo_data.exchange.formats import get_step_label_format, step_label_formats
+from fsdpo_data.exchange.step_label_import import ImportResult, import_rows, quarantine_path
 
 
 def run_import(source: Path, name: str, out: Path) -> tuple[ImportResult, list[dict[str, Any]]]:
-    result = import_rows(source, name, out)
+    result = import_rows(source, get_step_label_format(name), out)
     return result, lines(out)
 
 
@@ -164,7 +164,7 @@ def test_step_dpo_prefixes_as_published(tmp_path: Path, initial: str, steps: lis
     assert right["labels"] == [True] * len(steps)
     assert wrong["labels"] == [*right["labels"][:-1], False]
     assert right["problem"] == "q" and right["answer"] == "1"
-    assert [quarantined_row["reason"] for quarantined_row in result.quarantined] == [
+    assert [quarantined_row.reason for quarantined_row in result.quarantined] == [
         "rejected is empty"
     ]
 
@@ -230,9 +230,9 @@ def test_an_interrupted_import_starts_again(
     good = {"prompt": "p", "completions": ["a"], "labels": [True]}
     source, out = write(tmp_path / "source.jsonl", good, {}), tmp_path / "rows.jsonl"
     with monkeypatch.context() as patched:
-        patched.setattr("fsdpo_data.exchange.importing.write_atomic", lambda *_: 1 / 0)
+        patched.setattr("fsdpo_data.exchange.step_label_import.write_atomic", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            import_rows(source, "trl-stepwise", out)
+            import_rows(source, get_step_label_format("trl-stepwise"), out)
     assert not out.exists()
     assert run_import(source, "trl-stepwise", out)[1] and quarantine_path(out).exists()
 
@@ -257,16 +257,14 @@ def test_a_file_with_nothing_of_the_form(
 ) -> None:
     source = write(tmp_path / "source.jsonl", row)
     with pytest.raises(InputError, match=f"none of its 1 rows has the format {name}.*{reason}"):
-        import_rows(source, name, tmp_path / "rows.jsonl")
+        import_rows(source, get_step_label_format(name), tmp_path / "rows.jsonl")
     assert [path.name for path in tmp_path.iterdir()] == ["source.jsonl"]
 
 
 def test_refusals(tmp_path: Path) -> None:
     source = write(tmp_path / "source.jsonl", {})
-    with pytest.raises(InputError, match="source = 'csv': expected one of trl-stepwise, math"):
-        import_rows(source, "csv", tmp_path / "rows.jsonl")
     with pytest.raises(InputError, match=r"expected a new file ending in \.jsonl"):
-        import_rows(source, "prm800k", source)
+        import_rows(source, get_step_label_format("prm800k"), source)
 
 
 def rated_row(*ratings: Any) -> dict[str, Any]:
@@ -299,7 +297,7 @@ def test_forms_of_others(
 
 def test_every_form_has_a_row_of_its_own() -> None:
     native = {"trl-stepwise", "math-shepherd", "prm800k", "processbench", "step-dpo-10k"}
-    assert {name for name, _, _ in MADE_UP} == STEP_LABEL_READERS.keys() - native
+    assert {name for name, _, _ in MADE_UP} == step_label_formats().keys() - native
 
 
 @pytest.mark.parametrize(
@@ -369,7 +367,7 @@ def test_reasons_of_invalid_rows(
     tmp_path: Path, name: str, row: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(InputError, match=reason):
-        import_rows(write(tmp_path / "source.jsonl", row), name, tmp_path / "rows.jsonl")
+        run_import(write(tmp_path / "source.jsonl", row), name, tmp_path / "rows.jsonl")
 
 
 def test_published_step_labels(shared: Path, tmp_path: Path) -> None:
@@ -423,15 +421,15 @@ def test_a_published_critique(shared: Path, tmp_path: Path) -> None:
 
 def test_a_manifest_says_what_the_labels_mean(tmp_path: Path) -> None:
     source = write(tmp_path / "source.jsonl", MADE_UP[0][1], {"x": 1})
-    import_rows(source, "rlhflow", tmp_path / "rows.jsonl")
+    import_rows(source, get_step_label_format("rlhflow"), tmp_path / "rows.jsonl")
     manifest = json.loads((tmp_path / "rows.manifest.json").read_text())
     revision = f"sha256:{file_sha256(source)}"
     assert manifest["source"] == {"name": "source.jsonl", "revision": revision}
-    assert manifest["labels"] == STEP_LABEL_READERS["rlhflow"].label_meaning
+    assert manifest["labels"] == get_step_label_format("rlhflow").label_meaning
     assert manifest["rows"] == {"read": 2, "written": 1, "set_aside": 1}
     assert manifest["steps"] == {"right": 1, "wrong": 1}
     for (
         name,
         reader,
-    ) in STEP_LABEL_READERS.items():  # 0 is neutral to some: each says what it is here
+    ) in step_label_formats().items():  # 0 is neutral to some: each says what it is here
         assert ("neutral" in reader.label_meaning) == (name in ("prm800k", "versaprm"))

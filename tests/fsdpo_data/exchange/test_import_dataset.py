@@ -19,13 +19,15 @@ from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.dataset.schema import arrow_schema, write_parquet
 from fsdpo_data.dataset.validate import check_invariants, validate
 from fsdpo_data.engines.scorers import ScorerInput
-from fsdpo_data.exchange import step_label_dataset
 from fsdpo_data.exchange.export import export
-from fsdpo_data.exchange.importing import import_rows
-from fsdpo_data.exchange.step_label_dataset import import_dataset
+from fsdpo_data.exchange.formats import get_step_label_format
+from fsdpo_data.exchange.step_label_import import import_dataset, import_rows
 from fsdpo_data.publish.push import RemoteState, plan_push
+from fsdpo_data.stages import sample
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.score import ScoreStage
+
+PRM800K = get_step_label_format("prm800k")
 
 
 def prm800k_row(problem: str, *ratings: int) -> dict[str, Any]:
@@ -76,8 +78,8 @@ def test_training_reads_the_same_labels_from_the_dataset_as_from_rows(
     tmp_path: Path, name: str
 ) -> None:
     file = export(paired_dataset(tmp_path), name, tmp_path / "export").file
-    import_rows(file, name, tmp_path / "rows.jsonl")
-    manifest, result = import_dataset(file, name, tmp_path / "sealed")
+    import_rows(file, get_step_label_format(name), tmp_path / "rows.jsonl")
+    manifest, result = import_dataset(file, get_step_label_format(name), tmp_path / "sealed")
     assert validate(tmp_path / "sealed") == manifest
     assert manifest.spec.sources[0].revision == f"sha256:{file_sha256(file)}"
     assert manifest.spec.step_labels is not None and manifest.spec.step_labels.format == name
@@ -87,14 +89,10 @@ def test_training_reads_the_same_labels_from_the_dataset_as_from_rows(
     assert rows and rows == training_rows(tmp_path / "rows.jsonl")
 
 
-def test_the_solutions_of_a_problem_are_together_with_labels_and_ratings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_solutions_of_a_problem_are_together_with_labels_and_ratings(tmp_path: Path) -> None:
     source = write_prm800k(tmp_path / "source.jsonl")
-    monkeypatch.setattr(step_label_dataset, "SHARD_SOLUTIONS", 1)
-    manifest, _ = import_dataset(source, "prm800k", tmp_path / "out")
+    manifest, _ = import_dataset(source, PRM800K, tmp_path / "out")
     assert manifest.rows.problems == 2 and manifest.rows.solutions == 3
-    assert [entry.rows for entry in manifest.config_files("solutions")] == [2, 1]
     assert manifest.quarantined.keys() == {"the row does not have the format prm800k"}
     assert len((tmp_path / "out/quarantine.jsonl").read_text().splitlines()) == 1
     first, second, third = solutions(tmp_path / "out")
@@ -105,11 +103,22 @@ def test_the_solutions_of_a_problem_are_together_with_labels_and_ratings(
     assert "".join(first["completions"]).endswith("step 1\nWhat is 20 + 22? step 2")
 
 
+@pytest.mark.parametrize(("limit", "file_rows"), [(1, [2, 1]), (2, [2, 1]), (3, [3])])
+def test_a_problem_is_in_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, file_rows: list[int]
+) -> None:
+    """The actual number of solutions counts, not the maximum per problem."""
+    source = write_prm800k(tmp_path / "source.jsonl")
+    monkeypatch.setattr(sample, "SHARD_SOLUTIONS", limit)
+    manifest, _ = import_dataset(source, PRM800K, tmp_path / "out")
+    assert [entry.rows for entry in manifest.config_files("solutions")] == file_rows
+
+
 def test_soft_labels_stay_numbers_and_are_exported(tmp_path: Path) -> None:
     row = {"prompt": "Q:", "completions": ["a\n", "b"], "labels": [0.7, 0.1]}
     file = tmp_path / "source.jsonl"
     file.write_text(json.dumps(row))
-    import_dataset(file, "trl-stepwise", tmp_path / "out")
+    import_dataset(file, get_step_label_format("trl-stepwise"), tmp_path / "out")
     [solution] = solutions(tmp_path / "out")
     assert solution["step_labels"] == [0.7, 0.1] and solution["step_ratings"] is None
     assert solution["prompt"] == "Q:"
@@ -171,15 +180,15 @@ def test_an_interrupted_import_ends_in_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_prm800k(tmp_path / "source.jsonl")
-    import_dataset(source, "prm800k", tmp_path / "whole")
+    import_dataset(source, PRM800K, tmp_path / "whole")
     with monkeypatch.context() as patched:
-        patched.setattr(step_label_dataset, "seal_dataset", lambda *_: 1 / 0)
+        patched.setattr(sample, "seal_dataset", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            import_dataset(source, "prm800k", tmp_path / "out")
+            import_dataset(source, PRM800K, tmp_path / "out")
     with pytest.raises(RunMismatchError, match="already holds this run"):
-        import_dataset(source, "prm800k", tmp_path / "out")
+        import_dataset(source, PRM800K, tmp_path / "out")
     for _ in range(2):  # a finished import is only read
-        import_dataset(source, "prm800k", tmp_path / "out", resume=True)
+        import_dataset(source, PRM800K, tmp_path / "out", resume=True)
     contents = [
         {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*.*")}
         for folder in (tmp_path / "whole", tmp_path / "out")
@@ -201,7 +210,7 @@ def test_an_interrupted_import_ends_in_the_same_bytes(
 )
 def test_damaged_labels_are_found(tmp_path: Path, column: str, value: Any, violation: str) -> None:
     source = write_prm800k(tmp_path / "source.jsonl")
-    manifest, _ = import_dataset(source, "prm800k", tmp_path / "out")
+    manifest, _ = import_dataset(source, PRM800K, tmp_path / "out")
     [file] = manifest.config_paths(tmp_path / "out", "solutions")
     rows = pl.read_parquet(file).to_dicts()
     rows[0][column] = value

@@ -11,9 +11,10 @@ from command_line import run
 
 import fsdpo_data as fd
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.exchange.importing import import_rows
-from fsdpo_data.exchange.step_label_dataset import import_dataset
-from fsdpo_data.exchange.step_label_readers import InvalidStepRowError, StepLabelReader
+from fsdpo_data.core.row_errors import UnusableRowError
+from fsdpo_data.exchange.formats import get_step_label_format
+from fsdpo_data.exchange.step_label_formats import StepLabelFormat
+from fsdpo_data.exchange.step_label_import import import_dataset
 
 
 def expected_solutions(
@@ -61,7 +62,7 @@ def test_every_label_of_the_published_file_is_on_its_step(
     text = source.read_text(encoding="utf-8")
     lines = text.splitlines()
     rows = json.loads(text) if source.suffix == ".json" else [json.loads(line) for line in lines]
-    manifest, result = import_dataset(source, name, tmp_path / "labels")
+    manifest, result = import_dataset(source, get_step_label_format(name), tmp_path / "labels")
     assert not result.quarantined
     stats = manifest.step_labels
     assert stats is not None and (stats.rows, stats.right, stats.wrong) == counts
@@ -100,11 +101,11 @@ def test_every_label_of_the_published_file_is_on_its_step(
 def test_named_fields(
     options: dict[str, Any], row: dict[str, Any], steps: list[str], labels: list[float]
 ) -> None:
-    reader = StepLabelReader("", "", problem="q.text", steps="lines.text", **options)
+    reader = StepLabelFormat("fields", "", "", problem="q.text", steps="lines.text", **options)
     lines = [{"text": "a"}, {"text": "b"}, {"text": "c"}]
     (solution,) = reader.read({"q": {"text": "2+2?"}, "lines": lines, **row})
-    assert (solution.problem, list(solution.steps)) == ("2+2?", steps)
-    assert list(solution.labels) == labels
+    assert (solution.question, solution.response) == ("2+2?", "\n".join(steps))
+    assert list(solution.step_labels) == labels
 
 
 @pytest.mark.parametrize(
@@ -127,8 +128,8 @@ def test_named_fields(
 def test_invalid_labels_have_a_reason(
     options: dict[str, Any], row: dict[str, Any], message: str
 ) -> None:
-    reader = StepLabelReader("", "", problem="q", steps="s", **options)
-    with pytest.raises(InvalidStepRowError, match=message):
+    reader = StepLabelFormat("fields", "", "", problem="q", steps="s", **options)
+    with pytest.raises(UnusableRowError, match=message):
         list(reader.read({"q": "2+2?", "s": ["a", "b", "c"], **row}))
 
 
@@ -187,7 +188,6 @@ def test_options_that_do_not_fit(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_reader_is_needed_or_a_known_name(tmp_path: Path) -> None:
-    source = write_rows(tmp_path / "mine.jsonl")
-    with pytest.raises(InputError, match="source"):
-        import_rows(source, "mine", tmp_path / "rows.jsonl")
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(InputError, match="source = 'mine': expected one of trl-stepwise, math"):
+        get_step_label_format("mine")

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from step_label_rows import MADE_UP
 
-from fsdpo_data.exchange.recognition import matching_formats
+from fsdpo_data.exchange.formats import matching_formats, step_label_formats
 
 
 @pytest.mark.parametrize(("name", "row"), [(name, row) for name, row, _ in MADE_UP])
 def test_a_row_is_recognised(name: str, row: dict[str, Any]) -> None:
-    assert name in matching_formats(row)
+    assert name in matching_formats(row, step_label_formats())
 
 
 def test_other_rows_have_no_format() -> None:
-    assert matching_formats({"question": "2+2?", "answer": "4"}) == []
+    assert not list(matching_formats({"question": "2+2?", "answer": "4"}, step_label_formats()))

@@ -21,9 +21,9 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import SourceRef
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.exchange.importing import ImportOutputsOptions, run_import
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.recorded.import_outputs import ImportOutputsOptions, run_import
 from fsdpo_data.selection import write_rows
 from fsdpo_data.selection.funnel import Funnel
 

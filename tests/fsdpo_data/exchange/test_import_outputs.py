@@ -20,9 +20,10 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.dataset.summary import summary_rows
-from fsdpo_data.recorded.formats import (
-    RESPONSE_FORMATS,
+from fsdpo_data.exchange.formats import (
+    FORMATS,
     find_response_format,
+    response_formats,
     unknown_format_message,
 )
 
@@ -31,7 +32,7 @@ from fsdpo_data.recorded.formats import (
 def test_every_format_is_imported(tmp_path: Path, name: str) -> None:
     rows, question, prompt = EXAMPLES[name]
     form = find_response_format(rows[0])
-    assert form is RESPONSE_FORMATS[name]
+    assert form is FORMATS[name].responses
     manifest, rows = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
     assert ["".join(row["completions"]) for row in rows] == [RIGHT, WRONG]
     assert [set(row["labels"]) for row in rows] == [{True}, {False}]
@@ -45,7 +46,7 @@ def test_every_format_is_imported(tmp_path: Path, name: str) -> None:
 
 
 def test_every_format_has_example_rows() -> None:
-    assert EXAMPLES.keys() | {"batch", "no-gold"} == RESPONSE_FORMATS.keys()
+    assert EXAMPLES.keys() | {"batch", "no-gold"} == response_formats().keys()
 
 
 def test_parquet_of_older_lighteval(tmp_path: Path) -> None:
@@ -285,6 +286,46 @@ def test_given_problems_replace_the_question_and_the_gold(
     assert manifest.rows.problems == (3 if has_problems else 1)
 
 
+def test_problems_of_a_sealed_dataset_keep_their_golds_and_metadata(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The golds of the file do not count, and its verdicts are kept next to ours."""
+    problem_rows = [
+        {"question": "1 / 3?", "answer": "0.333", "gold_tolerance": 0.01},
+        {"question": "x^2 = 4?", "answer": "2", "alternative_golds": ["-2"], "group": "square"},
+        {"question": "2+2?", "answer": "4"},
+    ]
+    responses = [plain(row["question"], row["answer"], row["answer"]) for row in problem_rows]
+    golds = written(tmp_path / "golds.jsonl", problem_rows)
+    file = written(tmp_path / "known.jsonl", responses)
+    import_file(file, tmp_path / "known", problems=[str(golds)])
+    theirs = [
+        plain("1/3?", "wrong gold", "It is 0.334.", correct=False),
+        plain("x^2 = 4?", "wrong gold", "It is -2.", correct=True),
+        plain("x^2 = 4?", "wrong gold", "It is 3."),
+    ]
+    file = written(tmp_path / "theirs.jsonl", theirs)
+    _, rows = import_file(file, tmp_path / "out", problems=[str(tmp_path / "known")])
+    assert [row["outcome"] for row in rows] == ["correct", "correct", "incorrect"]
+    assert [row["strict"] for row in rows] == [False, None, None]
+    assert [row["recorded_correct"] for row in rows] == [False, True, None]
+    assert [row["gold"] for row in rows] == ["0.333", "2", "2"]
+    assert json.loads(rows[1]["metadata"])["group"] == "square"
+    assert "has responses to 2 of the 3 given problems" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "verdicts"),
+    [("qwen_math_cot/math_cot_100", (800, 728)), ("abel_gsm8k/7b_first300", (300, 193))],
+)
+def test_published_verdicts_are_kept(
+    shared: Path, tmp_path: Path, name: str, verdicts: tuple[int, int]
+) -> None:
+    _, rows = import_file(shared / f"data/outputs/{name}.jsonl", tmp_path / "out")
+    stated = [row["recorded_correct"] for row in rows if row["recorded_correct"] is not None]
+    assert (len(stated), sum(stated)) == verdicts
+
+
 def test_a_null_costs_only_its_response(tmp_path: Path) -> None:
     row = {"question": "1+1?", "answer": "2", "responses": ["It is 2.", None, "It is 3."]}
     manifest, solutions = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
@@ -339,7 +380,7 @@ def test_the_summary_counts_the_solutions_without_a_verdict(tmp_path: Path) -> N
 )
 def test_published_verdicts_may_be_words(value: Any, right: bool | None) -> None:
     row = SourceRow(1, plain("2+2?", "4", RIGHT, correct=value))
-    assert [response.correct for response in RESPONSE_FORMATS["plain"].read_responses(row)] == [
+    assert [response.correct for response in response_formats()["plain"].read_responses(row)] == [
         right
     ]
 
@@ -347,7 +388,7 @@ def test_published_verdicts_may_be_words(value: Any, right: bool | None) -> None
 def test_an_extreme_logit_makes_the_row_unusable() -> None:
     row = {"question": "q", "gt": "1", "code": ["a"], "pred_score": [[-1000.0]]}
     with pytest.raises(UnusableRowError, match="math range error"):
-        RESPONSE_FORMATS["tora"].read_responses(SourceRow(1, row))
+        response_formats()["tora"].read_responses(SourceRow(1, row))
 
 
 def test_lone_surrogates_in_prompts_and_responses_are_replaced(tmp_path: Path) -> None:

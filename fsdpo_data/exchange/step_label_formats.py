@@ -1,36 +1,19 @@
-"""Readers of published step labels: each turns a row into solutions with one label per step."""
+"""Formats of published step labels: each reads a row as solutions with one label per step."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from fsdpo_data.core.toml_tables import TomlTable
-from fsdpo_data.exchange.formats import MATH_SHEPHERD_TAG
+from fsdpo_data.core.row_errors import UnusableRowError, describe_row_error
+from fsdpo_data.core.row_files import SourceRow, replace_surrogates
+from fsdpo_data.exchange.export_formats import MATH_SHEPHERD_TAG
+from fsdpo_data.exchange.response_formats import RecordedResponse
 from fsdpo_data.steps.segment import split_auto
 
 _FIRST_STEP = re.compile(r"\s*Step 1:")
 _VERDICT = re.compile(r"\\boxed\{(Yes|No)\}")
 _LAST_MARKER = re.compile(r"Step\s+\d+:\s*\Z")
-
-
-class InvalidStepRowError(ValueError):
-    """A row that a reader cannot read; the message gives the reason for the quarantine."""
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledSolution:
-    """A solution with one label per step."""
-
-    problem: str  #: The question; the complete prompt if ``is_rendered``.
-    answer: str  #: The gold answer; empty if the format has none.
-    #: The steps, without surrounding white space unless ``is_rendered``.
-    steps: tuple[str, ...]
-    #: Label of each step: a boolean, or a number between 0 (wrong) and 1 (right).
-    labels: tuple[float, ...]
-    #: Rating of each step (-1, 0 or 1), if the format has finer ratings than the labels.
-    ratings: tuple[int, ...] | None = None
-    is_rendered: bool = False  #: Whether prompt and steps are ready for training, unchanged.
 
 
 class _RatedStep(NamedTuple):
@@ -40,15 +23,24 @@ class _RatedStep(NamedTuple):
     rating: Any  #: The rating as in the file, before validation; None if the step has none.
 
 
-def read_trl(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+def read_trl(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read TRL's stepwise supervision; prompt and steps stay unchanged."""
+    prompt = fields["prompt"]
     steps = fields["completions"]
     labels = [_parse_label(label) for label in fields["labels"]]
-    solution = _labelled_solution(fields["prompt"], steps, labels)
-    yield replace(solution, steps=tuple(steps), is_rendered=True)
+    _check_lengths(steps, labels)
+    yield RecordedResponse(
+        gold="",
+        response="".join(steps),
+        correct=None,
+        question=prompt,
+        prompt=prompt,
+        steps=tuple(steps),
+        step_labels=tuple(labels),
+    )
 
 
-def read_math_shepherd(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+def read_math_shepherd(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read Math-Shepherd.
 
     The sign of a step is the character of ``label`` at the position of the step tag in ``input``.
@@ -62,11 +54,11 @@ def read_math_shepherd(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
         end = position + len(step)
         sign = signed_text[end : end + 1]
         if signed_text[position:end] != step or sign not in ("+", "-"):
-            raise InvalidStepRowError("`input` and `label` have different texts")
+            raise UnusableRowError("`input` and `label` have different texts")
         labels.append(sign == "+")
         position = end + 1
     if text_after.strip() or signed_text[position:].strip():
-        raise InvalidStepRowError("there is text after the last step tag")
+        raise UnusableRowError("there is text after the last step tag")
     problem, steps = _split_problem(tagged_steps)
     yield _labelled_solution(problem, steps, labels)
 
@@ -75,25 +67,25 @@ def _split_problem(steps: Sequence[str]) -> tuple[str, list[str]]:
     """Split the problem from the first step at "Step 1:"; return the problem and all steps."""
     matches = list(_FIRST_STEP.finditer(steps[0])) if steps else []
     if len(matches) != 1:
-        raise InvalidStepRowError(
+        raise UnusableRowError(
             f'expected one "Step 1:" after the problem, found {len(matches) or "none"}'
         )
     start = matches[0].start()
     return steps[0][:start], [steps[0][start:], *steps[1:]]
 
 
-def read_processbench(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+def read_processbench(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read ProcessBench; the steps after the first wrong step have no label and are dropped."""
     first_error = fields["label"]
     steps = fields["steps"]
     if not steps or first_error not in range(-1, len(steps)):
-        raise InvalidStepRowError(f"label {first_error} of {len(steps)} steps")
+        raise UnusableRowError(f"label {first_error} of {len(steps)} steps")
     labels = [index != first_error for index in range(len(steps))]
     cut_steps, cut_labels = _cut_after_first_error(steps, labels)
     yield _labelled_solution(fields["problem"], cut_steps, cut_labels)
 
 
-def read_prm800k(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+def read_prm800k(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read PRM800K: one solution for the chain of chosen steps, and one per alternative step.
 
     A rating of 0 (neutral) counts as right, as in *Let's Verify Step by Step*; the output also
@@ -139,25 +131,22 @@ def _split_completions(step: Mapping[str, Any]) -> tuple[list[_RatedStep], _Rate
 
 def _solution_from_ratings(
     problem: str, answer: str, chain: Sequence[_RatedStep]
-) -> LabelledSolution:
+) -> RecordedResponse:
+    """Return the solution of a chain of rated steps."""
     ratings = tuple(_parse_rating(step.rating) for step in chain)
-    return LabelledSolution(
-        problem=problem,
-        answer=answer,
-        steps=tuple(step.text for step in chain),
-        labels=tuple(rating >= 0 for rating in ratings),
-        ratings=ratings,
-    )
+    steps = [step.text for step in chain]
+    labels = [rating >= 0 for rating in ratings]
+    return _labelled_solution(problem, steps, labels, answer, ratings=ratings)
 
 
 def _parse_rating(value: Any) -> int:
-    """Return a rating of -1, 0 or 1; raise InvalidStepRowError for all other values."""
+    """Return a rating of -1, 0 or 1; raise UnusableRowError for all other values."""
     if value not in (-1, 0, 1):
-        raise InvalidStepRowError(f"rating {value!r}, expected -1, 0 or 1")
+        raise UnusableRowError(f"rating {value!r}, expected -1, 0 or 1")
     return int(value)
 
 
-def read_step_dpo(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+def read_step_dpo(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read Math-Step-DPO-10K: the shared steps with the chosen step, then with the rejected step.
 
     The authors' judge found the rejected step to be the first wrong one, and the chosen step was
@@ -168,16 +157,13 @@ def read_step_dpo(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
     marker = shared_steps.pop() if _LAST_MARKER.search(fields["initial_reason_steps"]) else ""
     for side, label in (("chosen", True), ("rejected", False)):
         if not fields[side].strip():
-            raise InvalidStepRowError(f"{side} is empty")
-        yield LabelledSolution(
-            problem=fields["prompt"],
-            answer=str(fields["answer"]),
-            steps=tuple(step.strip() for step in (*shared_steps, marker + fields[side])),
-            labels=(*(True for _ in shared_steps), label),
-        )
+            raise UnusableRowError(f"{side} is empty")
+        steps = [*shared_steps, marker + fields[side]]
+        labels = [*(True for _ in shared_steps), label]
+        yield _labelled_solution(fields["prompt"], steps, labels, str(fields["answer"]))
 
 
-def read_rlhflow(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+def read_rlhflow(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read RLHFlow's dialogues, whose first turn is the question, a space and the first step.
 
     Without "Step 1:" the boundary between question and first step is unknown. The first turn is
@@ -194,7 +180,7 @@ def read_rlhflow(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
     yield _labelled_solution(problem, steps, labels)
 
 
-def read_genprm(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+def read_genprm(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read GenPRM's dialogues: each user turn is a paragraph, each reply a critique of it.
 
     The last verdict of a critique is the label. The first paragraph whose critique has no verdict
@@ -215,13 +201,13 @@ def _split_turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     user = [turn["content"] for turn in turns if turn["role"] == "user"]
     assistant = [turn["content"] for turn in turns if turn["role"] == "assistant"]
     if not user or len(user) != len(assistant):
-        raise InvalidStepRowError(
+        raise UnusableRowError(
             f"{len(user)} turns of the user and {len(assistant)} of the assistant"
         )
     return user, assistant
 
 
-def read_math_aps(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+def read_math_aps(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read MATH-APS (OmegaPRM), as a tree or as a flat list of prefixes.
 
     Each leaf of the tree gives one solution, with the Monte-Carlo value of each piece as label.
@@ -255,7 +241,7 @@ def _build_tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping
     return nodes[question.strip()]
 
 
-def read_versaprm(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+def read_versaprm(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read VersaPRM's chains, cut after the first wrong step, and their replacement steps.
 
     Each replacement step gives a further solution, which ends with that step.
@@ -264,7 +250,7 @@ def read_versaprm(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
         chain for chain in fields["chain_of_thoughts"] if None not in (chain["labels"] or [None])
     ]
     if not chains:
-        raise InvalidStepRowError("no chain with a label for each step")
+        raise UnusableRowError("no chain with a label for each step")
     for chain in chains:
         steps = chain["steps"]
         labels = [_parse_rating(rating) == 1 for rating in chain["labels"]]
@@ -291,36 +277,62 @@ def _parse_label(value: Any) -> float:
     """Return a label from a boolean, a sign or a number in [0, 1].
 
     Raises:
-        InvalidStepRowError: For all other values, such as -1 and words.
+        UnusableRowError: For all other values, such as -1 and words.
     """
     if value in ("+", "-"):
         return bool(value == "+")
     if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
-        raise InvalidStepRowError(
-            f"label {value!r}, expected true, false, +, - or a number in [0, 1]"
-        )
+        raise UnusableRowError(f"label {value!r}, expected true, false, +, - or a number in [0, 1]")
     return bool(value) if isinstance(value, int) else value
 
 
 def _labelled_solution(
-    problem: str, steps: Sequence[str], labels: Sequence[float], answer: str = ""
-) -> LabelledSolution:
-    """Check that there is one label per step, and strip the steps."""
+    problem: str,
+    steps: Sequence[str],
+    labels: Sequence[float],
+    answer: str = "",
+    *,
+    ratings: Sequence[int] | None = None,
+) -> RecordedResponse:
+    """Return the solution of stripped steps, which newlines separate.
+
+    Raises:
+        UnusableRowError: if there is not one label per step.
+    """
+    _check_lengths(steps, labels)
+    stripped_steps = [step.strip() for step in steps]
+    response = "\n".join(stripped_steps)
+    return RecordedResponse(
+        gold=answer,
+        response=response,
+        correct=None,
+        question=problem,
+        steps=(*(step + "\n" for step in stripped_steps[:-1]), stripped_steps[-1]),
+        step_labels=tuple(labels),
+        step_ratings=ratings,
+    )
+
+
+def _check_lengths(steps: Sequence[str], labels: Sequence[float]) -> None:
+    """Raise an UnusableRowError if there is not one label per step."""
     if isinstance(steps, str):
-        raise InvalidStepRowError("the steps are one text, expected a list")
+        raise UnusableRowError("the steps are one text, expected a list")
     if not steps or len(steps) != len(labels):
-        raise InvalidStepRowError(f"{len(steps)} steps and {len(labels)} labels")
-    return LabelledSolution(problem, answer, tuple(step.strip() for step in steps), tuple(labels))
+        raise UnusableRowError(f"{len(steps)} steps and {len(labels)} labels")
 
 
 @dataclass(frozen=True, slots=True)
-class StepLabelReader:
-    """A format of step labels; most formats need only the names of their fields."""
+class StepLabelFormat:
+    """A format of step labels; most formats need only the names of their fields.
 
+    The attributes are the keys of a table ``step_labels`` in ``formats.toml``.
+    """
+
+    name: str  #: Name of the format, which is the name of its table.
     label_meaning: str  #: How the labels of the format become labels between 0 and 1.
     drops: str  #: Data of the row that are not imported.
     #: Yields the solutions of a row; None if the fields below describe the format completely.
-    read_row: Callable[[Mapping[str, Any]], Iterator[LabelledSolution]] | None = None
+    read_row: Callable[[Mapping[str, Any]], Iterator[RecordedResponse]] | None = None
     #: Field of the problem; empty if the steps start with the problem. Dots lead into objects, and
     #: into the objects of lists: ``steps.text`` is the text of each step.
     problem: str = ""
@@ -341,11 +353,47 @@ class StepLabelReader:
     has_step_lines: bool = False  #: Whether the non-empty lines of the text are the steps.
     ends_at_first_error: bool = False  #: Whether the steps after the first wrong step are dropped.
 
-    def read(self, fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
+    @classmethod
+    def from_toml(cls, name: str, fields: Mapping[str, Any]) -> Self:
+        """Make a format from its table, which may name a function of this module."""
+        read_row = fields.get("read_row")
+        return cls(name, **{**fields, "read_row": globals()[read_row] if read_row else None})
+
+    def matches(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether the format reads at least one solution of a row."""
+        try:
+            return any(self.read(fields))
+        except (UnusableRowError, LookupError, TypeError, AttributeError):
+            return False
+
+    def read_responses(self, record: SourceRow) -> list[RecordedResponse]:
+        """Return the solutions of a row.
+
+        Raises:
+            UnusableRowError: if the row does not have the format, with the reason.
+        """
+        if record.error:
+            raise UnusableRowError(record.error)
+        solutions = []
+        try:
+            for solution in self.read(record.fields):
+                _check_texts(solution)
+                solutions.append(replace(solution, row=record.row_number))
+        except UnusableRowError:
+            raise
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise UnusableRowError(
+                f"the row does not have the format {self.name}: {describe_row_error(error)}"
+            ) from None
+        if not solutions:
+            raise UnusableRowError("no step in the row has a label")
+        return solutions
+
+    def read(self, fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
         """Yield the solutions of a row.
 
         Raises:
-            InvalidStepRowError: If a value of the row is invalid. A row of another format may also
+            UnusableRowError: If a value of the row is invalid. A row of another format may also
                 raise a LookupError, TypeError or AttributeError.
         """
         if self.read_row is not None:
@@ -379,10 +427,10 @@ class StepLabelReader:
             return [line for line in text.split("\n") if line.strip()]
         step_tag = next((tag for tag in self.step_tags if tag in text), "")
         if not step_tag:
-            raise InvalidStepRowError("the text has no step tag")
+            raise UnusableRowError("the text has no step tag")
         *steps, text_after = text.split(step_tag)
         if text_after.strip():
-            raise InvalidStepRowError("there is text after the last step tag")
+            raise UnusableRowError("there is text after the last step tag")
         return steps
 
     def _read_labels(self, fields: Mapping[str, Any], count: int) -> list[float]:
@@ -394,11 +442,11 @@ class StepLabelReader:
             name = next((name for name in self.label if name in fields), self.label[0])
             labels = _read_field(fields, name)
             if isinstance(labels, str):
-                raise InvalidStepRowError("the labels are one text, expected a list")
+                raise UnusableRowError("the labels are one text, expected a list")
             return [self._parse_label(label) for label in labels]
         wrong_steps = fields[self.wrong_steps]
         if set(wrong_steps) - set(range(1, count + 1)):
-            raise InvalidStepRowError(f"{self.wrong_steps} {wrong_steps} of {count} steps")
+            raise UnusableRowError(f"{self.wrong_steps} {wrong_steps} of {count} steps")
         return [number not in wrong_steps for number in range(1, count + 1)]
 
     def _parse_label(self, value: Any) -> float:
@@ -409,7 +457,7 @@ class StepLabelReader:
         is_right = text in self.right_labels
         if is_right == (text in self.wrong_labels):
             expected = ", ".join((*self.right_labels, *self.wrong_labels))
-            raise InvalidStepRowError(f"label {value!r}, expected one of {expected}")
+            raise UnusableRowError(f"label {value!r}, expected one of {expected}")
         return is_right
 
     def _first_error_index(self, value: Any, count: int) -> int:
@@ -422,10 +470,21 @@ class StepLabelReader:
         except ValueError:
             index = -1
         if isinstance(value, bool) or index not in range(count):
-            raise InvalidStepRowError(
+            raise UnusableRowError(
                 f"{self.first_error} {value!r} of {count} steps, which start at {self.first_step}"
             )
         return index
+
+
+def _check_texts(solution: RecordedResponse) -> None:
+    """Raise an UnusableRowError if a text is blank, or cannot be written to a file."""
+    for text in (solution.question, solution.gold, *solution.steps):
+        if not isinstance(text, str):
+            raise UnusableRowError(f"expected a text, found {text!r}")
+        if text != replace_surrogates(text):
+            raise UnusableRowError("the text contains half a surrogate pair, which is invalid")
+    if not all(text.strip() for text in (solution.question, *solution.steps)):
+        raise UnusableRowError("the problem or a step is blank")
 
 
 #: Words for the absence of a wrong step, in lower case.
@@ -452,12 +511,3 @@ def _read_field(fields: Mapping[str, Any], path: str) -> Any:
     if isinstance(value, list):
         return [_read_field(item, inner_path) for item in value]
     return _read_field(value, inner_path)
-
-
-def _make_reader(name: str, read_row: str = "", **fields: Any) -> StepLabelReader:
-    """Make a reader from its row, which may name a function of this module as ``read_row``."""
-    return StepLabelReader(read_row=globals()[read_row] if read_row else None, **fields)
-
-
-#: Readers of step labels, by the name of their format.
-STEP_LABEL_READERS = TomlTable(__file__, _make_reader)

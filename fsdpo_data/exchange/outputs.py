@@ -14,15 +14,14 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import Interval, mean_rate
-from fsdpo_data.grading.pool import open_grader
-from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.recorded.formats import (
+from fsdpo_data.exchange.formats import find_response_format, unknown_format_message
+from fsdpo_data.exchange.response_formats import (
     DEFAULT_RESPONSE_READING,
     RecordedResponse,
     ResponseReading,
-    find_response_format,
-    unknown_format_message,
 )
+from fsdpo_data.grading.pool import open_grader
+from fsdpo_data.models.thinking import find_thinking
 
 
 def read_outputs(

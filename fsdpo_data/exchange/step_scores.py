@@ -13,8 +13,8 @@ from typing import Any
 
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import replace_surrogates
+from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseFormat
 from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.recorded.formats import RecordedResponse, ResponseFormat
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
 

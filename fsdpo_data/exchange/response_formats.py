@@ -2,7 +2,7 @@
 
 A publisher is the project or library that wrote the file. A :class:`ResponseFormat` lists names of
 fields, and the first field that is present and not null counts. ``doc.question`` is a nested field,
-and ``body + question`` joins two texts.
+and ``body + question`` joins two texts. ``formats.toml`` has the formats.
 """
 
 import hashlib
@@ -17,7 +17,6 @@ from typing import Any
 from fsdpo_data.core.row_errors import UnusableRowError, describe_row_error
 from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, FinishReason
-from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
 from fsdpo_data.problems.row_formats import FieldName, RowReading
 
@@ -40,7 +39,7 @@ DEFAULT_RESPONSE_READING = ResponseReading()  #: The reading without names of fi
 
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
-    """One recorded response with its gold answer, and the verdict and reward of its publisher."""
+    """One recorded response with its gold answer, and what its publisher states about it."""
 
     gold: str  #: Gold answer; empty if the format has none.
     response: str  #: Text of the response.
@@ -61,6 +60,10 @@ class RecordedResponse:
     reasoning: str = ""  #: Thinking before the response, if recorded separately.
     steps: Any = None  #: Steps as listed in the row, not checked; None without a list.
     step_scores: Any = None  #: Scores of the steps as in the row, not checked; None without scores.
+    #: Label of each step, from 0 (wrong) to 1 (right). The steps then join to the response.
+    step_labels: Sequence[float] | None = None
+    #: Rating of each step (-1, 0 or 1), if the format has finer ratings than the labels.
+    step_ratings: Sequence[int] | None = None
     #: Values that identify the response in a file of step scores; empty if the format has none.
     key: tuple[Any, ...] = ()
     #: Reason why this response of several cannot be used; empty for a usable one.
@@ -71,7 +74,7 @@ class RecordedResponse:
 class ResponseFormat:
     """The names of the fields in which one publisher stores a response and its data.
 
-    The attributes are the keys of ``formats.toml``.
+    The attributes are the keys of a table ``responses`` in ``formats.toml``.
     """
 
     publisher: str  #: Publisher of the format, for messages.
@@ -349,51 +352,6 @@ def response_key(fields: Fields, names: Sequence[str]) -> tuple[Any, ...]:
     """Return the values that identify a response; empty if one of the fields is missing."""
     values = tuple(_first(fields, (name,)) for name in names)
     return () if None in values else values
-
-
-#: Formats of recorded responses by name; the first match counts.
-RESPONSE_FORMATS = TomlTable(__file__, lambda _, **fields: ResponseFormat(**fields))
-
-
-def find_response_format(
-    fields: Fields,
-    reading: ResponseReading = DEFAULT_RESPONSE_READING,
-    *,
-    requires_gold: bool = False,
-) -> ResponseFormat | None:
-    """Return the format of a row, or None if no format matches.
-
-    Args:
-        fields: The fields of the row.
-        reading: The fields that the user names. A row without a format has the plain one then.
-        requires_gold: Consider only formats with a gold answer.
-    """
-    formats = _response_formats(requires_gold=requires_gold)
-    row_format = next((candidate for candidate in formats if candidate.matches(fields)), None)
-    names = {
-        "question": reading.question_field,
-        "gold": reading.gold_field,
-        "responses": reading.response_field,
-    }
-    if row_format is None and any(names.values()):
-        row_format = RESPONSE_FORMATS["plain"]
-    return row_format.with_fields(**names) if row_format is not None else None
-
-
-def unknown_format_message(fields: Fields, requires_gold: bool = False) -> str:
-    """Return an error message with the fields of a row and the fields of the known formats."""
-    formats = _response_formats(requires_gold=requires_gold)
-    expected = "; ".join(
-        f"{candidate.publisher} ({', '.join(candidate.needs)})" for candidate in formats
-    )
-    return f"fields {', '.join(sorted(map(str, fields)))}. Expected one of: {expected}"
-
-
-def _response_formats(*, requires_gold: bool) -> list[ResponseFormat]:
-    """Return the formats, or only those with a gold answer."""
-    return [
-        candidate for candidate in RESPONSE_FORMATS.values() if candidate.gold or not requires_gold
-    ]
 
 
 def question_key(question: str) -> str:

@@ -9,9 +9,9 @@ from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.engines.samplers.replay import BaseReplaySampler
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
+from fsdpo_data.exchange.outputs import has_output_format, read_outputs
+from fsdpo_data.exchange.response_formats import RecordedResponse, question_key
 from fsdpo_data.models.prompts import Template
-from fsdpo_data.recorded.formats import RecordedResponse, question_key
-from fsdpo_data.recorded.outputs import has_output_format, read_outputs
 
 
 @dataclass(slots=True)

@@ -1,0 +1,119 @@
+"""Imported solutions in a temporary file, and the dataset that is sealed from them.
+
+The solutions of a problem may be anywhere in a file, and a dataset has them together. Solutions
+therefore go to an unnamed temporary file, one per line, and memory holds only their positions.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.jsonl_log import encode_line
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.sampling import Completion
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.manifest_sections import StepLabelStats
+from fsdpo_data.dataset.run import MANIFEST_FILE, RunDir, completion_fields
+from fsdpo_data.problems.load import ProblemSet, QuarantinedRow
+from fsdpo_data.stages.sample import BuildSpec, seal_samples
+
+_PROBLEMS_PER_WRITE = 64  #: Problems whose solutions are in memory at a time.
+
+
+class SolutionSpool:
+    """Problems in memory, with their prompts and solutions in a temporary file.
+
+    Attributes:
+        problems: The problems by id, in the order of the input.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        """Store everything in ``file``, which is empty."""
+        self._file = file
+        self.problems: dict[str, Problem] = {}
+        self._prompt_offsets: dict[str, int] = {}  # by problem id
+        self._solution_offsets: dict[str, array[int]] = {}  # by problem id
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of solutions by problem id."""
+        return {key: len(offsets) for key, offsets in self._solution_offsets.items()}
+
+    def add(self, problem: Problem, prompt: str, solution: Completion) -> None:
+        """Store a solution of a problem, and the prompt if it is the first one."""
+        problem_id = problem.id
+        if problem_id not in self.problems:
+            self.problems[problem_id] = problem
+            self._prompt_offsets[problem_id] = self.write({"prompt": prompt})
+            self._solution_offsets[problem_id] = array("Q")
+        self._solution_offsets[problem_id].append(self.write(completion_fields(solution)))
+
+    def prompt(self, problem_id: str) -> str:
+        """Return the prompt of a problem."""
+        return str(self.read(self._prompt_offsets[problem_id])["prompt"])
+
+    def solutions(self, problem_id: str) -> list[Completion]:
+        """Return the solutions of a problem, in the order of the input."""
+        offsets = self._solution_offsets[problem_id]
+        return [Completion(**self.read(offset)) for offset in offsets]
+
+    def write(self, record: Mapping[str, Any]) -> int:
+        """Append a record to the file; return its offset."""
+        offset = self._file.seek(0, 2)
+        self._file.write(encode_line(record))
+        return offset
+
+    def read(self, offset: int) -> Any:
+        """Return the record at an offset."""
+        self._file.seek(offset)
+        return orjson.loads(self._file.readline())
+
+
+def seal_import(
+    spool: SolutionSpool,
+    spec: BuildSpec,
+    quarantined: Sequence[QuarantinedRow],
+    out: Path,
+    *,
+    resume: bool,
+    progress: Progress,
+    workers: int | None = None,
+    step_labels: StepLabelStats | None = None,
+) -> Manifest:
+    """Seal all solutions of a spool as the dataset ``out``.
+
+    Args:
+        spool: The solutions.
+        spec: The identity of the dataset.
+        quarantined: The rows that could not be used.
+        out: Directory of the dataset.
+        resume: Whether ``out`` may contain the unfinished import.
+        progress: Receives the progress.
+        workers: Processes that grade; None for one per available core.
+        step_labels: Counts of the imported step labels; None without step labels.
+
+    Raises:
+        RunMismatchError: if ``out`` contains another run.
+        StoreError: if the disk fails.
+    """
+    source = ProblemSet(list(spool.problems.values()), list(spec.sources), [*quarantined])
+    with RunDir.open(out, spec.config(source.problems), resume=resume) as run:
+        if not (out / MANIFEST_FILE).exists():
+            missing_ids = [key for key in spool.problems if key not in run.line_spans]
+            for start in range(0, len(missing_ids), _PROBLEMS_PER_WRITE):
+                problem_ids = missing_ids[start : start + _PROBLEMS_PER_WRITE]
+                run.append([(key, spool.prompt(key), spool.solutions(key)) for key in problem_ids])
+            seal_samples(
+                run,
+                spec,
+                source,
+                progress=progress,
+                workers=workers,
+                sample_counts=spool.counts,
+                step_labels=step_labels,
+            )
+        return read_manifest(out)

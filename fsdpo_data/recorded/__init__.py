@@ -1,1 +1,0 @@
-"""Outputs that other programs recorded: their formats, grading, replay and import."""
