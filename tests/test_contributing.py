@@ -314,7 +314,7 @@ import torch
 from fsdpo_train.losses.preference_losses import PairLogprobs
 
 logps = torch.tensor([[1.0], [0.5], [1.0], [0.5], [3.0], [3.0]])
-spec = PreferenceSpec("hinge", beta=0.5)
+spec = PreferenceSpec(loss="hinge", beta=0.5)
 assert spec.preference_loss.pair_loss(PairLogprobs(*logps), spec).tolist() == [0.75]
 config = PrmConfig(data="d", out="o", loss="mse")
 inputs = (torch.zeros(1, 2), torch.ones(1, 2), torch.tensor([[True, False]]))

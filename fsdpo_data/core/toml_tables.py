@@ -1,6 +1,5 @@
 """Tables of rows in TOML files, each stored next to the Python module that uses it."""
 
-import dataclasses
 from collections import UserDict
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
@@ -89,7 +88,7 @@ class FormatTable(TomlTable[Row]):
     def __init__(
         self,
         module: str,
-        format_class: Callable[..., Row],
+        format_class: Any,
         *,
         title: str,
         field: str,
@@ -99,7 +98,7 @@ class FormatTable(TomlTable[Row]):
 
         Args:
             module: Path of the module next to the TOML file, usually ``__file__``.
-            format_class: A dataclass with a field for each key of a row, and the field ``name``.
+            format_class: Option class with a field for each key of a row, and ``name``.
             title: Name of such a format in errors, such as "PRM format".
             field: Option that names a format, for errors.
             not_inherited: Keys that a row with ``based_on`` does not take from its base.
@@ -125,7 +124,7 @@ class FormatTable(TomlTable[Row]):
             inherited = {key: base[key] for key in base if key not in self._not_inherited}
             keys = inherited | keys
             based_on = keys.pop("based_on", "")
-        known_keys = {entry.name for entry in dataclasses.fields(self._format_class)}  # type: ignore[arg-type]
+        known_keys = self._format_class.model_fields.keys()
         if unknown_keys := sorted(keys.keys() - known_keys):
             raise InputError(
                 f"the {self._title} {name} has unknown keys: {', '.join(unknown_keys)}. Expected "
