@@ -143,7 +143,7 @@ def _name_arguments(
     if len(args) > len(positional) or named.keys() & kwargs.keys():
         names = f"only {', '.join(positional)}" if positional else "no value"
         raise TypeError(f"{callee}() takes {names} without a name. Write the others as NAME=VALUE.")
-    return named | kwargs
+    return {**named, **kwargs}
 
 
 @contextlib.contextmanager

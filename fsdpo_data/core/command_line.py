@@ -6,7 +6,6 @@ The members of groups become parameters of their own: ``sampling.n`` is ``--samp
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,7 +70,6 @@ class CommandParameter:
         return True
 
 
-@cache
 def command_parameters(options_class: type[Options]) -> Mapping[str, CommandParameter]:
     """Return the parameters of a command by name, the members of groups included."""
     return {parameter.name: parameter for parameter in _iterate_parameters(options_class)}

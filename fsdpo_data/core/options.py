@@ -11,7 +11,6 @@ members are options like all others (:mod:`fsdpo_data.core.command_line`).
 """
 
 import inspect
-import numbers
 import sys
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pydantic import (
     BaseModel,
@@ -32,6 +31,11 @@ from pydantic.fields import FieldInfo
 
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names, unknown_name_error
 from fsdpo_data.core.urls import check_url, hide_credentials, is_url
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)  # it has no public name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +83,10 @@ def split_docstring(options_class: type) -> tuple[str, str]:
     return summary.strip(), inspect.cleandoc(f"\n{examples}").strip()
 
 
-class OptionsType(type(BaseModel)):  # type: ignore[misc]
+class OptionsType(ModelMetaclass):
     """Type of option classes, whose errors are of type :class:`InputError`."""
+
+    model_fields: dict[str, FieldInfo]
 
     @property
     def __signature__(cls) -> inspect.Signature:
@@ -112,7 +118,7 @@ class OptionsType(type(BaseModel)):  # type: ignore[misc]
         try:
             return super().__call__(*arguments, **values)
         except ValidationError as error:
-            raise input_error(error, cls) from None
+            raise input_error(error, cast(type[Options], cls)) from None
 
 
 class Options(BaseModel, metaclass=OptionsType):
@@ -238,10 +244,8 @@ def _convert_value(value: Any, field_type: Any, option: Option) -> Any:
         return str(value)
     if isinstance(value, str) and Path in types:
         return _convert_path(value, option)
-    if isinstance(value, numbers.Integral) and not isinstance(value, int):  # NumPy
-        return int(value)
-    if isinstance(value, numbers.Real) and not isinstance(value, int | float):
-        return float(value)
+    if type(value).__module__ == "numpy":
+        return value.item()
     return value
 
 
@@ -368,7 +372,7 @@ def _describe_expected(detail: Any, info: FieldInfo | None) -> str:
         return f"{detail['ctx']['class_name']}(…)"
     if kind == "is":  # is_instance_of
         kind = detail["ctx"]["class"]
-    return _EXPECTED_VALUES.get(kind, detail["msg"])
+    return _EXPECTED_VALUES.get(kind, str(detail["msg"]))
 
 
 def check_read_options(

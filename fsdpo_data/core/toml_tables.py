@@ -8,8 +8,10 @@ from typing import Any, TypeVar, get_type_hints
 
 from fsdpo_data.core.errors import FsdpoError, InputError, unknown_name_error
 from fsdpo_data.core.input_files import read_toml_file
+from fsdpo_data.core.options import Options
 
 Row = TypeVar("Row")
+FormatT = TypeVar("FormatT", bound=Options)
 
 
 def read_toml(module: str | Path) -> dict[str, Any]:
@@ -82,13 +84,13 @@ class TomlTable(UserDict[str, Row]):
         }
 
 
-class FormatTable(TomlTable[Row]):
+class FormatTable(TomlTable[FormatT]):
     """Formats by name: rows that may be based on one another, and files of users."""
 
     def __init__(
         self,
         module: str,
-        format_class: Any,
+        format_class: type[FormatT],
         *,
         title: str,
         field: str,
@@ -109,7 +111,7 @@ class FormatTable(TomlTable[Row]):
         self._field = field
         self._not_inherited = not_inherited
 
-    def build(self, name: str, based_on: str = "", **keys: Any) -> Row:
+    def build(self, name: str, based_on: str = "", **keys: Any) -> FormatT:
         """Build a format from a row; a row with ``based_on`` contains only its differences.
 
         Raises:
@@ -134,7 +136,7 @@ class FormatTable(TomlTable[Row]):
             )
         return self._format_class(**keys)
 
-    def get_row_or_file(self, name: str) -> Row:
+    def get_row_or_file(self, name: str) -> FormatT:
         """Return a format by its name, or from a TOML file.
 
         Raises:
