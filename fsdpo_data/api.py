@@ -6,30 +6,28 @@ No function prints. Errors are of type ``FsdpoError`` and name the field.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import re
+import textwrap
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from fsdpo_cards.problem_list import MIN_PROBLEM_BYTES
+from pydantic import ValidationError
 
 from fsdpo_data.agreement.report import AgreementReport, AgreeOptions, compare_labellers
 from fsdpo_data.answers import Verdict
 from fsdpo_data.core import plugins
+from fsdpo_data.core.command_line import command_parameters
 from fsdpo_data.core.entities import Pair, Problem, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
-from fsdpo_data.core.keyword_functions import (
-    checks_arguments,
-    checks_fields,
-    document_function,
-    make_keyword_options,
-    rename_field,
-)
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.options import class_summary
+from fsdpo_data.core.options import Options, input_error, split_docstring
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.sampling import DeclaredSampling, SamplingSpec
@@ -109,32 +107,132 @@ StrPath = str | Path
 
 
 def accepts_options(
-    kind: Callable[P, OptionsT],
+    kind: Callable[P, OptionsT], *positional: str
 ) -> Callable[[Callable[[OptionsT], Result]], Callable[P, Result]]:
-    """Return a decorator that turns a parameter ``options`` into keyword parameters."""
+    """Return a decorator that turns a parameter ``options`` into keyword parameters.
+
+    Args:
+        kind: Class of the options.
+        positional: Fields that a call may give without a name.
+    """
+    options_class: type[Options] = kind  # type: ignore[assignment]
 
     def decorate(run: Callable[[OptionsT], Result]) -> Callable[P, Result]:
         @functools.wraps(run)
         def call(*args: P.args, **kwargs: P.kwargs) -> Result:
-            options = make_keyword_options(kind, run.__name__, args, kwargs)
-            try:
-                return run(options)
-            except FsdpoError as error:
-                renamed_error = rename_field(error, kind)
-                if renamed_error is error:
-                    raise
-                raise renamed_error from error
+            values = _name_arguments(run.__name__, positional, args, kwargs)
+            with _names_of_arguments(options_class, run.__name__):
+                return run(options_class.model_validate(values))  # type: ignore[arg-type]
 
         returns = get_type_hints(run)["return"]
-        document_function(call, kind, returns=returns)  # type: ignore[arg-type]
+        _document_function(call, options_class, returns=returns, positional=positional)
         return call
 
     return decorate
 
 
-def _stage(
-    kind: Callable[Concatenate[StrPath, P], StageOptions], name: str, example: str = ""
-) -> Callable[Concatenate[Dataset, P], Dataset]:
+def _name_arguments(
+    callee: str, positional: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call by name.
+
+    Raises:
+        TypeError: if an argument has no name, or is given twice.
+    """
+    named = dict(zip(positional, args, strict=False))
+    if len(args) > len(positional) or named.keys() & kwargs.keys():
+        names = f"only {', '.join(positional)}" if positional else "no value"
+        raise TypeError(f"{callee}() takes {names} without a name. Write the others as NAME=VALUE.")
+    return {**named, **kwargs}
+
+
+@contextlib.contextmanager
+def _names_of_arguments(options_class: type[Options], callee: str) -> Iterator[None]:
+    """Raise errors about fields of an option class as errors about arguments of a function."""
+    try:
+        yield
+    except ValidationError as validation_error:
+        error = input_error(validation_error, options_class, callee)
+        name = getattr(error, "field", "").rpartition(".")[2]
+        member = command_parameters(options_class).get(name)
+        if member is not None and name not in options_class.model_fields:
+            example = _group_expression(options_class, member.path, error.value)  # type: ignore[attr-defined]
+            message = f"{callee} takes this value in a group. Write `{example}`."
+            error = InputError(message, field=name, value=error.value)  # type: ignore[attr-defined]
+        raise _rename_field(error, options_class) from None
+    except FsdpoError as error:
+        renamed_error = _rename_field(error, options_class)
+        if renamed_error is error:
+            raise
+        raise renamed_error from error
+
+
+def _rename_field(error: Exception, options_class: type[Options]) -> Exception:
+    """Return an error about a field of an option class as an error about an argument."""
+    if isinstance(error, FsdpoError):
+        class_name, _, name = error.field.partition(".")
+        if class_name == options_class.__name__:
+            return error.for_field(name)
+    return error
+
+
+def _group_expression(options_class: Any, path: Sequence[str], value: Any) -> str:
+    """Return the Python text that sets a member, such as ``sampling=SamplingSpec(n=4)``."""
+    name, *inner_path = path
+    if not inner_path:
+        return f"{name}={value!r}"
+    group_class = options_class.model_fields[name].annotation
+    return f"{name}={group_class.__name__}({_group_expression(group_class, inner_path, value)})"
+
+
+_EXAMPLE = re.compile(r"\n+Example:\n")
+_COMMAND_FLAG = re.compile(r"`--([a-z0-9-]+)( \w+)?`")
+
+
+def _document_function(
+    function: Callable[..., Any],
+    options_class: type[Options],
+    *,
+    returns: Any,
+    positional: Sequence[str] = (),
+    first: inspect.Parameter | None = None,
+    without: Sequence[str] = (),
+) -> None:
+    """Give a function the signature of an option class, and a list of its arguments as help.
+
+    Args:
+        function: The function. Its docstring is a summary, then ``Example:`` with lines of Python.
+        options_class: The option class, whose fields document the arguments.
+        returns: Type of the result.
+        positional: Arguments that need no name.
+        first: A parameter before the fields of the class, such as ``self``; None for none.
+        without: Fields of the class that are not arguments of the function.
+    """
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [
+        parameter.replace(kind=kind) if name in positional else parameter
+        for name, parameter in inspect.signature(options_class).parameters.items()
+        if name not in without
+    ]
+    parameters.sort(key=lambda parameter: parameter.kind)
+    summary, *example = _EXAMPLE.split(inspect.cleandoc(function.__doc__ or ""), maxsplit=1)
+    lines = [summary, "", "Args:"]
+    for parameter in parameters:
+        text = options_class.model_fields[parameter.name].description or ""
+        text = _COMMAND_FLAG.sub(lambda match: f"`{match[1].replace('-', '_')}`", text)
+        entry = f"{parameter.name}: {' '.join(text.split())}"
+        lines += textwrap.wrap(
+            entry, 96, initial_indent="    ", subsequent_indent=" " * 8, break_on_hyphens=False
+        )
+    if example:
+        lines += ["", "Example:", textwrap.indent(inspect.cleandoc(f"\n{example[0]}"), "    ")]
+    function.__doc__ = "\n".join(lines)
+    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [*([first] if first else []), *parameters], return_annotation=returns
+    )
+
+
+def _stage(kind: type[StageOptions], name: str, example: str = "") -> Callable[..., Dataset]:
     """Return the method that runs a stage on a dataset.
 
     Args:
@@ -143,22 +241,16 @@ def _stage(
         example: Arguments of a call in the help, such as ``out="runs/labelled"``.
     """
 
-    def method(self: Dataset, /, *args: P.args, **kwargs: P.kwargs) -> Dataset:
-        options = make_keyword_options(kind, name, (self.url or self.path, *args), kwargs)
-        try:
-            return run_stage(options)
-        except FsdpoError as error:
-            renamed_error = rename_field(error, kind)
-            if renamed_error is error:
-                raise
-            raise renamed_error from error
+    def method(self: Dataset, /, **values: Any) -> Dataset:
+        with _names_of_arguments(kind, name):
+            return run_stage(kind.model_validate({"data": self.url or self.path, **values}))
 
     method.__name__ = name
     example = f"Example:\n    new_dataset = dataset.{name}({example or 'out=PATH'})"
-    method.__doc__ = f"{class_summary(kind)}\n\n{example}"  # type: ignore[arg-type]
-    document_function(
+    method.__doc__ = f"{split_docstring(kind)[0]}\n\n{example}"
+    _document_function(
         method,
-        kind,  # type: ignore[arg-type]
+        kind,
         returns="Dataset",
         first=inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY),
         without=["data"],
@@ -166,7 +258,6 @@ def _stage(
     return method
 
 
-@checks_fields("`open_dataset(PATH)` opens the dataset of a directory.")
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """A sealed dataset on disk, which never changes; stages derive new datasets from it.
@@ -229,7 +320,6 @@ class Dataset:
             if (files := self.manifest.config_paths(self.path, config))
         }
 
-    @checks_arguments
     def examples(
         self, count: int, *, problem: str | None, outcome: str | None, seed: int
     ) -> list[dict[str, Any]]:
@@ -280,7 +370,6 @@ class Dataset:
             if (key := (row["problem_id"],)) in grouped
         ]
 
-    @checks_arguments
     def page(self, *, megabytes: float = 16, gamma: float = DEFAULT_GAMMA) -> str:
         """Return an HTML page: statistics, problems, solutions, step rewards, pairs side by side.
 
@@ -324,12 +413,10 @@ class Dataset:
         validate(self.path)
         return self
 
-    @checks_arguments
     def diff(self, other: Dataset) -> dict[str, ConfigDiff]:
         """Return by config the rows that ``other`` adds, removes or changes."""
         return dict(diff_datasets(self.path, other.path))
 
-    @checks_arguments
     def export(self, to: str, out: StrPath) -> ExportResult:
         """Write the dataset in another format.
 
@@ -337,13 +424,11 @@ class Dataset:
         """
         return export(self.path, to, Path(out))
 
-    @checks_arguments
     def push(self, name: str, *, public: bool = False, branch: str = "main") -> str:
         """Publish the dataset as ``org/name``; see :func:`push`."""
         return push(self.path, name, public=public, branch=branch)
 
 
-@checks_arguments
 def open_dataset(path: StrPath, progress: Progress = NO_PROGRESS) -> Dataset:
     """Open a sealed dataset.
 
@@ -389,7 +474,6 @@ def build(options: BuildOptions) -> Dataset:
     return open_output(*run_build(options, NO_PROGRESS))
 
 
-@checks_arguments
 def run_stage(options: StageOptions, progress: Progress = NO_PROGRESS) -> Dataset:
     """Run one stage on a dataset and return the new dataset, of several the dataset ``out``."""
     _refuse_shard(options)
@@ -425,7 +509,7 @@ def _refuse_shard(options: BuildOptions | StageOptions) -> None:
         )
 
 
-@accepts_options(AgreeOptions)
+@accepts_options(AgreeOptions, "reference", "labeller")
 def agree(options: AgreeOptions) -> AgreementReport:
     """Measure how far two labellers of the same solutions agree.
 
@@ -437,7 +521,7 @@ def agree(options: AgreeOptions) -> AgreementReport:
     return compare_labellers(options)
 
 
-@accepts_options(DecontaminateOptions)
+@accepts_options(DecontaminateOptions, "problems")
 def decontaminate(options: DecontaminateOptions) -> OverlapReport:
     """Find training problems that occur in benchmarks.
 
@@ -449,7 +533,6 @@ def decontaminate(options: DecontaminateOptions) -> OverlapReport:
     return run_decontaminate(options, NO_PROGRESS)
 
 
-@checks_arguments
 def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
     r"""Cut a solution into steps; joined they are the text, to the character.
 
@@ -478,24 +561,26 @@ def _loader(
         returns: Class of the result in the help.
         example: A call in the help.
     """
+    options_class: type[Options] = kind  # type: ignore[assignment]
 
     def load(name: str, /, *args: P.args, **kwargs: P.kwargs) -> Result:
-        if not isinstance(name, str):
-            raise InputError("expected the name of a model.", field="name", value=name)
-        return make(name, make_keyword_options(kind, make.__name__, args, kwargs))
+        values = _name_arguments(make.__name__, (), args, kwargs)
+        with _names_of_arguments(options_class, make.__name__):
+            options = options_class.model_validate(values)
+        return make(name, options)  # type: ignore[arg-type]
 
     load.__name__ = make.__name__
     load.__doc__ = f"{(make.__doc__ or '').partition(chr(10))[0]}\n\nExample:\n    {example}"
-    document_function(
+    _document_function(
         load,
-        kind,  # type: ignore[arg-type]
+        options_class,
         returns=returns,
         first=inspect.Parameter("name", inspect.Parameter.POSITIONAL_ONLY, annotation=str),
     )
     return load
 
 
-load_plugin = checks_arguments(plugins.load_plugin)
+load_plugin = plugins.load_plugin
 load_sampler = _loader(
     SamplerOptions, load.load_sampler, Sampler, 'sampler = load_sampler("tiny", device="cpu")'
 )
@@ -504,7 +589,6 @@ load_scorer = _loader(
 )
 
 
-@checks_arguments
 def load_template(
     model: str, template: str | None = None, *, engine: SamplerOptions | None = None
 ) -> Template:
@@ -527,7 +611,6 @@ def load_template(
     return resolve_model(model, engine or SamplerOptions(), template).template
 
 
-@checks_arguments
 def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main") -> str:
     """Publish a dataset as ``org/name``: validate, one commit, one tag, read back.
 
@@ -547,7 +630,6 @@ def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main"
     return push_dataset(plan_push(root, name, branch=branch), public=public, progress=NO_PROGRESS)
 
 
-@checks_arguments
 def pull(name: str, out: StrPath | None = None, progress: Progress = NO_PROGRESS) -> Dataset:
     """Fetch a dataset from the Hub and check every file, row and count.
 

@@ -1,11 +1,12 @@
 """Options of the training stages: frozen, and checked before torch is loaded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from fsdpo_data.core.options import Option, Options, check_read_options, declared_fields
+from pydantic import Field
+
+from fsdpo_data.core.options import Option, Options, check_read_options, field_option
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.steps.rewards import DEFAULT_GAMMA
@@ -21,7 +22,10 @@ _OPTIMIZER = "Optimizer"
 _COMPUTE = "Memory and speed"
 _LOGGING = "Checkpoints and logs"
 
-HeadChunk = Annotated[int | None, Option(min=1, panel=_COMPUTE, default_text="by the free memory")]
+LearningRate = Annotated[float, Field(gt=0), Option(flags=("--lr", "--learning-rate"))]
+HeadChunk = Annotated[
+    int | None, Field(ge=1), Option(panel=_COMPUTE, default_text="by the free memory")
+]
 
 
 def check_loss_options(
@@ -41,82 +45,79 @@ def check_loss_options(
     check_read_options(options, "loss", [loss.name], read_options)
 
 
-@dataclass(frozen=True)
 class TrainConfig(Options):
-    """Options of every training stage.
-
-    Attributes:
-        data: The training data. The rows of several datasets or files follow each other.
-        out: Output directory for the trained model, its checkpoints and its card.
-        model: Checkpoint to start from: a short name, a directory, or ``org/name[@revision]`` on
-            the Hub.
-        epochs: Number of passes over the data.
-        max_steps: Stop after this number of optimizer steps. With 0, `epochs` decides.
-        batch_size: Sequences per device in one micro-batch.
-        batch_tokens: Maximum number of tokens per device in one micro-batch, without padding. If
-            set, it replaces `batch_size`. A longer sequence is a micro-batch of its own. 0 turns it
-            off.
-        grad_accum: Micro-batches per optimizer step.
-        lr: Peak learning rate.
-        lora: Rank of the LoRA adapters, which are merged into the weights at the end. With 0, all
-            weights are trained.
-        load_in_4bit: Load the frozen weights under LoRA in 4 bits (QLoRA: NF4 with double
-            quantization). At the end, the adapters are merged into the original weights.
-        seed: Random seed for new weights, data order and dropout.
-        resume: Continue the run in `out` from its latest checkpoint.
-        schedule: Name of the learning-rate schedule in transformers.
-        optim: Name of the optimizer in transformers. 8-bit and paged optimizers need bitsandbytes.
-        warmup: Warm-up steps: a number of steps, or a fraction of all steps if below 1.
-        weight_decay: Weight decay of AdamW.
-        adam_beta2: Decay rate of the second moment in AdamW.
-        max_grad_norm: Maximum gradient norm; larger gradients are clipped.
-        max_length: Maximum number of tokens of a sequence. 0 means the context length of the model.
-        group_by_length: Put sequences of similar length into one batch, which needs less padding.
-        dtype: Precision of the computation. Weights stay in float32, except frozen weights under
-            LoRA.
-        gradient_checkpointing: Recompute activations in the backward pass. This needs less memory
-            and more time.
-        deepspeed: DeepSpeed preset ``zero2`` or ``zero3``, or a DeepSpeed configuration file.
-        report_to: Experiment tracker (``wandb``, ``tensorboard``, …), or ``none``.
-        log_every: Optimizer steps between two log entries.
-        save_every: Optimizer steps between two checkpoints. 0 saves no checkpoints.
-        save_limit: Number of checkpoints that are kept. Older checkpoints are deleted.
-    """
+    """Options of every training stage."""
 
     #: Name of the stage in file names and cards.
     stage: ClassVar[str]
 
     data: Annotated[Sequence[str | Path], Option(positional=True)]
+    """The training data. The rows of several datasets or files follow each other."""
     out: Annotated[Path, Option(in_digest=False)]
+    """Output directory for the trained model, its checkpoints and its card."""
     model: str | None = None
-    epochs: Annotated[float, Option(exclusive_min=0)] = 1.0
-    max_steps: Annotated[int, Option(min=0)] = 0
-    batch_size: Annotated[int, Option(min=1)] = 16
-    batch_tokens: Annotated[int, Option(min=0, panel=_COMPUTE)] = 0
-    grad_accum: Annotated[int, Option(min=1)] = 1
-    lr: Annotated[float, Option(exclusive_min=0)] = 5e-7
-    lora: Annotated[int, Option(min=0)] = 0
+    """Checkpoint to start from: a short name, a directory, or ``org/name[@revision]`` on the Hub.
+    """
+    epochs: Annotated[float, Field(gt=0)] = 1.0
+    """Number of passes over the data."""
+    max_steps: Annotated[int, Field(ge=0)] = 0
+    """Stop after this number of optimizer steps. With 0, `epochs` decides."""
+    batch_size: Annotated[int, Field(ge=1)] = 16
+    """Sequences per device in one micro-batch."""
+    batch_tokens: Annotated[int, Field(ge=0), Option(panel=_COMPUTE)] = 0
+    """Maximum number of tokens per device in one micro-batch, without padding. If set, it replaces
+    `batch_size`. A longer sequence is a micro-batch of its own. 0 turns it off.
+    """
+    grad_accum: Annotated[int, Field(ge=1)] = 1
+    """Micro-batches per optimizer step."""
+    lr: LearningRate = 5e-7
+    """Peak learning rate."""
+    lora: Annotated[int, Field(ge=0)] = 0
+    """Rank of the LoRA adapters, which are merged into the weights at the end. With 0, all weights
+    are trained.
+    """
     load_in_4bit: Annotated[bool, Option(panel=_COMPUTE)] = False
-    seed: Annotated[int, Option(min=0, max=2**32 - 1)] = 0
+    """Load the frozen weights under LoRA in 4 bits (QLoRA: NF4 with double quantization). At the
+    end, the adapters are merged into the original weights.
+    """
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+    """Random seed for new weights, data order and dropout."""
     resume: Annotated[bool, Option(in_digest=False)] = False
+    """Continue the run in `out` from its latest checkpoint."""
     schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "linear"
+    """Name of the learning-rate schedule in transformers."""
     optim: Annotated[str, Option(panel=_OPTIMIZER)] = "adamw_torch_fused"
-    warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.05
-    weight_decay: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.0
-    adam_beta2: Annotated[float, Option(min=0, exclusive_max=1, panel=_OPTIMIZER)] = 0.999
-    max_grad_norm: Annotated[float, Option(exclusive_min=0, panel=_OPTIMIZER)] = 1.0
-    max_length: Annotated[int, Option(min=0, panel=_COMPUTE)] = 0
+    """Name of the optimizer in transformers. 8-bit and paged optimizers need bitsandbytes."""
+    warmup: Annotated[float, Field(ge=0), Option(panel=_OPTIMIZER)] = 0.05
+    """Warm-up steps: a number of steps, or a fraction of all steps if below 1."""
+    weight_decay: Annotated[float, Field(ge=0), Option(panel=_OPTIMIZER)] = 0.0
+    """Weight decay of AdamW."""
+    adam_beta2: Annotated[float, Field(ge=0, lt=1), Option(panel=_OPTIMIZER)] = 0.999
+    """Decay rate of the second moment in AdamW."""
+    max_grad_norm: Annotated[float, Field(gt=0), Option(panel=_OPTIMIZER)] = 1.0
+    """Maximum gradient norm; larger gradients are clipped."""
+    max_length: Annotated[int, Field(ge=0), Option(panel=_COMPUTE)] = 0
+    """Maximum number of tokens of a sequence. 0 means the context length of the model."""
     group_by_length: Annotated[bool, Option(panel=_COMPUTE)] = True
+    """Put sequences of similar length into one batch, which needs less padding."""
     dtype: Annotated[Literal["float32", "bfloat16"], Option(panel=_COMPUTE)] = "float32"
+    """Precision of the computation. Weights stay in float32, except frozen weights under LoRA."""
     gradient_checkpointing: Annotated[bool, Option(panel=_COMPUTE)] = False
+    """Recompute activations in the backward pass. This needs less memory and more time."""
     deepspeed: Annotated[str | None, Option(panel=_COMPUTE)] = None
+    """DeepSpeed preset ``zero2`` or ``zero3``, or a DeepSpeed configuration file."""
     report_to: Annotated[str, Option(panel=_LOGGING, in_digest=False)] = "none"
-    log_every: Annotated[int, Option(min=1, panel=_LOGGING, in_digest=False)] = 10
-    save_every: Annotated[int, Option(min=0, panel=_LOGGING, in_digest=False)] = 500
-    save_limit: Annotated[int, Option(min=1, panel=_LOGGING, in_digest=False)] = 1
+    """Experiment tracker (``wandb``, ``tensorboard``, …), or ``none``."""
+    log_every: Annotated[int, Field(ge=1), Option(panel=_LOGGING, in_digest=False)] = 10
+    """Optimizer steps between two log entries."""
+    save_every: Annotated[int, Field(ge=0), Option(panel=_LOGGING, in_digest=False)] = 500
+    """Optimizer steps between two checkpoints. 0 saves no checkpoints."""
+    save_limit: Annotated[int, Field(ge=1), Option(panel=_LOGGING, in_digest=False)] = 1
+    """Number of checkpoints that are kept. Older checkpoints are deleted."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         if not self.data:
             raise self.field_error("data", "expected at least one dataset or file.")
         preset = self.deepspeed
@@ -162,33 +163,16 @@ class TrainConfig(Options):
         A resumed run must have the same values.
         """
         return {
-            name: _json_value(getattr(self, name))
-            for name, declaration in declared_fields(type(self)).items()
-            if declaration.option.in_digest
+            name: value
+            for name, value in self.model_dump(mode="json").items()
+            if field_option(type(self).model_fields[name]).in_digest
         }
 
 
-def _json_value(value: Any) -> Any:
-    """Return the value of an option with texts in place of paths, and lists in place of tuples."""
-    if isinstance(value, Path):
-        return str(value)
-    return [_json_value(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-@dataclass(frozen=True)
 class SftConfig(TrainConfig):
     r"""Fine-tune a model on prompt/completion rows.
 
     The loss covers the completion and the end-of-sequence token.
-
-    Attributes:
-        data: A JSONL or parquet file with the columns ``prompt`` and ``completion``, or
-            ``org/name[@revision]`` of such a dataset on the Hub. May be given several times.
-        from_config: Start from random weights instead of `model`. Give a ``config.json``, or its
-            directory. The directory must also contain the tokenizer.
-        head_chunk: Number of tokens whose logits are computed at once. Fewer tokens need less
-            memory and more time. By default, the logits take at most a quarter of the memory that
-            is free at the start; on a GPU, they are those of 2,048 tokens at most.
 
     Examples:
         fsdpo-train sft sft.jsonl --model Qwen/Qwen2-7B --out runs/sft \
@@ -202,15 +186,31 @@ class SftConfig(TrainConfig):
 
     stage: ClassVar[str] = "sft"
 
-    epochs: Annotated[float, Option(exclusive_min=0)] = 3.0
-    lr: Annotated[float, Option(exclusive_min=0)] = 1e-5
+    data: Annotated[Sequence[str | Path], Option(positional=True)]
+    """A JSONL or parquet file with the columns ``prompt`` and ``completion``, or
+    ``org/name[@revision]`` of such a dataset on the Hub. May be given several times.
+    """
+    epochs: Annotated[float, Field(gt=0)] = 3.0
+    """Number of passes over the data."""
+    lr: LearningRate = 1e-5
+    """Peak learning rate."""
     schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "cosine"
-    warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.03
+    """Name of the learning-rate schedule in transformers."""
+    warmup: Annotated[float, Field(ge=0), Option(panel=_OPTIMIZER)] = 0.03
+    """Warm-up steps: a number of steps, or a fraction of all steps if below 1."""
     from_config: Path | None = None
+    """Start from random weights instead of `model`. Give a ``config.json``, or its directory. The
+    directory must also contain the tokenizer.
+    """
     head_chunk: HeadChunk = None
+    """Number of tokens whose logits are computed at once. Fewer tokens need less memory and more
+    time. By default, the logits take at most a quarter of the memory that is free at the start; on
+    a GPU, they are those of 2,048 tokens at most.
+    """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         if (self.model is None) == (self.from_config is None):
             raise self.field_error(
                 "model",
@@ -219,43 +219,11 @@ class SftConfig(TrainConfig):
             )
 
 
-@dataclass(frozen=True)
 class PrmConfig(TrainConfig):
     r"""Train a process reward model (PRM) on solutions with step labels.
 
     The defaults are the paper's: one epoch, 256 solutions per optimizer step on one device, and a
     learning rate of 5e-7. Small models need a much higher learning rate.
-
-    Attributes:
-        data: Sealed dataset: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a JSONL
-            or parquet file. A file has the columns ``prompt``, ``completions`` and ``labels``
-            (booleans, or numbers in [0, 1]). May be given several times.
-        model: Policy whose weights get the reward head: a short name, a directory, or
-            ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions
-            of all sealed datasets.
-        labels: ``outcome``: the outcome of the solution at every step (N=1). ``rollouts``: the
-            fraction of correct continuations of each step, or of a judge's votes (N>1).
-            ``first-error``: right before the first error that ``label --search first-error`` found,
-            wrong from there on. ``imported``: the labels of ``fsdpo-data import``. ``auto``:
-            imported labels if the solution has them, else labels of a search, else rollouts, else
-            outcomes.
-        loss: Name of the loss.
-        beta: Factor β of the log-ratio of a policy.
-        zeta: Margin ζ between right and wrong steps, in logits.
-        loss_reduction: Reduction over the label positions of a solution: ``sum`` (the paper's) or
-            ``mean``.
-        label_positions: Tokens with a loss. ``step``: the last token of each step (the paper's).
-            ``token``: every token of the step, as in Cobbe et al. (2021). In both cases, a trained
-            PRM scores a step at its last token.
-        shuffle: ``solutions`` come in random order, as in other trainers. With ``groups``, all
-            solutions of a prompt come in one batch, and the prompt is computed once.
-        samples: Number of solutions per problem of a dataset; the first ones are used. 0 uses all
-            solutions.
-        balance: Weight the steps such that right and wrong steps have the same total weight.
-        only_mixed: Use only problems that have both correct and wrong solutions.
-        held_out: Fraction of the problems that is not trained on, but used to evaluate the PRM.
-        eval_every: Optimizer steps between two evaluations on the held-out problems. With 0, the
-            PRM is evaluated only at the end.
 
     Examples:
         fsdpo-train prm runs/demo --model tiny --out runs/prm --batch-size 32 \
@@ -271,24 +239,60 @@ class PrmConfig(TrainConfig):
     stage: ClassVar[str] = "prm"
 
     data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
+    """Sealed dataset: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a JSONL or
+    parquet file. A file has the columns ``prompt``, ``completions`` and ``labels`` (booleans, or
+    numbers in [0, 1]). May be given several times.
+    """
     model: Annotated[str | None, Option(default_text="by dataset")] = None
-    batch_size: Annotated[int, Option(min=1)] = 8
-    grad_accum: Annotated[int, Option(min=1)] = 32
+    """Policy whose weights get the reward head: a short name, a directory, or
+    ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions of all
+    sealed datasets.
+    """
+    batch_size: Annotated[int, Field(ge=1)] = 8
+    """Sequences per device in one micro-batch."""
+    grad_accum: Annotated[int, Field(ge=1)] = 32
+    """Micro-batches per optimizer step."""
     labels: Literal["auto", "outcome", "rollouts", "first-error", "imported"] = "auto"
+    """``outcome``: the outcome of the solution at every step (N=1). ``rollouts``: the fraction of
+    correct continuations of each step, or of a judge's votes (N>1). ``first-error``: right before
+    the first error that ``label --search first-error`` found, wrong from there on. ``imported``:
+    the labels of ``fsdpo-data import``. ``auto``: imported labels if the solution has them, else
+    labels of a search, else rollouts, else outcomes.
+    """
     loss: Annotated[str, Option(choices=PRM_LOSSES, panel=_LOSS)] = "bce"
-    beta: Annotated[float, Option(exclusive_min=0, panel=_LOSS)] = IMPLICIT_REWARD_BETA
-    zeta: Annotated[float, Option(min=0, panel=_LOSS)] = 4.0
+    """Name of the loss."""
+    beta: Annotated[float, Field(gt=0), Option(panel=_LOSS)] = IMPLICIT_REWARD_BETA
+    """Factor β of the log-ratio of a policy."""
+    zeta: Annotated[float, Field(ge=0), Option(panel=_LOSS)] = 4.0
+    """Margin ζ between right and wrong steps, in logits."""
     loss_reduction: Literal["sum", "mean"] = "sum"
+    """Reduction over the label positions of a solution: ``sum`` (the paper's) or ``mean``."""
     label_positions: Literal["step", "token"] = "step"
+    """Tokens with a loss. ``step``: the last token of each step (the paper's). ``token``: every
+    token of the step, as in Cobbe et al. (2021). In both cases, a trained PRM scores a step at its
+    last token.
+    """
     shuffle: Annotated[Literal["solutions", "groups"], Option(panel=_COMPUTE)] = "solutions"
-    samples: Annotated[int, Option(min=0)] = 0
+    """``solutions`` come in random order, as in other trainers. With ``groups``, all solutions of a
+    prompt come in one batch, and the prompt is computed once.
+    """
+    samples: Annotated[int, Field(ge=0)] = 0
+    """Number of solutions per problem of a dataset; the first ones are used. 0 uses all solutions.
+    """
     balance: bool = False
+    """Weight the steps such that right and wrong steps have the same total weight."""
     only_mixed: bool = False
-    held_out: Annotated[float, Option(min=0, exclusive_max=1)] = 0.05
-    eval_every: Annotated[int, Option(min=0, panel=_LOGGING, in_digest=False)] = 0
+    """Use only problems that have both correct and wrong solutions."""
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    """Fraction of the problems that is not trained on, but used to evaluate the PRM."""
+    eval_every: Annotated[int, Field(ge=0), Option(panel=_LOGGING, in_digest=False)] = 0
+    """Optimizer steps between two evaluations on the held-out problems. With 0, the PRM is
+    evaluated only at the end.
+    """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         check_loss_options(self, self.prm_loss, PRM_LOSSES)
 
     @property
@@ -297,24 +301,22 @@ class PrmConfig(TrainConfig):
         return PRM_LOSSES.find(self.loss, field="loss")
 
 
-@dataclass(frozen=True)
 class PreferenceSpec(Options):
-    """The preference loss with its parameters β and γ.
-
-    Attributes:
-        loss: Name of the loss.
-        beta: Strength β of the pull towards the reference policy.
-        gamma: Inverse temperature γ of the step weights. 0 gives all steps equal weights. Larger
-            values shift weight to the best steps of chosen solutions and the worst steps of
-            rejected solutions. ``inf`` keeps only the best or worst step.
-    """
+    """The preference loss with its parameters β and γ."""
 
     loss: Annotated[str, Option(choices=PREFERENCE_LOSSES)] = "full-step"
-    beta: Annotated[float, Option(exclusive_min=0)] = 0.05
-    gamma: Annotated[float, Option(min=0, allow_infinity=True)] = DEFAULT_GAMMA
+    """Name of the loss."""
+    beta: Annotated[float, Field(gt=0)] = 0.05
+    """Strength β of the pull towards the reference policy."""
+    gamma: Annotated[float, Field(ge=0, allow_inf_nan=True)] = DEFAULT_GAMMA
+    """Inverse temperature γ of the step weights. 0 gives all steps equal weights. Larger values
+    shift weight to the best steps of chosen solutions and the worst steps of rejected solutions.
+    ``inf`` keeps only the best or worst step.
+    """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         check_loss_options(self, self.preference_loss, PREFERENCE_LOSSES)
 
     @property
@@ -323,37 +325,12 @@ class PreferenceSpec(Options):
         return PREFERENCE_LOSSES.find(self.loss, field="loss")
 
 
-@dataclass(frozen=True)
 class DpoConfig(PreferenceSpec, TrainConfig):
     r"""Train a policy on preference pairs with step-wise DPO, DPO or a related loss.
 
     The defaults are the paper's: one epoch, 4 prompts with 16 pairs each per optimizer step on one
     device. The learning rate, β and γ come from the paper too. Small models need a much higher
     learning rate.
-
-    Attributes:
-        data: Sealed dataset with pairs: a directory, a URL, or ``org/name[@revision]`` on the Hub.
-            Or a JSONL or parquet file with the columns of the config ``pairs``. May be given
-            several times.
-        model: Start model, which is also the reference policy: a short name, a directory, or
-            ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions
-            of all sealed datasets.
-        batch_size: Prompts per device in one micro-batch, each with all its pairs. With
-            ``pairs`` as `shuffle`: pairs per device in one micro-batch.
-        batch_tokens: Maximum number of tokens per device in one micro-batch. If set, it replaces
-            `batch_size`. Each prompt and each different solution counts once. A prompt with more
-            tokens is a micro-batch of its own. 0 turns it off.
-        shuffle: ``groups`` keeps the pairs of a prompt in one batch, where each solution is
-            computed once. ``pairs`` shuffles single pairs, as other trainers do.
-        share_prompt: Compute each prompt once for all its solutions, with a tree attention mask.
-            Otherwise, each solution is a row of its own.
-        attention: Attention over shared prompts: ``flex`` (FlexAttention, GPUs only), ``sdpa``, or
-            ``auto``, which uses flex if possible.
-        reference_cache: Directory for reference log-probabilities, which several runs can share.
-            The default is ``reference`` in `out`.
-        head_chunk: Number of tokens whose logits are computed at once. Fewer tokens need less
-            memory and more time. By default, the logits take at most a quarter of the memory that
-            is free at the start; on a GPU, they are those of 2,048 tokens at most.
 
     Examples:
         fsdpo-train dpo runs/pairs --model tiny --out runs/full-step --lr 1e-4 \
@@ -370,10 +347,41 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     stage: ClassVar[str] = "dpo"
 
     data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
+    """Sealed dataset with pairs: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a
+    JSONL or parquet file with the columns of the config ``pairs``. May be given several times.
+    """
     model: Annotated[str | None, Option(default_text="by dataset")] = None
-    batch_size: Annotated[int, Option(min=1)] = 4
+    """Start model, which is also the reference policy: a short name, a directory, or
+    ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions of all
+    sealed datasets.
+    """
+    batch_size: Annotated[int, Field(ge=1)] = 4
+    """Prompts per device in one micro-batch, each with all its pairs. With ``pairs`` as `shuffle`:
+    pairs per device in one micro-batch.
+    """
+    batch_tokens: Annotated[int, Field(ge=0), Option(panel=_COMPUTE)] = 0
+    """Maximum number of tokens per device in one micro-batch. If set, it replaces `batch_size`.
+    Each prompt and each different solution counts once. A prompt with more tokens is a micro-batch
+    of its own. 0 turns it off.
+    """
     shuffle: Literal["groups", "pairs"] = "groups"
+    """``groups`` keeps the pairs of a prompt in one batch, where each solution is computed once.
+    ``pairs`` shuffles single pairs, as other trainers do.
+    """
     share_prompt: Annotated[bool, Option(panel=_COMPUTE)] = True
+    """Compute each prompt once for all its solutions, with a tree attention mask. Otherwise, each
+    solution is a row of its own.
+    """
     attention: Annotated[Literal["auto", "flex", "sdpa"], Option(panel=_COMPUTE)] = "auto"
+    """Attention over shared prompts: ``flex`` (FlexAttention, GPUs only), ``sdpa``, or ``auto``,
+    which uses flex if possible.
+    """
     reference_cache: Annotated[Path | None, Option(panel=_COMPUTE, in_digest=False)] = None
+    """Directory for reference log-probabilities, which several runs can share. The default is
+    ``reference`` in `out`.
+    """
     head_chunk: HeadChunk = None
+    """Number of tokens whose logits are computed at once. Fewer tokens need less memory and more
+    time. By default, the logits take at most a quarter of the memory that is free at the start; on
+    a GPU, they are those of 2,048 tokens at most.
+    """

@@ -7,12 +7,10 @@ from collections.abc import Callable
 
 from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.runs.options import RunOptions
-from fsdpo_data.core.keyword_functions import checks_arguments
 
 __all__ = ["RunOptions", "run"]
 
 
-@checks_arguments
 def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Results:
     """Decode benchmarks, grade the answers and write the reports.
 

@@ -109,7 +109,7 @@ def compare_replicas(prm: str, items: Sequence[ScorerInput], replicas: int, roun
 def time_ray_actors(prm: str, problems: Sequence[list[ScorerInput]], count: int) -> float:
     """Return the seconds that ``count`` Ray actors take for all solutions."""
     items = [item for problem_items in problems for item in problem_items]
-    replica_pool = load_scorer(prm, replace(SCORER_OPTIONS, engine="ray", actors=count))
+    replica_pool = load_scorer(prm, SCORER_OPTIONS.replace(engine="ray", actors=count))
     replica_pool.score(items)  # warm up
     started = time.perf_counter()
     replica_pool.score(items)

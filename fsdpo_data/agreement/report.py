@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fsdpo_data.agreement.kappa import StepAgreement, harmonic_mean, measure_agreement
@@ -23,27 +23,13 @@ MAX_CANDIDATES = 200  #: Most thresholds to try; they are quantiles of the score
 MAX_POSITION = 10  #: Steps from this position on share a row.
 
 
-@dataclass(frozen=True, kw_only=True)
 class AgreeOptions(Options):
-    r"""Measure how far two labellers of steps agree, with the base rate of each.
+    """Measure how far two labellers of steps agree, with the base rate of each.
 
     A labeller is DATA or DATA:LABELS. LABELS is one of ``imported`` (people), ``rollouts``
     (continuations, or votes of a judge), ``first-error``, ``rewards`` (a reward model) and
     ``outcome``. Without LABELS, the command takes the dataset's most specific labels. Both datasets
     contain the same solutions. Each kappa is printed with the base rates.
-
-    Attributes:
-        reference: The labels that count as true.
-        labeller: The labels to compare with the reference.
-        threshold: Smallest score of a right step of the labeller. The default is 0.5, and any
-            correct continuation for Monte-Carlo labels.
-        reference_threshold: The same for the reference.
-        calibrate: Choose the threshold, or the number of votes, that maximises this number on half
-            of the problems. All printed numbers come from the other half.
-        match: Match the solutions of the datasets by their ids, or by the texts of question and
-            steps. Use `text` for datasets that were imported or built separately.
-        seed: Seed of the halves.
-        json: Print the numbers as JSON.
 
     Examples:
         fsdpo-data agree runs/people runs/judged
@@ -55,17 +41,32 @@ class AgreeOptions(Options):
         fsdpo-data agree runs/people runs/imported-again --match text
     """
 
-    reference: Annotated[str, Option(positional=True, metavar="A[:LABELS]")] = field(kw_only=False)
-    labeller: Annotated[str, Option(positional=True, metavar="B[:LABELS]")] = field(kw_only=False)
+    reference: Annotated[str, Option(positional=True, metavar="A[:LABELS]")]
+    """The labels that count as true."""
+    labeller: Annotated[str, Option(positional=True, metavar="B[:LABELS]")]
+    """The labels to compare with the reference."""
     threshold: float | None = None
+    """Smallest score of a right step of the labeller. The default is 0.5, and any correct
+    continuation for Monte-Carlo labels.
+    """
     reference_threshold: float | None = None
+    """The same for the reference."""
     calibrate: Literal["f1", "kappa"] | None = None
+    """Choose the threshold, or the number of votes, that maximises this number on half of the
+    problems. All printed numbers come from the other half.
+    """
     match: Literal["id", "text"] = "id"
+    """Match the solutions of the datasets by their ids, or by the texts of question and steps. Use
+    `text` for datasets that were imported or built separately.
+    """
     seed: Seed = 0
-    json: bool = False
+    """Seed of the halves."""
+    as_json: Annotated[bool, Option(flags=["--json"])] = False
+    """Print the numbers as JSON."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         if self.calibrate is not None and self.threshold is not None:
             raise self.field_error(
                 "threshold", "`calibrate` chooses the threshold. Remove one of the two."

@@ -1,66 +1,66 @@
-"""Turn option classes into commands, and field names in messages into flags."""
+"""Turn option classes into commands, and field names in messages into flags.
 
-import dataclasses
-import functools
+Typer splits the words of a command line. Pydantic alone converts and checks the values, after the
+plug-ins are loaded, because they add valid values.
+"""
+
 import re
 import shlex
 import sys
+import textwrap
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import wraps
 from inspect import Parameter, Signature
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
-from fsdpo_data.cli.help import help_command_class
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError
-from fsdpo_data.core.option_types import is_path_type
-from fsdpo_data.core.options import (
-    Option,
-    Options,
-    class_examples,
-    class_summary,
-    literal_choices,
-)
+from fsdpo_data.core.options import Option, Options, item_type, plain_types, split_docstring
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.registry import Registry
 
-CommandOptions = TypeVar("CommandOptions")
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+OptionsT = TypeVar("OptionsT", bound=Options)
 
 #: The parameters of a command by name.
 _Parameters = Mapping[str, CommandParameter]
 
+FLAG_COLUMN_WIDTH = 34  #: Width of the flag column in characters, unless a flag is longer.
 #: Exit code of a command that Ctrl-C stopped: 128 + SIGINT, as in shells.
 _INTERRUPTED_EXIT_CODE = 130
+_PLUGIN = typer.Option(
+    "--plugin",
+    help="Python file or module that adds samplers, segmenters, losses, stages and other things; "
+    "may be repeated.",
+    metavar="MODULE",
+    rich_help_panel="Plug-ins",
+    show_default=False,
+)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetOptions(Options):
-    """Options of a command that reads a dataset.
-
-    Attributes:
-        data: Directory or URL of a sealed dataset.
-    """
+    """Options of a command that reads a dataset."""
 
     data: Annotated[str | Path, Option(positional=True, dataset="input")]
-
-
-#: Parameter of every command that is not a field of its options.
-PLUGIN = "plugin"
-_CONTEXT = "context"
+    "Directory or URL of a sealed dataset."
 
 
 def command(
     app: typer.Typer,
-    options_class: type[CommandOptions],
+    options_class: type[OptionsT],
     *,
     name: str | None = None,
     notes: str = "",
     panel: str | None = None,
-) -> Callable[[Callable[[CommandOptions], None]], Callable[..., None]]:
+) -> Callable[[Callable[[OptionsT], None]], Callable[..., None]]:
     """Return a decorator that registers a function of options as a command.
 
     Args:
@@ -70,43 +70,61 @@ def command(
         name: Name of the command; None for the name of the function.
         notes: Markdown below the examples.
         panel: Heading of the command in the help of ``app``.
-
-    Raises:
-        TypeError: If the docstring of ``options_class`` does not document all fields.
     """
     parameters = command_parameters(options_class)
-    if undocumented := [name for name, parameter in parameters.items() if not parameter.help]:
-        raise TypeError(
-            f"{options_class.__name__}: the docstring does not document {sorted(undocumented)}."
-        )
-    signature = _make_signature(parameters)
 
-    def register(run: Callable[[CommandOptions], None]) -> Callable[..., None]:
+    def register(run: Callable[[OptionsT], None]) -> Callable[..., None]:
         """Register ``run`` as a command."""
 
-        @functools.wraps(run)
-        def run_command(context: typer.Context, **values: Any) -> None:
+        @wraps(run)
+        def run_command(context: typer.Context, plugin: Sequence[str], **values: Any) -> None:
             """Run the command with the values of its parameters."""
             try:
-                for plugin in values.pop(PLUGIN):  # plug-ins add valid values of other parameters
-                    load_plugin(plugin)
-                run(make_options(options_class, _given_values(context, values)))
+                for module in plugin:
+                    load_plugin(module)
+                given = {
+                    key: value
+                    for key, value in values.items()
+                    if getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"
+                }
+                run(make_options(options_class, given))
             except FsdpoError as error:
                 raise _with_flag_names(error, parameters) from None
             except KeyboardInterrupt:
-                _print_resume_command(str(app.info.name), can_resume="resume" in parameters)
+                arguments = [str(app.info.name), *sys.argv[1:]]
+                if "resume" in parameters and "--resume" not in sys.argv:
+                    arguments.append("--resume")
+                message = "\nstopped; the finished work is saved. To continue, run:"
+                typer.echo(f"{message}\n  {shlex.join(arguments)}", err=True)
                 raise SystemExit(_INTERRUPTED_EXIT_CODE) from None
 
+        typer_parameters = [
+            Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context),
+            *(_typer_parameter(parameter, parameters) for parameter in parameters.values()),
+            Parameter(
+                "plugin",
+                Parameter.KEYWORD_ONLY,
+                default=[],
+                annotation=Annotated[list[str], _PLUGIN],
+            ),
+        ]
         # Typer derives the parameters of a command from the signature and the annotations.
-        run_command.__signature__ = signature  # type: ignore[attr-defined]
-        run_command.__annotations__ = {
-            parameter.name: parameter.annotation for parameter in signature.parameters.values()
+        run_command.__signature__ = Signature(typer_parameters)  # type: ignore[attr-defined]
+        run_command.__annotations__ = {item.name: item.annotation for item in typer_parameters}
+        summary, examples = split_docstring(options_class)
+        has_sentences = any(line.startswith("    ") for line in examples.splitlines())
+        if examples and not has_sentences:
+            examples = f"**Examples**\n\n{textwrap.indent(examples, '    ')}"
+        run_command.__doc__ = summary
+        choices = {
+            key: parameter.choices
+            for key, parameter in parameters.items()
+            if not (parameter.option.metavar or parameter.option.positional)
         }
-        run_command.__doc__ = class_summary(options_class)
         app.command(
             name,
-            epilog="\n".join(filter(None, [class_examples(options_class), notes])) or None,
-            cls=help_command_class(_choices_in_help(parameters)),
+            epilog="\n\n".join(filter(None, [examples, notes])) or None,
+            cls=type("ChoicesHelpCommand", (HelpCommand,), {"choices": choices}),
             rich_help_panel=panel,
         )(run_command)
         return run_command
@@ -114,106 +132,63 @@ def command(
     return register
 
 
-def _make_signature(parameters: _Parameters) -> Signature:
-    """Return the signature of a command, from which typer derives its flags."""
-    return Signature(
-        [
-            Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context),
-            *(_typer_parameter(parameter, parameters) for parameter in parameters.values()),
-            _plugin_parameter(),
-        ]
-    )
-
-
-def _choices_in_help(parameters: _Parameters) -> dict[str, Collection[Any]]:
-    """Return the choices that the help prints in place of a value, by parameter."""
-    return {
-        name: parameter.choices
-        for name, parameter in parameters.items()
-        if not (parameter.option.metavar or parameter.option.positional)
-    }
-
-
-def _given_values(context: typer.Context, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the parameters that are on the command line."""
-    return {
-        name: value
-        for name, value in values.items()
-        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
-    }
-
-
-def _print_resume_command(program: str, *, can_resume: bool) -> None:
-    """Print the command that continues the interrupted command."""
-    arguments = [program, *sys.argv[1:]]
-    if can_resume and "--resume" not in sys.argv:
-        arguments.append("--resume")
-    message = "\nstopped; the finished work is saved. To continue, run:"
-    typer.echo(f"{message}\n  {shlex.join(arguments)}", err=True)
-
-
-def _plugin_parameter() -> Parameter:
-    """Return the parameter of ``--plugin``."""
-    parameter = typer.Option(
-        "--plugin",
-        help="Python file or module that adds samplers, segmenters, losses, stages and other "
-        "things; may be repeated.",
-        metavar="MODULE",
-        rich_help_panel="Plug-ins",
-        show_default=False,
-    )
-    return Parameter(
-        PLUGIN,
-        Parameter.KEYWORD_ONLY,
-        default=[],
-        annotation=Annotated[list[str], parameter],
-    )
-
-
 def _typer_parameter(parameter: CommandParameter, parameters: _Parameters) -> Parameter:
     """Return the parameter of the function that typer turns into a command."""
     option = parameter.option
-    default = parameter.default
-    if default is dataclasses.MISSING:
+    field_type = parameter.info.annotation
+    is_switch = field_type is bool
+    types = (field_type, *typing.get_args(field_type))
+    typer_type: Any = bool if is_switch else str
+    if item_type(field_type):
+        typer_type = list[str]
+    elif pair := next((part for part in types if typing.get_origin(part) is tuple), None):
+        typer_type = pair  # one value of several words
+    default: Any = parameter.default if is_switch else None
+    if parameter.info.is_required():
         default = Parameter.empty
-    names = parameter.choices if option.names_in_value is None else option.names_in_value
+    elif typer_type == list[str]:
+        default = []
+    elif not is_switch:
+        typer_type = typer_type | None
     settings: dict[str, Any] = {
-        "help": with_flags(parameter.help, parameters) + _describe_choices(names),
+        "help": with_flags(parameter.help, parameters, parameter.path[:-1]) + _describe(parameter),
         "metavar": option.metavar or _metavar(parameter),
-        "show_default": _default_text(option, default),
+        "show_default": _default_text(parameter),
         "rich_help_panel": option.panel or None,
-    }
-    if is_path_type(parameter.type):
-        settings["path_type"] = str
-    if option.choices is not None or literal_choices(parameter.type):
-        settings["autocompletion"] = lambda incomplete: [
+        "autocompletion": lambda incomplete: [
             choice for choice in map(str, parameter.choices) if choice.startswith(incomplete)
-        ]
-    if option.positional:
-        typer_parameter = typer.Argument(**settings)
-    else:
-        typer_parameter = typer.Option(_flag_declaration(parameter), **settings)
+        ],
+    }
+    flags = [parameter.flag, *option.flags[1:]]
+    if is_switch and parameter.default is True:
+        flags[0] = f"{parameter.flag}/{parameter.off_flag}"
+    typer_parameter = (
+        typer.Argument(**settings) if option.positional else typer.Option(*flags, **settings)
+    )
     return Parameter(
         parameter.name,
         Parameter.KEYWORD_ONLY,
-        default=list(default) if isinstance(default, tuple) else default,
-        annotation=Annotated[_typer_type(parameter.type), typer_parameter],
+        default=default,
+        annotation=Annotated[typer_type, typer_parameter],
     )
 
 
-def _describe_choices(choices: Collection[Any]) -> str:
+def _describe(parameter: CommandParameter) -> str:
     """Return a sentence for each choice that has a description, such as a name of a registry."""
+    names = parameter.option.names_in_value
+    choices = parameter.choices if names is None else names
     if not isinstance(choices, Registry):
         return ""
     texts = {entry.name: getattr(entry, "description", "") for entry in choices.loaded_entries()}
     return "".join(f" `{name}`: {text}." for name, text in texts.items() if text)
 
 
-def _default_text(option: Option, default: Any) -> Any:
+def _default_text(parameter: CommandParameter) -> Any:
     """Return the text of a default in the help; False if the help shows no default."""
-    if option.default_text:
-        return option.default_text
-    if default in (Parameter.empty, None, "", ()) or isinstance(default, bool):
+    default = parameter.default
+    if parameter.option.default_text:
+        return parameter.option.default_text
+    if default in (None, "", ()) or isinstance(default, bool):
         return False
     return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
@@ -222,58 +197,32 @@ _METAVARS = {Path: "PATH", int: "N", float: "X", str: "TEXT"}
 
 
 def _metavar(parameter: CommandParameter) -> str:
-    """Return the placeholder of a value in the help: a word for its type.
-
-    The help of a parameter with choices shows the choices instead.
-    """
+    """Return the placeholder of a value in the help: a word for its type."""
+    field_type = parameter.info.annotation
     if parameter.option.positional:
-        takes_many = typing.get_origin(_typer_type(parameter.type)) is list
-        return parameter.name.upper() + ("..." if takes_many else "")
-    types = (parameter.type, *typing.get_args(parameter.type))
+        return parameter.flag + ("..." if item_type(field_type) else "")
+    types = list(plain_types(field_type))
     return next((word for type_, word in _METAVARS.items() if type_ in types), "")
-
-
-def _flag_declaration(parameter: CommandParameter) -> str:
-    """Return the flag of a parameter for typer; a switch that is on has a ``--no-`` flag."""
-    if parameter.type is bool and parameter.default is True:
-        return f"{parameter.flag}/{parameter.off_flag}"
-    return parameter.flag
-
-
-def _typer_type(field_type: Any) -> Any:
-    """Return the type that typer parses: sequences become lists, and choices become their type.
-
-    The options check the choices themselves.
-    """
-    origin = typing.get_origin(field_type)
-    arguments = typing.get_args(field_type)
-    if origin is typing.Literal:
-        return type(arguments[0])
-    if origin is tuple and Ellipsis not in arguments:  # a pair is one value of two words
-        return field_type
-    if origin in (tuple, Sequence):
-        return list[_typer_type(arguments[0])]  # type: ignore[misc]
-    if field_type is Path:  # the options make paths of texts that are not URLs
-        return str
-    if Path in arguments:
-        return str | None if type(None) in arguments else str
-    if origin in (UnionType, typing.Union):
-        return functools.reduce(lambda left, right: left | right, map(_typer_type, arguments))
-    return field_type
 
 
 #: A field in a message, in backquotes, with or without a value: `out` or `resume=True`.
 _QUOTED_FIELD = re.compile(r"(?<!`)`(\w+)(?:=([^`]+))?`(?!`)")
 
 
-def with_flags(text: str, parameters: _Parameters) -> str:
-    """Return a text in which flags replace the fields in backquotes."""
+def with_flags(text: str, parameters: _Parameters, group: Sequence[str] = ()) -> str:
+    """Return a text in which flags replace the fields in backquotes.
+
+    Args:
+        text: The text.
+        parameters: The parameters of the command.
+        group: Fields that lead to the group whose members the text names first.
+    """
 
     def replace_field(match: re.Match[str]) -> str:
         """Return the flag of a quoted field, or the quoted text if it is not a field."""
         name: str = match[1]
         value: str | None = match[2]
-        if flag := _find_flag(name, value, parameters):
+        if flag := _find_flag([*group, name], value, parameters):
             return flag
         if value is None:  # the word may be something else than a field
             return match[0]
@@ -289,27 +238,141 @@ def with_flags(text: str, parameters: _Parameters) -> str:
 
 def _with_flag_names(error: FsdpoError, parameters: _Parameters) -> FsdpoError:
     """Return a copy of an error with flags in place of fields."""
-    field = error.field.rpartition(".")[2]
-    message = with_flags(error.message, parameters)
+    *groups, name = error.field.split(".")
+    groups = [group for group in groups if not group[:1].isupper()]  # without the class
+    message = with_flags(error.message, parameters, groups)
     value = None if error.value is None else str(error.value)
-    if field and (flag := _find_flag(field, value, parameters)):
+    if not name:
+        return type(error)(message)
+    if flag := _find_flag([*groups, name], value, parameters):
         return type(error)(f"{flag}: {message}")
     return type(error)(message, field=error.field, value=error.value)
 
 
-def _find_flag(name: str, value: str | None, parameters: _Parameters) -> str:
+def _find_flag(path: Sequence[str], value: str | None, parameters: _Parameters) -> str:
     """Return the flag that sets a field of the options or of a group, with its value.
 
     The result is empty if the command has no such flag.
     """
-    if name == PLUGIN:  # every command has this flag
+    if path[-1] == "plugin":  # every command has this flag
         return "--plugin" if value is None else f"--plugin {value}"
-    parameter = parameters.get(name) or next(
-        (parameter for parameter in parameters.values() if parameter.field_name == name), None
-    )
+    parameter = _find_parameter(path, parameters)
     if parameter is None:
         return ""
-    if parameter.type is bool:
+    if parameter.info.annotation is bool:
         return parameter.off_flag if value == "False" else parameter.flag
-    flag = parameter.name.upper() if parameter.option.positional else parameter.flag
-    return flag if value is None else f"{flag} {value or repr(value)}"
+    return parameter.flag if value is None else f"{parameter.flag} {value or repr(value)}"
+
+
+def _find_parameter(path: Sequence[str], parameters: _Parameters) -> CommandParameter | None:
+    """Return the parameter that a path of fields names; the innermost group that has one counts."""
+    *groups, name = path
+    for depth in range(len(groups), -1, -1):
+        group = tuple(groups[:depth])
+        candidates = [
+            parameter
+            for parameter in parameters.values()
+            if parameter.path[:depth] == group and name in (parameter.name, parameter.path[-1])
+        ]
+        if candidates:
+            return min(
+                candidates, key=lambda item: (item.path != (*group, name), item.name != name)
+            )
+    return None
+
+
+class HelpGroup(TyperGroup):
+    """A group of commands whose own options are shown without a type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of the group without metavars, because none takes a value."""
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            parameter.metavar = ""
+        return parameters
+
+
+class HelpCommand(TyperCommand):
+    """A command whose help never shortens flags; typer shortens them on narrow terminals."""
+
+    #: The valid values of parameters, by name; the help reads them when it is printed.
+    choices: ClassVar[Mapping[str, Collection[Any]]] = {}
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the usage, the help, one table per panel, and the examples."""
+        from rich.console import Console
+        from rich.panel import Panel
+
+        console = Console()
+        console.print(self.get_usage(ctx), style="bold", markup=False, highlight=False)
+        _print_markdown(console, self.help)
+        panels: dict[str, list[Any]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            heading = "Arguments" if isinstance(parameter, TyperArgument) else "Options"
+            heading = getattr(parameter, "rich_help_panel", None) or heading
+            if not getattr(parameter, "hidden", None):
+                panels.setdefault(heading, []).append(parameter)
+        for heading, parameters in panels.items():
+            if parameters:
+                table = _parameter_table(parameters, self.choices)
+                console.print(Panel(table, title=heading, title_align="left", border_style="dim"))
+        _print_markdown(console, self.epilog)
+
+
+def _print_markdown(console: "Console", text: str | None) -> None:
+    """Print Markdown after an empty line; long lines of code are never cut.
+
+    The code blocks of rich are padded to the width of the terminal. A space after the backslash at
+    the end of a line would break a pasted command.
+    """
+    from rich.markdown import CodeBlock, Markdown
+    from rich.text import Text
+
+    class UnpaddedCodeBlock(CodeBlock):
+        def __rich_console__(self, console: Any, options: Any) -> Iterator[Text]:
+            for line in str(self.text).rstrip().split("\n"):
+                yield Text(f"  {line}".rstrip(), style="cyan", no_wrap=True, overflow="ignore")
+
+    class CopyableMarkdown(Markdown):
+        elements: ClassVar[dict[str, Any]] = {
+            **Markdown.elements,
+            "code_block": UnpaddedCodeBlock,
+            "fence": UnpaddedCodeBlock,
+        }
+
+    if text:
+        console.print()
+        console.print(CopyableMarkdown(text), crop=False)
+
+
+def _parameter_table(parameters: list[Any], choices: Mapping[str, Collection[Any]]) -> "Table":
+    """Return a table with the flags and the help of parameters, which may have choices."""
+    from rich.markdown import Markdown
+    from rich.table import Table
+
+    flag_texts = [_format_flags(item, choices.get(item.name, ())) for item in parameters]
+    longest_word = max(len(word) for flags in flag_texts for word in flags.split())
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(max_width=max(FLAG_COLUMN_WIDTH, longest_word), overflow="fold", style="cyan")
+    table.add_column(ratio=1)
+    for flags, parameter in zip(flag_texts, parameters, strict=True):
+        text = parameter.help
+        default = getattr(parameter, "show_default", None)
+        if parameter.required:
+            text += " [required]"
+        elif isinstance(default, str):
+            text += f" [default: {default}]"
+        table.add_row(flags, Markdown(text))
+    return table
+
+
+def _format_flags(parameter: Any, choices: Collection[Any]) -> str:
+    """Return the flags of a parameter, with each ``--no-`` flag on its own line."""
+    metavar = (parameter.metavar or "").replace("|", " | ")  # spaces, so that choices can wrap
+    if choices:
+        metavar = " | ".join(map(str, choices))
+    if isinstance(parameter, TyperArgument):
+        return str(metavar)
+    short_first = sorted(parameter.opts, key=len)
+    lines = [", ".join(short_first), *parameter.secondary_opts]
+    return "\n".join(f"{line} {metavar}".strip() for line in lines)

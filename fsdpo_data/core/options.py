@@ -1,54 +1,50 @@
-"""Option dataclasses: one declaration gives the fields, their checks and the ``--help`` texts.
+"""Option models: one declaration gives a field, its checks, its flag and its help.
 
-Library users see plain frozen dataclasses. An :class:`Option` in the annotation of a field adds
-bounds and command-line settings: ``top: Annotated[int, Option(min=1, panel="Pairs")] = 4``.
-The ``Attributes:`` section of the class docstring gives the help texts. An ``Examples:`` section
-after it gives the command lines at the end of the help.
+    top: Annotated[int, Field(ge=1), Option(panel="Pairs")] = 4
+    "Best and worst solutions per problem that form pairs."
 
-Options are composed. A field whose type is an option class is a group, such as
-``sampling: SamplingSpec``. On the command line, the members of groups are options like all others
-(:mod:`fsdpo_data.core.command_line`). A :class:`Group` in the annotation renames them.
+The string below a field is its help. The docstring of the class is the help of its command, and
+ends with ``Examples:``. Values are strict in Python; the command line converts texts.
+
+Options are composed. A field whose type is an option class is a group. On the command line, its
+members are options like all others (:mod:`fsdpo_data.core.command_line`).
 """
 
 import inspect
-import math
-import operator
-import re
 import sys
-import textwrap
 import typing
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from fsdpo_data.core.call_arguments import check_call
-from fsdpo_data.core.errors import InputError, unknown_name_error
-from fsdpo_data.core.option_types import (
-    convert_value,
-    describe_type,
-    is_path_type,
-    item_type,
-    matches_type,
-    plain_type,
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
 )
+from pydantic.fields import FieldInfo
+
+from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names, unknown_name_error
 from fsdpo_data.core.urls import check_url, hide_credentials, is_url
 
-_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)  # it has no public name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """Bounds, choices and command-line settings of one option field."""
+    """The use of a field outside Python: on the command line, in digests and as a dataset."""
 
     panel: str = ""  #: Heading of the group in ``--help``; empty for the main group.
-    min: float | None = None  #: Lower bound, inclusive; None for no bound.
-    max: float | None = None  #: Upper bound, inclusive; None for no bound.
-    exclusive_min: float | None = None  #: Lower bound that the value must exceed.
-    exclusive_max: float | None = None  #: Upper bound that the value must stay below.
-    allow_infinity: bool = False  #: Whether infinity is a valid value. NaN never is.
     positional: bool = False  #: Whether the command line takes the value without a flag.
-    flag: str = ""  #: Name of the flag if it differs from the field name.
+    flags: Sequence[str] = ()  #: The flags, if they differ from the name of the field.
     default_text: str = ""  #: Text in ``--help`` for a computed default, e.g. ``by engine``.
     #: Whether the value determines the result. Stored command lines contain only such options.
     in_digest: bool = True
@@ -62,26 +58,6 @@ class Option:
     #: Names that a value combines, such as ``greedy,sc``. The help describes them.
     names_in_value: Collection[str] | None = None
 
-    def describe_violation(self, value: float) -> str:
-        """Describe the values that the bounds allow; empty if ``value`` is within the bounds."""
-        comparisons = (
-            ("at least", operator.ge, self.min),
-            ("at most", operator.le, self.max),
-            ("more than", operator.gt, self.exclusive_min),
-            ("less than", operator.lt, self.exclusive_max),
-        )
-        bounds = [
-            (words, is_within, bound)
-            for words, is_within, bound in comparisons
-            if bound is not None
-        ]
-        is_number = math.isfinite(value) or (self.allow_infinity and math.isinf(value))
-        if is_number and all(is_within(value, bound) for _, is_within, bound in bounds):
-            return ""
-        if not math.isfinite(value):
-            return "a finite number"
-        return " and ".join(f"{words} {bound}" for words, _, bound in bounds)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
@@ -93,144 +69,310 @@ class Group:
     panel: str = ""  #: Panel of members that have none.
     default_text: str = ""  #: Text in ``--help`` for the default None of members.
     without: Collection[str] = ()  #: Members that the command line does not have.
-    #: Field next to the group with the names of the members that the user set; empty for none.
-    stated_field: str = ""
     #: Text before the names of all members, also of groups inside, for a second group of a class.
     #: All these members are in ``panel``.
     prefix: str = ""
 
 
-class DeclaredField(NamedTuple):
-    """The declaration of one option field."""
-
-    type: Any  #: The type annotation without ``Annotated``.
-    option: Option  #: The :class:`Option` of the annotation, or the default one.
-    group: Group | None  #: The :class:`Group` of a group; None for other fields.
-
-    @property
-    def choices(self) -> Collection[Any]:
-        """The valid values; empty if the type alone decides."""
-        return field_choices(self.type, self.option)
+def split_docstring(options_class: type) -> tuple[str, str]:
+    """Return the summary of an option class, and its section ``Examples:``."""
+    docstring = inspect.cleandoc(options_class.__doc__ or "")
+    text, _, _ = docstring.partition("\nAttributes:\n")
+    summary, _, examples = text.partition("\nExamples:\n")
+    summary, _, _ = summary.partition("\nRaises:\n")
+    return summary.strip(), inspect.cleandoc(f"\n{examples}").strip()
 
 
-class OptionsType(type):
-    """Type of option classes: plain signatures, and errors about the arguments of a call."""
+class OptionsType(ModelMetaclass):
+    """Type of option classes, whose errors are of type :class:`InputError`."""
+
+    model_fields: dict[str, FieldInfo]
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        """The signature of the class, without ``Annotated``."""
-        return plain_signature(cls)
+        """The signature of the class, without the metadata of the fields."""
+        annotations = {name: info.annotation for name, info in cls.model_fields.items()}
+        plain_annotations = typing.get_type_hints(SimpleNamespace(__annotations__=annotations))
+        return inspect.Signature(
+            [
+                inspect.Parameter(
+                    name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=inspect.Parameter.empty if info.is_required() else info.default,
+                    annotation=plain_annotations[name],
+                )
+                for name, info in cls.model_fields.items()
+            ]
+        )
+
+    @__signature__.setter
+    def __signature__(cls, signature: inspect.Signature) -> None:
+        """Ignore the signature of pydantic, which shows the metadata."""
 
     def __call__(cls, *arguments: Any, **values: Any) -> Any:
         """Create the options.
 
         Raises:
-            InputError: if an argument is unknown or missing, or a value is not valid.
+            InputError: if a field is unknown or missing, or a value is not valid.
         """
         try:
             return super().__call__(*arguments, **values)
-        except TypeError:
-            check_arguments(cls, cls.__name__, arguments, values, prefix=f"{cls.__name__}.")
-            raise
+        except ValidationError as error:
+            raise input_error(error, cast(type[Options], cls)) from None
 
 
-def plain_signature(options_class: type) -> inspect.Signature:
-    """Return the signature of an option class with the types of its fields, unannotated."""
-    declarations = declared_fields(options_class)
-    parameters = []
-    for option_field in fields(options_class):
-        default = option_field.default
-        if option_field.default_factory is not MISSING:
-            default = option_field.default_factory()
-        if isinstance(default, Options):
-            default = _GroupDefault(default)
-        if option_field.init:
-            parameters.append(
-                inspect.Parameter(
-                    option_field.name,
-                    inspect.Parameter.KEYWORD_ONLY
-                    if option_field.kw_only
-                    else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                    default=inspect.Parameter.empty if default is MISSING else default,
-                    annotation=plain_type(declarations[option_field.name].type),
-                )
-            )
-    parameters.sort(key=lambda parameter: parameter.kind)
-    return inspect.Signature(parameters)
+class Options(BaseModel, metaclass=OptionsType):
+    """Base class of options, which are frozen and checked once.
 
-
-class _GroupDefault:
-    """The default of a group in a signature: the call that creates it, without default values."""
-
-    def __init__(self, options: Any) -> None:
-        self._options = options
-
-    def __repr__(self) -> str:
-        """Return the call, such as ``DeclaredSampling(temperature=0.7)``."""
-        values = [
-            f"{option_field.name}={getattr(self._options, option_field.name)!r}"
-            for option_field in fields(self._options)
-            if getattr(self._options, option_field.name) != option_field.default
-        ]
-        return f"{type(self._options).__name__}({', '.join(values)})"
-
-
-def check_arguments(
-    options_class: type,
-    callee: str,
-    arguments: Sequence[Any],
-    values: Mapping[str, Any],
-    *,
-    prefix: str = "",
-) -> None:
-    """Check that a call names every argument correctly.
-
-    Args:
-        options_class: The option class, whose fields are the parameters.
-        callee: Name of the function or class that is called.
-        arguments: The arguments without a name.
-        values: The arguments with a name.
-        prefix: Text before the name of a parameter in errors, such as ``SamplingSpec.``.
-
-    Raises:
-        InputError: if an argument is unknown, missing, or given twice.
-    """
-    help_texts = field_help(options_class)
-    check_call(plain_signature(options_class), callee, arguments, values, help_texts, prefix)
-
-
-class Options(metaclass=OptionsType):
-    """Base class of option dataclasses; it checks types, bounds and choices, and converts paths.
+    ``model_fields_set`` has the names of the fields that were stated. A class checks its fields
+    together in ``model_post_init``.
 
     Raises:
         InputError: with class, field and value, e.g. ``SamplingSpec.n = 0``.
     """
 
-    __slots__ = ()
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+        defer_build=True,
+    )
 
-    def __post_init__(self) -> None:
-        for name, declaration in declared_fields(type(self)).items():
-            value = convert_value(getattr(self, name), declaration.type)
-            object.__setattr__(self, name, value)
-            field_name = f"{type(self).__name__}.{name}"
-            if declaration.group is not None and not isinstance(value, declaration.type):
-                raise InputError(
-                    f"expected {declaration.type.__name__}(…).", field=field_name, value=value
-                )
-            _check_type(field_name, declaration.type, value)
-            items = value if isinstance(value, tuple | list) else (value,)
-            for item in items:
-                if items is value:
-                    _check_type(field_name, item_type(declaration.type), item)
-                _check_value(field_name, declaration, item)
-                if is_path_type(declaration.type) and is_url(item):
-                    _check_url_value(field_name, declaration, item)
+    @classmethod
+    def __pydantic_init_subclass__(cls, **settings: Any) -> None:
+        """Add the help of the fields to the docstring, for ``help(SamplingSpec)``."""
+        lines = [inspect.cleandoc(cls.__doc__ or ""), "\nAttributes:"]
+        for name, info in cls.model_fields.items():
+            text = (info.description or "").strip().replace("\n", "\n        ")
+            lines.append(f"    {name}: {text}")
+        cls.__doc__ = "\n".join(lines)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _convert_value(cls, value: Any, info: ValidationInfo) -> Any:
+        field = cls.model_fields[str(info.field_name)]
+        return _convert_value(value, field.annotation, field_option(field))
+
+    @field_validator("*")
+    @classmethod
+    def _check_value(cls, value: Any, info: ValidationInfo) -> Any:
+        option = field_option(cls.model_fields[str(info.field_name)])
+        for item in value if isinstance(value, tuple) else (value,):
+            if option.choices is not None and item is not None and item not in option.choices:
+                raise unknown_name_error("", item, option.choices)
+            if isinstance(item, str | Path):
+                _check_encoding(str(item))
+        return value
+
+    def __repr_args__(self) -> list[tuple[str, Any]]:
+        """Return the values that differ from their defaults."""
+        fields = type(self).model_fields
+        return [(name, value) for name, value in self if value != fields[name].default]
+
+    def replace(self, **changes: Any) -> Self:
+        """Return the options with other values, which are checked."""
+        stated_values = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**stated_values | changes)
 
     def field_error(self, field: str, message: str) -> InputError:
         """Return the error for a field that contradicts other fields."""
         return InputError(
             message, field=f"{type(self).__name__}.{field}", value=getattr(self, field)
         )
+
+
+def field_option(info: FieldInfo) -> Option:
+    """Return the :class:`Option` of a field, or the default one."""
+    return next((item for item in info.metadata if isinstance(item, Option)), Option())
+
+
+def field_group(info: FieldInfo) -> Group | None:
+    """Return the settings of a group; None for a field that is not a group."""
+    if not is_options_class(info.annotation):
+        return None
+    return next((item for item in info.metadata if isinstance(item, Group)), Group())
+
+
+def is_options_class(value: Any) -> bool:
+    """Return whether a type is an option class."""
+    return isinstance(value, type) and issubclass(value, Options)
+
+
+def field_choices(info: FieldInfo) -> Collection[Any]:
+    """Return the valid values of a field; empty if the type alone decides."""
+    choices = field_option(info).choices
+    return _literal_choices(info.annotation) if choices is None else choices
+
+
+def _literal_choices(field_type: Any) -> tuple[Any, ...]:
+    """Return the values of a ``Literal``, also inside a union or a sequence type."""
+    if typing.get_origin(field_type) is Literal:
+        return typing.get_args(field_type)
+    parts = typing.get_args(field_type)
+    return tuple(choice for part in parts for choice in _literal_choices(part))
+
+
+def item_type(field_type: Any) -> Any:
+    """Return the type of the items of a sequence type; None for other types."""
+    if typing.get_origin(field_type) in (list, Sequence):
+        return typing.get_args(field_type)[0]
+    return None
+
+
+def plain_types(field_type: Any) -> Iterator[Any]:
+    """Yield the types in a union or a sequence type."""
+    parts = typing.get_args(field_type)
+    yield from chain.from_iterable(map(plain_types, parts)) if parts else [field_type]
+
+
+def _convert_value(value: Any, field_type: Any, option: Option) -> Any:
+    """Return a value as its field has it: tuples, paths, and numbers of Python.
+
+    One text or path stands for a sequence of one item. URLs stay texts, because a path would lose
+    one of their slashes; only datasets may be URLs.
+    """
+    item = item_type(field_type)
+    if item is not None:
+        items = (value,) if isinstance(value, str | Path) else value
+        is_sequence = isinstance(items, tuple | list)
+        return tuple(_convert_value(part, item, option) for part in items) if is_sequence else value
+    types = (field_type, *typing.get_args(field_type))
+    if isinstance(value, Path) and str in types and Path not in types:
+        return str(value)
+    if isinstance(value, str) and Path in types:
+        return _convert_path(value, option)
+    if type(value).__module__ == "numpy":
+        return value.item()
+    return value
+
+
+def _convert_path(text: str, option: Option) -> str | Path:
+    """Return a path, or the URL of a dataset.
+
+    Raises:
+        InputError: if the URL contains credentials, or the option is not a dataset.
+    """
+    if not is_url(text):
+        return Path(text)
+    if not option.dataset:
+        message = "expected a local path; this option takes no URL."
+        raise InputError(message, value=hide_credentials(text))
+    check_url(text, "")
+    return text
+
+
+def _check_encoding(text: str) -> None:
+    """Raise an InputError for undecodable bytes of a path, which are lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        advice = "Rename the file or folder, or give another one."
+        if encoding != "utf-8":
+            advice = f"Python reads {encoding} here: set PYTHONUTF8=1."
+        raise InputError(
+            f"expected valid UTF-8, because parquet files need such paths. {advice}", value=text
+        ) from None
+
+
+#: The expected value, by the first word of the type of pydantic's error, or by a class.
+_EXPECTED_VALUES = {
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a finite number",
+    "bool": "True or False",
+    "string": "a text",
+    "Path": "a path",
+    "Sequence": "a list",
+    "sequence": "a list",
+    "tuple": "a list",
+}
+_BOUNDS = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
+
+
+def input_error(error: ValidationError, model: type[Options], callee: str = "") -> Exception:
+    """Return the first problem of options as an error with field, value and expectation.
+
+    Args:
+        error: The error of pydantic.
+        model: The class of the options.
+        callee: Name of the called function; empty for the class.
+    """
+    details = error.errors(include_url=False)
+    detail = details[0]
+    path, info = _find_field(model, detail["loc"])
+    field_name = ".".join((model.__name__, *path))
+    callee = callee or model.__name__
+    if detail["type"] == "extra_forbidden":
+        name = str(detail["loc"][-1])
+        return InputError(
+            f"{callee} has no parameter with this name.{suggest_names(name, model.model_fields)} "
+            f"`help({callee})` lists all parameters.",
+            field=f"{field_name}.{name}",
+            value=detail["input"],
+        )
+    if detail["type"] == "missing":
+        text = (info.description or "").rstrip(".") if info else ""
+        description = f" ({text[0].lower()}{text[1:]})" if text else ""
+        return InputError(f"{callee} needs the argument `{path[-1]}`{description}. Add it.")
+    if detail["type"] == "literal_error" and info:
+        return unknown_name_error(field_name, detail["input"], field_choices(info))
+    if "error" in detail.get("ctx", {}):
+        return _locate_error(detail["ctx"]["error"], field_name, info, detail["input"])
+    expected = dict.fromkeys(
+        _describe_expected(other, info)
+        for other in details
+        if _find_field(model, other["loc"])[0] == path
+    )
+    return InputError(f"expected {' or '.join(expected)}.", field=field_name, value=detail["input"])
+
+
+def _find_field(model: Any, location: Iterable[Any]) -> tuple[list[str], FieldInfo | None]:
+    """Return the names of the fields that lead to a problem, and the last field."""
+    path = []
+    info = None
+    for name in location:
+        if not is_options_class(model) or name not in model.model_fields:
+            break
+        info = model.model_fields[name]
+        model = info.annotation
+        path.append(name)
+    return path, info
+
+
+def _locate_error(error: Exception, field: str, info: FieldInfo | None, value: Any) -> Exception:
+    """Return the error of a check with the field that was checked."""
+    if info is None:  # a check of several fields of the class itself
+        return error
+    if not isinstance(error, FsdpoError):
+        return InputError(f"{error}.", field=field, value=value)
+    if not is_options_class(info.annotation):
+        return type(error)(error.message, field=field, value=error.value)
+    name = error.field.rpartition(".")[2]
+    return error.for_field(f"{field}.{name}")  # without a name, the error is about the group
+
+
+def _describe_expected(detail: Any, info: FieldInfo | None) -> str:
+    """Return the values that a field accepts, such as ``at least 1``."""
+    if info and not _BOUNDS.keys().isdisjoint(detail.get("ctx", {})):
+        checks = [*info.metadata]
+        for part in plain_types(info.annotation):
+            checks += getattr(part, "metadata", ())  # bounds of the items of a sequence
+        return " and ".join(
+            f"{words} {getattr(check, name)}"
+            for check in checks
+            for name, words in _BOUNDS.items()
+            if hasattr(check, name)
+        )
+    kind = detail["type"].partition("_")[0]
+    if kind == "model":
+        return f"{detail['ctx']['class_name']}(…)"
+    if kind == "is":  # is_instance_of
+        kind = detail["ctx"]["class"]
+    return _EXPECTED_VALUES.get(kind, str(detail["msg"]))
 
 
 def check_read_options(
@@ -254,125 +396,15 @@ def check_read_options(
     for name, option_names in read_options.items():
         for option_name in option_names:
             readers.setdefault(option_name, []).append(name)
-    for option_field in fields(options):  # type: ignore[arg-type]
-        names = readers.get(option_field.name)
+    for field_name, info in type(options).model_fields.items():
+        names = readers.get(field_name)
         if names is None or not {*names}.isdisjoint(chosen):
             continue
-        if getattr(options, option_field.name) != option_field.default:
+        if getattr(options, field_name) != info.default:
             is_one = len(chosen) == 1
             raise options.field_error(
-                option_field.name,
+                field_name,
                 f"the {kind}{'' if is_one else 's'} {', '.join(chosen)} "
                 f"{'does' if is_one else 'do'} not read this option. Leave it out, or use one that "
                 f"reads it: {', '.join(names)}.",
             )
-
-
-def _check_type(field: str, field_type: Any, value: Any) -> None:
-    """Raise an InputError for a value of another type than its field."""
-    if not matches_type(value, field_type):
-        raise InputError(f"expected {describe_type(field_type)}.", field=field, value=value)
-
-
-def _check_value(field: str, declaration: DeclaredField, value: Any) -> None:
-    """Raise an InputError for a value outside the choices or bounds of its field."""
-    if isinstance(value, str | Path) and not _is_utf8(str(value)):
-        encoding = sys.getfilesystemencoding()
-        advice = "Rename the file or folder, or give another one."
-        if encoding != "utf-8":
-            advice = f"Python reads {encoding} here: set PYTHONUTF8=1."
-        raise InputError(
-            f"expected valid UTF-8, because parquet files need such paths. {advice}",
-            field=field,
-            value=value,
-        )
-    choices = declaration.choices
-    if choices and value is not None and value not in choices:
-        raise unknown_name_error(field, value, choices)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and (requirement := declaration.option.describe_violation(value)):
-        raise InputError(f"expected {requirement}.", field=field, value=value)
-
-
-def _check_url_value(field: str, declaration: DeclaredField, url: str) -> None:
-    """Refuse a URL with credentials, and a URL in a field that takes only local paths."""
-    if not declaration.option.dataset:
-        raise InputError(
-            "expected a local path; this option takes no URL.",
-            field=field,
-            value=hide_credentials(url),
-        )
-    check_url(url, field)
-
-
-def _is_utf8(text: str) -> bool:
-    """Return whether a text can be encoded; undecodable bytes of a path are lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def field_choices(field_type: Any, option: Option) -> Collection[Any]:
-    """Return the valid values of a field; empty if the type alone decides."""
-    return literal_choices(field_type) if option.choices is None else option.choices
-
-
-def literal_choices(field_type: Any) -> tuple[Any, ...]:
-    """Return the values of a ``Literal``, also inside a union or a sequence type."""
-    if typing.get_origin(field_type) is Literal:
-        return typing.get_args(field_type)
-    return tuple(choice for part in typing.get_args(field_type) for choice in literal_choices(part))
-
-
-def declared_fields(options_class: type) -> dict[str, DeclaredField]:
-    """Return the type and the :class:`Option` of each field of a dataclass."""
-    hints = typing.get_type_hints(options_class, include_extras=True)
-    declarations = {}
-    for option_field in fields(options_class):
-        hint = hints[option_field.name]
-        if typing.get_origin(hint) is typing.Annotated:
-            field_type, *annotations = typing.get_args(hint)
-        else:
-            field_type = hint
-            annotations = []
-        option = next((item for item in annotations if isinstance(item, Option)), Option())
-        group = None
-        if isinstance(field_type, type) and issubclass(field_type, Options):
-            group = next((item for item in annotations if isinstance(item, Group)), Group())
-        declarations[option_field.name] = DeclaredField(field_type, option, group)
-    return declarations
-
-
-def class_summary(options_class: type) -> str:
-    """Return the docstring of an option class without its sections."""
-    docstring = inspect.cleandoc(options_class.__doc__ or "")
-    return re.split(r"\n(?:Attributes|Examples):\n", docstring)[0].strip()
-
-
-def field_help(options_class: type) -> dict[str, str]:
-    """Return the help text of each field, from the docstrings of the class and its bases."""
-    help_texts: dict[str, str] = {}
-    for base in reversed(options_class.__mro__):
-        docstring = inspect.cleandoc(base.__doc__ or "")
-        _, _, attributes = docstring.partition("\nAttributes:\n")
-        section = re.split(r"\n(?=\w+:\n)", attributes)[0]
-        for name, text in _ATTRIBUTE.findall(section):
-            help_texts[name] = " ".join(text.split())
-    return help_texts
-
-
-def class_examples(options_class: type) -> str:
-    """Return the ``Examples:`` section of an option class as Markdown; empty without one.
-
-    Command lines are indented below a sentence. In a section without sentences, they are not.
-    """
-    docstring = inspect.cleandoc(options_class.__doc__ or "")
-    _, _, section = docstring.partition("\nExamples:\n")
-    text = inspect.cleandoc(f"\n{section}")
-    if not text:
-        return ""
-    if any(line.startswith("    ") for line in text.splitlines()):
-        return f"{text}\n"
-    return f"**Examples**\n\n{textwrap.indent(text, '    ')}\n"

@@ -3,8 +3,10 @@
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final, Literal, Self, get_args
+
+from pydantic import Field
 
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
 from fsdpo_data.core.options import Option, Options
@@ -113,36 +115,33 @@ def continue_prompt(prompt: str, text: str, token_ids: tuple[int, ...] | None) -
     return Prompt(prompt.without_solution, prompt.question, solution_text, token_ids)
 
 
-_TEMPERATURE = Option(min=0)
-_TOP_P = Option(exclusive_min=0, max=1)
-_MAX_TOKENS = Option(min=1)
+_TEMPERATURE = Field(ge=0)
+_TOP_P = Field(gt=0, le=1)
+_MAX_TOKENS = Field(ge=1)
 MAX_SEED = 2**63 - 1  #: Largest random seed.
-Seed = Annotated[int, Option(min=0, max=MAX_SEED, panel="Run")]
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED), Option(panel="Run")]
 
 
-@dataclass(frozen=True, slots=True)
 class SamplingSpec(Options):
-    """Sampling settings. All of them change the samples, so all of them are in the digest.
+    """Sampling settings. All of them change the samples, so all of them are in the digest."""
 
-    Attributes:
-        n: Completions per prompt (M in the paper).
-        temperature: Sampling temperature; 0 is greedy decoding.
-        top_p: Probability mass of nucleus sampling; 1 samples from all tokens.
-        max_tokens: Maximum tokens per completion.
-        stop: Strings that end a completion; the completion does not include them.
-        seed: Random seed. Sample ``i`` of a prompt depends only on (seed, prompt, i), so a larger
-            ``n`` or a resumed run does not change earlier samples.
+    n: Annotated[int, Field(ge=1)] = 32
+    """Completions per prompt (M in the paper)."""
+    temperature: Annotated[float, _TEMPERATURE] = 0.8
+    """Sampling temperature; 0 is greedy decoding."""
+    top_p: Annotated[float, _TOP_P] = 1.0
+    """Probability mass of nucleus sampling; 1 samples from all tokens."""
+    max_tokens: Annotated[int, _MAX_TOKENS] = 1024
+    """Maximum tokens per completion."""
+    stop: Annotated[tuple[str, ...], Option(has_flag=False)] = ()
+    """Strings that end a completion; the completion does not include them."""
+    seed: Seed = 0
+    """Random seed. Sample ``i`` of a prompt depends only on (seed, prompt, i), so a larger ``n`` or
+    a resumed run does not change earlier samples.
     """
 
-    n: Annotated[int, Option(min=1)] = 32
-    temperature: Annotated[float, _TEMPERATURE] = 0.8
-    top_p: Annotated[float, _TOP_P] = 1.0
-    max_tokens: Annotated[int, _MAX_TOKENS] = 1024
-    stop: Annotated[tuple[str, ...], Option(has_flag=False)] = ()
-    seed: Seed = 0
-
-    def __post_init__(self) -> None:
-        Options.__post_init__(self)  # a class with slots has no super() of its own
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
         if self.temperature == 0 and self.n > 1:
             message = (
                 f"greedy decoding gives the same text {self.n} times. Use `n=1`, or a temperature "
@@ -152,7 +151,7 @@ class SamplingSpec(Options):
 
     def to_json_values(self) -> dict[str, Any]:
         """Return the fields as plain values."""
-        return asdict(self)
+        return self.model_dump()
 
     def prompt_seed(self, prompt: str) -> int:
         """Return the seed of sample 0 of ``prompt``; sample ``i`` uses this plus ``i``."""
@@ -160,29 +159,25 @@ class SamplingSpec(Options):
         return int.from_bytes(hashlib.sha256(key).digest()[:4], "big") >> 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredSampling(Options):
-    """Sampling settings that differ from other settings, or that are known of a recording.
-
-    Attributes:
-        temperature: Sampling temperature; 0 is greedy decoding.
-        top_p: Probability mass of nucleus sampling.
-        max_tokens: Maximum number of tokens per completion.
-    """
+    """Sampling settings that differ from other settings, or that are known of a recording."""
 
     temperature: Annotated[float | None, _TEMPERATURE] = None
+    """Sampling temperature; 0 is greedy decoding."""
     top_p: Annotated[float | None, _TOP_P] = None
+    """Probability mass of nucleus sampling."""
     max_tokens: Annotated[int | None, _MAX_TOKENS] = None
+    """Maximum number of tokens per completion."""
 
     @property
     def values(self) -> dict[str, Any]:
         """The settings that are set, by name."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value for name, value in self if value is not None}
 
     @property
     def unknown_fields(self) -> tuple[str, ...]:
         """The names of the settings that are not set, and ``seed``."""
-        names = tuple(field.name for field in fields(self) if getattr(self, field.name) is None)
+        names = tuple(name for name, value in self if value is None)
         return ("seed", *names)
 
 

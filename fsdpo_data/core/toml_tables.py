@@ -1,6 +1,5 @@
 """Tables of rows in TOML files, each stored next to the Python module that uses it."""
 
-import dataclasses
 from collections import UserDict
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
@@ -9,8 +8,10 @@ from typing import Any, TypeVar, get_type_hints
 
 from fsdpo_data.core.errors import FsdpoError, InputError, unknown_name_error
 from fsdpo_data.core.input_files import read_toml_file
+from fsdpo_data.core.options import Options
 
 Row = TypeVar("Row")
+FormatT = TypeVar("FormatT", bound=Options)
 
 
 def read_toml(module: str | Path) -> dict[str, Any]:
@@ -83,13 +84,13 @@ class TomlTable(UserDict[str, Row]):
         }
 
 
-class FormatTable(TomlTable[Row]):
+class FormatTable(TomlTable[FormatT]):
     """Formats by name: rows that may be based on one another, and files of users."""
 
     def __init__(
         self,
         module: str,
-        format_class: Callable[..., Row],
+        format_class: type[FormatT],
         *,
         title: str,
         field: str,
@@ -99,7 +100,7 @@ class FormatTable(TomlTable[Row]):
 
         Args:
             module: Path of the module next to the TOML file, usually ``__file__``.
-            format_class: A dataclass with a field for each key of a row, and the field ``name``.
+            format_class: Option class with a field for each key of a row, and ``name``.
             title: Name of such a format in errors, such as "PRM format".
             field: Option that names a format, for errors.
             not_inherited: Keys that a row with ``based_on`` does not take from its base.
@@ -110,7 +111,7 @@ class FormatTable(TomlTable[Row]):
         self._field = field
         self._not_inherited = not_inherited
 
-    def build(self, name: str, based_on: str = "", **keys: Any) -> Row:
+    def build(self, name: str, based_on: str = "", **keys: Any) -> FormatT:
         """Build a format from a row; a row with ``based_on`` contains only its differences.
 
         Raises:
@@ -125,7 +126,7 @@ class FormatTable(TomlTable[Row]):
             inherited = {key: base[key] for key in base if key not in self._not_inherited}
             keys = inherited | keys
             based_on = keys.pop("based_on", "")
-        known_keys = {entry.name for entry in dataclasses.fields(self._format_class)}  # type: ignore[arg-type]
+        known_keys = self._format_class.model_fields.keys()
         if unknown_keys := sorted(keys.keys() - known_keys):
             raise InputError(
                 f"the {self._title} {name} has unknown keys: {', '.join(unknown_keys)}. Expected "
@@ -135,7 +136,7 @@ class FormatTable(TomlTable[Row]):
             )
         return self._format_class(**keys)
 
-    def get_row_or_file(self, name: str) -> Row:
+    def get_row_or_file(self, name: str) -> FormatT:
         """Return a format by its name, or from a TOML file.
 
         Raises:

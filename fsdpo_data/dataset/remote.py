@@ -8,7 +8,6 @@ last file, ``manifest.json`` or ``shard.json`` of a shard, completes the upload.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 
 from fsdpo_data.core.errors import FsdpoError, InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.files import LOCK_FILE, lock_directory, store_errors, user_cache_folder
-from fsdpo_data.core.options import Options, declared_fields
+from fsdpo_data.core.options import Options, field_option
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.remote_folder import RemoteFolder
 from fsdpo_data.core.row_files import summarize_list
@@ -46,8 +45,10 @@ def local_paths(options: OptionsT, progress: Progress = NO_PROGRESS) -> Iterator
         SchemaError: if an input is not a complete dataset or shard, or is damaged.
         UnavailableError: if a store cannot be reached, or refuses.
     """
-    declarations = declared_fields(type(options)).items()
-    roles = {name: field.option.dataset for name, field in declarations if field.option.dataset}
+    declared_roles = {
+        name: field_option(info).dataset for name, info in type(options).model_fields.items()
+    }
+    roles = {name: role for name, role in declared_roles.items() if role}
     inputs = [name for name, role in roles.items() if role == "input"]
     outputs = [name for name, role in roles.items() if role == "output"]
     local_values: dict[str, Any] = {}
@@ -72,7 +73,7 @@ def local_paths(options: OptionsT, progress: Progress = NO_PROGRESS) -> Iterator
             }
         if copies:
             stack.enter_context(errors_with_urls(copies))
-        yield dataclasses.replace(options, **local_values) if local_values else options  # type: ignore[type-var]
+        yield options.replace(**local_values) if local_values else options
 
 
 def local_copy(location: str | Path, progress: Progress = NO_PROGRESS) -> Path:

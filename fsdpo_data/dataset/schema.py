@@ -5,6 +5,8 @@ The README describes the columns in its section "Data model".
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +19,6 @@ from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.files import write_file
 from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.lazy import pa, pl, pq
-from fsdpo_data.core.options import field_help
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet, parquet_errors, scan_parquet
 from fsdpo_data.core.toml_tables import read_toml
 
@@ -26,6 +27,7 @@ SCHEMA_VERSION = 2
 VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
 CONFIGS = ("problems", "solutions", "pairs")
 _ENTITIES = {"problems": Problem, "solutions": Solution, "pairs": Pair}
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)  #: An attribute in a docstring.
 #: Columns of lists whose items may not be null. Rewards have a rule of their own.
 NON_NULL_LISTS = (
     "completions",
@@ -77,7 +79,9 @@ def config_columns(config: str) -> tuple[Column, ...]:
 
 def describe_columns(config: str) -> dict[str, str]:
     """Return the description of each column, from the docstring of its entity."""
-    descriptions = field_help(_ENTITIES[config])
+    docstring = inspect.cleandoc(_ENTITIES[config].__doc__ or "")
+    _, _, attributes = docstring.partition("\nAttributes:\n")
+    descriptions = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(attributes)}
     return {
         column.name: descriptions.get(column.name, "Id of the problem.").replace("``", "`")
         for column in config_columns(config)

@@ -186,19 +186,15 @@ class ShardedStage(Stage, Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
 class StageOptions(Options):
-    """Derive a new dataset from a sealed dataset.
+    """Derive a new dataset from a sealed dataset."""
 
-    Attributes:
-        data: A sealed dataset, as a directory or a URL. It does not change.
-        out: Directory or URL of the new dataset.
-        resume: Continue the run in `out`.
-    """
-
-    data: Annotated[str | Path, Option(positional=True, dataset="input")] = field(kw_only=False)
+    data: Annotated[str | Path, Option(positional=True, dataset="input")]
+    """A sealed dataset, as a directory or a URL. It does not change."""
     out: Annotated[str | Path, Option(in_digest=False, dataset="output")]
+    """Directory or URL of the new dataset."""
     resume: Resume = False
+    """Continue the run in `out`."""
 
 
 def derive_dataset(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -64,7 +64,7 @@ class StageEntry(Generic[StageOptionsT]):
     @property
     def has_shards(self) -> bool:
         """Whether several jobs can share the work of the stage."""
-        return "shard" in {field.name for field in fields(self.options_class)}
+        return "shard" in self.options_class.model_fields
 
 
 #: All stages. Each module of ``fsdpo_data.stages`` registers its own.

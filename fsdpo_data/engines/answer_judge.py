@@ -1,11 +1,12 @@
 """The judge of undecided answers: its options, its model and its format."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from fsdpo_data.core.command_line import add_prefix_to_error
+from pydantic import Field
+
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.identity import ModelRef
@@ -30,30 +31,26 @@ _PANEL = "Judge"
 _PREFIX = "judge_"
 
 
-@dataclass(frozen=True, kw_only=True)
 class AnswerJudgeOptions(Options):
-    """Options of a judge that decides the answers which the grader leaves undecided.
-
-    Attributes:
-        judge: Model that decides the answers that the grader leaves undecided. It is a short name,
-            `org/name[@revision]` on the Hub, a directory, or the name on a server. Verdicts of the
-            grader stay.
-        judge_format: Prompt of the judge, and the way its replies are read: `chat`, `xverify`,
-            `compassverifier`, `compassverifier-cot`, or your own TOML file.
-        judge_prompt: Text file with the prompt of the authors, for formats without a prompt of
-            their own.
-        judge_max_tokens: Maximum number of tokens per reply.
-        judge_engine: Engine that runs the judge.
-    """
+    """Options of a judge that decides the answers which the grader leaves undecided."""
 
     judge: Annotated[str | None, Option(panel=_PANEL, metavar="MODEL")] = None
+    """Model that decides the answers that the grader leaves undecided. It is a short name,
+    `org/name[@revision]` on the Hub, a directory, or the name on a server. Verdicts of the grader
+    stay.
+    """
     judge_format: Annotated[
         str | None, Option(panel=_PANEL, default_text="by the name of the model")
     ] = None
+    """Prompt of the judge, and the way its replies are read: `chat`, `xverify`, `compassverifier`,
+    `compassverifier-cot`, or your own TOML file.
+    """
     judge_prompt: Annotated[Path | None, Option(panel=_PANEL, metavar="FILE")] = None
+    """Text file with the prompt of the authors, for formats without a prompt of their own."""
     judge_max_tokens: Annotated[
-        int | None, Option(panel=_PANEL, min=1, default_text="by the format")
+        int | None, Field(ge=1), Option(panel=_PANEL, default_text="by the format")
     ] = None
+    """Maximum number of tokens per reply."""
     judge_engine: Annotated[
         SamplerOptions,
         Group(
@@ -66,16 +63,18 @@ class AnswerJudgeOptions(Options):
             },
         ),
     ] = SamplerOptions()
+    """Engine that runs the judge."""
 
-    def __post_init__(self) -> None:
-        Options.__post_init__(self)
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         if self.judge is not None:
             self.judge_engine.check_model_options()
             return
-        for judge_field in fields(AnswerJudgeOptions):
-            if getattr(self, judge_field.name) != judge_field.default:
+        for name, info in AnswerJudgeOptions.model_fields.items():
+            if getattr(self, name) != info.default:
                 raise self.field_error(
-                    judge_field.name,
+                    name,
                     "the option needs a judge. Name its model with `judge`, or remove it.",
                 )
 
@@ -173,6 +172,7 @@ def _load_judge(selection: EngineSelection, model: ResolvedModel) -> Sampler:
 
 def _judge_error(error: FsdpoError) -> FsdpoError:
     """Return an error about the model or the engine of a judge with the options of the judge."""
-    if error.field.rpartition(".")[2] in ("model", "template", "prm"):
+    name = error.field.rpartition(".")[2]
+    if name in ("model", "template", "prm"):
         return error.for_field("judge")
-    return add_prefix_to_error(error, _PREFIX, SamplerOptions)
+    return error.for_field(f"judge_engine.{name}")

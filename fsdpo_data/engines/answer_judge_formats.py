@@ -10,21 +10,21 @@ marked with a digest of their content, which the content cannot contain. Delimit
 control tokens are broken up in all values.
 """
 
-import dataclasses
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
+from pydantic import Field
+
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_file
-from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.toml_tables import FormatTable, check_types
+from fsdpo_data.core.options import Options
+from fsdpo_data.core.toml_tables import FormatTable
 from fsdpo_data.models.thinking import find_thinking
 
 DEFAULT_FORMAT = "chat"  #: Format of models that no other format lists.
@@ -61,45 +61,50 @@ class JudgeQuestion(NamedTuple):
     response: str  #: The response without its thinking.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerJudgeFormat(Options):
     """The prompt of an answer judge, and how its reply is read."""
 
-    name: str  #: Name of the row in ``answer_judge_formats.toml``, or of the TOML file of the user.
-    #: The prompt. A value replaces each name in braces. Empty if the user must give the prompt of
-    #: the authors.
+    name: str
+    """Name of the row in ``answer_judge_formats.toml``, or of the TOML file of the user."""
     prompt: str = ""
-    #: The value of each name in braces: ``question``, ``gold``, ``answer``, ``response`` or
-    #: ``mark``. Without an entry, the name is the value.
-    placeholders: Mapping[str, str] = field(default_factory=dict)
-    #: Whether ``{{`` and ``}}`` mean braces, as in a format string of Python.
+    """The prompt. A value replaces each name in braces. Empty if the user must give the prompt of
+    the authors.
+    """
+    placeholders: Mapping[str, str] = Field(default_factory=dict)
+    """The value of each name in braces: ``question``, ``gold``, ``answer``, ``response`` or
+    ``mark``. Without an entry, the name is the value.
+    """
     has_doubled_braces: bool = False
-    #: SHA-256 of the prompt of the authors. Another prompt is refused. Empty for any prompt.
+    """Whether ``{{`` and ``}}`` mean braces, as in a format string of Python."""
     prompt_sha256: str = ""
-    prompt_source: str = ""  #: Where the authors publish the prompt.
-    prompt_commit: str = ""  #: Commit of this source.
-    prompt_licence: str = ""  #: Licence of this source.
-    template: str = "chat"  #: Name of the prompt template.
-    #: Strings that separate the values in the prompt. They are broken up inside values.
+    """SHA-256 of the prompt of the authors. Another prompt is refused. Empty for any prompt."""
+    prompt_source: str = ""
+    """Where the authors publish the prompt."""
+    prompt_commit: str = ""
+    """Commit of this source."""
+    prompt_licence: str = ""
+    """Licence of this source."""
+    template: str = "chat"
+    """Name of the prompt template."""
     delimiters: Sequence[str] = ()
-    #: Regular expression of a complete reply, without its thinking. Its group is the verdict.
+    """Strings that separate the values in the prompt. They are broken up inside values."""
     pattern: str
-    #: The decision of each verdict, by the verdict in lower case: a :data:`JudgeDecision`.
+    """Regular expression of a complete reply, without its thinking. Its group is the verdict."""
     verdicts: Mapping[str, str]
-    temperature: Annotated[float, Option(min=0)] = 0.0  #: Sampling temperature; 0 is greedy.
-    top_p: Annotated[float, Option(exclusive_min=0, max=1)] = 1.0  #: Mass of nucleus sampling.
-    max_tokens: Annotated[int, Option(min=1)] = 2048  #: Maximum number of tokens of a reply.
-    #: Maximum length of the end of the response, in bytes; also a limit of its tokens.
-    max_response_bytes: Annotated[int, Option(min=1)] = MAX_RESPONSE_BYTES
-    #: The repositories with this format, with ``*`` for any characters.
+    """The decision of each verdict, by the verdict in lower case: a :data:`JudgeDecision`."""
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    """Sampling temperature; 0 is greedy."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Mass of nucleus sampling."""
+    max_tokens: Annotated[int, Field(ge=1)] = 2048
+    """Maximum number of tokens of a reply."""
+    max_response_bytes: Annotated[int, Field(ge=1)] = MAX_RESPONSE_BYTES
+    """Maximum length of the end of the response, in bytes; also a limit of its tokens."""
     models: Sequence[str] = ()
+    """The repositories with this format, with ``*`` for any characters."""
 
-    def __post_init__(self) -> None:
-        Options.__post_init__(self)  # a class with slots has no super() of its own
-        check_types(
-            AnswerJudgeFormat,
-            {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)},
-        )
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
         try:
             groups = re.compile(self.pattern).groups
         except re.error as error:
@@ -131,11 +136,7 @@ class AnswerJudgeFormat(Options):
     @property
     def digest(self) -> str:
         """Digest of the fields that decide the verdicts."""
-        changed_fields = {
-            entry.name: getattr(self, entry.name)
-            for entry in dataclasses.fields(self)
-            if entry.name not in _DESCRIPTION_FIELDS
-        }
+        changed_fields = {name: value for name, value in self if name not in _DESCRIPTION_FIELDS}
         return digest("answer-judge", changed_fields)
 
     @property
@@ -283,7 +284,7 @@ def add_prompt(judge_format: AnswerJudgeFormat, file: Path | None) -> AnswerJudg
     if file is not None:
         try:
             prompt = read_file(file).decode()
-            judge_format = dataclasses.replace(judge_format, prompt=prompt)
+            judge_format = judge_format.replace(prompt=prompt)
         except (OSError, ValueError) as error:
             raise InputError(
                 f"the file cannot be used: {error}. Give a UTF-8 text file with the prompt.",

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
+from pydantic import Field
+
 from fsdpo_data.core.errors import ItemError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import (
@@ -46,29 +48,27 @@ from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 from fsdpo_data.steps.segment import segmenter_name, step_ending, step_stops
 
 
-@dataclass(frozen=True, slots=True)
 class BeamSpec(Options):
-    """Settings of a beam search, without the sampling settings.
+    """Settings of a beam search, without the sampling settings."""
 
-    Attributes:
-        b1: Next steps to sample for each solution in the beam.
-        b2: Solutions to keep after each step (the beam size).
-        max_steps: Maximum number of generations per solution (C in Algorithm 1). A generation adds
-            one step, or a part of a step that is longer than `step_tokens`.
-        step_tokens: Maximum number of tokens per generation; the next generation continues a longer
-            step.
-        first_keep: Solutions to keep after the first step: `b1` as in Algorithm 1 of
-            Full-Step-DPO, or `b2` as in its text.
-        aggregate: Function from step rewards to the reward that ranks partial solutions; `last`
-            takes the reward of the newest step.
+    b1: Annotated[int, Field(ge=1)] = 5
+    """Next steps to sample for each solution in the beam."""
+    b2: Annotated[int, Field(ge=1)] = 1
+    """Solutions to keep after each step (the beam size)."""
+    max_steps: Annotated[int, Field(ge=1)] = 32
+    """Maximum number of generations per solution (C in Algorithm 1). A generation adds one step, or
+    a part of a step that is longer than `step_tokens`.
     """
-
-    b1: Annotated[int, Option(min=1)] = 5
-    b2: Annotated[int, Option(min=1)] = 1
-    max_steps: Annotated[int, Option(min=1)] = 32
-    step_tokens: Annotated[int, Option(min=1)] = 256
+    step_tokens: Annotated[int, Field(ge=1)] = 256
+    """Maximum number of tokens per generation; the next generation continues a longer step."""
     first_keep: Literal["b1", "b2"] = "b1"
+    """Solutions to keep after the first step: `b1` as in Algorithm 1 of Full-Step-DPO, or `b2` as
+    in its text.
+    """
     aggregate: Annotated[str, Option(choices=AGGREGATES)] = "last"
+    """Function from step rewards to the reward that ranks partial solutions; `last` takes the
+    reward of the newest step.
+    """
 
     def check_sampling(self, sampling: SamplingSpec) -> None:
         """Check that a search with these settings can return ``sampling.n`` solutions.
@@ -311,8 +311,7 @@ class _BatchSearch:
         completions_by_prefix = {}
         for group, keys in groups.items():
             prompts = [searches[key.search_index].continued_prompt(solutions[key]) for key in keys]
-            step_sampling = replace(
-                self.sampling,
+            step_sampling = self.sampling.replace(
                 n=group.n,
                 max_tokens=min(self.spec.step_tokens, self.sampling.max_tokens),
                 stop=(*self.sampling.stop, *group.stop_strings),

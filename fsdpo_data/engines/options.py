@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import DEFAULT_MAX_FAILED, FailurePolicy, parse_max_failed
@@ -31,14 +32,15 @@ DEFAULT_MODEL = "tiny"  #: Model of commands without the option ``model``.
 #: A server address without user, password or query, because secrets belong in the environment.
 _SERVER_URL = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
 #: Sampling settings that may be known of recorded completions.
-_RECORDED_SETTINGS = tuple(field.name for field in fields(DeclaredSampling))
+_RECORDED_SETTINGS = tuple(DeclaredSampling.model_fields)
 #: Engine arguments that decide the number of replicas and their GPUs, whichever engine runs.
 _PARALLEL_SIZES = {"data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size"}
 _Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 Workers = Annotated[
     int | None,
-    Option(min=1, panel=_RUN_PANEL, default_text="all CPU cores", in_digest=False),
+    Field(ge=1),
+    Option(panel=_RUN_PANEL, default_text="all CPU cores", in_digest=False),
 ]
 Shard = Annotated[
     str | None,
@@ -50,24 +52,22 @@ PrmFormatName = Annotated[
 Resume = Annotated[bool, Option(panel=_RUN_PANEL, in_digest=False)]
 
 
-@dataclass(frozen=True, kw_only=True)
 class FailureOptions(Options):
-    """Options of a command that goes on after items that its engine refuses.
-
-    Attributes:
-        max_failed: Percentage of the prompts or solutions that may fail, for example because they
-            are too long for the server. They are left out, `failures.jsonl` has the reasons, and
-            `--resume` tries them again. With `0`, the first failure stops the command.
-        retry_failed: Whether a resumed run tries failed items again.
-    """
+    """Options of a command that goes on after items that its engine refuses."""
 
     max_failed: Annotated[str, Option(panel=_RUN_PANEL, metavar="N%", in_digest=False)] = (
         DEFAULT_MAX_FAILED
     )
+    """Percentage of the prompts or solutions that may fail, for example because they are too long
+    for the server. They are left out, `failures.jsonl` has the reasons, and `--resume` tries them
+    again. With `0`, the first failure stops the command.
+    """
     retry_failed: Annotated[bool, Option(has_flag=False, in_digest=False)] = True
+    """Whether a resumed run tries failed items again."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         try:
             parse_max_failed(self.max_failed)
         except ValueError as error:
@@ -117,44 +117,44 @@ def check_engine_options(options: Options, engine: EngineEntry, *names: str) -> 
     check_read_options(options, "engine", [engine.name], read_options)
 
 
-@dataclass(frozen=True, kw_only=True)
 class EngineOptions(Options):
     """Options of every engine, for sampling and for scoring.
-
-    Attributes:
-        engine: Backend that runs the model. `auto` takes vLLM if it can run, else transformers.
-            Scorers use transformers without a GPU and for published reward models. `ray` runs a
-            replica of the `auto` engine on every GPU of a Ray cluster (address in `RAY_ADDRESS`;
-            default: this machine).
-        actors: For `ray`: maximum number of replicas of the model, which must fit at the start.
-        gpus_per_actor: For `ray`: GPUs per replica, or CPU cores on machines without GPUs. With
-            0.5, two replicas share one GPU, and vLLM splits its memory.
-        device: For `transformers`: device of the model; `auto` takes a GPU if there is one.
-        dtype: Data type of the weights; `auto` keeps the data type of the checkpoint.
-        engine_arg: For `vllm`: an argument of `vllm.LLM`, e.g. max_model_len=4096; may be repeated.
 
     Raises:
         InputError: if two options contradict each other.
     """
 
     engine: Annotated[EngineName, Option(panel=_ENGINE_PANEL)] = "auto"
+    """Backend that runs the model. `auto` takes vLLM if it can run, else transformers. Scorers use
+    transformers without a GPU and for published reward models. `ray` runs a replica of the `auto`
+    engine on every GPU of a Ray cluster (address in `RAY_ADDRESS`; default: this machine).
+    """
     actors: Annotated[
         int | None,
-        Option(min=1, panel=_ENGINE_PANEL, default_text="all that fit", in_digest=False),
+        Field(ge=1),
+        Option(panel=_ENGINE_PANEL, default_text="all that fit", in_digest=False),
     ] = None
+    """For `ray`: maximum number of replicas of the model, which must fit at the start."""
     gpus_per_actor: Annotated[
-        float, Option(exclusive_min=0, max=1, panel=_ENGINE_PANEL, in_digest=False)
+        float, Field(gt=0, le=1), Option(panel=_ENGINE_PANEL, in_digest=False)
     ] = 1.0
+    """For `ray`: GPUs per replica, or CPU cores on machines without GPUs. With 0.5, two replicas
+    share one GPU, and vLLM splits its memory.
+    """
     device: Annotated[
         Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE_PANEL, in_digest=False)
     ] = "auto"
+    """For `transformers`: device of the model; `auto` takes a GPU if there is one."""
     dtype: Annotated[_Dtype, Option(panel=_ENGINE_PANEL)] = "auto"
+    """Data type of the weights; `auto` keeps the data type of the checkpoint."""
     engine_arg: Annotated[
         Sequence[str], Option(panel=_ENGINE_PANEL, metavar="KEY=JSON", in_digest=False)
     ] = ()
+    """For `vllm`: an argument of `vllm.LLM`, e.g. max_model_len=4096; may be repeated."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         for name, default in (("actors", None), ("gpus_per_actor", 1.0)):
             if getattr(self, name) != default and not self.uses_ray:
                 raise self.field_error(
@@ -206,30 +206,28 @@ class EngineOptions(Options):
 EngineOptionsT = TypeVar("EngineOptionsT", bound=EngineOptions)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConnectionOptions(Options):
-    """Options of the connection to a model server, for the engine `openai`.
-
-    Attributes:
-        base_url: For `openai`: address of the server, e.g. http://localhost:8000/v1. The API key,
-            if the server needs one, is in `OPENAI_API_KEY`.
-        concurrency: For `openai`: maximum number of simultaneous requests.
-        timeout: For `openai`: seconds to wait for the response to one request; then the request
-            is repeated.
-        idle_timeout: For `openai`: give up after this many seconds in which requests fail and no
-            response arrives.
-    """
+    """Options of the connection to a model server, for the engine `openai`."""
 
     base_url: Annotated[
         str | None,
         Option(panel=_SERVER_PANEL, metavar="URL"),
     ] = None
-    concurrency: Annotated[int, Option(panel=_SERVER_PANEL, min=1, in_digest=False)] = 64
+    """For `openai`: address of the server, e.g. http://localhost:8000/v1. The API key, if the
+    server needs one, is in `OPENAI_API_KEY`.
+    """
+    concurrency: Annotated[int, Field(ge=1), Option(panel=_SERVER_PANEL, in_digest=False)] = 64
+    """For `openai`: maximum number of simultaneous requests."""
     timeout: Annotated[float, Option(panel=_SERVER_PANEL, in_digest=False)] = 1800.0
+    """For `openai`: seconds to wait for the response to one request; then the request is repeated.
+    """
     idle_timeout: Annotated[float, Option(panel=_SERVER_PANEL, in_digest=False)] = 600.0
+    """For `openai`: give up after this many seconds in which requests fail and no response arrives.
+    """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         if self.base_url is not None and not _SERVER_URL.fullmatch(self.base_url):
             raise InputError(
                 "expected http://HOST:PORT/v1 or https://HOST/v1, without a user or a key. Put "
@@ -239,37 +237,32 @@ class ConnectionOptions(Options):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ServerOptions(ConnectionOptions):
-    """Options of a server that samples, for the engine `openai`.
-
-    Attributes:
-        api: For `openai`: endpoint of the server. `completions` sends the rendered prompt; `chat`
-            sends a user message, and the server applies its chat template.
-    """
+    """Options of a server that samples, for the engine `openai`."""
 
     api: Annotated[Literal["completions", "chat"], Option(panel=_SERVER_PANEL)] = "completions"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SamplerOptions(EngineOptions):
-    """Options of a sampler.
-
-    Attributes:
-        replay: With `engine=replay`: JSONL file with recorded completions, such as the
-            completions.jsonl of an earlier run. No model runs.
-        batch_size: Prompts per batch.
-        server: The server of the engine `openai`.
+    """For `openai`: endpoint of the server. `completions` sends the rendered prompt; `chat` sends a
+    user message, and the server applies its chat template.
     """
 
-    replay: Annotated[str | Path | None, Option(panel=_ENGINE_PANEL, metavar="FILE")] = None
-    batch_size: Annotated[
-        int | None, Option(min=1, panel=_RUN_PANEL, default_text="by engine", in_digest=False)
-    ] = None
-    server: ServerOptions = ServerOptions()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+class SamplerOptions(EngineOptions):
+    """Options of a sampler."""
+
+    replay: Annotated[str | Path | None, Option(panel=_ENGINE_PANEL, metavar="FILE")] = None
+    """With `engine=replay`: JSONL file with recorded completions, such as the completions.jsonl of
+    an earlier run. No model runs.
+    """
+    batch_size: Annotated[
+        int | None, Field(ge=1), Option(panel=_RUN_PANEL, default_text="by engine", in_digest=False)
+    ] = None
+    """Prompts per batch."""
+    server: ServerOptions = ServerOptions()
+    """The server of the engine `openai`."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         own_values = {"replay": self.replay, "base_url": self.server.base_url}
         _check_own_options(self.engine, SAMPLERS.loaded_entries(), own_values)
         check_engine_options(self.server, self.engine_entry)
@@ -311,32 +304,27 @@ class SamplerOptions(EngineOptions):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReplayOptions(Options):
-    """Options of a command that samples solutions, or replays solutions of another model.
-
-    Attributes:
-        model: Short name, `org/name[@revision]` on the Hub, or a directory.
-        engine: Engine that runs the model.
-        model_name: With `engine=replay`: name to record for the model that wrote the completions,
-            if you give no `--model`.
-        sampling: Sampling settings.
-        stated_sampling: With `engine=replay`: names of the fields of `sampling` that are known of
-            the recording. The others are recorded as unknown.
-        workers: Number of processes that grade answers.
-        resume: Continue the run in `out`.
-    """
+    """Options of a command that samples solutions, or replays solutions of another model."""
 
     model: str | None = None
+    """Short name, `org/name[@revision]` on the Hub, or a directory."""
     engine: SamplerOptions = SamplerOptions()
+    """Engine that runs the model."""
     model_name: Annotated[str | None, Option(panel=_ENGINE_PANEL, default_text=UNKNOWN)] = None
+    """With `engine=replay`: name to record for the model that wrote the completions, if you give no
+    `--model`.
+    """
     sampling: SamplingSpec = SamplingSpec()
-    stated_sampling: Annotated[Sequence[str], Option(has_flag=False)] = ()
+    """Sampling settings."""
     workers: Workers = None
+    """Number of processes that grade answers."""
     resume: Resume = False
+    """Continue the run in `out`."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         if self.model_name is not None and not self.is_replay:
             raise self.field_error(
                 "model_name",
@@ -345,8 +333,6 @@ class ReplayOptions(Options):
             )
         if self.is_replay:
             check_engine_options(self.sampling, self.engine.engine_entry)
-        stated_names = tuple(name for name in _RECORDED_SETTINGS if name in self.stated_sampling)
-        object.__setattr__(self, "stated_sampling", stated_names if self.is_replay else ())
 
     def check_prm_options(self, prm: str | None, prm_format: str | None) -> None:
         """Check that a run without a reward model has no option that only a reward model reads.
@@ -381,43 +367,40 @@ class ReplayOptions(Options):
         """
         if not self.is_replay:
             return ()
-        return (
-            "seed",
-            *(name for name in _RECORDED_SETTINGS if name not in self.stated_sampling),
-        )
+        stated_names = self.sampling.model_fields_set
+        return ("seed", *(name for name in _RECORDED_SETTINGS if name not in stated_names))
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScorerOptions(EngineOptions):
-    """Options of a scorer.
-
-    Attributes:
-        engine: Backend that runs the reward model. `auto` takes vLLM if it can run on a GPU, else
-            transformers. For published reward models it takes transformers, and for judges the
-            engine of a policy. `ray` runs a replica of the `auto` engine on every GPU of a Ray
-            cluster (address in `RAY_ADDRESS`; default: this machine). `openai` sends the solutions
-            to `vllm serve` at `base_url`.
-        server: The server of the engine `openai`.
-        batch_tokens: Maximum number of tokens per batch, padding included; on CPUs at most 1024.
-        prm_format: Name of the PRM format of a published reward model, or a TOML file that defines
-            one.
-        reference: Reference model of an implicit reward. The reward of a step is `beta` · log
-            π/π_ref over the step; with `--prm-format implicit-so-far` over all text up to its end.
-        beta: Factor of the log-ratio in an implicit reward.
-    """
+    """Options of a scorer."""
 
     engine: Annotated[ScorerName, Option(panel=_ENGINE_PANEL)] = "auto"
+    """Backend that runs the reward model. `auto` takes vLLM if it can run on a GPU, else
+    transformers. For published reward models it takes transformers, and for judges the engine of a
+    policy. `ray` runs a replica of the `auto` engine on every GPU of a Ray cluster (address in
+    `RAY_ADDRESS`; default: this machine). `openai` sends the solutions to `vllm serve` at
+    `base_url`.
+    """
     server: ConnectionOptions = ConnectionOptions()
-    batch_tokens: Annotated[int, Option(panel=_RUN_PANEL, min=1, in_digest=False)] = 16_384
+    """The server of the engine `openai`."""
+    batch_tokens: Annotated[int, Field(ge=1), Option(panel=_RUN_PANEL, in_digest=False)] = 16_384
+    """Maximum number of tokens per batch, padding included; on CPUs at most 1024."""
     prm_format: PrmFormatName = None
+    """Name of the PRM format of a published reward model, or a TOML file that defines one."""
     reference: Annotated[str | None, Option(panel=_ENGINE_PANEL)] = None
+    """Reference model of an implicit reward. The reward of a step is `beta` · log π/π_ref over the
+    step; with `--prm-format implicit-so-far` over all text up to its end.
+    """
     beta: Annotated[
         float | None,
-        Option(panel=_ENGINE_PANEL, exclusive_min=0, default_text=f"{IMPLICIT_REWARD_BETA}"),
+        Field(gt=0),
+        Option(panel=_ENGINE_PANEL, default_text=f"{IMPLICIT_REWARD_BETA}"),
     ] = None
+    """Factor of the log-ratio in an implicit reward."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         own_values = {"base_url": self.server.base_url}
         _check_own_options(self.engine, SCORERS.loaded_entries(), own_values)
         check_engine_options(self.server, self.engine_entry)

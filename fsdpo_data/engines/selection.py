@@ -70,7 +70,7 @@ class EngineSelection:
         if not self.entry.memory_argument:
             return self
         memory = f"{self.entry.memory_argument}={gpu_fraction:g}"
-        options = replace(self.options, engine_arg=(memory, *self.options.engine_arg))
+        options = self.options.replace(engine_arg=(memory, *self.options.engine_arg))
         return replace(self, options=options)
 
 

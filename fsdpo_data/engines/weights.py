@@ -92,7 +92,7 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeig
     reference = options.reference or prm_format.reference or None
     _check_reference(prm_format, reference)
     if options.beta is not None:
-        prm_format = replace(prm_format, beta=options.beta)
+        prm_format = prm_format.replace(beta=options.beta)
     return PublishedPrm(
         weights.ref,
         weights.path,

@@ -6,7 +6,7 @@ Nothing is sampled; all other stages are the same as in a build. Files are read 
 import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
@@ -53,52 +53,39 @@ from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
 
 log = logging.getLogger(__name__)
 
-_OUTPUTS_PANEL = "Outputs"
+_OUTPUTS_PANEL = "Outputs"  #: Heading of the options of outputs, in the help.
+OutputsFieldName = Annotated[
+    str | None, Option(panel=_OUTPUTS_PANEL, metavar="FIELD", default_text="by format")
+]
 
 
-@dataclass(frozen=True, kw_only=True)
 class ImportOutputsOptions(ResponseReading):
-    """Turn responses that another program recorded into a sealed dataset.
-
-    Attributes:
-        file: JSON lines, JSON, parquet or CSV file. For outputs also a directory or a pattern.
-        out: Directory of the new dataset.
-        template: Prompt template of the problems. It replaces the prompts in the rows.
-        problems: Problems with gold answers, as for `build`, or a sealed dataset. If given, every
-            row takes its problem from here: by its question, or by a prompt that ends with the
-            question.
-        requests: File with the requests of a batch, matched by `custom_id`.
-        series: Name of the model whose responses are imported, for a file with the responses of
-            several models.
-        model_name: Name of the model that wrote the outputs.
-        split: Split of the problems.
-        sampling: Sampling settings that are known of the outputs.
-        segmenter: Rule that splits solutions into steps, as for `build`. It replaces the steps in
-            the rows; step scores then need as many steps.
-        scores: File with the step scores of one reward model. Its rows have the fields that
-            identify a response, such as `problem_id` and `candidate_index`.
-        steps_field: Field with the steps of a response.
-        scores_field: Field with the step scores of a response, from 0 to 1.
-        prm_name: Name of the reward model that gave the step scores.
-        grade_thinking: If a solution has no text after its thinking, grade the answer that the
-            thinking marks, for example in a box. By default such a solution has no answer.
-        workers: Number of processes that grade.
-        resume: Continue the run in `out`.
-        source: `outputs`, as the command line names this import.
-    """
+    """Turn responses that another program recorded into a sealed dataset."""
 
     file: Annotated[str | Path, Option(positional=True)]
+    """JSON lines, JSON, parquet or CSV file. For outputs also a directory or a pattern."""
     out: Annotated[str | Path, Option(in_digest=False)]
+    """Directory of the new dataset."""
     template: Annotated[
         str | None, Option(default_text="the recorded prompt, or the question alone")
     ] = None
+    """Prompt template of the problems. It replaces the prompts in the rows."""
     problems: Annotated[Sequence[str], Option(panel=_OUTPUTS_PANEL)] = ()
+    """Problems with gold answers, as for `build`, or a sealed dataset. If given, every row takes
+    its problem from here: by its question, or by a prompt that ends with the question.
+    """
     requests: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL)] = None
+    """File with the requests of a batch, matched by `custom_id`."""
     series: Annotated[str | None, Option(panel=_OUTPUTS_PANEL)] = None
+    """Name of the model whose responses are imported, for a file with the responses of several
+    models.
+    """
     model_name: Annotated[
         str | None, Option(panel=_OUTPUTS_PANEL, default_text="the name in the file")
     ] = None
+    """Name of the model that wrote the outputs."""
     split: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = "train"
+    """Split of the problems."""
     sampling: Annotated[
         DeclaredSampling,
         Group(
@@ -112,6 +99,7 @@ class ImportOutputsOptions(ResponseReading):
             },
         ),
     ] = DeclaredSampling()
+    """Sampling settings that are known of the outputs."""
     segmenter: Annotated[
         str | None,
         Option(
@@ -120,18 +108,29 @@ class ImportOutputsOptions(ResponseReading):
             default_text="the steps in the rows, or auto",
         ),
     ] = None
+    """Rule that splits solutions into steps, as for `build`. It replaces the steps in the rows;
+    step scores then need as many steps.
+    """
     scores: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL)] = None
-    steps_field: Annotated[
-        str | None, Option(panel=_OUTPUTS_PANEL, metavar="FIELD", default_text="by format")
-    ] = None
-    scores_field: Annotated[
-        str | None, Option(panel=_OUTPUTS_PANEL, metavar="FIELD", default_text="by format")
-    ] = None
+    """File with the step scores of one reward model. Its rows have the fields that identify a
+    response, such as `problem_id` and `candidate_index`.
+    """
+    steps_field: OutputsFieldName = None
+    """Field with the steps of a response."""
+    scores_field: OutputsFieldName = None
+    """Field with the step scores of a response, from 0 to 1."""
     prm_name: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = UNKNOWN
+    """Name of the reward model that gave the step scores."""
     grade_thinking: Annotated[bool, Option(panel=_OUTPUTS_PANEL)] = False
+    """If a solution has no text after its thinking, grade the answer that the thinking marks, for
+    example in a box. By default such a solution has no answer.
+    """
     workers: Workers = None
+    """Number of processes that grade."""
     resume: Resume = False
+    """Continue the run in `out`."""
     source: str = ""
+    """`outputs`, as the command line names this import."""
 
 
 def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path, Manifest]:

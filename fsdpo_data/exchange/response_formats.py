@@ -23,15 +23,11 @@ from fsdpo_data.problems.row_formats import FieldName, RowReading
 Fields = Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
 class ResponseReading(RowReading):
-    """How to read the rows of files with responses.
-
-    Attributes:
-        response_field: Field with the response, or with the list of responses.
-    """
+    """How to read the rows of files with responses."""
 
     response_field: FieldName = None
+    """Field with the response, or with the list of responses."""
 
 
 DEFAULT_RESPONSE_READING = ResponseReading()  #: The reading without names of fields.

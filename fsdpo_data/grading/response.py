@@ -2,11 +2,10 @@
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.keyword_functions import checks_arguments
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.models.thinking import find_thinking
 
 
-@checks_arguments
 def grade(
     gold: str,
     response: str,
@@ -27,6 +26,12 @@ def grade(
         prompt: The prompt of the response, which may open the thinking.
         finish_reason: `stop`, or `length` for a truncated response, in which only an announced
             answer counts.
+
+    Raises:
+        InputError: if the gold or the response is not a text.
     """
+    for name, value in {"gold": gold, "response": response}.items():
+        if not isinstance(value, str):
+            raise InputError("expected a text.", field=name, value=value)
     thinking = find_thinking(prompt, response)
     return get_grader(grader).grade([GradingRequest(gold, response, finish_reason, thinking)])[0]

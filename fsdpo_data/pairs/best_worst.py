@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
+
+from pydantic import Field
 
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
@@ -11,29 +12,26 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
 
 
-@dataclass(frozen=True, slots=True)
 class PairSpec(Options):
-    """Options of the pair selection.
+    """Options of the pair selection."""
 
-    Attributes:
-        top: Number of solutions on each side (T in the paper); this gives at most T × T pairs per
-            problem.
-        aggregate: Aggregate of step rewards that gives the reward of a solution.
-        require_outcome: Pair the best correct with the worst incorrect solutions (section 3.4 of
-            the paper). If false, rank by reward alone (section 4.1). No solution is then on both
-            sides, and the chosen one has the higher reward.
-        max_pairs: Maximum pairs per problem; pairs with the widest margin have priority. None sets
-            no limit.
-        min_margin: Minimum reward of the chosen minus the rejected solution; None sets no limit.
-        allow_unclosed: Whether solutions whose thinking never ends may be in pairs.
+    top: Annotated[int, Field(ge=1)] = 4
+    """Number of solutions on each side (T in the paper); this gives at most T × T pairs per
+    problem.
     """
-
-    top: Annotated[int, Option(min=1)] = 4
     aggregate: Annotated[str, Option(choices=AGGREGATES)] = "mean"
+    """Aggregate of step rewards that gives the reward of a solution."""
     require_outcome: bool = True
-    max_pairs: Annotated[int | None, Option(min=1)] = None
-    min_margin: Annotated[float | None, Option(min=-1, max=1)] = None
+    """Pair the best correct with the worst incorrect solutions (section 3.4 of the paper). If
+    false, rank by reward alone (section 4.1). No solution is then on both sides, and the chosen one
+    has the higher reward.
+    """
+    max_pairs: Annotated[int | None, Field(ge=1)] = None
+    """Maximum pairs per problem; pairs with the widest margin have priority. None sets no limit."""
+    min_margin: Annotated[float | None, Field(ge=-1, le=1)] = None
+    """Minimum reward of the chosen minus the rejected solution; None sets no limit."""
     allow_unclosed: bool = False
+    """Whether solutions whose thinking never ends may be in pairs."""
 
 
 def choose_pairs(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import Field
+
 from fsdpo_data.core.entities import MODEL_FAILURES, Solution
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import Options
 from fsdpo_data.core.parquet_files import read_table_batches
 
 #: Keys of the counts of incorrect solutions: their total, and the reasons that exclude some.
@@ -15,20 +17,17 @@ from fsdpo_data.core.parquet_files import read_table_batches
 DROP_REASONS = ("incorrect", "truncated", "unscored", "no_error", "repeated", "over_limit")
 
 
-@dataclass(frozen=True, slots=True)
 class StepPairSpec(Options):
-    """Options that select the first errors for Step-DPO pairs.
+    """Options that select the first errors for Step-DPO pairs."""
 
-    Attributes:
-        threshold: Reward below which a step counts as an error.
-        max_pairs: Maximum first errors per problem; the lowest rewards have priority. Each error
-            gives one pair if a continuation corrects it. None sets no limit.
-        allow_unclosed: Whether solutions whose thinking never ends may be in pairs.
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Reward below which a step counts as an error."""
+    max_pairs: Annotated[int | None, Field(ge=1)] = None
+    """Maximum first errors per problem; the lowest rewards have priority. Each error gives one pair
+    if a continuation corrects it. None sets no limit.
     """
-
-    threshold: Annotated[float, Option(exclusive_min=0, max=1)] = 0.5
-    max_pairs: Annotated[int | None, Option(min=1)] = None
     allow_unclosed: bool = False
+    """Whether solutions whose thinking never ends may be in pairs."""
 
 
 @dataclass(frozen=True, slots=True)

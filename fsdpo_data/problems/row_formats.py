@@ -36,21 +36,18 @@ GOLD_FIELDS = ("ground_truth", "expected_answer")
 PART_FIELDS = ("choices", "options", "context", "passage", "image", "images")
 
 
-@dataclass(frozen=True, kw_only=True)
 class RowReading(Options):
-    r"""How to read the rows of files.
-
-    Attributes:
-        question_field: Field with the complete question.
-        gold_field: Field with the gold answer.
-        gold: How to read golds. `auto` takes the answer that a gold marks by \boxed or `####`, and
-            other golds as they are. `extract` also leaves out complete solutions without a mark.
-            `as-given` takes all golds as they are.
-    """
+    """How to read the rows of files."""
 
     question_field: FieldName = None
+    """Field with the complete question."""
     gold_field: FieldName = None
+    """Field with the gold answer."""
     gold: Annotated[GoldReading, Option(panel=_ROWS_PANEL)] = "auto"
+    r"""How to read golds. `auto` takes the answer that a gold marks by \boxed or `####`, and other
+    golds as they are. `extract` also leaves out complete solutions without a mark. `as-given` takes
+    all golds as they are.
+    """
 
 
 DEFAULT_READING = RowReading()  #: The reading without names of fields.

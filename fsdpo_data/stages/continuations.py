@@ -319,19 +319,11 @@ def continuation_sampling(manifest: Manifest, n: int, **overrides: Any) -> Sampl
     return SamplingSpec(**(parameters | overrides))
 
 
-@dataclass(frozen=True, kw_only=True)
 class ContinuationOptions(Options):
-    """Options of stages that continue solutions.
-
-    Attributes:
-        model: Model that samples the continuations.
-        sampling: Sampling settings that differ from the settings of the solutions.
-        engine: Engine that runs the model.
-        seed: Random seed. Sample i of a prompt depends only on the seed, the prompt and i.
-        workers: Number of processes that grade answers.
-    """
+    """Options of stages that continue solutions."""
 
     model: Annotated[str | None, Option(default_text="the model of the solutions")] = None
+    """Model that samples the continuations."""
     sampling: Annotated[
         DeclaredSampling,
         Group(
@@ -340,12 +332,17 @@ class ContinuationOptions(Options):
             help={"max_tokens": "Maximum number of tokens per continuation."},
         ),
     ] = DeclaredSampling()
+    """Sampling settings that differ from the settings of the solutions."""
     engine: SamplerOptions = SamplerOptions()
+    """Engine that runs the model."""
     seed: Seed = 0
+    """Random seed. Sample i of a prompt depends only on the seed, the prompt and i."""
     workers: Workers = None
+    """Number of processes that grade answers."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         self.engine.check_model_options()
 
     @property

@@ -9,9 +9,11 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+
+from pydantic import Field
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
@@ -215,7 +217,6 @@ def _check_unique_names(benchmarks: Sequence[BenchmarkQuestions]) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class DecontaminateOptions(Options):
     r"""Find training problems that overlap with benchmark questions, and remove them.
 
@@ -224,17 +225,6 @@ class DecontaminateOptions(Options):
     common n-grams. All numbers count as equal, so the same problem with other numbers is found.
     Common phrases count little, and a common formula alone is no overlap. The report also compares
     the gold answers.
-
-    Attributes:
-        problems: Training problems, as for `build --problems`, or a sealed dataset.
-        against: File or directory of a benchmark; may be given several times.
-        report: JSON file for all overlapping pairs.
-        write_clean: JSON-lines file for the problems without overlap.
-        out: Directory of a new dataset, with the overlaps in its manifest and card.
-        resume: Continue the run in `out`.
-        split: Split of the training problems.
-        ngram: Number of consecutive words and signs in an n-gram.
-        overlap: Minimum overlap of a contaminated problem.
 
     Examples:
         fsdpo-data decontaminate gsm8k math --against bench/gsm8k.jsonl \
@@ -247,15 +237,24 @@ class DecontaminateOptions(Options):
           --out runs/checked
     """
 
-    problems: Annotated[Sequence[str], Option(positional=True)] = field(kw_only=False)
+    problems: Annotated[Sequence[str], Option(positional=True)]
+    """Training problems, as for `build --problems`, or a sealed dataset."""
     against: Annotated[Sequence[str], Option(metavar="[NAME=]FILE")]
+    """File or directory of a benchmark; may be given several times."""
     report: Annotated[str | Path | None, Option(metavar="FILE", in_digest=False)] = None
+    """JSON file for all overlapping pairs."""
     write_clean: Annotated[str | Path | None, Option(metavar="FILE", in_digest=False)] = None
+    """JSON-lines file for the problems without overlap."""
     out: Annotated[str | Path | None, Option(in_digest=False)] = None
+    """Directory of a new dataset, with the overlaps in its manifest and card."""
     resume: Resume = False
+    """Continue the run in `out`."""
     split: str = "train"
-    ngram: Annotated[int, Option(min=2)] = NGRAM_SIZE
-    overlap: Annotated[float, Option(exclusive_min=0, max=1)] = MIN_OVERLAP
+    """Split of the training problems."""
+    ngram: Annotated[int, Field(ge=2)] = NGRAM_SIZE
+    """Number of consecutive words and signs in an n-gram."""
+    overlap: Annotated[float, Field(gt=0, le=1)] = MIN_OVERLAP
+    """Minimum overlap of a contaminated problem."""
 
 
 def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> OverlapReport:

@@ -237,18 +237,11 @@ def _add_verdicts(tally: Tally, solutions: Sequence[Solution], verdicts: Sequenc
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class GradeOptions(StageOptions, AnswerJudgeOptions):
     r"""Grade the solutions of a dataset again, without sampling, and report the changes.
 
     Labels follow the new outcomes. Preference pairs depend on the old outcomes and are removed. A
     judge may decide the answers that the grader leaves undecided.
-
-    Attributes:
-        grader: Full name of a grader.
-        grade_thinking: If a solution has no text after its thinking, grade the answer that the
-            thinking marks, for example in a box. By default such a solution has no answer.
-        workers: Number of processes that grade.
 
     Examples:
         Use the default grader of this release:
@@ -268,8 +261,13 @@ class GradeOptions(StageOptions, AnswerJudgeOptions):
     """
 
     grader: Annotated[str | None, Option(default_text="the grader of this release")] = None
+    """Full name of a grader."""
     grade_thinking: bool = False
+    """If a solution has no text after its thinking, grade the answer that the thinking marks, for
+    example in a box. By default such a solution has no answer.
+    """
     workers: Workers = None
+    """Number of processes that grade."""
 
 
 def make_grade_stage(options: GradeOptions) -> GradeStage:

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
@@ -168,7 +170,6 @@ def format_rollout_cost(manifest: Manifest) -> str:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class LabelOptions(FailureOptions, StageOptions, ContinuationOptions):
     r"""Label steps: sample continuations from each step and count correct answers, or ask a judge.
 
@@ -181,20 +182,6 @@ class LabelOptions(FailureOptions, StageOptions, ContinuationOptions):
     ⌈log₂ K⌉ prefixes of a wrong solution of K steps, and none of a correct one. A prefix is right
     if one of its N continuations is correct. The search assumes that a solution never recovers from
     an error.
-
-    Attributes:
-        rollouts: Continuations per step (N), at least 2.
-        search: ``first-error`` searches the first wrong step instead of continuing every step. Each
-            step is then right or wrong, and steps that were not continued have null ``rollouts``.
-        judge: Model that names the first wrong step, instead of continuations.
-        judge_format: Prompt of the judge and the way its critiques are read: `processbench`,
-            `thinkprm`, or your own TOML file. Critiques that cannot be read are counted.
-        votes: Critiques per solution. A step label is the fraction of critiques without an error
-            up to that step.
-        consensus: Keep labels only where the judge's majority and the dataset's Monte-Carlo labels
-            name the same first wrong step. In a tie, the vote that was sampled first counts. These
-            labels are binary: each step is right or wrong.
-        shard: Label one of N parts of the dataset; `fsdpo-data merge` joins the parts.
 
     Examples:
         Monte-Carlo labels:
@@ -226,16 +213,33 @@ class LabelOptions(FailureOptions, StageOptions, ContinuationOptions):
               --replay runs/labelled/rollouts/completions.jsonl --out runs/four
     """
 
-    rollouts: Annotated[int | None, Option(min=1)] = None
+    rollouts: Annotated[int | None, Field(ge=1)] = None
+    """Continuations per step (N), at least 2."""
     search: Literal["first-error"] | None = None
+    """``first-error`` searches the first wrong step instead of continuing every step. Each step is
+    then right or wrong, and steps that were not continued have null ``rollouts``.
+    """
     judge: str | None = None
+    """Model that names the first wrong step, instead of continuations."""
     judge_format: Annotated[str, Option(panel=_JUDGE_PANEL)] = "processbench"
-    votes: Annotated[int, Option(min=1, panel=_JUDGE_PANEL)] = 1
+    """Prompt of the judge and the way its critiques are read: `processbench`, `thinkprm`, or your
+    own TOML file. Critiques that cannot be read are counted.
+    """
+    votes: Annotated[int, Field(ge=1), Option(panel=_JUDGE_PANEL)] = 1
+    """Critiques per solution. A step label is the fraction of critiques without an error up to that
+    step.
+    """
     consensus: Annotated[bool, Option(panel=_JUDGE_PANEL)] = False
+    """Keep labels only where the judge's majority and the dataset's Monte-Carlo labels name the
+    same first wrong step. In a tie, the vote that was sampled first counts. These labels are
+    binary: each step is right or wrong.
+    """
     shard: Shard = None
+    """Label one of N parts of the dataset; `fsdpo-data merge` joins the parts."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         has_judge = self.judge is not None
         has_rollouts = self.rollouts is not None
         if not has_judge and not has_rollouts:
@@ -297,9 +301,8 @@ def _make_judge_stage(options: LabelOptions, judge: str) -> JudgeStage:
         model = resolve_judge(judge, options.engine, critique_format.template)
     except FsdpoError as error:
         raise error.for_field("judge") from None
-    sampling = replace(
-        critique_sampling(critique_format, model.template, options.votes),
-        **options.sampling_overrides,
+    sampling = critique_sampling(critique_format, model.template, options.votes).replace(
+        **options.sampling_overrides
     )
     sampler = make_continuation_sampler(
         model, sampling, options.engine, "judge", options.failure_policy

@@ -7,12 +7,12 @@ no missing samples, so it loads no model; it grades, counts and seals as usual.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
 
-from fsdpo_data.core.command_line import command_parameters, given_values, make_options
+from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import FAILURES_FILE
 from fsdpo_data.core.files import store_errors, write_text
@@ -51,18 +51,11 @@ BUILD_COMMAND = "build"  #: The only command with shards that is not a stage.
 ShardedOptions: TypeAlias = BuildOptions | StageOptions  #: Options of commands with shards.
 
 
-@dataclass(frozen=True, kw_only=True)
 class MergeOptions(Options):
     """Merge the shards that `--shard i/N` of a command has written, and seal the dataset.
 
     The result is identical to the dataset of the same command without shards. No model is loaded.
     If the merge is interrupted, run the same command again.
-
-    Attributes:
-        shards: Directories of all shards, in any order. A URL may end in `/*`, which stands for all
-            folders there.
-        out: Directory or URL of the new dataset.
-        workers: Number of processes that grade.
 
     Examples:
         fsdpo-data merge runs/demo-shards/* --out runs/demo
@@ -71,8 +64,13 @@ class MergeOptions(Options):
     """
 
     shards: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
+    """Directories of all shards, in any order. A URL may end in `/*`, which stands for all folders
+    there.
+    """
     out: Annotated[str | Path, Option(in_digest=False, dataset="output")]
+    """Directory or URL of the new dataset."""
     workers: Workers = None
+    """Number of processes that grade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ class _ShardInfo:
     job: JobShard  #: Index of the shard, and the number of shards.
     command: str  #: The command that wrote the shard.
     options: dict[str, Any]  #: Options of the command, without ``_PER_JOB_OPTIONS``.
-    given_names: list[str]  #: Names of the options that differ from their defaults.
+    given_names: list[str]  #: Names of the options that were stated.
     config: dict[str, Any]  #: Config of the complete run.
 
 
@@ -113,16 +111,18 @@ def run_shard(options: ShardedOptions, progress: Progress) -> str | Path:
 
 def _write_shard_file(command: str, options: ShardedOptions, job: JobShard, out: Path) -> None:
     """Describe a finished shard in its directory."""
-    shared_options = {
-        name: parameter.value_in(options)
+    shared_parameters = [
+        parameter
         for name, parameter in command_parameters(type(options)).items()
         if name not in _PER_JOB_OPTIONS
-    }
+    ]
     entry = {
         "shard": str(job),
         "command": command,
-        "options": shared_options,
-        "given": [name for name in given_values(options) if name in shared_options],
+        "options": {parameter.name: parameter.value_in(options) for parameter in shared_parameters},
+        "given": [
+            parameter.name for parameter in shared_parameters if parameter.is_stated_in(options)
+        ],
     }
     entry = json.loads(json.dumps(entry, default=str))
     text = json.dumps({**entry, "digest": digest(entry)}, indent=2)
@@ -141,7 +141,7 @@ def merge_shards(options: MergeOptions, progress: Progress) -> tuple[str | Path,
             changed since.
         StoreError: if the disk fails.
     """
-    options = replace(options, shards=expand_folders(options.shards))
+    options = options.replace(shards=expand_folders(options.shards))
     with local_paths(options, progress) as local_options:
         shards = [
             _read_shard(Path(path), location)
@@ -177,7 +177,7 @@ def _finish_command(
     command_options = make_options(options_class, arguments)
     if isinstance(command_options, FailureOptions):
         # The shards have tried every item, and another try would need the model.
-        command_options = replace(command_options, retry_failed=False)
+        command_options = command_options.replace(retry_failed=False)
     if isinstance(command_options, BuildOptions):
         return run_build(command_options, progress)[1]
     with local_paths(command_options, progress) as local_options:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from fsdpo_data.core.command_line import command_parameters
 from fsdpo_data.core.errors import InputError
@@ -110,43 +112,23 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
     return collect_rows(pairs.sort("order")).select(schema.names).to_arrow().cast(schema)
 
 
-@dataclass(frozen=True, kw_only=True)
 class StepPairOptions(ContinuationOptions):
-    """Options of the style `step-dpo`, which continues the steps before an error.
+    """Options of the style `step-dpo`, which continues the steps before an error."""
 
-    Attributes:
-        threshold: Step reward below which a step is an error.
-        continuations: Continuations of the prefix before an error.
-    """
-
-    threshold: Annotated[float, Option(exclusive_min=0, max=1, panel=_STEP_DPO_PANEL)] = (
+    threshold: Annotated[float, Field(gt=0, le=1), Option(panel=_STEP_DPO_PANEL)] = (
         StepPairSpec().threshold
     )
-    continuations: Annotated[int, Option(min=1, panel=_STEP_DPO_PANEL)] = 8
+    """Step reward below which a step is an error."""
+    continuations: Annotated[int, Field(ge=1), Option(panel=_STEP_DPO_PANEL)] = 8
+    """Continuations of the prefix before an error."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PairOptions(StageOptions):
     r"""Form preference pairs of solutions, or of single steps, by their rewards.
 
     With `--style step-dpo` the model continues the steps before the first error of an incorrect
     solution. The error is then paired with the step of a correct continuation. The sampling options
     are the same as for `fsdpo-data label`.
-
-    Attributes:
-        style: `full` pairs complete solutions; `step-dpo` pairs the first error with a right step.
-        max_pairs: Maximum number of pairs per problem. `full` prefers the largest margins,
-            `step-dpo` the errors with the lowest rewards.
-        allow_unclosed: Form pairs of solutions whose thinking never ends, too. By default they are
-            left out, like truncated solutions.
-        top: Best and worst solutions per problem that form pairs (the paper's T).
-        aggregate: Function that turns step rewards into the reward of a solution.
-        require_outcome: Pair the best correct with the worst incorrect solutions. Without it, pair
-            the highest with the lowest rewards, regardless of the outcome.
-        min_margin: Minimum reward of the chosen minus the rejected solution.
-        gamma: Inverse temperature γ of the step weights that are printed; it does not change the
-            pairs.
-        step_dpo: Options of `style=step-dpo`.
 
     Examples:
         Pair the 4 best correct with the 4 worst incorrect solutions, by mean reward:
@@ -165,17 +147,33 @@ class PairOptions(StageOptions):
     """
 
     style: Literal["full", "step-dpo"] = "full"
-    max_pairs: Annotated[int | None, Option(min=1)] = None
+    """`full` pairs complete solutions; `step-dpo` pairs the first error with a right step."""
+    max_pairs: Annotated[int | None, Field(ge=1)] = None
+    """Maximum number of pairs per problem. `full` prefers the largest margins, `step-dpo` the
+    errors with the lowest rewards.
+    """
     allow_unclosed: bool = False
-    top: Annotated[int, Option(min=1, panel=_FULL_PANEL)] = PairSpec().top
+    """Form pairs of solutions whose thinking never ends, too. By default they are left out, like
+    truncated solutions.
+    """
+    top: Annotated[int, Field(ge=1), Option(panel=_FULL_PANEL)] = PairSpec().top
+    """Best and worst solutions per problem that form pairs (the paper's T)."""
     aggregate: Annotated[str, Option(panel=_FULL_PANEL, choices=AGGREGATES)] = PairSpec().aggregate
+    """Function that turns step rewards into the reward of a solution."""
     require_outcome: Annotated[bool, Option(panel=_FULL_PANEL)] = PairSpec().require_outcome
-    min_margin: Annotated[float | None, Option(min=-1, max=1, panel=_FULL_PANEL)] = None
-    gamma: Annotated[float, Option(min=0, panel=_FULL_PANEL, in_digest=False)] = DEFAULT_GAMMA
+    """Pair the best correct with the worst incorrect solutions. Without it, pair the highest with
+    the lowest rewards, regardless of the outcome.
+    """
+    min_margin: Annotated[float | None, Field(ge=-1, le=1), Option(panel=_FULL_PANEL)] = None
+    """Minimum reward of the chosen minus the rejected solution."""
+    gamma: Annotated[float, Field(ge=0), Option(panel=_FULL_PANEL, in_digest=False)] = DEFAULT_GAMMA
+    """Inverse temperature γ of the step weights that are printed; it does not change the pairs."""
     step_dpo: StepPairOptions = StepPairOptions()
+    """Options of `style=step-dpo`."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         other_style = "full" if self.style == "step-dpo" else "step-dpo"
         for parameter in command_parameters(PairOptions).values():
             is_step_option = parameter.path[0] == "step_dpo"

@@ -3,10 +3,12 @@
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.identity import digest
@@ -52,42 +54,13 @@ log = logging.getLogger(__name__)
 _SAMPLING_PANEL = "Sampling"
 _ENGINE_PANEL = "Engine"
 _BEAM_PANEL = "Step-wise beam search"
-_ParallelSize = Annotated[int, Option(min=1, panel=_ENGINE_PANEL, in_digest=False)]
+_ParallelSize = Annotated[int, Field(ge=1), Option(panel=_ENGINE_PANEL, in_digest=False)]
 
 
-@dataclass(frozen=True, kw_only=True)
 class BuildOptions(FailureOptions, ReplayOptions, RowReading):
     r"""Sample solutions, split them into steps, grade and label them, and seal the dataset.
 
     If a build is interrupted, run the same command with `--resume` to continue.
-
-    Attributes:
-        model: Short name (`fsdpo-data list models`), `org/name[@revision]` on the Hub, or a
-            directory.
-        problems: `embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`,
-            or a file or directory; may be given several times.
-        limit: Maximum number of problems; `limit_seed` selects them.
-        out: Directory of the new dataset, or a URL such as `s3://bucket/runs/demo`.
-        prm: Process reward model. With it, the build also scores the solutions and forms pairs. A
-            beam search ranks partial solutions with it, and stores its rewards, but forms no pairs.
-        prm_format: PRM format of a published reward model: a name, or a TOML file.
-        top: With `--prm`: best and worst solutions per problem that form pairs (the paper's T).
-        split: Split of the problems.
-        template: Prompt template: a name (`fsdpo-data list templates`), a `.txt` file that contains
-            `{question}`, or the directory of a dataset, whose template is used.
-        sampling: Sampling settings, without the stop strings of the template.
-        sampler: `plain` samples solutions independently. `beam` returns the best solutions of a
-            step-wise beam search with the reward model `prm`, the best one first.
-        beam: Settings of the beam search.
-        limit_seed: Seed of the problems that `limit` selects, and of the embedded problems. The
-            problems do not depend on the seed of the samples.
-        segmenter: Rule that splits a solution into steps. Most rules split only the answer, and
-            thinking is one step.
-        grade_thinking: If a solution has no text after its thinking, grade the answer that the
-            thinking marks, for example in a box. By default such a solution has no answer.
-        tensor_parallel_size: GPUs per replica of the model (vLLM).
-        data_parallel_size: Replicas of the model, each on its own GPUs (vLLM).
-        shard: Sample one of N parts of the problems; `fsdpo-data merge` joins the parts.
 
     Examples:
         Use the embedded model and the embedded problems, offline:
@@ -123,7 +96,11 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
     """
 
     model: Annotated[str | None, Option(default_text=DEFAULT_MODEL)] = None
+    """Short name (`fsdpo-data list models`), `org/name[@revision]` on the Hub, or a directory."""
     problems: Sequence[str] = ("embedded",)
+    """`embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`, or a file
+    or directory; may be given several times.
+    """
     sampling: Annotated[
         SamplingSpec,
         Group(
@@ -138,37 +115,65 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
                 "seed": "Random seed. Sample i of a prompt depends only on the seed, the prompt "
                 "and i.",
             },
-            stated_field="stated_sampling",
         ),
     ] = SamplingSpec()
+    """Sampling settings, without the stop strings of the template."""
     sampler: Annotated[Literal["plain", "beam"], Option(panel=_SAMPLING_PANEL)] = "plain"
+    """`plain` samples solutions independently. `beam` returns the best solutions of a step-wise
+    beam search with the reward model `prm`, the best one first.
+    """
     beam: Annotated[BeamSpec, Group(flags={"aggregate": "beam_aggregate"}, panel=_BEAM_PANEL)] = (
         BeamSpec()
     )
-    limit: Annotated[int | None, Option(min=1)] = None
+    """Settings of the beam search."""
+    limit: Annotated[int | None, Field(ge=1)] = None
+    """Maximum number of problems; `limit_seed` selects them."""
     out: Annotated[
         str | Path | None,
         Option(default_text="runs/MODEL-DIGEST", in_digest=False, dataset="output"),
     ] = None
+    """Directory of the new dataset, or a URL such as `s3://bucket/runs/demo`."""
     prm: str | None = None
+    """Process reward model. With it, the build also scores the solutions and forms pairs. A beam
+    search ranks partial solutions with it, and stores its rewards, but forms no pairs.
+    """
     prm_format: PrmFormatName = None
-    top: Annotated[int | None, Option(min=1, default_text=str(PairSpec().top))] = None
+    """PRM format of a published reward model: a name, or a TOML file."""
+    top: Annotated[int | None, Field(ge=1), Option(default_text=str(PairSpec().top))] = None
+    """With `--prm`: best and worst solutions per problem that form pairs (the paper's T)."""
     split: Annotated[str, Option(panel=_SAMPLING_PANEL)] = "train"
+    """Split of the problems."""
     template: Annotated[
         str | None, Option(panel=_SAMPLING_PANEL, default_text="the template of the model")
     ] = None
-    limit_seed: Annotated[int, Option(min=0, max=MAX_SEED, panel=_SAMPLING_PANEL)] = 0
+    """Prompt template: a name (`fsdpo-data list templates`), a `.txt` file that contains
+    `{question}`, or the directory of a dataset, whose template is used.
+    """
+    limit_seed: Annotated[int, Field(ge=0, le=MAX_SEED), Option(panel=_SAMPLING_PANEL)] = 0
+    """Seed of the problems that `limit` selects, and of the embedded problems. The problems do not
+    depend on the seed of the samples.
+    """
     segmenter: Annotated[str, Option(panel=_SAMPLING_PANEL, choices=SEGMENTERS)] = "auto"
+    """Rule that splits a solution into steps. Most rules split only the answer, and thinking is one
+    step.
+    """
     grade_thinking: Annotated[bool, Option(panel=_SAMPLING_PANEL)] = False
+    """If a solution has no text after its thinking, grade the answer that the thinking marks, for
+    example in a box. By default such a solution has no answer.
+    """
     tensor_parallel_size: _ParallelSize = 1
+    """GPUs per replica of the model (vLLM)."""
     data_parallel_size: _ParallelSize = 1
+    """Replicas of the model, each on its own GPUs (vLLM)."""
     shard: Shard = None
+    """Sample one of N parts of the problems; `fsdpo-data merge` joins the parts."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         self.check_prm_options(self.prm, self.prm_format)
         sampler_options(self)  # checks the sizes against the engine
-        beam_fields = [field.name for field in fields(self.beam)]
+        beam_fields = [*BeamSpec.model_fields]
         check_read_options(self.beam, "sampler", [self.sampler], {"beam": beam_fields})
         if self.is_search:
             self._check_search()
@@ -218,7 +223,7 @@ def sampler_options(options: BuildOptions) -> SamplerOptions:
     arguments = [f"{name}={size}" for name, size in sizes.items() if size != 1]
     if not arguments:
         return options.engine
-    return replace(options.engine, engine_arg=(*arguments, *options.engine.engine_arg))
+    return options.engine.replace(engine_arg=(*arguments, *options.engine.engine_arg))
 
 
 def _make_stages(options: BuildOptions) -> list[Stage]:
@@ -300,7 +305,7 @@ def _make_job(options: BuildOptions) -> BuildJob:
         model=solution_author(options, model.ref, is_model_named=is_model_named),
         sources=tuple(source.source_refs),
         template=model.template,
-        sampling=replace(options.sampling, stop=model.template.stop),
+        sampling=options.sampling.replace(stop=model.template.stop),
         engine=selection.spec_entry | recording_entry(options, is_model_named=is_model_named),
         segmenter=segmenter,
         grader=get_grader().version,
@@ -349,7 +354,7 @@ def _resolve_search(options: BuildOptions, engine: SamplerOptions, segmenter: st
     selection = select_scorer(scorer_options, prm, model_count=2)
     prm_entry = {"prm": asdict(prm.ref), **format_entry(prm)}
     return _SearchLoader(
-        spec_entry={"sampler": options.sampler, **asdict(options.beam), **prm_entry},
+        spec_entry={"sampler": options.sampler, **options.beam.model_dump(), **prm_entry},
         score_entry={"engine": selection.spec_entry, **prm_entry},
         format_evidence=prm.format_evidence if isinstance(prm, PublishedPrm) else "",
         make_sampler=lambda policy: BeamSampler(

@@ -252,15 +252,8 @@ def _ranking_stats(ranking: Mean) -> RankingStats:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScoreOptions(FailureOptions, StageOptions):
     r"""Give every step of every solution a reward.
-
-    Attributes:
-        prm: Process reward model: a directory or `org/name[@revision]`.
-        policy: Policy that gives implicit rewards relative to `reference`, instead of `prm`.
-        engine: Engine that runs the reward model.
-        shard: Score one of N parts of the files; `fsdpo-data merge` joins the parts.
 
     Examples:
         fsdpo-data score runs/demo --prm runs/prm --out runs/scored
@@ -273,12 +266,17 @@ class ScoreOptions(FailureOptions, StageOptions):
     """
 
     prm: str | None = None
+    """Process reward model: a directory or `org/name[@revision]`."""
     policy: str | None = None
+    """Policy that gives implicit rewards relative to `reference`, instead of `prm`."""
     engine: ScorerOptions = ScorerOptions()
+    """Engine that runs the reward model."""
     shard: Shard = None
+    """Score one of N parts of the files; `fsdpo-data merge` joins the parts."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         if self.prm is None and self.policy is None:
             raise self.field_error(
                 "prm", "a reward model is missing. Give `prm`, or `policy` with its `reference`."

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
 from fsdpo_data.core.command_line import given_values
 from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.errors import InputError
@@ -52,44 +54,12 @@ _SPLIT_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _RANGES = ("pass_rate", "question_length", "reward", "tokens", "steps")
 
 
-@dataclass(frozen=True, kw_only=True)
 class SelectOptions(StageOptions):
     r"""Select problems and solutions, sample them, and split them by problem.
 
     The filters run in the order of this list. A problem without a selected solution is dropped. A
     range LOW..HIGH includes its bounds, and one bound may be missing. Pairs are not copied, because
     they depend on the solutions; run `pair` again.
-
-    Attributes:
-        out: Directory of the new dataset.
-        dry_run: Print the statistics before and after, and write nothing.
-        pass_rate: Range of the fraction of correct solutions among the graded solutions of a
-            problem. A problem without a graded solution has no pass rate, and is dropped.
-        mixed: Only problems with correct and incorrect solutions.
-        source: Only problems of this source; may be given several times.
-        level: Only problems whose metadata has this level; may be given several times.
-        question_length: Range of the length of the question, in characters.
-        problem_filter: Condition on problems in SQL. It may use the columns of problems, the fields
-            of the metadata, and counts such as correct and graded.
-        unique_questions: Only the first of several problems with the same question.
-        against: File or directory of a benchmark, as for `decontaminate`. Problems that overlap
-            with its questions are dropped. May be given several times.
-        outcome: Only solutions with this outcome; may be given several times.
-        reward: Range of the aggregated step rewards.
-        aggregate: Aggregate of the step rewards.
-        tokens: Range of the number of tokens. Solutions with an unknown number are dropped.
-        steps: Range of the number of steps.
-        filter: Condition on solutions in SQL, such as `finish_reason = 'stop'`.
-        unique: Only the first of several solutions of a problem with the same text.
-        per_problem: Most solutions of a problem, a random choice.
-        stratify: Balance of this choice. `outcome` takes as many correct as incorrect solutions, if
-            the problem has them. `answer` takes as many solutions of each answer. `none` does not
-            balance.
-        sample: Number of problems in a random sample; a number below 1 is a fraction.
-        split: Name and fraction of a split by problem; may be given several times. Each split
-            becomes the dataset OUT-NAME, and `out` gets all other problems.
-        part: Only this split, in the directory `out`; `train` is the rest.
-        seed: Seed of the random choices.
 
     Examples:
         Problems that are neither too easy nor too hard, with at most four correct and
@@ -114,35 +84,69 @@ class SelectOptions(StageOptions):
     """
 
     out: Annotated[str | Path, Option(in_digest=False, default_text="", dataset="output")] = ""
+    """Directory of the new dataset."""
     dry_run: Annotated[bool, Option(in_digest=False)] = False
+    """Print the statistics before and after, and write nothing."""
     pass_rate: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_PROBLEMS_PANEL)] = None
+    """Range of the fraction of correct solutions among the graded solutions of a problem. A problem
+    without a graded solution has no pass rate, and is dropped.
+    """
     mixed: Annotated[bool, Option(panel=_PROBLEMS_PANEL)] = False
+    """Only problems with correct and incorrect solutions."""
     source: Annotated[Sequence[str], Option(panel=_PROBLEMS_PANEL)] = ()
+    """Only problems of this source; may be given several times."""
     level: Annotated[Sequence[str], Option(panel=_PROBLEMS_PANEL)] = ()
+    """Only problems whose metadata has this level; may be given several times."""
     question_length: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_PROBLEMS_PANEL)] = (
         None
     )
+    """Range of the length of the question, in characters."""
     problem_filter: Annotated[str | None, Option(metavar="SQL", panel=_PROBLEMS_PANEL)] = None
+    """Condition on problems in SQL. It may use the columns of problems, the fields of the metadata,
+    and counts such as correct and graded.
+    """
     unique_questions: Annotated[bool, Option(panel=_PROBLEMS_PANEL)] = False
+    """Only the first of several problems with the same question."""
     against: Annotated[Sequence[str], Option(metavar="[NAME=]FILE", panel=_PROBLEMS_PANEL)] = ()
+    """File or directory of a benchmark, as for `decontaminate`. Problems that overlap with its
+    questions are dropped. May be given several times.
+    """
     outcome: Annotated[Sequence[Outcome], Option(panel=_SOLUTIONS_PANEL)] = ()
+    """Only solutions with this outcome; may be given several times."""
     reward: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
+    """Range of the aggregated step rewards."""
     aggregate: Annotated[str, Option(choices=AGGREGATES, panel=_SOLUTIONS_PANEL)] = "mean"
+    """Aggregate of the step rewards."""
     tokens: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
+    """Range of the number of tokens. Solutions with an unknown number are dropped."""
     steps: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
+    """Range of the number of steps."""
     filter: Annotated[str | None, Option(metavar="SQL", panel=_SOLUTIONS_PANEL)] = None
+    """Condition on solutions in SQL, such as `finish_reason = 'stop'`."""
     unique: Annotated[bool, Option(panel=_SOLUTIONS_PANEL)] = False
-    per_problem: Annotated[int | None, Option(min=1, panel=_SAMPLE_PANEL)] = None
+    """Only the first of several solutions of a problem with the same text."""
+    per_problem: Annotated[int | None, Field(ge=1), Option(panel=_SAMPLE_PANEL)] = None
+    """Most solutions of a problem, a random choice."""
     stratify: Annotated[Literal["outcome", "answer", "none"], Option(panel=_SAMPLE_PANEL)] = (
         "outcome"
     )
-    sample: Annotated[float | None, Option(exclusive_min=0, panel=_SAMPLE_PANEL)] = None
+    """Balance of this choice. `outcome` takes as many correct as incorrect solutions, if the
+    problem has them. `answer` takes as many solutions of each answer. `none` does not balance.
+    """
+    sample: Annotated[float | None, Field(gt=0), Option(panel=_SAMPLE_PANEL)] = None
+    """Number of problems in a random sample; a number below 1 is a fraction."""
     split: Annotated[Sequence[str], Option(metavar="NAME=FRACTION", panel=_SAMPLE_PANEL)] = ()
+    """Name and fraction of a split by problem; may be given several times. Each split becomes the
+    dataset OUT-NAME, and `out` gets all other problems.
+    """
     part: Annotated[str | None, Option(metavar="NAME", panel=_SAMPLE_PANEL)] = None
+    """Only this split, in the directory `out`; `train` is the rest."""
     seed: Seed = 0
+    """Seed of the random choices."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         if Path(self.out) == Path() and not self.dry_run:
             raise self.field_error(
                 "out", "expected the directory of the new dataset. Give one, or use `dry_run`."

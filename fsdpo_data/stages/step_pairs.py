@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ class BasePairStage(Stage):
 
     def spec(self) -> Mapping[str, Any]:
         """Return everything that decides the pairs, as plain values."""
-        pair_spec = asdict(self.pair_spec)
+        pair_spec = self.pair_spec.model_dump()
         if not pair_spec["allow_unclosed"]:
             del pair_spec["allow_unclosed"]
         if self.continuation_sampler is None:

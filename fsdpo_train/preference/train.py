@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.keyword_functions import checks_arguments
 from fsdpo_data.engines.logprobs import patch_to_return_logprobs
 from fsdpo_data.engines.prefix_sharing.probe import supports_prefix_sharing
 from fsdpo_train.config import DpoConfig
@@ -68,7 +67,6 @@ class DpoReport(TrainingReport):
     metrics: dict[str, float]
 
 
-@checks_arguments
 def train_dpo(config: DpoConfig) -> DpoReport:
     """Train a policy on preference pairs, and write model, tokenizer and card to ``config.out``.
 

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.keyword_functions import checks_arguments
 from fsdpo_data.core.statistics import Interval, auc, auc_interval, ranking_auc
 from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights
 from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
@@ -76,7 +75,6 @@ class PrmReport(TrainingReport):
     is_policy: bool
 
 
-@checks_arguments
 def train_prm(config: PrmConfig) -> PrmReport:
     """Train a process reward model, and write model, tokenizer and card to ``config.out``.
 

@@ -9,7 +9,6 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from fsdpo_data.core.errors import InputError, UnavailableError
-from fsdpo_data.core.keyword_functions import checks_arguments
 from fsdpo_data.core.memory_limit import reraise_memory_error
 from fsdpo_data.engines.logprobs import head_error, patch_to_return_logprobs
 from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
@@ -53,7 +52,6 @@ class SftReport(TrainingReport):
     tokens: int
 
 
-@checks_arguments
 def train_sft(config: SftConfig) -> SftReport:
     """Fine-tune a model, and write model, tokenizer and card to ``config.out``.
 

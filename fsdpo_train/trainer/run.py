@@ -1,6 +1,5 @@
 """Start and end of a training run, with its report and its model card."""
 
-import dataclasses
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -192,7 +191,7 @@ def _train_command(config: TrainConfig, model: str, data: Sequence[str]) -> str:
         model: Name of the initial model; empty for random weights.
         data: Names of the training data.
     """
-    pinned_config = dataclasses.replace(config, data=tuple(data), model=model or None)
+    pinned_config = config.replace(data=tuple(data), model=model or None)
     words = command_line(pinned_config, "fsdpo-train", config.stage)
     local_paths = {str(getattr(config, name, None)) for name in _PATH_OPTIONS}
     words = [Path(word).name if word in local_paths else word for word in words]

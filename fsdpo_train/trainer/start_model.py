@@ -1,6 +1,5 @@
 """The model that a training starts from, if the user names none: the policy of the dataset."""
 
-import dataclasses
 import logging
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -53,7 +52,7 @@ def with_start_model(config: ConfigT, data: TrainingData) -> ConfigT:
             f"this name now has the revision {model_ref.revision}."
         )
     log.info(f"training starts from {name}, the model of the solutions in {config.data_text}")
-    return dataclasses.replace(config, model=name)
+    return config.replace(model=name)
 
 
 def policy_of_dataset(spec: Mapping[str, Any]) -> ModelRef | None:

@@ -230,7 +230,7 @@ def test_grouped_batches_equal_separate_pairs(loss, architecture, attention):
     kind = attention if share_prompt else "auto"
     model, reference = (policy(architecture, seed, kind) for seed in (0, 1))
     gamma = {"gamma": 1.7} if "gamma" in PREFERENCE_LOSSES[loss].options else {}
-    spec = PreferenceSpec(loss, beta=0.3, **gamma)
+    spec = PreferenceSpec(loss=loss, beta=0.3, **gamma)
     groups = make_groups()
     surrogate, value = naive_surrogate(model, reference, groups, spec)
     expected = gradients(model, surrogate)
@@ -256,7 +256,7 @@ def test_a_registered_pair_loss_equals_separate_pairs(monkeypatch):
         )
     )
     model, reference = (policy("Qwen2", seed) for seed in (0, 1))
-    spec = PreferenceSpec("hinge", beta=0.3)
+    spec = PreferenceSpec(loss="hinge", beta=0.3)
     groups = make_groups()
     surrogate, value = naive_surrogate(model, reference, groups, spec)
     expected = gradients(model, surrogate)
@@ -299,8 +299,8 @@ def loss_gradients(spec: PreferenceSpec, groups: list[PromptGroup] | None = None
 
 
 def test_full_step_scaled_with_gamma_0_is_dpo():
-    dpo = loss_gradients(PreferenceSpec("dpo", beta=0.2))
-    scaled = loss_gradients(PreferenceSpec("full-step-scaled", beta=0.2, gamma=0))
+    dpo = loss_gradients(PreferenceSpec(loss="dpo", beta=0.2))
+    scaled = loss_gradients(PreferenceSpec(loss="full-step-scaled", beta=0.2, gamma=0))
     assert torch.allclose(scaled, dpo, rtol=1e-12, atol=1e-14)
 
 
@@ -309,8 +309,8 @@ def test_equal_rewards_give_the_gradient_of_gamma_0():
         tokenized_group(g.tokens, [[0.3] * len(s.rewards) for s in g.solutions], g.pairs)
         for g in make_groups()
     ]
-    equal_rewards = loss_gradients(PreferenceSpec("full-step", gamma=5), flat)
-    without_rewards = loss_gradients(PreferenceSpec("full-step", gamma=0), flat)
+    equal_rewards = loss_gradients(PreferenceSpec(loss="full-step", gamma=5), flat)
+    without_rewards = loss_gradients(PreferenceSpec(loss="full-step", gamma=0), flat)
     assert torch.allclose(equal_rewards, without_rewards, rtol=1e-12, atol=1e-14)
 
 
@@ -327,8 +327,8 @@ def test_full_step_on_single_steps_is_dpo():
         )
         for g in make_groups()
     ]
-    paper = loss_gradients(PreferenceSpec("full-step", gamma=3), single)
-    dpo = loss_gradients(PreferenceSpec("dpo"), single)
+    paper = loss_gradients(PreferenceSpec(loss="full-step", gamma=3), single)
+    dpo = loss_gradients(PreferenceSpec(loss="dpo"), single)
     assert torch.allclose(paper, dpo, rtol=1e-12, atol=1e-14)
 
 

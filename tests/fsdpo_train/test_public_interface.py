@@ -173,7 +173,8 @@ def test_rows_with_step_labels_name_their_import(name: str, tmp_path: Path) -> N
     [
         (["--epochs", "inf"], "--epochs inf: expected a finite number"),
         (["--lr", "nan"], "--lr nan: expected a finite number"),
-        (["--adam-beta2", "2"], "--adam-beta2 2.0: expected at least 0 and less than 1"),
+        (["--learning-rate", "0"], "--lr 0: expected more than 0."),
+        (["--adam-beta2", "2"], "--adam-beta2 2: expected at least 0 and less than 1"),
         (["--deepspeed", "zero4"], "--deepspeed zero4: expected zero2, zero3 or a DeepSpeed"),
         (["--schedule", "wavy"], "--schedule wavy: expected one of linear"),
         (["--report-to", "nobody"], "--report-to nobody: not installed here"),
@@ -267,8 +268,6 @@ def test_help_and_errors_speak_of_the_call(name: str, config_name: str) -> None:
     )
     assert "Annotated" not in str(inspect.signature(config_class))
     assert "lr: float = " in str(inspect.signature(config_class))
-    with pytest.raises(InputError, match=f"config = 'runs/a': {name} expected {config_name}"):
-        function("runs/a")
     with pytest.raises(InputError, match=f"{config_name}.modle = 'tiny'.*Nearest: model"):
         config_class(data="runs/a", out="runs/b", modle="tiny")
     with pytest.raises(InputError, match=f"{config_name} needs the argument `out` "):

@@ -20,9 +20,8 @@ from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.tasks.fetch import fetch_file
 from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task, select_tasks
 from fsdpo_data.cli.console import new_app, print_next_command, run_app
-from fsdpo_data.cli.help import HelpCommand
-from fsdpo_data.cli.options import command
-from fsdpo_data.core.command_line import local_command_line
+from fsdpo_data.cli.options import HelpCommand, command
+from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import LazyModule
@@ -68,7 +67,7 @@ def _report(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
     typer.echo()
     print_next_command(["open", out / "report.html"])
     inspect_options = cli_options.RunInspectOptions(data=out, outcome="incorrect")
-    print_next_command(local_command_line(inspect_options, "fsdpo-bench", "inspect"))
+    print_next_command(command_line(inspect_options, "fsdpo-bench", "inspect", is_local=True))
 
 
 @command(app, cli_options.RunInspectOptions)

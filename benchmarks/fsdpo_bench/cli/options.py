@@ -1,9 +1,10 @@
 """The options of all commands except ``run``, whose options are :class:`RunOptions`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+from pydantic import Field
 
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS
 from fsdpo_bench.results.compare import ComparisonOptions
@@ -14,20 +15,15 @@ from fsdpo_data.exchange.response_formats import ResponseReading
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _POSITIONAL = Option(positional=True)
-_JSON = Option(flag="--json", in_digest=False)
+_JSON = Option(flags=["--json"], in_digest=False)
 _NOT_IN_DIGEST = Option(in_digest=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions(Options):
     """Download benchmarks that are not on the Hub, from public repositories at pinned commits.
 
     `run` and `validate` download them when they need them. Use this command for machines that are
     offline later. The SHA-256 of every file is checked.
-
-    Attributes:
-        task: Names of benchmarks. By default, all benchmarks that are not on the Hub.
-        out: Directory for the files; pass it to `--data` later.
 
     Examples:
         fsdpo-bench fetch addsub gsm_ic2
@@ -38,21 +34,16 @@ class FetchOptions(Options):
     """
 
     task: Annotated[Sequence[str], _POSITIONAL] = ()
+    """Names of benchmarks. By default, all benchmarks that are not on the Hub."""
     out: Annotated[Path | None, Option(default_text="the cache of `run`")] = None
+    """Directory for the files; pass it to `--data` later."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskValidateOptions(Options):
     """Check the rows, digests and gold answers of benchmarks, without a model.
 
     The grader must accept every gold answer for itself and reject wrong answers. Known exceptions
     are listed with the reason. Any other exception ends the command with exit code 1.
-
-    Attributes:
-        suite: A suite; `fsdpo-bench tasks` lists them.
-        task: One benchmark, or a file of your own. Repeatable.
-        data: Directory with a folder for each benchmark, or the file of one benchmark.
-        as_json: Print JSON instead of a table.
 
     Examples:
         fsdpo-bench validate --suite all --data benchmarks
@@ -63,30 +54,20 @@ class TaskValidateOptions(Options):
     """
 
     suite: Annotated[str | None, Option(default_text="all")] = None
+    """A suite; `fsdpo-bench tasks` lists them."""
     task: Sequence[str] = ()
+    """One benchmark, or a file of your own. Repeatable."""
     data: Annotated[Path | None, Option(default_text="the Hub")] = None
+    """Directory with a folder for each benchmark, or the file of one benchmark."""
     as_json: Annotated[bool, _JSON] = False
+    """Print JSON instead of a table."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ResponseGradeOptions(AnswerJudgeOptions, ResponseReading):
     r"""Grade existing responses: a run, a file, or one response with an explanation.
 
     Grading a run writes a new run, and needs no model. A judge may decide the undecided answers of
     a run.
-
-    Attributes:
-        data: A run, or a file with responses and gold answers.
-        out: Directory of the new run. For a file: new JSONL file with the verdict on each response.
-        explain: Grade one answer or response, and explain the verdict.
-        task: Benchmark whose tolerance applies (`ocw` has one).
-        tolerance: Maximum relative error of a number, e.g. 0.01.
-        k: For a run: number of samples that the decoders use. Repeatable.
-        aggregate: For a run: function that turns the step rewards of a sample into one number.
-        show: Number of printed responses whose verdict differs from the published verdict.
-        workers: Number of grading processes.
-        resume: Continue the new run in `out`.
-        as_json: Print JSON instead of a table.
 
     Examples:
         fsdpo-bench grade --explain '\frac12' 'The answer is 0.5'
@@ -106,40 +87,35 @@ class ResponseGradeOptions(AnswerJudgeOptions, ResponseReading):
     """
 
     data: Annotated[Path | None, Option(positional=True)] = None
+    """A run, or a file with responses and gold answers."""
     out: Annotated[Path | None, _NOT_IN_DIGEST] = None
+    """Directory of the new run. For a file: new JSONL file with the verdict on each response."""
     explain: Annotated[tuple[str, str] | None, Option(metavar="GOLD PRED", in_digest=False)] = None
+    """Grade one answer or response, and explain the verdict."""
     task: Annotated[str | None, _NOT_IN_DIGEST] = None
-    tolerance: Annotated[float | None, Option(min=0, exclusive_max=1, in_digest=False)] = None
-    k: Annotated[Sequence[int], Option(min=1, default_text="as in the run")] = ()
+    """Benchmark whose tolerance applies (`ocw` has one)."""
+    tolerance: Annotated[float | None, Field(ge=0, lt=1), Option(in_digest=False)] = None
+    """Maximum relative error of a number, e.g. 0.01."""
+    k: Annotated[Sequence[Annotated[int, Field(ge=1)]], Option(default_text="as in the run")] = ()
+    """For a run: number of samples that the decoders use. Repeatable."""
     aggregate: Annotated[str | None, Option(choices=AGGREGATES, default_text="as in the run")] = (
         None
     )
-    show: Annotated[int, Option(min=0, in_digest=False)] = 10
-    workers: Annotated[int | None, Option(min=1, default_text="all CPU cores", in_digest=False)] = (
-        None
-    )
+    """For a run: function that turns the step rewards of a sample into one number."""
+    show: Annotated[int, Field(ge=0), Option(in_digest=False)] = 10
+    """Number of printed responses whose verdict differs from the published verdict."""
+    workers: Annotated[
+        int | None, Field(ge=1), Option(default_text="all CPU cores", in_digest=False)
+    ] = None
+    """Number of grading processes."""
     resume: Annotated[bool, _NOT_IN_DIGEST] = False
+    """Continue the new run in `out`."""
     as_json: Annotated[bool, _JSON] = False
+    """Print JSON instead of a table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunInspectOptions(Options):
     r"""Show problems of a run: question, answers, verdicts and solutions, step by step.
-
-    Attributes:
-        data: A run.
-        problem: The beginning of a problem id.
-        task: Show only problems of this benchmark.
-        outcome: Show only problems where the decoder's answer has this outcome.
-        decoder: The decoder for `outcome`.
-        subject: Show only problems of this subject.
-        level: Show only problems of this level.
-        count: Number of problems to show.
-        samples: Number of samples to show per problem.
-        columns: Print a table with one row per problem and these columns, with commas:
-            `problem_id,answer,outcome`. A column is a field of the problem, a group such as
-            `subject`, or a field of the decoder's answer.
-        as_json: Print the records as JSON lines.
 
     Examples:
         fsdpo-bench inspect runs/bench 5e0c    # by the beginning of its id
@@ -152,31 +128,36 @@ class RunInspectOptions(Options):
     """
 
     data: Annotated[Path, _POSITIONAL]
+    """A run."""
     problem: Annotated[str | None, _POSITIONAL] = None
+    """The beginning of a problem id."""
     task: str | None = None
+    """Show only problems of this benchmark."""
     outcome: Annotated[str | None, Option(choices=OUTCOMES)] = None
+    """Show only problems where the decoder's answer has this outcome."""
     decoder: Annotated[str | None, Option(default_text="the first of the run")] = None
+    """The decoder for `outcome`."""
     subject: str | None = None
+    """Show only problems of this subject."""
     level: str | None = None
-    count: Annotated[int, Option(min=1)] = 3
-    samples: Annotated[int, Option(min=0)] = 2
+    """Show only problems of this level."""
+    count: Annotated[int, Field(ge=1)] = 3
+    """Number of problems to show."""
+    samples: Annotated[int, Field(ge=0)] = 2
+    """Number of samples to show per problem."""
     columns: Sequence[str] = ()
+    """Print a table with one row per problem and these columns, with commas:
+    `problem_id,answer,outcome`. A column is a field of the problem, a group such as `subject`, or a
+    field of the decoder's answer.
+    """
     as_json: Annotated[bool, _JSON] = False
+    """Print the records as JSON lines."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunDiffOptions(Options, ComparisonOptions):
+class RunDiffOptions(ComparisonOptions):
     r"""Compare two runs problem by problem, with intervals and exact p-values.
 
     If problems share base problems, intervals and p-values are over base problems.
-
-    Attributes:
-        run_a: The first run, A.
-        run_b: The second run, B. Differences are B minus A.
-        show: Number of changed problems to print.
-        columns: Columns of the table, with commas.
-        html: File for a page with the solutions of both runs to every problem.
-        as_json: Print JSON instead of a table.
 
     Examples:
         fsdpo-bench diff runs/sft runs/full-step    # all decoders of both runs
@@ -193,26 +174,26 @@ class RunDiffOptions(Options, ComparisonOptions):
     """
 
     run_a: Annotated[Path, _POSITIONAL]
+    """The first run, A."""
     run_b: Annotated[Path, _POSITIONAL]
-    show: Annotated[int, Option(min=0)] = 10
+    """The second run, B. Differences are B minus A."""
+    show: Annotated[int, Field(ge=0)] = 10
+    """Number of changed problems to print."""
     columns: Annotated[
         Sequence[str], Option(names_in_value=DIFF_COLUMNS, default_text="all that fit")
     ] = ()
+    """Columns of the table, with commas."""
     html: Path | None = None
+    """File for a page with the solutions of both runs to every problem."""
     as_json: Annotated[bool, _JSON] = False
+    """Print JSON instead of a table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BaselinesOptions(Options):
     r"""Compare the decoders of one or two runs with baselines that need no reward model.
 
     The baselines are an average sample, the vote, and the sample with the highest likelihood under
     the model of the run. The last row is a perfect choice, which no decoder exceeds.
-
-    Attributes:
-        runs: One or two runs on the same problems. Differences are the second minus the first.
-        likelihood: The model of each run, for the choice by likelihood; may be repeated.
-        as_json: Print JSON instead of a table.
 
     Examples:
         fsdpo-bench baselines runs/before --likelihood runs/sft
@@ -222,18 +203,15 @@ class BaselinesOptions(Options):
     """
 
     runs: Annotated[Sequence[Path], _POSITIONAL]
+    """One or two runs on the same problems. Differences are the second minus the first."""
     likelihood: Annotated[Sequence[str], Option(default_text="no choice by likelihood")] = ()
+    """The model of each run, for the choice by likelihood; may be repeated."""
     as_json: Annotated[bool, _JSON] = False
+    """Print JSON instead of a table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions(Options):
     """Write results.json, report.md, report.html and the card of a complete run again.
-
-    Attributes:
-        data: A run.
-        megabytes: Megabytes of text (problems and solutions) in report.html.
-        as_json: Print JSON instead of a table.
 
     Examples:
         fsdpo-bench report runs/bench
@@ -242,23 +220,19 @@ class ReportOptions(Options):
     """
 
     data: Annotated[Path, _POSITIONAL]
-    megabytes: Annotated[float, Option(min=0.1)] = 16
+    """A run."""
+    megabytes: Annotated[float, Field(ge=0.1)] = 16
+    """Megabytes of text (problems and solutions) in report.html."""
     as_json: Annotated[bool, _JSON] = False
+    """Print JSON instead of a table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResultsPushOptions(Options):
     """Push results to the model's repository on the Hub, for its page and for leaderboards.
 
     The push writes a file in `.eval_results` for each benchmark and decoder, and `model-index` in
     the model's card; other results stay. It includes only complete benchmarks with a dataset on the
     Hub. The token comes from `HF_TOKEN` or `hf auth login`.
-
-    Attributes:
-        data: A run.
-        name: Repository of the model on the Hub.
-        pull_request: Open a pull request; this needs no write access.
-        dry_run: Print the files without sending them. It refuses what the push would refuse.
 
     Examples:
         fsdpo-bench push runs/bench me/my-model --dry-run    # send nothing
@@ -267,23 +241,17 @@ class ResultsPushOptions(Options):
     """
 
     data: Annotated[Path, _POSITIONAL]
+    """A run."""
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME")]
+    """Repository of the model on the Hub."""
     pull_request: bool = False
+    """Open a pull request; this needs no write access."""
     dry_run: bool = False
+    """Print the files without sending them. It refuses what the push would refuse."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeOptions(Options):
     """Run a recipe, such as a row of the paper's tables, stage by stage; skip finished stages.
-
-    Attributes:
-        name: Name of a recipe, a TOML file of your own, or FILE.toml:NAME for one of the recipes in
-            a file. Without a name, all recipes are listed.
-        stage: Run only this stage. Repeatable.
-        set: NAME=VALUE, in place of a value in the file of the recipe, such as seed=1; may be
-            repeated.
-        dry_run: Print the commands and their measured cost without running the stages.
-        as_json: Print the plan as JSON without running the stages.
 
     Examples:
         fsdpo-bench recipe                # list the recipes
@@ -298,7 +266,15 @@ class RecipeOptions(Options):
     """
 
     name: Annotated[str | None, _POSITIONAL] = None
+    """Name of a recipe, a TOML file of your own, or FILE.toml:NAME for one of the recipes in a
+    file. Without a name, all recipes are listed.
+    """
     stage: Sequence[str] = ()
+    """Run only this stage. Repeatable."""
     set: Sequence[str] = ()
+    """NAME=VALUE, in place of a value in the file of the recipe, such as seed=1; may be repeated.
+    """
     dry_run: bool = False
+    """Print the commands and their measured cost without running the stages."""
     as_json: Annotated[bool, _JSON] = False
+    """Print the plan as JSON without running the stages."""

@@ -4,8 +4,6 @@ To add a decoder, register one more :class:`~fsdpo_bench.decode.decoder.Decoder`
 plug-in. Results list the decoders in the order of this file.
 """
 
-from dataclasses import replace
-
 from fsdpo_bench.decode.decoder import Decoder, DecoderSetup, DecodingRequest
 from fsdpo_bench.decode.solution import (
     DecodingCost,
@@ -61,7 +59,7 @@ def _decode_greedily(request: DecodingRequest) -> list[OwnSolution]:
 
 def _take_first_sample(request: DecodingRequest) -> list[OwnSolution]:
     """Return the first sample of each prompt, and its cost."""
-    return _sample_once(request, replace(request.sampling, n=1))
+    return _sample_once(request, request.sampling.replace(n=1))
 
 
 def _sample_once(request: DecodingRequest, sampling: SamplingSpec) -> list[OwnSolution]:
@@ -88,14 +86,14 @@ def _sample_once(request: DecodingRequest, sampling: SamplingSpec) -> list[OwnSo
 def _search_with_beam(request: DecodingRequest) -> list[OwnSolution]:
     """Return the solution that a beam search finds for each prompt, and its cost."""
     assert request.load_scorer is not None  # the decoder needs rewards
-    beam = replace(request.beam, b1=request.setup.b1, b2=request.setup.b2)
+    beam = request.beam.replace(b1=request.setup.b1, b2=request.setup.b2)
     sampler = BeamSampler(request.sampler, request.load_scorer(), request.segmenter, beam)
     prompts = [
         Prompt(prompt, question)
         for prompt, question in zip(request.prompts, request.questions, strict=True)
     ]
     solutions: dict[int, OwnSolution] = {}
-    for prompt_index, [completion] in stream(sampler, prompts, replace(request.sampling, n=1)):
+    for prompt_index, [completion] in stream(sampler, prompts, request.sampling.replace(n=1)):
         solution = searched_solution(completion)
         solutions[prompt_index] = solution
         request.on_finished(1, solution.cost.tokens or 0)

@@ -1,7 +1,7 @@
 """The decoding plan of a run: its decoders with all their parameters."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -77,7 +77,7 @@ class DecodingPlan:
         """Return the settings that all beam searches share, for the config of the run."""
         if not self.beams:
             return None
-        settings = asdict(self.beams[0])
+        settings = self.beams[0].model_dump()
         return {key: value for key, value in settings.items() if key not in ("b1", "b2")}
 
     def _decoder_setups(self, decoder: Decoder) -> list[DecoderSetup]:

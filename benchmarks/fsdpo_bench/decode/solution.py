@@ -110,7 +110,7 @@ def sample_solutions(
 
 def greedy_sampling(sampling: SamplingSpec) -> SamplingSpec:
     """Return the sampling settings of greedy decoding."""
-    return replace(sampling, n=1, temperature=0.0)
+    return sampling.replace(n=1, temperature=0.0)
 
 
 def searched_solution(completion: Completion) -> OwnSolution:

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from pydantic import Field
+
 from fsdpo_bench.prm.dataset_report import (
     ScoredSolution,
     check_best_of,
@@ -44,32 +46,8 @@ CHUNK_SOLUTIONS = 512
 _DEFAULT_THRESHOLD = 0.5  #: Threshold for PRMBench, and for rewards that are 0 or 1.
 
 
-@dataclass(frozen=True, kw_only=True)
 class PrmOptions(Options):
     r"""Measure a process reward model: how well it ranks solutions and detects wrong steps.
-
-    Attributes:
-        data: Sealed dataset, for ranking AUC, best-of-N and step separation. A dataset of imported
-            step labels has no outcomes, so it gives only step separation.
-        prm: Process reward model: a directory, or `org/name` on the Hub.
-        likelihood: Instead of `prm`: a policy; the reward of a step is its probability.
-        k: Number of solutions N to choose from, for best-of-N; may be repeated. Problems with fewer
-            solutions than the largest N are left out at every N, and counted.
-        processbench: File of ProcessBench; may be repeated.
-        prmbench: File of PRMBench; may be repeated.
-        template: Prompt template of the reward model's training data, for ProcessBench and
-            PRMBench. The default is the one that `fsdpo-train` recorded next to the model. A model
-            with a PRM format has its own prompt.
-        tune_fraction: Fraction of the rows of each ProcessBench file that sets the threshold,
-            without `threshold`, `tune_on` or `majority`; the other rows count.
-        tune_on: File of ProcessBench whose rows set the threshold for all other files, as in the
-            paper (GSM8K).
-        threshold: Fixed threshold; all rows count. Steps with a reward below it are wrong. Use 0
-            for the PRM format `pure`.
-        majority: For judges: the majority of the critiques decides, as in ProcessBench's script.
-        votes: For judges: number of critiques per solution.
-        engine: Engine that runs the reward model.
-        as_json: Print JSON instead of a table.
 
     Examples:
         fsdpo-bench prm runs/scored                    # rewards of a dataset
@@ -92,19 +70,48 @@ class PrmOptions(Options):
     """
 
     data: Annotated[Path | None, Option(positional=True)] = None
+    """Sealed dataset, for ranking AUC, best-of-N and step separation. A dataset of imported step
+    labels has no outcomes, so it gives only step separation.
+    """
     prm: str | None = None
+    """Process reward model: a directory, or `org/name` on the Hub."""
     likelihood: str | None = None
-    k: Annotated[Sequence[int], Option(min=1, default_text="powers of 2 up to 64")] = ()
+    """Instead of `prm`: a policy; the reward of a step is its probability."""
+    k: Annotated[
+        Sequence[Annotated[int, Field(ge=1)]], Option(default_text="powers of 2 up to 64")
+    ] = ()
+    """Number of solutions N to choose from, for best-of-N; may be repeated. Problems with fewer
+    solutions than the largest N are left out at every N, and counted.
+    """
     processbench: Sequence[Path] = ()
+    """File of ProcessBench; may be repeated."""
     prmbench: Sequence[Path] = ()
+    """File of PRMBench; may be repeated."""
     template: str | None = None
-    tune_fraction: Annotated[float, Option(min=0.01, max=0.9)] = 0.2
+    """Prompt template of the reward model's training data, for ProcessBench and PRMBench. The
+    default is the one that `fsdpo-train` recorded next to the model. A model with a PRM format has
+    its own prompt.
+    """
+    tune_fraction: Annotated[float, Field(ge=0.01, le=0.9)] = 0.2
+    """Fraction of the rows of each ProcessBench file that sets the threshold, without `threshold`,
+    `tune_on` or `majority`; the other rows count.
+    """
     tune_on: Path | None = None
+    """File of ProcessBench whose rows set the threshold for all other files, as in the paper
+    (GSM8K).
+    """
     threshold: Annotated[float | None, Option(default_text="0.5 for PRMBench")] = None
+    """Fixed threshold; all rows count. Steps with a reward below it are wrong. Use 0 for the PRM
+    format `pure`.
+    """
     majority: bool = False
-    votes: Annotated[int | None, Option(min=1, default_text="as in the PRM format")] = None
+    """For judges: the majority of the critiques decides, as in ProcessBench's script."""
+    votes: Annotated[int | None, Field(ge=1), Option(default_text="as in the PRM format")] = None
+    """For judges: number of critiques per solution."""
     engine: ScorerOptions = ScorerOptions()
-    as_json: Annotated[bool, Option(flag="--json")] = False
+    """Engine that runs the reward model."""
+    as_json: Annotated[bool, Option(flags=["--json"])] = False
+    """Print JSON instead of a table."""
 
 
 @dataclass(slots=True)
@@ -246,8 +253,7 @@ def _count_critiques(prm: ResolvedWeights | None, options: PrmOptions) -> Resolv
             "`prm_format` of its critiques.",
             field=name,
         )
-    prm_format = replace(
-        prm.prm_format,
+    prm_format = prm.prm_format.replace(
         counting="majority" if options.majority else prm.prm_format.counting,
         votes=options.votes or prm.prm_format.votes,
     )

@@ -1,17 +1,17 @@
 """The options of ``fsdpo-bench rerank``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+from pydantic import Field
 
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Seed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RerankOptions(Options):
-    r"""Compare best-of-N and votes on the same samples, at every N, with paired intervals.
+    """Compare best-of-N and votes on the same samples, at every N, with paired intervals.
 
     The datasets have the same samples and the step rewards of different models. Accuracies are
     averages over subsets of N samples: exact for best-of-N and pass@N, and over random subsets for
@@ -22,17 +22,6 @@ class RerankOptions(Options):
     of the problems is measured on the other half, for both halves. The p-values are corrected with
     Holm's method for all models and values of N.
 
-    Attributes:
-        data: Sealed datasets with step rewards.
-        k: Number of samples N to choose from; may be repeated.
-        aggregate: Function that turns the step rewards of a sample into one number; may be
-            repeated.
-        subsets: Number of random subsets for votes. Fewer subsets are all taken.
-        gamma: Inverse temperature γ of the step weights of the paper's loss; may be repeated.
-        problems: File of problems; only these problems count, by their questions.
-        seed: Seed of the random subsets.
-        as_json: Print JSON instead of tables.
-
     Examples:
         fsdpo-bench rerank runs/scored
 
@@ -40,10 +29,22 @@ class RerankOptions(Options):
     """
 
     data: Annotated[Sequence[Path], Option(positional=True)]
-    k: Annotated[Sequence[int], Option(min=1, default_text="powers of 2, and all samples")] = ()
+    """Sealed datasets with step rewards."""
+    k: Annotated[
+        Sequence[Annotated[int, Field(ge=1)]], Option(default_text="powers of 2, and all samples")
+    ] = ()
+    """Number of samples N to choose from; may be repeated."""
     aggregate: Annotated[Sequence[str], Option(default_text="all")] = ()
-    subsets: Annotated[int, Option(min=1)] = 320
-    gamma: Annotated[Sequence[float], Option(exclusive_min=0, default_text="0.5, 2 and 8")] = ()
+    """Function that turns the step rewards of a sample into one number; may be repeated."""
+    subsets: Annotated[int, Field(ge=1)] = 320
+    """Number of random subsets for votes. Fewer subsets are all taken."""
+    gamma: Annotated[
+        Sequence[Annotated[float, Field(gt=0)]], Option(default_text="0.5, 2 and 8")
+    ] = ()
+    """Inverse temperature γ of the step weights of the paper's loss; may be repeated."""
     problems: Path | None = None
+    """File of problems; only these problems count, by their questions."""
     seed: Seed = 0
-    as_json: Annotated[bool, Option(flag="--json", in_digest=False)] = False
+    """Seed of the random subsets."""
+    as_json: Annotated[bool, Option(flags=["--json"], in_digest=False)] = False
+    """Print JSON instead of tables."""

@@ -16,7 +16,7 @@ from fsdpo_bench.results.outcomes import (
 from fsdpo_bench.runs.records import RunConfig, read_config, read_records
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.options import Option
+from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.statistics import (
     Interval,
     macro_interval,
@@ -83,22 +83,19 @@ class RunComparison:
     notes: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonOptions:
-    """The benchmarks, decoders and problems of a comparison.
-
-    Attributes:
-        task: Compare only this benchmark.
-        decoder_a: Decoder of the first run. By default, each decoder that both runs have is
-            compared with itself.
-        decoder_b: Decoder of the second run. Given alone, it applies to both runs.
-        common: Compare the common problems if the runs have different problems.
-    """
+class ComparisonOptions(Options):
+    """The benchmarks, decoders and problems of a comparison."""
 
     task: str | None = None
-    decoder_a: Annotated[str | None, Option(flag="--decoder", default_text="all")] = None
+    """Compare only this benchmark."""
+    decoder_a: Annotated[str | None, Option(flags=["--decoder"], default_text="all")] = None
+    """Decoder of the first run. By default, each decoder that both runs have is compared with
+    itself.
+    """
     decoder_b: Annotated[str | None, Option(default_text="that of the first run")] = None
+    """Decoder of the second run. Given alone, it applies to both runs."""
     common: bool = False
+    """Compare the common problems if the runs have different problems."""
 
 
 def compare_runs(run_a: Path, run_b: Path, options: ComparisonOptions) -> RunComparison:

@@ -290,7 +290,7 @@ def _make_spec(
         plan: The decoders.
         prm: The reward model in the config of the run; None without a reward model.
     """
-    sampling = replace(options.sampling, n=max(1, plan.n_samples), stop=template.stop)
+    sampling = options.sampling.replace(n=max(1, plan.n_samples), stop=template.stop)
     return RunSpec(
         model=author,
         template=template,

@@ -1,9 +1,10 @@
 """Options of ``fsdpo-bench run``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from fsdpo_bench.decode.decoders import (
     DECODERS,
@@ -29,57 +30,14 @@ from fsdpo_data.steps.segment import SEGMENTERS
 
 _BEAM = "Step-wise beam search"
 _SAMPLING = "Sampling"
-_COUNT = Option(min=1)
+_COUNT = Field(ge=1)
 
 
-@dataclass(frozen=True, kw_only=True)
 class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     r"""Decode benchmarks with a model, grade the answers, and report accuracy, intervals and cost.
 
     Decoders that choose from samples share one set: for each K they use its first K samples. To
     continue an interrupted run, repeat the command with `--resume`.
-
-    Attributes:
-        model: The model: a short name (`tiny`, or as in `fsdpo-data list models`),
-            `org/name[@revision]` on the Hub, or a directory.
-        suite: Named list of benchmarks, as `fsdpo-bench tasks` prints them; `all` is the nine
-            benchmarks of the paper.
-        task: Name of a benchmark, or a file of your own: `my.toml`, or `my.jsonl` with the fields
-            `question` and `answer`; may be repeated.
-        data: Directory with a folder or a file for each benchmark, or the file of one benchmark.
-        rows: Options of the rows in your own file.
-        limit: Maximum number of problems per benchmark, drawn at random with `limit_seed`.
-        limit_seed: Seed of the problems that `limit` draws. They do not depend on the seed of the
-            samples.
-        decoder: Names of decoders; several with commas: `greedy,sc`. For a file with several
-            responses per problem, the default is `first,sc` with all responses.
-        k: Number of samples per problem, for decoders that choose from samples; may be repeated.
-        prm: Process reward model for decoders that need step rewards: a directory, or `org/name`
-            on the Hub.
-        prm_format: Prompt and score position of a published reward model: a name, or a TOML file.
-            By default they are detected from the model.
-        out: Run directory.
-        as_json: Print JSON instead of a table.
-        template: Prompt template: a name (`fsdpo-data list templates`), a `.txt` file that contains
-            `{question}`, or the directory of a dataset, whose template is used.
-        segmenter: Rule that splits a solution into steps.
-        sampling: Sampling settings; `k` replaces the number of samples `n`.
-        aggregate: Function from the step rewards of a sample to its reward. Decoders that choose by
-            reward use it. `last` takes the reward of the last step. By default, the aggregate of
-            the PRM format.
-        b1: Next steps to sample for each solution in the beam.
-        b2: Solutions to keep after each step (the beam size); may be repeated, for one search
-            each.
-        first_keep: Solutions to keep after the first step: `b1` as in Algorithm 1 of
-            Full-Step-DPO, or `b2` as in its text.
-        beam_aggregate: Function from step rewards to the reward that ranks partial solutions;
-            `last` takes the reward of the newest step.
-        max_steps: Maximum number of generations per solution (C in Algorithm 1). A generation adds
-            one step, or a part of a step that is longer than `step_tokens`.
-        step_tokens: Maximum number of tokens per generation; the next generation continues a longer
-            step.
-        series: With `--replay`: name of the model whose responses are read, for a file with the
-            responses of several models. `fsdpo-bench grade FILE` lists the names.
 
     Raises:
         InputError: if a value is out of range, or two options contradict each other.
@@ -105,24 +63,54 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
           --judge Qwen/Qwen2.5-7B-Instruct    # decides undecided answers
     """
 
+    model: str | None = None
+    """The model: a short name (`tiny`, or as in `fsdpo-data list models`), `org/name[@revision]` on
+    the Hub, or a directory.
+    """
     suite: Annotated[str | None, Option(default_text="all")] = None
+    """Named list of benchmarks, as `fsdpo-bench tasks` prints them; `all` is the nine benchmarks of
+    the paper.
+    """
     task: Sequence[str] = ()
+    """Name of a benchmark, or a file of your own: `my.toml`, or `my.jsonl` with the fields
+    `question` and `answer`; may be repeated.
+    """
     data: Annotated[Path | None, Option(default_text="the Hub", in_digest=False)] = None
+    """Directory with a folder or a file for each benchmark, or the file of one benchmark."""
     rows: Annotated[RowOptions, Group(panel="Your own benchmark")] = RowOptions()
+    """Options of the rows in your own file."""
     limit: Annotated[int | None, _COUNT] = None
-    limit_seed: Annotated[int, Option(min=0, max=MAX_SEED)] = 0
+    """Maximum number of problems per benchmark, drawn at random with `limit_seed`."""
+    limit_seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = 0
+    """Seed of the problems that `limit` draws. They do not depend on the seed of the samples."""
     decoder: Annotated[
         Sequence[str], Option(names_in_value=DECODERS, default_text=DEFAULT_DECODER)
     ] = ()
-    k: Annotated[Sequence[int], Option(min=1, default_text="5")] = ()
+    """Names of decoders; several with commas: `greedy,sc`. For a file with several responses per
+    problem, the default is `first,sc` with all responses.
+    """
+    k: Annotated[Sequence[Annotated[int, Field(ge=1)]], Option(default_text="5")] = ()
+    """Number of samples per problem, for decoders that choose from samples; may be repeated."""
     prm: str | None = None
+    """Process reward model for decoders that need step rewards: a directory, or `org/name` on the
+    Hub.
+    """
     prm_format: PrmFormatName = None
+    """Prompt and score position of a published reward model: a name, or a TOML file. By default
+    they are detected from the model.
+    """
     out: Annotated[Path | None, Option(default_text="runs/bench-MODEL-DIGEST", in_digest=False)] = (
         None
     )
-    as_json: Annotated[bool, Option(flag="--json", in_digest=False)] = False
+    """Run directory."""
+    as_json: Annotated[bool, Option(flags=["--json"], in_digest=False)] = False
+    """Print JSON instead of a table."""
     template: Annotated[str | None, Option(panel=_SAMPLING, default_text="the model's")] = None
+    """Prompt template: a name (`fsdpo-data list templates`), a `.txt` file that contains
+    `{question}`, or the directory of a dataset, whose template is used.
+    """
     segmenter: Annotated[str, Option(panel=_SAMPLING, choices=SEGMENTERS)] = "auto"
+    """Rule that splits a solution into steps."""
     sampling: Annotated[
         SamplingSpec,
         Group(
@@ -135,9 +123,9 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
                 "and i.",
             },
             without=("n",),
-            stated_field="stated_sampling",
         ),
     ] = SamplingSpec(n=1)
+    """Sampling settings; `k` replaces the number of samples `n`."""
     aggregate: Annotated[
         str | None,
         Option(
@@ -146,16 +134,35 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
             default_text=f"by PRM format, else {DEFAULT_AGGREGATE}",
         ),
     ] = None
-    b1: Annotated[int, Option(panel=_BEAM, min=1)] = 5
-    b2: Annotated[Sequence[int], Option(panel=_BEAM, min=1)] = (1,)
+    """Function from the step rewards of a sample to its reward. Decoders that choose by reward use
+    it. `last` takes the reward of the last step. By default, the aggregate of the PRM format.
+    """
+    b1: Annotated[int, Field(ge=1), Option(panel=_BEAM)] = 5
+    """Next steps to sample for each solution in the beam."""
+    b2: Annotated[Sequence[Annotated[int, Field(ge=1)]], Option(panel=_BEAM)] = (1,)
+    """Solutions to keep after each step (the beam size); may be repeated, for one search each."""
     first_keep: Annotated[Literal["b1", "b2"], Option(panel=_BEAM)] = "b1"
+    """Solutions to keep after the first step: `b1` as in Algorithm 1 of Full-Step-DPO, or `b2` as
+    in its text.
+    """
     beam_aggregate: Annotated[str, Option(panel=_BEAM, choices=AGGREGATES)] = "last"
-    max_steps: Annotated[int, Option(panel=_BEAM, min=1)] = 32
-    step_tokens: Annotated[int, Option(panel=_BEAM, min=1)] = 256
+    """Function from step rewards to the reward that ranks partial solutions; `last` takes the
+    reward of the newest step.
+    """
+    max_steps: Annotated[int, Field(ge=1), Option(panel=_BEAM)] = 32
+    """Maximum number of generations per solution (C in Algorithm 1). A generation adds one step, or
+    a part of a step that is longer than `step_tokens`.
+    """
+    step_tokens: Annotated[int, Field(ge=1), Option(panel=_BEAM)] = 256
+    """Maximum number of tokens per generation; the next generation continues a longer step."""
     series: Annotated[str | None, Option(panel=_SAMPLING)] = None
+    """With `--replay`: name of the model whose responses are read, for a file with the responses of
+    several models. `fsdpo-bench grade FILE` lists the names.
+    """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         check_engine_options(self, self.engine.engine_entry, "series")
         self.check_prm_options(self.prm, self.prm_format)
 

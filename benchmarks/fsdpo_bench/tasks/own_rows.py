@@ -1,8 +1,8 @@
 """Options for a benchmark in a file of rows that otherwise need a TOML file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 from fsdpo_bench.tasks.table import METRIC_PATTERN, Task
 from fsdpo_data.core.errors import InputError
@@ -10,24 +10,23 @@ from fsdpo_data.core.options import Option
 from fsdpo_data.problems.row_formats import RowReading
 
 
-@dataclass(frozen=True, kw_only=True)
 class RowOptions(RowReading):
-    """Options of the rows of a file with your own problems.
-
-    Attributes:
-        metric: Default metric of the benchmarks: `avg@K`, `maj@K`, or `greedy`. It sets the
-            decoders and the number of samples.
-        subject_field: Field with the subject of a problem, in your own file of rows. Reports give
-            the accuracy by subject.
-        level_field: Field with the level of a problem, in your own file of rows.
-    """
+    """Options of the rows of a file with your own problems."""
 
     metric: Annotated[str | None, Option(default_text="the benchmark's")] = None
+    """Default metric of the benchmarks: `avg@K`, `maj@K`, or `greedy`. It sets the decoders and the
+    number of samples.
+    """
     subject_field: str | None = None
+    """Field with the subject of a problem, in your own file of rows. Reports give the accuracy by
+    subject.
+    """
     level_field: str | None = None
+    """Field with the level of a problem, in your own file of rows."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
         if self.metric is not None and not METRIC_PATTERN.fullmatch(self.metric):
             raise InputError("expected greedy, avg@K or maj@K.", field="metric", value=self.metric)
 
@@ -40,13 +39,13 @@ class RowOptions(RowReading):
         if self.metric is not None:
             tasks = [replace(task, metric=self.metric) for task in tasks]
         has_own_rows = any(task.plain_rows is not None for task in tasks)
-        for option in fields(self):
-            value = getattr(self, option.name)
-            if option.name != "metric" and value != option.default and not has_own_rows:
+        for name, value in self:
+            default = type(self).model_fields[name].default
+            if name != "metric" and value != default and not has_own_rows:
                 raise InputError(
                     "the option needs a file of your own rows as `task`. Remove the option, or "
                     "write it into the TOML file of the benchmark.",
-                    field=option.name,
+                    field=name,
                     value=value,
                 )
         return [task if task.plain_rows is None else self._change_rows(task) for task in tasks]

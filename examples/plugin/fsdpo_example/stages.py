@@ -3,25 +3,23 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from fsdpo_data.core.options import Option
+from pydantic import Field
+
 from fsdpo_data.dataset.schema import replace_column
 from fsdpo_data.dataset.stage import Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import StageEntry
 from fsdpo_data.stages.score import reward_statistics
 
 
-@dataclass(frozen=True, kw_only=True)
 class UniformOptions(StageOptions):
     """Give all steps the same reward.
-
-    Attributes:
-        reward: The reward of a step.
 
     Examples:
         fsdpo-data uniform runs/demo --out runs/uniform
     """
 
-    reward: Annotated[float, Option(min=0, max=1)] = 0.5
+    reward: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """The reward of a step."""
 
 
 @dataclass(frozen=True)

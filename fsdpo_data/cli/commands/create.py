@@ -1,7 +1,6 @@
 """The commands of ``fsdpo-data`` that create datasets: the demo, builds and all stages."""
 
 import sys
-from dataclasses import dataclass
 from functools import partial
 
 import typer
@@ -26,7 +25,6 @@ from fsdpo_data.stages.merge import MergeOptions, merge_shards
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 
 
-@dataclass(frozen=True, kw_only=True)
 class DemoOptions(Options):
     """Run all stages with the embedded model, from samples to an evaluated policy.
 
@@ -35,11 +33,6 @@ class DemoOptions(Options):
     of `fsdpo-bench recipe`. The last stage prints a table that compares the policy before and after
     training.
 
-    Attributes:
-        seed: Random seed of the problems, samples and models. With another seed than 0, the outputs
-            are in `runs/fsdpo-demo-SEED`.
-        dry_run: Print the commands, and run nothing.
-
     Examples:
         fsdpo-data demo
 
@@ -47,7 +40,11 @@ class DemoOptions(Options):
     """
 
     seed: Seed = 0
+    """Random seed of the problems, samples and models. With another seed than 0, the outputs are in
+    `runs/fsdpo-demo-SEED`.
+    """
     dry_run: bool = False
+    """Print the commands, and run nothing."""
 
 
 @command(app, DemoOptions, panel=CREATE_PANEL)

@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import Field
 
 from fsdpo_data import api
 from fsdpo_data.cli.commands import app
@@ -29,9 +29,14 @@ from fsdpo_data.exchange.formats import (
     response_formats,
     step_label_formats,
 )
-from fsdpo_data.exchange.importing import ImportOutputsOptions, run_import
+from fsdpo_data.exchange.importing import (
+    ImportOutputsOptions,
+    OutputsFieldName,
+    run_import,
+)
 from fsdpo_data.exchange.step_label_formats import StepLabelFormat
 from fsdpo_data.exchange.step_label_import import import_dataset, import_rows, quarantine_path
+from fsdpo_data.problems.row_formats import FieldName
 from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push, push_dataset
 
 
@@ -62,19 +67,12 @@ def _import_notes() -> str:
     return f"\n\n**Outputs** {publishers}{_list_formats(descriptions)}"
 
 
-@dataclass(frozen=True, kw_only=True)
 class PushOptions(DatasetOptions):
     """Validate a dataset, and publish it on the Hub as one commit with one version tag.
 
     The command also writes a card. It uploads only changed files, and downloads them again to
     compare them. If the upload stops, run the same command again; readers see nothing before the
     commit. The token comes from `HF_TOKEN` or `hf auth login`, never from the command line.
-
-    Attributes:
-        name: Dataset on the Hub.
-        public: Make the dataset public. New datasets are private.
-        dry_run: List the files to upload, then stop. It refuses what the push would refuse.
-        revision: Branch that gets the commit.
 
     Examples:
         List the files to upload, and stop:
@@ -91,9 +89,13 @@ class PushOptions(DatasetOptions):
     """
 
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME")]
+    """Dataset on the Hub."""
     public: bool = False
+    """Make the dataset public. New datasets are private."""
     dry_run: bool = False
+    """List the files to upload, then stop. It refuses what the push would refuse."""
     revision: str = "main"
+    """Branch that gets the commit."""
 
 
 @command(app, PushOptions, panel="Exchange")
@@ -163,20 +165,17 @@ def _disable_hub_progress_bars() -> None:
         disable_progress_bars()
 
 
-@dataclass(frozen=True, kw_only=True)
 class PullOptions(Options):
     """Download a dataset from the Hub, and check every file, row and count.
-
-    Attributes:
-        name: Dataset on the Hub, with a version tag. Without a tag, the latest version.
-        out: New directory for the dataset.
 
     Examples:
         fsdpo-data pull org/name@v2.0 --out runs/theirs
     """
 
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME[@TAG]")]
+    """Dataset on the Hub, with a version tag. Without a tag, the latest version."""
     out: Annotated[Path | None, Option(default_text="runs/NAME-TAG")] = None
+    """New directory for the dataset."""
 
 
 @command(app, PullOptions, panel="Exchange")
@@ -189,20 +188,17 @@ def pull(options: PullOptions) -> None:
     print_inspect_command(data)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportOptions(DatasetOptions):
     """Export a dataset to the format of another tool.
-
-    Attributes:
-        to: Format, from the list below.
-        out: New directory for the files.
 
     Examples:
         fsdpo-data export runs/pairs --to trl-preference --out runs/trl
     """
 
     to: Annotated[str, Option(choices=export_formats(), metavar="FORMAT")]
+    """Format, from the list below."""
     out: Path
+    """New directory for the files."""
 
 
 @command(app, ExportOptions, panel="Exchange", notes=_export_notes())
@@ -231,31 +227,12 @@ _FIELD_OPTIONS = (
 _SHARED_FIELD_OPTIONS = ("question_field", "gold_field", "steps_field")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ImportOptions(ImportOutputsOptions):
     r"""Import recorded responses or published step labels as a sealed dataset.
 
     Responses (`outputs`) are split into steps, graded and labelled as in `build`. Step labels keep
     their steps and labels, and no answer is graded. Unreadable rows go to a quarantine file, with
     the reasons.
-
-    Attributes:
-        source: `outputs`, a format of step labels from the list below, or `fields` for step labels
-            in fields that the options name.
-        out: New directory of the dataset. For step labels also a new file ending in .jsonl, which
-            gets rows in place of a dataset.
-        template: Prompt template of the problems; replaces the recorded prompts of outputs.
-        steps_field: Field with the steps of a response, or of step labels.
-        question_field: Field with the question. A dot leads into an object, and into the objects
-            of a list: steps.text is the text of each step.
-        label_field: Field with one label per step.
-        first_error_field: Field with the number of the first wrong step. Null, -1 and "none" mean
-            that no step is wrong. The steps after the first wrong step have no label, and are
-            dropped.
-        first_step: Number of the first step in that field.
-        right_label: Label that means right; may be given several times. By default labels are true,
-            false, +, - or numbers from 0 to 1.
-        wrong_label: Label that means wrong; may be given several times.
 
     Examples:
         Import recorded responses as a sealed dataset:
@@ -291,30 +268,51 @@ class ImportOptions(ImportOutputsOptions):
     source: Annotated[
         str,
         Option(
-            flag="--from",
-            choices=(OUTPUTS, FIELDS, *step_label_formats()),
-            metavar="FORMAT",
-            default_text="",
+            flags=["--from"], choices=(OUTPUTS, FIELDS, *step_label_formats()), metavar="FORMAT"
         ),
-    ]
+    ] = ""
+    """`outputs`, a format of step labels from the list below, or `fields` for step labels in fields
+    that the options name.
+    """
+    out: Annotated[str | Path, Option(in_digest=False)]
+    """New directory of the dataset. For step labels also a new file ending in .jsonl, which gets
+    rows in place of a dataset.
+    """
     template: Annotated[
         str | None,
         Option(default_text="recorded prompt, else the question; for step labels: problem"),
     ] = None
+    """Prompt template of the problems; replaces the recorded prompts of outputs."""
+    steps_field: OutputsFieldName = None
+    """Field with the steps of a response, or of step labels."""
+    question_field: FieldName = None
+    """Field with the question. A dot leads into an object, and into the objects of a list:
+    steps.text is the text of each step.
+    """
     label_field: Annotated[str | None, Option(panel=_FIELDS_PANEL, metavar="FIELD")] = None
+    """Field with one label per step."""
     first_error_field: Annotated[str | None, Option(panel=_FIELDS_PANEL, metavar="FIELD")] = None
-    first_step: Annotated[int, Option(panel=_FIELDS_PANEL, min=0, max=1)] = 0
+    """Field with the number of the first wrong step. Null, -1 and "none" mean that no step is
+    wrong. The steps after the first wrong step have no label, and are dropped.
+    """
+    first_step: Annotated[int, Field(ge=0, le=1), Option(panel=_FIELDS_PANEL)] = 0
+    """Number of the first step in that field."""
     right_label: Annotated[Sequence[str], Option(panel=_FIELDS_PANEL)] = ()
+    """Label that means right; may be given several times. By default labels are true, false, +, -
+    or numbers from 0 to 1.
+    """
     wrong_label: Annotated[Sequence[str], Option(panel=_FIELDS_PANEL)] = ()
+    """Label that means wrong; may be given several times."""
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
         if not self.source:
             formats = ", ".join((OUTPUTS, FIELDS, *step_label_formats()))
             raise InputError(
                 f"missing. Give the format of the file: {formats}.",
                 field=f"{type(self).__name__}.source",
             )
-        super().__post_init__()
+        super().model_post_init(context)
         if self.source == FIELDS:
             self._check_fields()
         self._check_source_options()

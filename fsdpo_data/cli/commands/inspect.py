@@ -4,11 +4,12 @@ import json
 import shutil
 import textwrap
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from pydantic import Field
 
 from fsdpo_data import api
 from fsdpo_data.agreement.report import AgreeOptions, compare_labellers, format_report
@@ -29,25 +30,22 @@ from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.steps.rewards import DEFAULT_GAMMA
 
 
-@dataclass(frozen=True, kw_only=True)
 class ValidateOptions(DatasetOptions):
     """Check every file, row and count of a dataset against the schema and its manifest.
-
-    Attributes:
-        json: Print the manifest as JSON.
 
     Examples:
         fsdpo-data validate runs/a
     """
 
-    json: bool = False
+    as_json: Annotated[bool, Option(flags=["--json"])] = False
+    """Print the manifest as JSON."""
 
 
 @command(app, ValidateOptions, panel="Inspect")
 def validate(options: ValidateOptions) -> None:
     """Validate a dataset, and print its size and digest."""
     manifest = api.open_dataset(options.data).validate().manifest
-    if options.json:
+    if options.as_json:
         typer.echo(manifest.to_json(), nl=False)
         return
     rows = manifest.rows
@@ -61,27 +59,14 @@ def validate(options: ValidateOptions) -> None:
 def agree(options: AgreeOptions) -> None:
     """Print the agreement of two labellers."""
     report = compare_labellers(options)
-    if options.json:
+    if options.as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
         return
     typer.echo(format_report(report))
 
 
-@dataclass(frozen=True, kw_only=True)
 class InspectOptions(DatasetOptions):
     """Print statistics, then problems with their solutions, step by step, and their pairs.
-
-    Attributes:
-        columns: Print the columns with type, version, number of nulls and description, and no
-            problems.
-        count: Number of problems, a random choice. `view` shows them all on a page.
-        samples: Number of solutions, and of pairs, per problem.
-        problem: Only the problem whose id starts with this text.
-        outcome: Only solutions with this outcome.
-        gamma: Inverse temperature γ of the step weights α that the step-wise loss would use.
-            Correct solutions get the weights of chosen solutions, and others the weights of
-            rejected solutions.
-        seed: Seed of the random choice of problems.
 
     Examples:
         fsdpo-data inspect runs/a --count 3 --samples 2
@@ -94,12 +79,21 @@ class InspectOptions(DatasetOptions):
     """
 
     columns: bool = False
-    count: Annotated[int, Option(min=0)] = 2
-    samples: Annotated[int, Option(min=1)] = 3
+    """Print the columns with type, version, number of nulls and description, and no problems."""
+    count: Annotated[int, Field(ge=0)] = 2
+    """Number of problems, a random choice. `view` shows them all on a page."""
+    samples: Annotated[int, Field(ge=1)] = 3
+    """Number of solutions, and of pairs, per problem."""
     problem: Annotated[str | None, Option(metavar="ID")] = None
+    """Only the problem whose id starts with this text."""
     outcome: Outcome | None = None
-    gamma: Annotated[float, Option(min=0)] = DEFAULT_GAMMA
+    """Only solutions with this outcome."""
+    gamma: Annotated[float, Field(ge=0)] = DEFAULT_GAMMA
+    """Inverse temperature γ of the step weights α that the step-wise loss would use. Correct
+    solutions get the weights of chosen solutions, and others the weights of rejected solutions.
+    """
     seed: Seed = 0
+    """Seed of the random choice of problems."""
 
 
 @command(app, InspectOptions, panel="Inspect")
@@ -128,22 +122,19 @@ def inspect(options: InspectOptions) -> None:
             )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ViewOptions(DatasetOptions):
     """Write an HTML page with distributions, solutions, step rewards, and pairs side by side.
-
-    Attributes:
-        out: File for the page, which works offline.
-        gamma: Inverse temperature γ of the step weights α of pairs.
-        megabytes: Maximum size of the problems and solutions on the page, in MB of text.
 
     Examples:
         fsdpo-data view runs/pairs --out pairs.html
     """
 
     out: Annotated[Path | None, Option(default_text="DATA.html")] = None
-    gamma: Annotated[float, Option(min=0)] = DEFAULT_GAMMA
-    megabytes: Annotated[float, Option(min=0.1)] = 16
+    """File for the page, which works offline."""
+    gamma: Annotated[float, Field(ge=0)] = DEFAULT_GAMMA
+    """Inverse temperature γ of the step weights α of pairs."""
+    megabytes: Annotated[float, Field(ge=0.1)] = 16
+    """Maximum size of the problems and solutions on the page, in MB of text."""
 
 
 @command(app, ViewOptions, panel="Inspect")
@@ -162,20 +153,17 @@ def _page_path(data: str | Path) -> Path:
     return Path(f"{data.rstrip('/').rpartition('/')[2]}.html")
 
 
-@dataclass(frozen=True, kw_only=True)
 class DiffOptions(DatasetOptions):
     """Compare two datasets: count added, removed, regraded, relabelled and rescored rows.
-
-    Attributes:
-        other: Directory or URL of another sealed dataset.
-        json: Print the counts as JSON.
 
     Examples:
         fsdpo-data diff runs/a runs/a-regraded
     """
 
     other: Annotated[str | Path, Option(positional=True, dataset="input")]
-    json: bool = False
+    """Directory or URL of another sealed dataset."""
+    as_json: Annotated[bool, Option(flags=["--json"])] = False
+    """Print the counts as JSON."""
 
 
 @command(app, DiffOptions, panel="Inspect")
@@ -185,7 +173,7 @@ def diff(options: DiffOptions) -> None:
     other = api.open_dataset(options.other)
     differences = data.diff(other)
     specs = spec_changes(data.path, other.path)
-    if options.json:
+    if options.as_json:
         values: dict[str, Any] = {"specs": specs}
         for config, difference in differences.items():
             values[config] = asdict(difference)
@@ -203,13 +191,8 @@ def diff(options: DiffOptions) -> None:
         typer.echo(f"{config}: {', '.join(counts)}  ({in_both})")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ListOptions(Options):
     """List the names that options accept, or print the text of one prompt template.
-
-    Attributes:
-        kind: Kind of names: short names of models, prompt templates, or PRM formats.
-        name: Template to print: a name, a `.txt` file, or the directory of a dataset.
 
     Examples:
         fsdpo-data list models
@@ -223,7 +206,9 @@ class ListOptions(Options):
         Literal["models", "templates", "prm-formats"],
         Option(positional=True, metavar="models|templates|prm-formats"),
     ]
+    """Kind of names: short names of models, prompt templates, or PRM formats."""
     name: Annotated[str | None, Option(positional=True)] = None
+    """Template to print: a name, a `.txt` file, or the directory of a dataset."""
 
 
 @command(app, ListOptions, panel="Inspect", name="list")

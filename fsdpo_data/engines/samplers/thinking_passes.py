@@ -93,7 +93,7 @@ class _PartialCompletion:
             pass_tokens = 2 ** (pass_tokens.bit_length() - 1)
         self.is_capped = pass_tokens < tokens_left
         stop = (thinking.markers.end,) if is_thinking and thinking.markers else spec.stop
-        return replace(spec, n=1, stop=stop, max_tokens=pass_tokens)
+        return spec.replace(n=1, stop=stop, max_tokens=pass_tokens)
 
     def add(self, new: Completion, spec: SamplingSpec) -> bool:
         """Append the result of a pass; return whether the completion is finished."""
@@ -189,5 +189,5 @@ def _group_into_passes(
             by_text[draft.completion.text, draft.next_pass_spec(spec)].append(draft)
         for (_, pass_spec), same_text in by_text.items():
             item = _PassItem(prompt_index, same_text)
-            passes[replace(pass_spec, n=len(same_text))].append(item)
+            passes[pass_spec.replace(n=len(same_text))].append(item)
     return passes

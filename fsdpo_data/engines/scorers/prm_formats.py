@@ -5,11 +5,12 @@ model under two PRM formats are not comparable. Every manifest with rewards ther
 name and the digest of the format.
 """
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
@@ -49,94 +50,106 @@ _DETECTION_FIELDS = (
 _FIELDS_WITHOUT_EFFECT = (*_DETECTION_FIELDS, "aggregate")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PrmFormat(Options):
     """The prompt, the score positions and the activation of a published reward model or judge."""
 
-    name: str  #: Name of the row in ``prm_formats.toml``, or of the TOML file of the user.
-    #: ``text``: no chat template. ``chat``: the steps are one turn of the assistant. ``turns``:
-    #: each step is a turn of the user, and its step token is the answer of the assistant.
+    name: str
+    """Name of the row in ``prm_formats.toml``, or of the TOML file of the user."""
     layout: Literal["text", "chat", "turns"] = "text"
-    #: Whether the prompt, each step and each step token are tokenized separately.
+    """``text``: no chat template. ``chat``: the steps are one turn of the assistant. ``turns``:
+    each step is a turn of the user, and its step token is the answer of the assistant.
+    """
     tokenize_separately: bool = False
-    #: System message of the chat; None for the default of the chat template.
+    """Whether the prompt, each step and each step token are tokenized separately."""
     system: str | None = None
-    #: The text before the first step. ``{question}`` is the question, ``{prompt}`` the prompt of
-    #: the policy, and ``{bos}`` the beginning-of-sequence token, if the tokenizer has one. For a
-    #: judge the complete instruction, with ``{steps}``.
+    """System message of the chat; None for the default of the chat template."""
     prompt: str = "{question}"
-    #: Whether the beginning-of-sequence token of the tokenizer comes before the text.
+    """The text before the first step. ``{question}`` is the question, ``{prompt}`` the prompt of
+    the policy, and ``{bos}`` the beginning-of-sequence token, if the tokenizer has one. For a judge
+    the complete instruction, with ``{steps}``.
+    """
     bos: bool = True
-    #: Text of a step, with its number ``{k}`` from 1, or ``{i}`` from 0.
+    """Whether the beginning-of-sequence token of the tokenizer comes before the text."""
     step: str = "{step}"
-    #: What ``{k}`` does with a number in the step itself. ``keep``: a step that starts with "Step"
-    #: and a number stays as it is. ``replace``: "Step 2:" at the start is removed. ``remove``:
-    #: "Step 2:" is removed everywhere in the step.
+    """Text of a step, with its number ``{k}`` from 1, or ``{i}`` from 0."""
     own_number: Literal["keep", "replace", "remove"] = "keep"
-    #: The characters that are removed at both ends of a step: line ends, white space, or nothing.
+    """What ``{k}`` does with a number in the step itself. ``keep``: a step that starts with "Step"
+    and a number stays as it is. ``replace``: "Step 2:" at the start is removed. ``remove``: "Step
+    2:" is removed everywhere in the step.
+    """
     strip: Literal["newlines", "space", "nothing"] = "newlines"
-    #: Whether a step token follows each line of a step; the reward of the last line counts.
+    """The characters that are removed at both ends of a step: line ends, white space, or nothing.
+    """
     mark_each_line: bool = False
-    step_token: str = ""  #: The text after each step, usually one special token.
-    separator: str = ""  #: The text between a step token and the next step.
-    #: The part of the text that ends near the score position: the step token or the step. For a
-    #: judge: ``index`` if its last box has the index of the first wrong step, from 0, or -1;
-    #: ``verdicts`` if it writes one box per step, *correct* or *incorrect*.
+    """Whether a step token follows each line of a step; the reward of the last line counts."""
+    step_token: str = ""
+    """The text after each step, usually one special token."""
+    separator: str = ""
+    """The text between a step token and the next step."""
     read_at: Literal["step_token", "step", "index", "verdicts"] = "step_token"
-    #: The score position minus the position of the last token of that part; -1 is the token
-    #: before the last one.
+    """The part of the text that ends near the score position: the step token or the step. For a
+    judge: ``index`` if its last box has the index of the first wrong step, from 0, or -1;
+    ``verdicts`` if it writes one box per step, *correct* or *incorrect*.
+    """
     token_offset: int = 0
-    #: Name of the head's weights in the checkpoint. ``vocabulary``: the logits of ``label_tokens``
-    #: in the language model head, or the mean of all logits without label tokens. ``none``: the
-    #: model is a policy, and its rewards are implicit.
+    """The score position minus the position of the last token of that part; -1 is the token before
+    the last one.
+    """
     head: str = "score"
-    #: The tokens whose logits are the classes.
+    """Name of the head's weights in the checkpoint. ``vocabulary``: the logits of ``label_tokens``
+    in the language model head, or the mean of all logits without label tokens. ``none``: the model
+    is a policy, and its rewards are implicit.
+    """
     label_tokens: Sequence[str] = ()
-    #: The function from logits to a reward. ``softmax``: sum of the positive classes. ``sigmoid``:
-    #: sigmoid of each output, averaged over the outputs of an ensemble. ``difference``:
-    #: probability of the positive classes minus the others. ``value``: no function. With a
-    #: reference: ``log-ratio`` of the step, or ``log-ratio-so-far`` of all tokens up to the end of
-    #: the step.
+    """The tokens whose logits are the classes."""
     activation: Literal[
         "softmax", "sigmoid", "difference", "value", "log-ratio", "log-ratio-so-far"
     ] = "softmax"
-    #: The indices of the classes that count as right; their values are summed.
+    """The function from logits to a reward. ``softmax``: sum of the positive classes. ``sigmoid``:
+    sigmoid of each output, averaged over the outputs of an ensemble. ``difference``: probability of
+    the positive classes minus the others. ``value``: no function. With a reference: ``log-ratio``
+    of the step, or ``log-ratio-so-far`` of all tokens up to the end of the step.
+    """
     positive: Sequence[int] = (1,)
-    #: The default aggregate of step rewards for decoders that choose among samples.
+    """The indices of the classes that count as right; their values are summed."""
     aggregate: Annotated[str, Option(choices=AGGREGATES)] = DEFAULT_AGGREGATE
-    #: The factor β of log-ratios.
-    beta: Annotated[float, Option(exclusive_min=0)] = IMPLICIT_REWARD_BETA
-    #: The default reference model of log-ratios; empty if the user must name one.
+    """The default aggregate of step rewards for decoders that choose among samples."""
+    beta: Annotated[float, Field(gt=0)] = IMPLICIT_REWARD_BETA
+    """The factor β of log-ratios."""
     reference: str = ""
-    #: Name of the prompt template of a judge.
+    """The default reference model of log-ratios; empty if the user must name one."""
     template: str = "chat"
-    #: The text with which each critique of a judge starts.
+    """Name of the prompt template of a judge."""
     reply_prefix: str = ""
-    #: The strings that end a critique.
+    """The text with which each critique of a judge starts."""
     stop: Sequence[str] = ()
-    #: Default number of critiques per solution.
-    votes: Annotated[int, Option(min=1)] = 1
-    #: The reward of a judge. ``share``: the fraction of critiques without an error up to the step.
-    #: ``majority``: 1 before the step that most critiques name as the first wrong one, else 0.
+    """The strings that end a critique."""
+    votes: Annotated[int, Field(ge=1)] = 1
+    """Default number of critiques per solution."""
     counting: Literal["share", "majority"] = "share"
-    #: Sampling temperature of several critiques; a single critique is greedy.
-    temperature: Annotated[float, Option(min=0)] = 1.0
-    #: Nucleus sampling probability of several critiques.
+    """The reward of a judge. ``share``: the fraction of critiques without an error up to the step.
+    ``majority``: 1 before the step that most critiques name as the first wrong one, else 0.
+    """
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    """Sampling temperature of several critiques; a single critique is greedy."""
     top_p: float = 1.0
-    #: Maximum number of tokens of a critique.
-    max_tokens: Annotated[int, Option(min=1)] = 8192
-    #: The reason why matching models are refused; empty for supported formats.
+    """Nucleus sampling probability of several critiques."""
+    max_tokens: Annotated[int, Field(ge=1)] = 8192
+    """Maximum number of tokens of a critique."""
     unsupported_reason: str = ""
-    #: The repositories with this format, with ``*`` for any characters.
+    """The reason why matching models are refused; empty for supported formats."""
     models: Sequence[str] = ()
-    #: The architectures with this format; an architecture in several formats selects none of them.
+    """The repositories with this format, with ``*`` for any characters."""
     architectures: Sequence[str] = ()
-    #: Names of weights that show this format; weights in several formats select none of them.
+    """The architectures with this format; an architecture in several formats selects none of them.
+    """
     head_tensors: Sequence[str] = ()
-    #: Number of labels of the checkpoints for token classification with this format; 0 for none.
+    """Names of weights that show this format; weights in several formats select none of them."""
     token_labels: int = 0
-    #: Whether models with a reference model have this format, unless their name is in another one.
+    """Number of labels of the checkpoints for token classification with this format; 0 for none."""
     is_for_policies: bool = False
+    """Whether models with a reference model have this format, unless their name is in another one.
+    """
 
     @property
     def meaning(self) -> str:
@@ -195,10 +208,10 @@ class PrmFormat(Options):
         not change rewards.
         """
         changed_fields = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name not in _FIELDS_WITHOUT_EFFECT and value != field.default:
-                changed_fields[field.name] = value
+        for name, value in self:
+            default = type(self).model_fields[name].default
+            if name not in _FIELDS_WITHOUT_EFFECT and value != default:
+                changed_fields[name] = value
         return {"name": self.name, "digest": digest(changed_fields), "meaning": self.meaning}
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
 import typer
+from pydantic import Field
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app as data_app
@@ -18,44 +18,36 @@ from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.options import Group, Option, Options
 
 
-@dataclass(frozen=True)
 class PieceSpec(Options):
-    """The pieces.
+    """The pieces."""
 
-    Attributes:
-        n: How many `pieces`,
-            at least.
-    """
-
-    n: Annotated[int, Option(min=1)] = 8
+    n: Annotated[int, Field(ge=1)] = 8
+    """How many `pieces`, at least."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CutOptions(Options):
     """Cut a cake.
 
     With a knife.
-
-    Attributes:
-        data: The cake.
-        pieces: The pieces.
-        style: How.
-        names: Of the guests.
-        share_one_prompt_for_all: Whether.
-        resume: Go on.
-        out: Where.
 
     Examples:
         cake cut it
     """
 
     data: Annotated[Path, Option(positional=True)]
+    """The cake."""
     pieces: Annotated[PieceSpec, Group(flags={"n": "samples"})] = PieceSpec()
+    """The pieces."""
     style: Annotated[Literal["fair", "greedy"], Option(panel="Taste")] = "fair"
+    """How."""
     names: Annotated[Sequence[str], Option(panel="Taste", choices={"ann": 1, "bob": 2})] = ()
+    """Of the guests."""
     share_one_prompt_for_all: bool = True
+    """Whether."""
     resume: bool = False
+    """Go on."""
     out: Path | None = None
+    """Where."""
 
 
 def app_of(done: list[CutOptions], error: FsdpoError | None = None) -> typer.Typer:
@@ -79,7 +71,9 @@ def ran(*line: str, error: FsdpoError | None = None) -> tuple[list[CutOptions], 
 
 def test_fields_become_parameters() -> None:
     done, _, _ = ran("cake", "--samples", "3", "--names", "ann", "--names", "bob", "--resume")
-    expected = CutOptions(data=Path("cake"), pieces=PieceSpec(3), names=("ann", "bob"), resume=True)
+    expected = CutOptions(
+        data=Path("cake"), pieces=PieceSpec(n=3), names=("ann", "bob"), resume=True
+    )
     assert done == [expected]
     off = "--no-share-one-prompt-for-all"
     assert not ran("cake", off)[0][0].share_one_prompt_for_all
@@ -134,7 +128,7 @@ def test_errors_name_flags(error: FsdpoError, message: str) -> None:
 
 def test_the_library_names_fields() -> None:
     with pytest.raises(InputError, match=r"PieceSpec\.n = 0: expected at least 1\."):
-        CutOptions(data=Path("x"), pieces=PieceSpec(0))
+        CutOptions(data=Path("x"), pieces=PieceSpec(n=0))
 
 
 def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,14 +147,39 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
-        ("--samples", "four", "'four': expected a whole number."),
-        ("--limit", "1.5", "'1.5': expected a whole number."),
-        ("--temperature", "warm", "'warm': expected a number."),
+        ("--samples", "four", "expected a whole number."),
+        ("--limit", "1.5", "expected a whole number."),
+        ("--temperature", "warm", "expected a number."),
     ],
 )
 def test_an_error_names_the_flag_the_value_and_the_expectation(
     flag: str, value: str, message: str
 ) -> None:
     result = CliRunner().invoke(data_app, ["build", flag, value], env={"COLUMNS": "200"})
-    assert result.exit_code == 2
-    assert f"Invalid value for '{flag}': {message}" in result.output
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception) == f"{flag} {value}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--judge-engine vlm", "--judge-engine vlm: expected one of auto"),
+        ("--judge-actors 2", "No such option"),
+        ("--judge-base-url x", "--judge-base-url x: expected http://HOST:PORT/v1"),
+        (
+            "--judge-engine replay",
+            "--judge-engine replay and --judge-replay FILE need each other. Give both or neither.",
+        ),
+        ("--judge-concurrency 3", "--judge-concurrency 3: the engine auto does not read this"),
+        ("--judge-device gpu", "--judge-device gpu: expected one of auto, cpu, cuda."),
+    ],
+)
+def test_errors_of_a_group_with_a_prefix_name_its_flags(line: str, message: str) -> None:
+    words = ["grade", "nowhere", "--out", "new", "--judge", "tiny", *line.split()]
+    result = CliRunner().invoke(data_app, words, env={"COLUMNS": "200"})
+    assert message in f"{result.output}{result.exception}"
+
+
+def test_the_help_of_a_group_with_a_prefix_names_its_flags() -> None:
+    result = CliRunner().invoke(data_app, ["grade", "--help"], env={"COLUMNS": "200"})
+    assert "With --judge-engine replay: JSONL file" in result.output

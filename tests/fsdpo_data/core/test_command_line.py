@@ -119,9 +119,10 @@ def test_only_stated_settings_of_a_recording_are_known() -> None:
     assert options.unknown_fields == ("seed", "top_p", "max_tokens")
     assert make_options(BuildOptions, {"temperature": temperature}) == BuildOptions()
     in_python = BuildOptions(
-        engine=SamplerOptions(engine="replay", replay="FILE"), stated_sampling=["temperature"]
+        engine=SamplerOptions(engine="replay", replay="FILE"),
+        sampling=SamplingSpec(temperature=temperature),
     )
-    assert in_python == options
+    assert in_python == options and in_python.unknown_fields == options.unknown_fields
 
 
 def test_help_shows_the_defaults_of_specs() -> None:

@@ -15,7 +15,6 @@ from fakes import ANSWER, THOUGHT, Judge, ThinkingSampler, Writer
 
 from fsdpo_data.core.errors import InputError, ItemError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.options import field_help
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, SearchCost
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
 from fsdpo_data.engines.samplers import LoadedSampler, PromptFailure, PromptResult
@@ -60,7 +59,7 @@ def reference_search(
     def next_step(text: str, first: bool) -> tuple[str, bool]:
         index = counts[text] if not first else counts[""]
         counts[text] += 1
-        step = replace(sampling, n=1, stop=("\n",), max_tokens=spec.step_tokens)
+        step = sampling.replace(n=1, stop=("\n",), max_tokens=spec.step_tokens)
         completion = writer.one(prompt + text, index, step)
         if completion.stop_string:
             return text + completion.text + "\n", False
@@ -117,7 +116,7 @@ def test_beam_search_equals_the_reference_on_hundreds_of_random_cases() -> None:
         judge = Judge(case, unread=draw.choice([0.0, 0.2]))
         prompts = [f"p{i}\n" for i in range(draw.randint(1, 3))]
         sampling = SamplingSpec(n=1, temperature=0.8)
-        sampling = replace(sampling, n=draw.randint(1, min(spec.b1, spec.b2)))
+        sampling = sampling.replace(n=draw.randint(1, min(spec.b1, spec.b2)))
         results = BeamSampler(writer, judge, "newline@1", spec).sample(prompts, sampling)
         for prompt, solutions in zip(prompts, results, strict=True):
             expected = reference_search(prompt, writer, judge, sampling, spec)
@@ -205,7 +204,7 @@ def test_the_limit_counts_generations_as_the_help_says() -> None:
     tree = Tree({"q:": ["a…"], "q:a": ["b…"], "q:ab": ["c\n"]})
     solution, _ = search(tree, {"a": 0.5, "ab": 0.5, "abc": 0.5}, b1=1, b2=1, max_steps=2)
     assert (steps_of(solution), len(tree.requests)) == (("ab",), 2)
-    text = " ".join(field_help(BeamSpec)["max_steps"].split())
+    text = " ".join(str(BeamSpec.model_fields["max_steps"].description).split())
     assert text.startswith("Maximum number of generations per solution")
 
 

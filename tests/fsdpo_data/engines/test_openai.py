@@ -298,7 +298,7 @@ def test_chat_responses_keep_the_reasoning(script: Script, url: str, tmp_path: P
     assert [completion.reasoning for completion in again] == ["Let me think."] * 2
     server = ServerOptions(base_url=url, api="chat")
     engine = SamplerOptions(engine="openai", server=server)
-    label_options = LabelOptions(out, out=tmp_path / "labels", engine=engine, rollouts=2)
+    label_options = LabelOptions(data=out, out=tmp_path / "labels", engine=engine, rollouts=2)
     with pytest.raises(InputError, match="cannot continue a text"):
         make_label_stage(label_options)
 

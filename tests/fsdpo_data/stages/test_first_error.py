@@ -213,7 +213,7 @@ def test_a_dataset_without_wrong_solutions_is_refused(tmp_path: Path) -> None:
 
 def test_a_search_needs_rollouts() -> None:
     with pytest.raises(InputError, match="a search needs `rollouts`"):
-        LabelOptions("runs/a", out="runs/b", judge="qwq", search="first-error")
+        LabelOptions(data="runs/a", out="runs/b", judge="qwq", search="first-error")
 
 
 def test_the_validator_refuses_labels_that_no_search_gives(tmp_path: Path) -> None:

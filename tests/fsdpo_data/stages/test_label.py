@@ -128,7 +128,7 @@ def test_an_unreadable_gold_gives_no_counts(tmp_path: Path) -> None:
 
 def test_one_rollout_is_refused() -> None:
     with pytest.raises(InputError, match=r"LabelOptions\.rollouts = 1: expected at least 2"):
-        LabelOptions("runs/a", out="runs/b", rollouts=1)
+        LabelOptions(data="runs/a", out="runs/b", rollouts=1)
 
 
 def test_the_command_line_with_the_embedded_model(

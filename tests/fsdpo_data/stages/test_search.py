@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from fsdpo_data.stages.sample import BuildJob, build
 PROBLEMS = problem_set(7, answer="7")
 BEAM = BeamSpec(b1=3, b2=2, max_steps=6)
 PRM = {"prm": {"name": "judge", "revision": "0"}}
-SEARCH = {"sampler": "beam", **asdict(BEAM), **PRM}
+SEARCH = {"sampler": "beam", **BEAM.model_dump(), **PRM}
 
 
 class BatchJudge(Judge):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from helpers import small_build
 
 import fsdpo_data as fd
 from fsdpo_data.cli.app import app
-from fsdpo_data.core.options import Options, class_examples
+from fsdpo_data.core.options import split_docstring
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
@@ -97,7 +97,7 @@ def test_a_stage_cannot_remove_solutions(dataset: Path, tmp_path: Path) -> None:
 
 def test_options_without_a_stage() -> None:
     with pytest.raises(TypeError, match="no stage is registered with these options"):
-        stage_entry(StageOptions("a", out="b"))
+        stage_entry(StageOptions(data="a", out="b"))
 
 
 def test_the_row_of_an_absent_stage_lists_its_values(dataset: Path) -> None:
@@ -151,18 +151,10 @@ def test_a_broken_plugin_stops_only_its_own_command(
 
 
 def test_examples_come_from_the_docstring() -> None:
-    assert class_examples(GradeOptions).startswith("Use the default grader of this release:\n\n")
-    assert class_examples(StageOptions) == ""
-
-    @dataclass(frozen=True)
-    class CakeOptions(Options):
-        """Bake.
-
-        Examples:
-            cake bake
-        """
-
-    assert class_examples(CakeOptions) == "**Examples**\n\n    cake bake\n"
+    summary, examples = split_docstring(GradeOptions)
+    assert summary.startswith("Grade the solutions of a dataset again")
+    assert examples.startswith("Use the default grader of this release:\n\n")
+    assert split_docstring(StageOptions)[1] == ""
 
 
 def test_a_registry_imports_the_modules_of_its_package(

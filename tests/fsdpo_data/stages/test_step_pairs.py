@@ -272,8 +272,8 @@ def test_the_card_describes_the_step_pairs(make_scored_dataset: Callable[..., Pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threshold": 0.0}, "threshold = 0.0: expected at most 1 and more than 0"),
-        ({"threshold": 1.5}, "threshold = 1.5: expected at most 1"),
+        ({"threshold": 0.0}, "threshold = 0.0: expected more than 0 and at most 1"),
+        ({"threshold": 1.5}, "threshold = 1.5: expected more than 0 and at most 1"),
         ({"max_pairs": 0}, "max_pairs = 0: expected at least 1"),
     ],
 )

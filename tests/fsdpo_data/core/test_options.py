@@ -1,0 +1,136 @@
+"""Tests of option models: strict in Python, lax from texts, and errors that name the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pytest
+from pydantic import Field
+
+from fsdpo_data.core.command_line import command_parameters, make_options
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.options import Group, Option, Options
+
+
+class OvenSpec(Options):
+    """An oven."""
+
+    degrees: Annotated[float, Field(ge=0, lt=500)] = 180.0
+    """Temperature, with a `timer`."""
+    timer: int | None = None
+    """Minutes; needs `degrees`."""
+    kind: Literal["gas", "electric"] = "gas"
+    """Kind of the oven."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse a timer of a cold oven."""
+        if self.timer and not self.degrees:
+            raise self.field_error("timer", "give `degrees` too.")
+        if self.timer == 13:
+            raise InputError("`timer=13` brings bad luck.")
+
+
+class BakeOptions(Options):
+    """Bake."""
+
+    data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
+    """The cakes."""
+    sheet: Path | None = None
+    """A file."""
+    counts: Sequence[Annotated[int, Field(ge=1)]] = ()
+    """Numbers of cakes."""
+    spice: Annotated[str, Option(choices={"mint": 1, "clove": 2})] = "mint"
+    """A spice."""
+    oven: OvenSpec = OvenSpec(degrees=200.0)
+    """The oven."""
+    second_oven: Annotated[OvenSpec, Group(prefix="second_", panel="Second")] = OvenSpec()
+    """Another oven."""
+
+
+def test_python_values_are_strict_and_texts_are_converted() -> None:
+    with pytest.raises(InputError, match=r"^BakeOptions\.counts = '3': expected a whole number\.$"):
+        BakeOptions(data="a", counts=["3"])  # type: ignore[list-item, arg-type]
+    options = make_options(BakeOptions, {"data": ["a"], "counts": ["3", "4"], "degrees": "90"})
+    assert options.counts == (3, 4) and options.oven.degrees == 90.0
+    with pytest.raises(InputError, match=r"^BakeOptions\.counts = 'few': expected a whole number"):
+        make_options(BakeOptions, {"data": ["a"], "counts": ["few"]})
+
+
+def test_lists_numpy_numbers_and_paths_become_the_types_of_the_field() -> None:
+    options = BakeOptions(data="a", counts=[np.int64(3)], sheet="b.txt")  # type: ignore[list-item, arg-type]
+    assert (options.data, options.counts, options.sheet) == ((Path("a"),), (3,), Path("b.txt"))
+    assert type(options.counts[0]) is int
+    assert hash(options) == hash(options.replace(counts=(3,)))
+    assert type(OvenSpec(degrees=np.float32(7)).degrees) is float  # type: ignore[arg-type]
+
+
+def test_only_datasets_may_be_urls() -> None:
+    assert BakeOptions(data="s3://bucket/cakes").data == ("s3://bucket/cakes",)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"BakeOptions\.sheet = 's3://b/c': expected a local path"):
+        BakeOptions(data="a", sheet="s3://b/c")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"BakeOptions\.data = .*without a password") as error:
+        BakeOptions(data="s3://user:secret@bucket/cakes")  # type: ignore[arg-type]
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: OvenSpec(degrees=-1), "OvenSpec.degrees = -1: expected at least 0 and less than"),
+        (lambda: OvenSpec(degrees=float("nan")), "OvenSpec.degrees = nan: expected a finite numb"),
+        (lambda: OvenSpec(timer=True), "OvenSpec.timer = True: expected a whole number."),
+        (lambda: OvenSpec(kind="gaz"), "OvenSpec.kind = 'gaz': expected one of gas, electric. Nea"),
+        (lambda: OvenSpec(timer=1, degrees=0), "OvenSpec.timer = 1: give `degrees` too."),
+        (
+            lambda: OvenSpec(timr=1),
+            "OvenSpec.timr = 1: OvenSpec has no parameter with this name. N",
+        ),
+        (lambda: BakeOptions(), "BakeOptions needs the argument `data` (the cakes). Add it."),
+        (lambda: BakeOptions(data=3), "BakeOptions.data = 3: expected a list."),
+        (lambda: BakeOptions(data=[3]), "BakeOptions.data = 3: expected a text or a path."),
+        (lambda: BakeOptions(data="a", counts=[2, 0]), "BakeOptions.counts = 0: expected at least"),
+        (
+            lambda: BakeOptions(data="a", spice="mind"),
+            "BakeOptions.spice = 'mind': expected one of",
+        ),
+        (lambda: BakeOptions(data="a", oven=1), "BakeOptions.oven = 1: expected OvenSpec(…)."),
+        (
+            lambda: OvenSpec().replace(degrees=500),
+            "OvenSpec.degrees = 500: expected at least 0 and",
+        ),
+    ],
+)
+def test_an_error_names_field_value_and_expectation(
+    call: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        call()
+    assert str(error.value).startswith(message)
+
+
+def test_a_group_keeps_its_default_and_knows_what_is_stated() -> None:
+    options = make_options(BakeOptions, {"data": ["a"], "timer": "5"})
+    assert options.oven == OvenSpec(degrees=200.0, timer=5)
+    assert options.oven.model_fields_set == {"degrees", "timer"}
+    assert "second_oven" not in options.model_fields_set
+    stated = {
+        name
+        for name, parameter in command_parameters(BakeOptions).items()
+        if parameter.is_stated_in(options)
+    }
+    assert stated == {"data", "degrees", "timer"}
+    assert options.replace(spice="clove").model_fields_set == {"data", "oven", "spice"}
+
+
+def test_an_error_in_a_group_names_the_path() -> None:
+    with pytest.raises(InputError) as error:
+        make_options(BakeOptions, {"data": ["a"], "second_degrees": "0", "second_timer": "4"})
+    assert error.value.field == "BakeOptions.second_oven.timer"
+
+
+def test_the_docstring_has_the_help_of_the_fields() -> None:
+    assert "\nAttributes:\n    degrees: Temperature, with a `timer`.\n" in (OvenSpec.__doc__ or "")
+    assert command_parameters(BakeOptions)["second_timer"].help == "Minutes; needs `degrees`."
