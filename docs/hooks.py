@@ -14,6 +14,7 @@ from mkdocs.structure.files import File
 
 import fsdpo_data
 import fsdpo_train
+from fsdpo_data.core.options import is_options_class
 from fsdpo_data.dataset.schema import CONFIGS, config_columns, describe_columns
 from fsdpo_data.models.prompts import TEMPLATES
 
@@ -143,7 +144,7 @@ def _describe(name: str, value: Any, heading: str) -> Iterator[str]:
     yield ""
     members = vars(value).items() if inspect.isclass(value) else ()
     for member_name, member in members:
-        if inspect.isfunction(member) and not member_name.startswith("_"):
+        if inspect.isfunction(member) and not member_name.startswith(("_", "model_")):
             yield from _describe(f"{name}.{member_name}", member, "####")
 
 
@@ -151,7 +152,8 @@ def _parameters_table(value: Any, texts: Mapping[str, str]) -> Iterator[str]:
     """Yield a Markdown table of parameters: name, type, default and description."""
     try:
         signature = dict(inspect.signature(value).parameters)
-        hints = get_type_hints(value.__init__ if inspect.isclass(value) else value)
+        function = value.__init__ if inspect.isclass(value) else value
+        hints = {} if is_options_class(value) else get_type_hints(function)
     except (ValueError, TypeError, NameError):
         signature, hints = {}, {}
     yield "| parameter | type | default | description |\n|---|---|---|---|"

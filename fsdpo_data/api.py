@@ -139,11 +139,11 @@ def _name_arguments(
     Raises:
         TypeError: if an argument has no name, or is given twice.
     """
-    named = dict(zip(positional, args, strict=False))
-    if len(args) > len(positional) or named.keys() & kwargs.keys():
+    positional_values = dict(zip(positional, args, strict=False))
+    if len(args) > len(positional) or positional_values.keys() & kwargs.keys():
         names = f"only {', '.join(positional)}" if positional else "no value"
         raise TypeError(f"{callee}() takes {names} without a name. Write the others as NAME=VALUE.")
-    return {**named, **kwargs}
+    return {**positional_values, **kwargs}
 
 
 @contextlib.contextmanager

@@ -82,12 +82,12 @@ def command(
             try:
                 for module in plugin:
                     load_plugin(module)
-                given = {
+                given_values = {
                     key: value
                     for key, value in values.items()
                     if getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"
                 }
-                run(make_options(options_class, given))
+                run(make_options(options_class, given_values))
             except FsdpoError as error:
                 raise _with_flag_names(error, parameters) from None
             except KeyboardInterrupt:

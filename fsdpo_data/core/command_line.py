@@ -184,10 +184,10 @@ def command_line(
         is_file = plugin.endswith(".py") and not is_local
         words += ["--plugin", Path(plugin).name if is_file else plugin]
     parameters = command_parameters(type(options))
-    given = [(parameters[name], value) for name, value in given_values(options).items()]
-    for parameter, value in sorted(given, key=lambda item: not item[0].option.positional):
+    names = sorted(given_values(options), key=lambda name: not parameters[name].option.positional)
+    for parameter in map(parameters.__getitem__, names):
         if is_local or parameter.option.in_digest:
-            words += _parameter_words(parameter, value)
+            words += _parameter_words(parameter, parameter.value_in(options))
     return words
 
 

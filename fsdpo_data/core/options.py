@@ -20,13 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names, unknown_name_error
@@ -163,8 +157,6 @@ class Options(BaseModel, metaclass=OptionsType):
         for item in value if isinstance(value, tuple) else (value,):
             if option.choices is not None and item is not None and item not in option.choices:
                 raise unknown_name_error("", item, option.choices)
-            if isinstance(item, str | Path):
-                _check_encoding(str(item))
         return value
 
     def __repr_args__(self) -> list[tuple[str, Any]]:
@@ -239,6 +231,8 @@ def _convert_value(value: Any, field_type: Any, option: Option) -> Any:
         items = (value,) if isinstance(value, str | Path) else value
         is_sequence = isinstance(items, tuple | list)
         return tuple(_convert_value(part, item, option) for part in items) if is_sequence else value
+    if isinstance(value, str | Path):
+        _check_encoding(str(value))
     types = (field_type, *typing.get_args(field_type))
     if isinstance(value, Path) and str in types and Path not in types:
         return str(value)

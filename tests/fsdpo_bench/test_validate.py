@@ -153,7 +153,7 @@ def test_explain_takes_negative_numbers_and_markup_as_text(
         (["grade"], "either DATA or --explain is required"),
         (["grade", "x", "--explain", "1", "1"], "either DATA or --explain"),
         (["grade", "nosuch.jsonl"], "nosuch.jsonl: cannot be read"),
-        (["grade", "--explain", "1", "1", "--tolerance", "2"], "--tolerance 2.0: expected"),
+        (["grade", "--explain", "1", "1", "--tolerance", "2"], "--tolerance 2: expected"),
         (["validate", "--suite", "odd"], "Nearest: ood"),
         (["validate", "--task", "addsub"], "addsub"),
     ],

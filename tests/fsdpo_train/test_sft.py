@@ -300,7 +300,7 @@ def test_a_used_directory_is_refused(architecture, data, tmp_path):
 def test_an_invalid_option_prints_one_line(capsys):
     line = ["sft", "none.jsonl", "--out", "o", "--model", "tiny", "--lr", "-1"]
     code, _, err = run(capsys, *line, main=main)
-    assert (code, err) == (1, "error: --lr -1.0: expected more than 0.\n")
+    assert (code, err) == (1, "error: --lr -1: expected more than 0.\n")
 
 
 @pytest.mark.parametrize("name", ["qwen2", "llama2"])

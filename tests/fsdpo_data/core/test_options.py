@@ -81,6 +81,7 @@ def test_only_datasets_may_be_urls() -> None:
     [
         (lambda: OvenSpec(degrees=-1), "OvenSpec.degrees = -1: expected at least 0 and less than"),
         (lambda: OvenSpec(degrees=float("nan")), "OvenSpec.degrees = nan: expected a finite numb"),
+        (lambda: BakeOptions(data="a\udcff"), "BakeOptions.data = 'a\\udcff': expected valid UTF"),
         (lambda: OvenSpec(timer=True), "OvenSpec.timer = True: expected a whole number."),
         (lambda: OvenSpec(kind="gaz"), "OvenSpec.kind = 'gaz': expected one of gas, electric. Nea"),
         (lambda: OvenSpec(timer=1, degrees=0), "OvenSpec.timer = 1: give `degrees` too."),

@@ -430,7 +430,11 @@ def test_after_a_full_disk_the_resumed_run_ends_in_the_same_bytes(
 
     def decontaminate(out: Path, *, resume: bool = False) -> None:
         options = DecontaminateOptions(
-            [str(dataset)], against=[str(bench)], out=out, report=f"{out}.json", resume=resume
+            problems=[str(dataset)],
+            against=[str(bench)],
+            out=out,
+            report=f"{out}.json",
+            resume=resume,
         )
         run_decontaminate(options, LineProgress())
 
