@@ -20,7 +20,7 @@ from fsdpo_data.steps.rewards import AGGREGATES
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-#: The cells of the table: thing, place, entry to copy, test.
+#: The cells of the table: thing, registration, entry to copy, test.
 ROWS = [
     line.strip("| ").split(" | ")
     for line in TEXT.partition("| to add |")[2].partition("\n\n")[0].splitlines()[2:]
@@ -41,17 +41,17 @@ SOURCES = "\n".join(read_sources(ROOT / package) for package in PACKAGES)
 
 @pytest.mark.parametrize("cells", ROWS, ids=lambda cells: cells[0])
 def test_a_row_names_a_place_an_entry_to_copy_and_a_test(cells: list[str]) -> None:
-    _, place, entry, test = cells
-    names = re.findall(r"`([^` ]+)`", " ".join((place, entry, test)))
+    _, registration, entry, test = cells
+    names = re.findall(r"`([^` ]+)`", " ".join((registration, entry, test)))
     paths = [ROOT / name for name in names if "/" in name or name.endswith(".yml")]
     assert not [path for path in paths if not path.exists()]
     assert "tests" in test
-    places = [ROOT / name for name in re.findall(r"`([^` ]+/[^` ]*)`", place)]
-    assert places
-    text = "\n".join(map(read_sources, [*places, ROOT / "examples/plugin"]))
+    registration_paths = [ROOT / name for name in re.findall(r"`([^` ]+/[^` ]*)`", registration)]
+    assert registration_paths
+    text = "\n".join(map(read_sources, [*registration_paths, ROOT / "examples/plugin"]))
     for name in re.findall(r"`([^`]+)`", entry):
         assert "/" in name or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text), name
-    for registry in re.findall(r"`([A-Z_]{4,})`", place):
+    for registry in re.findall(r"`([A-Z_]{4,})`", registration):
         assert re.search(rf"^{registry}\b.* = ", SOURCES, flags=re.M) or registry == "MADE_UP"
 
 
@@ -132,9 +132,9 @@ def copy_with_additions(copy: Path) -> None:
     text = (ROOT / "tests/data/additions.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```\w+\n# ([^\n]+)\n(.*?)^```$", text, flags=re.S | re.M)
     assert len(blocks) > 20
-    for place, content in blocks:
+    for registration, content in blocks:
         name, separator, line = re.split(
-            "(, at its end|, after |, instead of |$)", place, maxsplit=1
+            "(, at its end|, after |, instead of |$)", registration, maxsplit=1
         )
         file = copy / name.removeprefix("new file: ")
         old = file.read_text(encoding="utf-8") if file.exists() else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fsdpo_data.core.errors import InputError
@@ -72,26 +72,21 @@ def completion_encoder(tokenizer: Any) -> Any:
     Raises:
         InputError: if the tokenizer has no character offsets, or ``tokenizer.json`` is damaged.
     """
-    settings = _text_settings(tokenizer)
+    encoder = text_encoder(tokenizer)
+    settings = json.loads(encoder.to_str())
     for part in ("normalizer", "pre_tokenizer"):
         settings[part] = _without_prefix_space(settings[part])
-    return _make_encoder(tokenizer, settings)
+    return _read_encoder(type(encoder), json.dumps(settings))
 
 
 def text_encoder(tokenizer: Any) -> Any:
     """Return a fast tokenizer that adds no special tokens, and does not truncate or pad.
 
-    Raises:
-        InputError: if the tokenizer has no character offsets, or ``tokenizer.json`` is damaged.
-    """
-    return _make_encoder(tokenizer, _text_settings(tokenizer))
-
-
-def _text_settings(tokenizer: Any) -> dict[str, Any]:
-    """Return the settings of a fast tokenizer without post-processor, truncation and padding.
-
     Post-processors trim white space from offsets. A token that begins with the separator of two
     steps would then move into the second step.
+
+    Raises:
+        InputError: if the tokenizer has no character offsets, or ``tokenizer.json`` is damaged.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -99,14 +94,17 @@ def _text_settings(tokenizer: Any) -> dict[str, Any]:
             f"the tokenizer {type(tokenizer).__name__} has no character offsets. Use a tokenizer "
             "with a tokenizer.json."
         )
-    settings: dict[str, Any] = json.loads(backend.to_str())
-    return settings | {"post_processor": None, "truncation": None, "padding": None}
+    encoder = _read_encoder(type(backend), backend.to_str())
+    encoder.post_processor = None
+    encoder.no_truncation()
+    encoder.no_padding()
+    return encoder
 
 
-def _make_encoder(tokenizer: Any, settings: Mapping[str, Any]) -> Any:
-    """Return a fast tokenizer with the given settings, of the class of a tokenizer's own."""
+def _read_encoder(backend_class: Any, settings: str) -> Any:
+    """Return a fast tokenizer with the settings of a ``tokenizer.json``."""
     try:
-        return type(tokenizer.backend_tokenizer).from_str(json.dumps(settings))
+        return backend_class.from_str(settings)
     except Exception as error:  # tokenizers raises no narrower class
         raise InputError(f"tokenizer.json is damaged: {error}. Fetch it again.") from error
 

@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from scored import worst  # noqa: E402
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
-from fsdpo_data.core.identity import ModelRef  # noqa: E402
+from fsdpo_data.core.identity import ModelRef, file_sha256  # noqa: E402
 from fsdpo_data.engines.load import load_scorer  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import Scorer, ScorerInput  # noqa: E402
@@ -38,9 +38,31 @@ from fsdpo_data.engines.scorers.published import PrmHead, load_prm  # noqa: E402
 from fsdpo_data.engines.selection import select_scorer  # noqa: E402
 from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
+from fsdpo_data.models.untrusted import read_tokenizer  # noqa: E402
 
 #: ``make_checkpoint(family)`` returns the checkpoint of a family.
 MakeCheckpoint = Callable[[str], Path]
+
+
+@pytest.fixture(autouse=True)
+def one_load_per_tokenizer(monkeypatch: pytest.MonkeyPatch, read_tokenizer_once: Any) -> None:
+    """Share the loaded tokenizers: families have few different ones, and a load takes a second."""
+    monkeypatch.setattr("fsdpo_data.models.checkpoints.read_tokenizer", read_tokenizer_once)
+
+
+@pytest.fixture(scope="module")
+def read_tokenizer_once() -> Callable[..., Any]:
+    tokenizers: dict[str, Any] = {}
+
+    def read_once(path: str, revision: str | None = None) -> Any:
+        files = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+        paths = [Path(path) / name for name in files if (Path(path) / name).exists()]
+        key = " ".join(map(file_sha256, paths))
+        if key not in tokenizers:
+            tokenizers[key] = read_tokenizer(path, revision)
+        return tokenizers[key]
+
+    return read_once
 
 
 @pytest.fixture(scope="module")

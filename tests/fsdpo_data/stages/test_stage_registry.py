@@ -133,8 +133,8 @@ def test_a_stage_of_a_file(
     code, _, err = run(capsys, *line, *plugin)
     assert code == 0, err
     stage: Any = fd.open_dataset(dataset).uniform  # type: ignore[attr-defined]
-    same = stage(reward=0.25, out=tmp_path / "same")
-    assert same.manifest.digest == read_manifest(tmp_path / "new").digest
+    made_by_method = stage(reward=0.25, out=tmp_path / "same")
+    assert made_by_method.manifest.digest == read_manifest(tmp_path / "new").digest
     assert run(capsys, "validate", str(tmp_path / "new"))[0] == 0
 
 
