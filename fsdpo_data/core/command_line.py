@@ -185,7 +185,8 @@ def command_line(
         words += ["--plugin", Path(plugin).name if is_file else plugin]
     parameters = command_parameters(type(options))
     names = sorted(given_values(options), key=lambda name: not parameters[name].option.positional)
-    for parameter in map(parameters.__getitem__, names):
+    for name in names:
+        parameter = parameters[name]
         if is_local or parameter.option.in_digest:
             words += _parameter_words(parameter, parameter.value_in(options))
     return words

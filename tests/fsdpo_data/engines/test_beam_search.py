@@ -323,7 +323,7 @@ def test_a_search_returns_at_most_its_beam() -> None:
     searcher = BeamSampler(Writer(0), Judge(0), "newline@1", BeamSpec(b1=3, b2=2))
     with pytest.raises(InputError, match=r"n = 3: .*`b2=2` returns at most 2 per problem"):
         searcher.sample(["p"], SamplingSpec(n=3))
-    with pytest.raises(InputError, match=r"temperature = 0: all next steps"):
+    with pytest.raises(InputError, match=r"temperature = 0\.0: all next steps"):
         searcher.sample(["p"], SamplingSpec(n=1, temperature=0))
 
 
