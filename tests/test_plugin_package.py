@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from command_line import run as run_here
+from fsdpo_bench.cli.app import main as bench_main
+from fsdpo_bench.decode.decoders import DECODERS
+from fsdpo_bench.tasks.table import PLUGIN_TASKS
 from paired_data import paired_dataset
-from warm import DATA_MODULES, WarmInterpreter
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "examples/plugin"
+from fsdpo_data.cli.app import app
+from fsdpo_data.cli.app import main as data_main
+from fsdpo_data.core import plugins
+from fsdpo_data.core.registry import Registry
+from fsdpo_data.dataset.stage_registry import STAGES
+from fsdpo_data.engines.registry import SAMPLERS, SCORERS
+from fsdpo_data.models.prompts import TEMPLATES
+from fsdpo_data.steps.rewards import AGGREGATES
+from fsdpo_data.steps.segment import SEGMENTERS
+from fsdpo_train.cli.app import main as train_main
+from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES
+
+MAINS = {"fsdpo_data": data_main, "fsdpo_bench": bench_main, "fsdpo_train": train_main}
+PACKAGE = Path(__file__).parents[1] / "examples/plugin"
+#: The registries that plug-ins can extend.
+REGISTRIES: tuple[Registry, ...] = (
+    *(SAMPLERS, SCORERS, SEGMENTERS, AGGREGATES, TEMPLATES, STAGES),
+    *(PREFERENCE_LOSSES, DECODERS, PLUGIN_TASKS),
+)
 
 Run = Callable[..., str]
 
@@ -28,46 +47,69 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def environment_with(*sites: Path) -> dict[str, str]:
-    """Return the environment of programs, with the packages of some folders."""
-    paths = [ROOT, ROOT / "benchmarks", ROOT / "cards", *sites]
-    variables = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "OMP_NUM_THREADS": "1"}
-    return {**os.environ, **variables}
+class Environment:
+    """This process as an environment, in which packages come and go.
 
+    Args:
+        patch: Undoes the changes after the test.
+    """
 
-@pytest.fixture(scope="module")
-def interpreter(site: Path) -> Iterator[WarmInterpreter]:
-    modules = (*DATA_MODULES, "fsdpo_bench.cli.app")
-    interpreter = WarmInterpreter(environment_with(site), modules)
-    yield interpreter
-    interpreter.stop()
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+        self._entries = [dict(registry.data) for registry in REGISTRIES]
+        self._path = [*sys.path]
 
+    def install(self, *folders: Path) -> None:
+        """Have the packages of some folders, and no other plug-ins."""
+        self._patch.setattr(sys, "path", [*map(str, folders), *self._path])
+        self._patch.setattr(app, "registered_commands", [*app.registered_commands])
+        for registry, entries in zip(REGISTRIES, self._entries, strict=True):
+            self._patch.setattr(registry, "data", dict(entries))
+        self.forget_packages()
 
-@pytest.fixture(scope="module")
-def bare_interpreter() -> Iterator[WarmInterpreter]:
-    """Yield an interpreter without the package."""
-    interpreter = WarmInterpreter(environment_with(), DATA_MODULES)
-    yield interpreter
-    interpreter.stop()
+    def forget_packages(self) -> None:
+        """Let the next access look for installed plug-ins again."""
+        plugins.entry_points.cache_clear()
+        plugins._program_entry_points.cache_clear()
+        for name in [name for name in sys.modules if name.startswith("fsdpo_example")]:
+            del sys.modules[name]
 
 
 @pytest.fixture
-def run(interpreter: WarmInterpreter, site: Path, tmp_path: Path) -> Run:
-    env = environment_with(site)
-    return lambda *line: interpreter.run("-m", *line, folder=tmp_path, env=env)
+def environment(empty_plugins: None) -> Iterator[Environment]:
+    with pytest.MonkeyPatch.context() as patch:
+        environment = Environment(patch)
+        yield environment
+    environment.forget_packages()
 
 
 @pytest.fixture
-def run_bare(bare_interpreter: WarmInterpreter, tmp_path: Path) -> Run:
-    env = environment_with()
-    return lambda *line: bare_interpreter.run("-m", *line, folder=tmp_path, env=env)
+def run(
+    environment: Environment,
+    site: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Return a function that runs a command with the package; it returns the standard output."""
+    monkeypatch.chdir(tmp_path)
+    environment.install(site)
+
+    def run(program: str, *words: object) -> str:
+        code, out, err = run_here(capsys, *map(str, words), main=MAINS[program])
+        assert code == 0, err
+        return out
+
+    return run
 
 
 def read_manifest(folder: Path) -> dict:
     return json.loads((folder / "manifest.json").read_text())
 
 
-def test_data_with_everything_from_the_package(run: Run, run_bare: Run, tmp_path: Path) -> None:
+def test_data_with_everything_from_the_package(
+    run: Run, environment: Environment, tmp_path: Path
+) -> None:
     """Sampler, segmenter and template build; scorer and aggregate make pairs."""
     things = ("--engine", "parrot", "--segmenter", "sentence", "--template", "arrow")
     run("fsdpo_data", "build", *things, "--limit", 4, "--samples", 2, "--out", "built")
@@ -92,11 +134,12 @@ def test_data_with_everything_from_the_package(run: Run, run_bare: Run, tmp_path
     assert read_manifest(tmp_path / "pairs")["spec"]["pair"]["aggregate"] == "median"
     run("fsdpo_data", "validate", "pairs")
 
+    environment.install()
     for line in (("validate", "built"), ("inspect", "built"), ("view", "built")):
-        run_bare("fsdpo_data", *line)
+        run("fsdpo_data", *line)
 
 
-def test_a_stage(run: Run, run_bare: Run, tmp_path: Path) -> None:
+def test_a_stage(run: Run, environment: Environment, tmp_path: Path) -> None:
     line = ("--engine", "parrot", "--limit", 2, "--samples", 2, "--out", "built")
     run("fsdpo_data", "build", *line)
     assert "fsdpo-data uniform runs/demo" in run("fsdpo_data", "uniform", "--help")
@@ -110,7 +153,8 @@ def test_a_stage(run: Run, run_bare: Run, tmp_path: Path) -> None:
     (tmp_path / "uniform/manifest.json").unlink()  # as after an interruption
     run("fsdpo_data", *stage, "--resume")
     assert files == {file: file.read_bytes() for file in files}
-    run_bare("fsdpo_data", "validate", "uniform")
+    environment.install()
+    run("fsdpo_data", "validate", "uniform")
 
 
 def test_a_benchmark_and_a_decoder(run: Run, tmp_path: Path) -> None:
@@ -144,25 +188,18 @@ def test_a_preference_loss(run: Run, tmp_path: Path) -> None:
     assert "fsdpo_example" in identity["plugins"]
 
 
-def test_help_lists_the_names_without_importing_the_package(site: Path, tmp_path: Path) -> None:
+def test_help_lists_the_names_without_importing_the_package(
+    environment: Environment, site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     for path in site.iterdir():
         if path.name.endswith(".dist-info"):
             (broken / path.name).symlink_to(path)  # the metadata without the modules
-    environment = environment_with(broken)
-    interpreter = WarmInterpreter(environment, DATA_MODULES)
-    lines: list[tuple[object, ...]] = [
-        ("build", "--help"),
-        ("build", "--limit", 1, "--samples", 1, "--out", "plain"),
-        ("build", "--limit", 1, "--samples", 1, "--engine", "parrot"),
-    ]
-    text, plain, refused = (
-        interpreter.complete("-m", "fsdpo_data", *line, folder=tmp_path, env=environment)
-        for line in lines
-    )
-    interpreter.stop()
-    assert "parrot" in text.stdout
-    assert plain.returncode == 0, plain.stderr
-    assert refused.returncode == 1 and "Traceback" not in refused.stderr
-    assert "fsdpo_example" in refused.stderr and "cannot be imported" in refused.stderr
+    environment.install(broken)
+    line = ("build", "--limit", "1", "--samples", "1")
+    assert "parrot" in run_here(capsys, "build", "--help")[1]
+    code, _, err = run_here(capsys, *line, "--out", str(tmp_path / "plain"))
+    assert code == 0, err
+    code, _, err = run_here(capsys, *line, "--engine", "parrot")
+    assert code == 1 and "fsdpo_example" in err and "cannot be imported" in err

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from command_line import run as run_here
 from helpers import small_build
 
 from fsdpo_data.cli.console import run_app
@@ -25,16 +29,45 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def run(arguments: Sequence[object], **variables: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "fsdpo_data", *arguments]
+#: Runs several command lines in one process, since each start takes a second.
+RUN_LINES = """
+import json
+import os
+import sys
+
+from fsdpo_data.cli.app import main
+
+for line in json.loads(sys.argv[1]):
+    sys.argv = ["fsdpo-data", *map(os.fsdecode, map(bytes.fromhex, line))]
+    try:
+        main()
+    except SystemExit as ended:
+        sys.stderr.flush()
+        sys.stdout.flush()
+        os.write(1, f"exit code {ended.code}\\n".encode())
+"""
+
+
+class Ran(NamedTuple):
+    """The end of several commands."""
+
+    codes: list[int]  #: Their exit codes.
+    stdout: bytes
+    stderr: bytes
+
+
+def run(*lines: Sequence[object], **variables: str) -> Ran:
+    words = [[os.fsencode(str(word)).hex() for word in line] for line in lines]
     ran = subprocess.run(
-        [os.fsencode(str(word)) for word in command],
+        [sys.executable, "-c", RUN_LINES, json.dumps(words)],
         env=os.environ | variables,
         capture_output=True,
         timeout=120,
     )
     assert b"Traceback" not in ran.stderr, ran.stderr.decode(errors="replace")
-    return ran
+    codes = [int(code) for code in re.findall(rb"^exit code (\d+)$", ran.stdout, flags=re.M)]
+    assert len(codes) == len(lines)
+    return Ran(codes, ran.stdout, ran.stderr)
 
 
 #: Locales and encodings of an old terminal.
@@ -51,45 +84,47 @@ def test_inspect_prints_what_the_terminal_cannot_show(
 ) -> None:
     # The Greek letter is in none of these encodings.
     copy = Path(shutil.copytree(dataset, tmp_path / "été-ω"))
-    ran = run(["inspect", copy, "--count", "1"], **variables)
-    assert ran.returncode == 0 and b"/" in ran.stdout
-    assert run(["build", "--help"], **variables).returncode == 0
+    ran = run(["inspect", copy, "--count", "1"], ["build", "--help"], **variables)
+    assert ran.codes == [0, 0] and b"/" in ran.stdout and b"--samples" in ran.stdout
 
 
 def test_a_run_with_an_accent_in_its_path_is_resumed(dataset: Path, tmp_path: Path) -> None:
-    variables = ENCODINGS[0]
     source = Path(shutil.copytree(dataset, tmp_path / "été-ω"))
-    out = tmp_path / "gradé-ω"
-    assert run(["grade", source, "--out", out], **variables).returncode == 0
-    assert run(["grade", source, "--out", out, "--resume"], **variables).returncode == 0
-    refused = run(["grade", source, "--out", out], **variables)
-    assert refused.returncode == 1 and b"error: " in refused.stderr
+    line = ["grade", source, "--out", tmp_path / "gradé-ω"]
+    ran = run(line, [*line, "--resume"], line, **ENCODINGS[0])
+    assert ran.codes == [0, 0, 1] and b"error: " in ran.stderr
 
 
 def test_a_locale_without_accents_is_named(dataset: Path, tmp_path: Path) -> None:
     ascii_locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    assert run(["inspect", dataset, "--count", "1"], **ascii_locale).returncode == 0
-    ran = run(["inspect", tmp_path / "été"], **ascii_locale)
-    assert ran.returncode == 1 and b"Python reads ascii here: set PYTHONUTF8=1" in ran.stderr
+    lines = (["inspect", dataset, "--count", "1"], ["inspect", tmp_path / "été"])
+    ran = run(*lines, **ascii_locale)
+    assert ran.codes == [0, 1] and b"Python reads ascii here: set PYTHONUTF8=1" in ran.stderr
 
 
 @pytest.mark.parametrize("columns", ["-3", "x"])
-def test_any_number_of_columns_is_accepted(columns: str, dataset: Path) -> None:
-    assert run(["inspect", dataset, "--count", "1"], COLUMNS=columns, LINES="0").returncode == 0
-    assert run(["build", "--help"], COLUMNS=columns).returncode == 0
+def test_any_number_of_columns_is_accepted(
+    columns: str,
+    dataset: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("LINES", "0")
+    assert run_here(capsys, "inspect", str(dataset), "--count", "1")[0] == 0
+    assert run_here(capsys, "build", "--help")[0] == 0
 
 
 def test_paths_that_are_not_utf8_are_refused(dataset: Path, tmp_path: Path) -> None:
     name = os.fsdecode(b"\xff\xe9")
     copy = shutil.copytree(dataset, tmp_path / name)
-    for arguments in (
+    ran = run(
         ["inspect", copy],
         ["grade", copy, "--out", tmp_path / "out"],
         ["grade", dataset, "--out", tmp_path / f"{name}-out"],
         ["build", "--problems", copy, "--out", tmp_path / "built"],
-    ):
-        ran = run(arguments)
-        assert ran.returncode == 1 and b"expected valid UTF-8" in ran.stderr
+    )
+    assert ran.codes == [1] * 4 and ran.stderr.count(b"expected valid UTF-8") == 4
 
 
 def test_used_up_memory_is_an_error_without_a_traceback(

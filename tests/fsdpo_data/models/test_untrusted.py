@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
-import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import run
 from random_model import save_random_model, save_random_prm
 
+from fsdpo_data.cli.app import main as data_main
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.untrusted import limit_execution
+from fsdpo_train.cli.app import main as train_main
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("fsdpo_data", "fsdpo_train", "benchmarks", "cards")
@@ -53,30 +57,30 @@ def evil(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("main", "line"),
     [
-        ["fsdpo-data", "build", "--limit", "2", "--samples", "2", "--template", "problem",
-         "--engine", "transformers", "--model"],
-        ["fsdpo-train", "sft", "{rows}", "--out", "{out}", "--model"],
+        (data_main, ["build", "--limit", "2", "--samples", "2", "--template", "problem",
+                     "--engine", "transformers", "--model"]),
+        (train_main, ["sft", "rows.jsonl", "--model"]),
     ],
+    ids=["build", "sft"],
 )  # fmt: skip
-def test_a_yes_on_standard_input_runs_nothing(line: list[str], evil: Path, tmp_path: Path) -> None:
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text(json.dumps({"prompt": "1 + 1?", "completion": "2"}) + "\n")
-    names = {"rows": rows, "out": tmp_path / "out"}
-    tool, *arguments = [word.format(**names) for word in line]
-    ran = subprocess.run(
-        [Path(sys.executable).with_name(tool), *arguments, evil],
-        input="y\n" * 20,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert not (tmp_path / "mark").exists()
-    assert (
-        ran.returncode == 1
-        and "Python code from the checkpoint, which fsdpo never runs" in ran.stderr
-    )
+def test_a_yes_on_standard_input_runs_nothing(
+    main: Callable[[], None],
+    line: list[str],
+    evil: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {"prompt": "1 + 1?", "completion": "2"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    monkeypatch.chdir(tmp_path)
+    answers = io.StringIO("y\n" * 20)
+    monkeypatch.setattr("sys.stdin", answers)
+    code, _, err = run(capsys, *line, str(evil), "--out", "out", main=main)
+    assert not (tmp_path / "mark").exists() and answers.tell() == 0
+    assert code == 1 and "Python code from the checkpoint, which fsdpo never runs" in err
 
 
 def test_a_prm_with_code_of_its_own_is_refused(evil: Path, tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def test_a_stage_of_a_file(
 ) -> None:
     """A file with a stage gives the command and the method of a dataset."""
     monkeypatch.setattr(STAGES, "data", dict(STAGES.data))
+    monkeypatch.setattr(app, "registered_commands", [*app.registered_commands])
     example = Path(__file__).parents[3] / "examples/plugin/fsdpo_example/stages.py"
     registration = f"\nfrom {StageEntry.__module__} import STAGES\nSTAGES.register(UNIFORM)\n"
     (tmp_path / "uniform_stage.py").write_text(example.read_text() + registration)
