@@ -5,7 +5,7 @@ The package imports quickly: :func:`run` imports its dependencies when it is cal
 
 from collections.abc import Callable
 
-from fsdpo_bench.results.result_types import Results
+from fsdpo_bench.metrics.results import Results
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_data.core.keyword_functions import checks_arguments
 

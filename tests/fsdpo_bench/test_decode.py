@@ -20,8 +20,8 @@ from fsdpo_bench.decode.solution import (
     greedy_sampling,
     sample_solutions,
 )
-from fsdpo_bench.metrics.answer_classes import agreeing_answers, answer_classes, voting_answers
-from fsdpo_bench.metrics.choices import best_of_n, vote, weighted_vote
+from fsdpo_bench.decoders.answer_classes import agreeing_answers, answer_classes, voting_answers
+from fsdpo_bench.decoders.choices import best_of_n, vote, weighted_vote
 from fsdpo_bench.runs.grade import grade_problems
 
 from fsdpo_data.core.entities import Problem

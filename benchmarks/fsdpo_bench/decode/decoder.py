@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fsdpo_bench.decode.records import SolutionRecord
 from fsdpo_bench.decode.solution import OnFinished, OwnSolution
-from fsdpo_bench.metrics.answer_classes import Agreements, answer_classes
+from fsdpo_bench.decoders.answer_classes import Agreements, answer_classes
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.samplers import Sampler

@@ -15,7 +15,7 @@ from fsdpo_bench.decode.solution import (
     sample_solutions,
     searched_solution,
 )
-from fsdpo_bench.metrics.choices import best_of_n, vote, weighted_vote
+from fsdpo_bench.decoders.choices import best_of_n, vote, weighted_vote
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.engines.beam_search import BeamSampler

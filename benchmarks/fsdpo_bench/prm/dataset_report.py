@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.metrics.choices import estimate_best_of_n
+from fsdpo_bench.decoders.choices import estimate_best_of_n
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl

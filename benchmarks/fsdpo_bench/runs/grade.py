@@ -14,7 +14,7 @@ from fsdpo_bench.decode.records import (
     SolutionRecord,
 )
 from fsdpo_bench.decode.solution import DecodingCost, aggregate_rewards
-from fsdpo_bench.metrics.answer_classes import agreeing_answers, voting_answers
+from fsdpo_bench.decoders.answer_classes import agreeing_answers, voting_answers
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.core.entities import Outcome
 from fsdpo_data.grading.pool import grade_requests

@@ -1,4 +1,4 @@
-"""The records of ``results.json``: the numbers of a run, validated when they are made and read.
+"""The records of ``results.json``: the numbers of datasets, validated when made and when read.
 
 Reports, cards and the Hub show these records. :meth:`Results.to_json` is the content of the file.
 """
@@ -10,16 +10,25 @@ from typing import Any, Final, Literal
 import pydantic
 from pydantic import ConfigDict, Field
 
-from fsdpo_bench.runs.records import RunConfig
+from fsdpo_bench.run_folder import BenchmarkEntry
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import read_file
 from fsdpo_data.core.sampling import UNKNOWN
-from fsdpo_data.core.statistics import Interval, Mean
-from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
+from fsdpo_data.core.statistics import Interval, Mean, MeanDifference
+from fsdpo_data.dataset.manifest_sections import (
+    AnswerJudgeStats,
+    ArtifactRef,
+    CostStats,
+    EngineRef,
+    ManifestSection,
+    SamplingSection,
+    ScoreSection,
+    SearchSection,
+    TemplateRef,
+)
 
-RESULTS_FILE = "results.json"  #: Name of the file in the directory of a run.
 #: Format version of ``results.json``. It increases when a field changes its meaning.
-RESULTS_VERSION: Final = 1
+RESULTS_VERSION: Final = 2
 
 Number = int | float  #: An integer stays an integer in the file.
 
@@ -72,22 +81,22 @@ class CostResult(ResultSection):
 
     tokens: Number | Literal["unknown"]  #: Generated tokens, discarded ones included.
     prm_calls: Number  #: Number of solutions and prefixes that the reward model scored.
-    seconds: Number  #: Time of the sampler and the scorer.
 
     @property
     def is_known(self) -> bool:
         """Whether a number says something; recorded responses may have no costs at all."""
-        return bool(self.tokens not in (0, UNKNOWN) or self.prm_calls or self.seconds)
+        return bool(self.tokens not in (0, UNKNOWN) or self.prm_calls)
 
 
 class DecoderResults(AccuracyResult):
     """The results of a decoder on a benchmark."""
 
-    outcomes: dict[str, int]  #: Number of answers by outcome.
+    #: Number of answers by outcome. Below the number of samples, these are means over subsets.
+    outcomes: dict[str, Number]
     cost: CostResult  #: Cost over all problems.
     #: Accuracy without the tolerance of the benchmark; unset for benchmarks without a tolerance.
     strict: AccuracyResult | None = None
-    #: Accuracy if all undecided answers are correct; unset without undecided answers.
+    #: Accuracy if all undecided answers and timeouts are correct; unset without such answers.
     upper_bound: AccuracyResult | None = None
     #: Accuracy if the answers that a judge decided are wrong; unset without such answers.
     without_judge: AccuracyResult | None = None
@@ -105,8 +114,34 @@ class AccuracySpread(ResultSection):
     highest: Number  #: Highest accuracy.
 
 
+class SelectedStrategy(ResultSection):
+    """The best strategy of a reward model on each half of the problems, for the other half."""
+
+    accuracy: Mean  #: Accuracy of both halves.
+    ahead_of_vote: MeanDifference  #: Difference from the vote.
+    p_holm: float | None  #: Its p-value, corrected for all reward models and N; None for N = 1.
+    strategies: list[str]  #: Decoder and aggregate that were selected on each half.
+
+
+class StepWeightDistance(ResultSection):
+    """The distance of step weights from equal weights, as means over pairs."""
+
+    from_uniform: float  #: Total variation distance from 1/K.
+    max_over_uniform: float  #: K times the largest weight.
+
+
+class PairWeights(ResultSection):
+    """The preference pairs that step rewards would select, and their step weights."""
+
+    pairs: int  #: Number of pairs.
+    problems: int  #: Number of problems with pairs.
+    margin: float | None  #: Mean reward of the chosen minus the rejected solution; None for 0 pairs.
+    #: By γ and side (``chosen`` or ``rejected``); None if no solution of a side has two steps.
+    weights: dict[str, dict[str, StepWeightDistance | None]]
+
+
 class TaskResults(ResultSection):
-    """The results of a benchmark, with one more key for each number of ``results.numbers``.
+    """The results of a benchmark, with one more key for each registered number.
 
     The inner keys of ``groups`` and ``accuracy_drops`` are decoders. Their outer keys are groups,
     such as ``level``, and the labels within a group.
@@ -115,13 +150,22 @@ class TaskResults(ResultSection):
     model_config = ConfigDict(extra="allow")
 
     title: str  #: Title of the benchmark.
-    problems: int  #: Problems of the run.
+    problems: int  #: Problems that were measured.
     task_problems: int | None  #: Problems of the complete benchmark; None if unknown.
+    samples: int  #: Samples per problem.
+    mixed_problems: int  #: Problems with correct and incorrect samples.
     decoders: dict[str, DecoderResults]  #: Results by decoder.
     groups: dict[str, dict[str, dict[str, AccuracyResult]]]  #: By group, label and decoder.
     group_spread: dict[str, AccuracySpread]  #: Spread over the parts of a group, by decoder.
     accuracy_drops: dict[str, dict[str, dict[str, AccuracyDrop]]]  #: By group, label and decoder.
-    failed: int | None = None  #: Problems that an engine refused, which do not count; None for 0.
+    failed: int | None = None  #: Problems that a dataset lacks, which do not count; None for 0.
+    left_out: int | None = None  #: Problems with fewer samples, which do not count; None for 0.
+    #: Difference from the vote of as many samples, by decoder with a reward model.
+    ahead_of_vote: dict[str, MeanDifference] = {}
+    #: Difference of best-of-N from best-of-N by ``min``, by decoder.
+    ahead_of_min: dict[str, MeanDifference] = {}
+    #: The strategy that halves of the problems select, by reward model and N.
+    selected: dict[str, dict[str, SelectedStrategy]] = {}
     __pydantic_extra__: dict[str, dict[str, AccuracyResult]]
 
     @property
@@ -176,8 +220,16 @@ class RewardsByStep(ResultSection):
     wrong: list[StepReward | None]  #: Steps of wrong solutions.
 
 
+class RewardQuality(ResultSection):
+    """Aggregated rewards as probabilities of a correct solution."""
+
+    expected_error: Number  #: Expected calibration error, in bins of equal width.
+    brier: Number  #: Mean squared error.
+    constant_brier: Number  #: Mean squared error of a constant prediction of the accuracy.
+
+
 class RewardStatistics(ResultSection):
-    """The statistics of the step rewards of a run."""
+    """The statistics of the step rewards of one reward model."""
 
     solutions: int  #: Solutions with rewards.
     correct: int  #: Correct solutions among them.
@@ -185,17 +237,47 @@ class RewardStatistics(ResultSection):
     distribution: RewardDistribution  #: Solutions by reward.
     by_step: RewardsByStep  #: Rewards by step.
     ranking_auc: dict[str, Mean]  #: Ranking AUC by aggregate, a mean over problems.
+    #: Calibration by aggregate; None if the rewards are not probabilities.
+    quality: dict[str, RewardQuality] | None
+    #: The pairs that the rewards would select; None if no γ is given.
+    pairs: PairWeights | None = None
+
+
+class DatasetFacts(ResultSection):
+    """What distinguishes one dataset of a measurement from the others."""
+
+    digest: str  #: Digest of the dataset.
+    sampling: SamplingSection  #: Sampling parameters.
+    search: SearchSection | None = None  #: The search that found the solutions; None without one.
+    cost: CostStats  #: Cost of sampling and scoring.
+
+
+class MeasurementFacts(ResultSection):
+    """The datasets of a measurement, and the settings that they share."""
+
+    model: ArtifactRef  #: The policy that wrote the solutions.
+    template: TemplateRef  #: The prompt template.
+    sampling: SamplingSection  #: Sampling parameters of the samples.
+    engine: EngineRef  #: The engine that sampled the solutions.
+    segmenter: str  #: Full name of the segmenter.
+    grader: str  #: Full name of the grader.
+    answer_judge: ManifestSection | None = None  #: The judge of undecided answers.
+    reward_models: dict[str, ScoreSection]  #: Reward models by name.
+    decoders: list[str]  #: Result names of the decoders.
+    #: The benchmarks of a run of ``fsdpo-bench run``; empty for other datasets.
+    benchmarks: dict[str, BenchmarkEntry]
+    datasets: dict[str, DatasetFacts]  #: The datasets: the parts of a run, or one per reward model.
 
 
 class Results(ResultSection):
     """The content of ``results.json``."""
 
-    version: Literal[1]  #: Format version, :data:`RESULTS_VERSION`.
-    run: RunConfig  #: The settings that determine the output.
+    version: Literal[2]  #: Format version, :data:`RESULTS_VERSION`.
+    run: MeasurementFacts  #: The datasets and their settings.
     tasks: dict[str, TaskResults]  #: Results by benchmark.
     suites: dict[str, SuiteResults]  #: Mean results by suite.
     cost: dict[str, CostResult]  #: Cost over all benchmarks, by decoder.
-    rewards: RewardStatistics | None  #: Statistics of the step rewards; None without rewards.
+    rewards: dict[str, RewardStatistics]  #: Statistics of the step rewards by reward model.
     #: Decisions and cost of the judge of undecided answers; unset without a judge.
     answer_judge: AnswerJudgeStats | None = None
 
@@ -209,7 +291,7 @@ class Results(ResultSection):
 
 
 def read_results(file: Path) -> Results:
-    """Read the results of a run.
+    """Read a file of results.
 
     Raises:
         InputError: if the file is not a ``results.json`` of this release.

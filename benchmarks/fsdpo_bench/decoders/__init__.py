@@ -5,15 +5,28 @@ writes and reads these names. To add a decoder, register one more :class:`Decode
 plug-in. Results list the decoders in the order of this file.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from fsdpo_bench.metrics.choices import best_of_n, vote, weighted_vote
+from fsdpo_bench.decoders.choices import (
+    ChoiceDistribution,
+    best_of_n,
+    distribute_best_of_n,
+    distribute_first,
+    distribute_vote,
+    vote,
+    weighted_vote,
+)
 from fsdpo_data.core.entities import Solution
 from fsdpo_data.core.registry import Registry
+
+if TYPE_CHECKING:
+    import numpy as np
 
 #: The solutions from which a decoder chooses: ``samples`` that several decoders share, or the ones
 #: that ``greedy`` decoding or a ``beam`` search generates for this decoder.
@@ -57,6 +70,10 @@ class Decoder:
     description: str  #: Explanation in ``--help`` and in error messages.
     #: Returns the index of the chosen solution, or None if it chooses none, which counts as wrong.
     choose: Callable[[Candidates], int | None]
+    #: Returns the distribution of the same choice from answer classes of shape (P, M), rewards of
+    #: this shape, and subsets of K samples of shape (R, M). None to call ``choose`` for each subset,
+    #: which is slower.
+    distribute: Callable[[np.ndarray, np.ndarray, np.ndarray], ChoiceDistribution] | None = None
     #: Format of the parameters in result names, such as ``@{k}:{aggregate}``; empty without
     #: parameters.
     suffix: str = ""
@@ -85,7 +102,7 @@ class Decoder:
         """The form of the result names, such as ``sbs@B1,B2``, for readers."""
         return self.name + self.suffix.format(**{name: name.upper() for name in PARAMETERS})
 
-    def parse_suffix(self, suffix: str) -> "DecoderSetup | None":
+    def parse_suffix(self, suffix: str) -> DecoderSetup | None:
         """Return the decoder with the parameters of a result name; None if they do not fit."""
         pattern = ""
         for text, name, _, _ in Formatter().parse(self.suffix):
@@ -130,9 +147,16 @@ def parse_result_name(name: str) -> DecoderSetup | None:
     return DECODERS[decoder_name].parse_suffix(at_sign + parameters)
 
 
-def _choose_only(candidates: Candidates) -> int:
+def _choose_first(candidates: Candidates) -> int:
     """Choose the first solution."""
     return 0
+
+
+def _distribute_first(
+    class_PM: np.ndarray, reward_PM: np.ndarray, member_RM: np.ndarray
+) -> ChoiceDistribution:
+    """Return the distribution of :func:`_choose_first`."""
+    return distribute_first(class_PM.shape)
 
 
 DECODERS.register(
@@ -140,7 +164,8 @@ DECODERS.register(
         name="greedy",
         title="one solution by greedy decoding",
         description="the most likely token at every step",
-        choose=_choose_only,
+        choose=_choose_first,
+        distribute=_distribute_first,
         origin="greedy",
         colour=1,
     )
@@ -150,7 +175,8 @@ DECODERS.register(
         name="first",
         title="one random sample: the first one",
         description="the first of the samples or of the recorded responses",
-        choose=_choose_only,
+        choose=_choose_first,
+        distribute=_distribute_first,
         colour=1,
     )
 )
@@ -161,6 +187,7 @@ DECODERS.register(
         description="self-consistency: the majority of K samples",
         suffix="@{k}",
         choose=lambda candidates: vote(candidates.answer_classes),
+        distribute=lambda class_PM, _, member_RM: distribute_vote(class_PM, member_RM),
         metric="maj",
         colour=2,
     )
@@ -172,6 +199,9 @@ DECODERS.register(
         description="a majority weighted by the aggregated step rewards",
         suffix="@{k}:{aggregate}",
         choose=lambda candidates: weighted_vote(candidates.answer_classes, candidates.rewards),
+        distribute=lambda class_PM, reward_PM, member_RM: distribute_vote(
+            class_PM, member_RM, reward_PM
+        ),
         needs_rewards=True,
         needs_probabilities=True,
         colour=3,
@@ -184,6 +214,9 @@ DECODERS.register(
         description="best-of-N: the sample with the best aggregated step rewards",
         suffix="@{k}:{aggregate}",
         choose=lambda candidates: best_of_n(candidates.rewards),
+        distribute=lambda _, reward_PM, member_RM: distribute_best_of_n(
+            reward_PM, int(member_RM[0].sum())
+        ),
         needs_rewards=True,
         colour=4,
     )
@@ -194,7 +227,8 @@ DECODERS.register(
         title="step-wise beam search",
         description="step-wise beam search",
         suffix="@{b1},{b2}",
-        choose=_choose_only,
+        choose=_choose_first,
+        distribute=_distribute_first,
         origin="beam",
         needs_rewards=True,
         options=("first_keep", "beam_aggregate", "max_steps", "step_tokens"),
