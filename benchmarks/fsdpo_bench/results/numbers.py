@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from fsdpo_bench.decode.decoders import parse_result_name
+from fsdpo_bench.decoders import parse_result_name
 from fsdpo_bench.metrics.choices import pass_at_k
 from fsdpo_bench.results.outcomes import ProblemResult, problem_clusters
 from fsdpo_bench.results.result_types import (

@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 import pydantic
 from pydantic import ConfigDict, Field
 
-from fsdpo_bench.runs.records import RunConfig
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import read_file
 from fsdpo_data.core.sampling import UNKNOWN
@@ -191,7 +190,7 @@ class Results(ResultSection):
     """The content of ``results.json``."""
 
     version: Literal[1]  #: Format version, :data:`RESULTS_VERSION`.
-    run: RunConfig  #: The settings that determine the output.
+    run: Any  #: The settings that determine the output.
     tasks: dict[str, TaskResults]  #: Results by benchmark.
     suites: dict[str, SuiteResults]  #: Mean results by suite.
     cost: dict[str, CostResult]  #: Cost over all benchmarks, by decoder.
