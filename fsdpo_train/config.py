@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from fsdpo_data.core.options import Option, Options, check_read_options, declared_fields
 from fsdpo_data.core.registry import Registry
+from fsdpo_data.dataset.benchmark_problems import AllowBenchmark
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.steps.rewards import DEFAULT_GAMMA
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES, PreferenceLoss
@@ -256,6 +257,7 @@ class PrmConfig(TrainConfig):
         held_out: Fraction of the problems that is not trained on, but used to evaluate the PRM.
         eval_every: Optimizer steps between two evaluations on the held-out problems. With 0, the
             PRM is evaluated only at the end.
+        allow_benchmark: Train on benchmark problems, too.
 
     Examples:
         fsdpo-train prm runs/demo --model tiny --out runs/prm --batch-size 32 \
@@ -286,6 +288,7 @@ class PrmConfig(TrainConfig):
     only_mixed: bool = False
     held_out: Annotated[float, Option(min=0, exclusive_max=1)] = 0.05
     eval_every: Annotated[int, Option(min=0, panel=_LOGGING, in_digest=False)] = 0
+    allow_benchmark: AllowBenchmark = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -354,6 +357,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
         head_chunk: Number of tokens whose logits are computed at once. Fewer tokens need less
             memory and more time. By default, the logits take at most a quarter of the memory that
             is free at the start; on a GPU, they are those of 2,048 tokens at most.
+        allow_benchmark: Train on benchmark problems, too.
 
     Examples:
         fsdpo-train dpo runs/pairs --model tiny --out runs/full-step --lr 1e-4 \
@@ -377,3 +381,4 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     attention: Annotated[Literal["auto", "flex", "sdpa"], Option(panel=_COMPUTE)] = "auto"
     reference_cache: Annotated[Path | None, Option(panel=_COMPUTE, in_digest=False)] = None
     head_chunk: HeadChunk = None
+    allow_benchmark: AllowBenchmark = False

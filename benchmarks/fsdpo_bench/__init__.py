@@ -4,25 +4,24 @@ The package imports quickly: :func:`run` imports its dependencies when it is cal
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
-from fsdpo_bench.metrics.results import Results
-from fsdpo_bench.runs.options import RunOptions
+from fsdpo_bench.run_options import RunOptions
 from fsdpo_data.core.keyword_functions import checks_arguments
 
 __all__ = ["RunOptions", "run"]
 
 
 @checks_arguments
-def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Results:
-    """Decode benchmarks, grade the answers and write the reports.
+def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Path:
+    """Solve benchmarks, and grade the answers.
 
     Args:
         options: The options of the run.
-        warn: Called with each warning: about benchmarks and models before decoding starts, and
-            about plots that fail after it.
+        warn: Called with each warning about benchmarks, models and failed problems.
 
     Returns:
-        The results of the run, as in ``results.json``.
+        The folder of the run.
 
     Raises:
         InputError: if an option cannot be used.
@@ -31,9 +30,8 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
     Example:
         from fsdpo_bench import RunOptions, run
 
-        results = run(RunOptions(suite="smoke", model="tiny", limit=20, decoder="greedy"))
+        folder = run(RunOptions(suite="smoke", model="tiny", limit=20, decoder="greedy"))
     """
-    from fsdpo_bench.report.render import write_report
-    from fsdpo_bench.runs.make_job import run_job
+    from fsdpo_bench.run import run_benchmarks
 
-    return write_report(run_job(options, warn), warn=warn)
+    return run_benchmarks(options, warn)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.decode.decoders import parse_result_name
+from fsdpo_bench.decoders import parse_result_name
 from fsdpo_bench.results.published import published_results
 from fsdpo_bench.results.result_types import RESULTS_FILE, read_results
 from fsdpo_data.core.errors import FsdpoError, InputError

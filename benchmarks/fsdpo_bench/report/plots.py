@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fsdpo_bench.decode.decoders import parse_result_name
+from fsdpo_bench.decoders import parse_result_name
 from fsdpo_bench.report.svg import Axis, SvgDrawing, draw_panel
 from fsdpo_bench.results.numbers import format_points
 from fsdpo_bench.results.published import PublishedResult, is_backbone, published_results_for

@@ -18,7 +18,7 @@ from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES, ProblemList
 from fsdpo_cards.render import render
 from markupsafe import Markup
 
-from fsdpo_bench.decode.decoders import parse_result_name
+from fsdpo_bench.decoders import parse_result_name
 from fsdpo_bench.report import plots
 from fsdpo_bench.report.problem_list import build_problem_list
 from fsdpo_bench.results.numbers import format_points, number_rows
