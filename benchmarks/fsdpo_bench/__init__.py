@@ -4,8 +4,8 @@ The package imports quickly: :func:`run` imports its dependencies when it is cal
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
+from fsdpo_bench.metrics.results import Results
 from fsdpo_bench.run_options import RunOptions
 from fsdpo_data.core.keyword_functions import checks_arguments
 
@@ -13,15 +13,16 @@ __all__ = ["RunOptions", "run"]
 
 
 @checks_arguments
-def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Path:
-    """Solve benchmarks, and grade the answers.
+def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Results:
+    """Solve benchmarks, grade the answers, and write the reports.
 
     Args:
         options: The options of the run.
-        warn: Called with each warning about benchmarks, models and failed problems.
+        warn: Called with each warning: about benchmarks, models and failed problems, and about
+            plots that fail.
 
     Returns:
-        The folder of the run.
+        The results of the run, as in ``results.json``.
 
     Raises:
         InputError: if an option cannot be used.
@@ -30,8 +31,14 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
     Example:
         from fsdpo_bench import RunOptions, run
 
-        folder = run(RunOptions(suite="smoke", model="tiny", limit=20, decoder="greedy"))
+        results = run(RunOptions(suite="smoke", model="tiny", limit=20, decoder="greedy"))
     """
+    from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES
+
+    from fsdpo_bench.metrics.measure import MeasureSpec
+    from fsdpo_bench.report.terminal import make_reports
     from fsdpo_bench.run import run_benchmarks
 
-    return run_benchmarks(options, warn)
+    folder = run_benchmarks(options, warn)
+    [report] = make_reports([folder], MeasureSpec(), budget_bytes=DEFAULT_BUDGET_BYTES, warn=warn)
+    return report.results

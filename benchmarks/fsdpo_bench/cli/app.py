@@ -14,8 +14,6 @@ from fsdpo_bench.cli import options as cli_options
 from fsdpo_bench.prm.measure import PrmOptions, measure_prm
 from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
 from fsdpo_bench.recipes.recipe import run_stages
-from fsdpo_bench.rerank.options import RerankOptions
-from fsdpo_bench.run_folder import read_run_record
 from fsdpo_bench.run_options import RunOptions
 from fsdpo_bench.tasks.fetch import fetch_file
 from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task
@@ -28,12 +26,11 @@ from fsdpo_data.core.progress import progress as show_progress
 from fsdpo_data.core.terminal import strip_control_characters
 
 if TYPE_CHECKING:
-    from fsdpo_bench.cli import printing, recipe_printing, rerank_printing
+    from fsdpo_bench.cli import printing, recipe_printing
     from fsdpo_bench.report import tables
 else:
     printing = LazyModule("fsdpo_bench.cli.printing")
     recipe_printing = LazyModule("fsdpo_bench.cli.recipe_printing")
-    rerank_printing = LazyModule("fsdpo_bench.cli.rerank_printing")
     tables = LazyModule("fsdpo_bench.report.tables")
 
 app = new_app(
@@ -47,21 +44,83 @@ def run(options: RunOptions) -> None:
     """Solve benchmarks, and write reports."""
     from fsdpo_bench.run import run_benchmarks
 
-    _report(run_benchmarks(options, _warn), as_json=options.as_json)
+    folder = run_benchmarks(options, _warn)
+    _report(cli_options.ReportOptions(data=(folder,), as_json=options.as_json))
 
 
 def _warn(text: str) -> None:
     print(strip_control_characters(f"warning: {text}"), file=sys.stderr)
 
 
-def _report(out: Path, *, as_json: bool) -> None:
-    """Print the datasets of a run."""
-    record = read_run_record(out)
-    if as_json:
-        tables.print_json(record.model_dump(mode="json"))
+@command(app, cli_options.ReportOptions)
+def report(options: cli_options.ReportOptions) -> None:
+    """Measure runs and datasets."""
+    if options.disagreements:
+        _report_disagreements(options)
+    else:
+        _report(options)
+
+
+def _report(options: cli_options.ReportOptions) -> None:
+    """Write the reports, and print the results."""
+    from fsdpo_bench.metrics.decoded import SubsetSpec
+    from fsdpo_bench.metrics.measure import MeasureSpec
+    from fsdpo_bench.report import terminal
+
+    spec = MeasureSpec(
+        sizes=options.k,
+        aggregates=options.aggregate,
+        subsets=SubsetSpec(options.subsets, options.seed),
+        gammas=options.gamma,
+    )
+    with show_progress() as progress:
+        reports = terminal.make_reports(
+            options.data,
+            spec,
+            problems=options.problems,
+            policies=options.likelihood,
+            out=options.out,
+            budget_bytes=int(options.megabytes * 1_000_000),
+            warn=_warn,
+            progress=progress,
+        )
+    terminal.print_reports(reports, as_json=options.as_json)
+    folder = reports[0].folder
+    if folder is not None and not options.as_json:
+        typer.echo()
+        print_next_command(["open", folder / "report.html"])
+
+
+def _report_disagreements(options: cli_options.ReportOptions) -> None:
+    """Print the solutions whose verdict differs from the imported one."""
+    from fsdpo_bench.metrics.disagreements import compare_verdicts
+    from fsdpo_bench.report.terminal import print_disagreements
+
+    comparisons = {str(root): compare_verdicts(root) for root in options.data}
+    if options.as_json:
+        tables.print_json({root: asdict(entry) for root, entry in comparisons.items()})
         return
-    for name in record.parts:
-        print_next_command(["fsdpo-data", "inspect", out / name])
+    for root, comparison in comparisons.items():
+        print_disagreements(root, comparison, options.show)
+
+
+@command(app, cli_options.DiffOptions)
+def diff(options: cli_options.DiffOptions) -> None:
+    """Compare two runs or datasets."""
+    from fsdpo_bench.report.terminal import report_comparison
+
+    report_comparison(
+        options.a,
+        options.b,
+        options,
+        html=options.html,
+        count=options.show,
+        columns=options.columns,
+        as_json=options.as_json,
+    )
+    if options.html is not None and not options.as_json:
+        typer.echo()
+        print_next_command(["open", options.html])
 
 
 @command(app, cli_options.ResultsPushOptions)
@@ -90,19 +149,6 @@ def prm(options: PrmOptions) -> None:
         tables.print_json(asdict(measurements))
     else:
         printing.print_prm(measurements)
-
-
-@command(app, RerankOptions)
-def rerank(options: RerankOptions) -> None:
-    """Compare best-of-N and votes on recorded samples."""
-    from fsdpo_bench.rerank.measure import measure_reranking
-
-    with show_progress() as progress:
-        result = measure_reranking(options, progress)
-    if options.as_json:
-        tables.print_json(result)
-    else:
-        rerank_printing.print_reranking(result)
 
 
 @app.command(epilog="**Example** `fsdpo-bench tasks`", cls=HelpCommand)

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from fsdpo_bench.metrics.compare import ComparisonOptions
+from fsdpo_bench.report.comparison_table import DIFF_COLUMNS
 from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.sampling import Seed
 
 _POSITIONAL = Option(positional=True)
 _JSON = Option(flag="--json", in_digest=False)
@@ -33,6 +36,103 @@ class FetchOptions(Options):
 
     task: Annotated[Sequence[str], _POSITIONAL] = ()
     out: Annotated[Path | None, Option(default_text="the cache of `run`")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions(Options):
+    r"""Measure runs and datasets with gold answers.
+
+    The results are the accuracy of each decoder, avg@k and pass@k, with intervals over problems.
+    With step rewards, they include best-of-N and votes at every N, ranking AUC and calibration.
+    Below the number of samples, accuracies are means over subsets of N samples: exact for
+    best-of-N, and over random subsets for votes.
+
+    Datasets with equal solutions and the step rewards of different models are measured together.
+    Other datasets are columns next to each other. The report of a run is written into its folder.
+
+    Attributes:
+        data: Runs and sealed datasets.
+        k: Number of samples N to choose from; may be repeated.
+        aggregate: Function that turns the step rewards of a sample into one number; may be
+            repeated.
+        likelihood: The model that wrote the samples, for the choice of the most likely sample; one
+            for each set of samples.
+        gamma: Also compare the step weights of pairs at this γ; may be repeated.
+        problems: File of problems; only these problems count, by their questions.
+        subsets: Number of random subsets for votes. Fewer subsets are all taken.
+        seed: Seed of the random subsets.
+        disagreements: Print where recorded verdicts of an import differ from ours.
+        show: Number of disagreements to print.
+        out: Folder for the results and the page.
+        megabytes: Megabytes of text (problems and solutions) in report.html.
+        as_json: Print JSON instead of tables.
+
+    Examples:
+        fsdpo-bench report runs/bench    # writes results.json, report.md and report.html
+
+        fsdpo-bench report runs/scored --k 4 --k 16 --out runs/page
+
+        fsdpo-bench report runs/qwen runs/shepherd    # two reward models on the same samples
+
+        fsdpo-bench report runs/before runs/after \
+          --likelihood runs/sft --likelihood runs/dpo
+    """
+
+    data: Annotated[Sequence[Path], _POSITIONAL]
+    k: Annotated[
+        Sequence[int], Option(min=1, default_text="those of a run, or powers of 2 and all")
+    ] = ()
+    aggregate: Annotated[Sequence[str], Option(default_text="those of a run, or all")] = ()
+    likelihood: Annotated[
+        Sequence[str], Option(default_text="no choice by likelihood", metavar="MODEL")
+    ] = ()
+    gamma: Annotated[Sequence[float], Option(exclusive_min=0, default_text="no pairs")] = ()
+    problems: Path | None = None
+    subsets: Annotated[int, Option(min=1)] = 320
+    seed: Seed = 0
+    disagreements: bool = False
+    show: Annotated[int, Option(min=0)] = 10
+    out: Path | None = None
+    megabytes: Annotated[float, Option(min=0.1)] = 16
+    as_json: Annotated[bool, _JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions(Options, ComparisonOptions):
+    r"""Compare two runs or datasets problem by problem, with intervals and p-values.
+
+    If problems share base problems, intervals and p-values are over base problems.
+
+    Attributes:
+        a: The first run or dataset, A.
+        b: The second run or dataset, B. Differences are B minus A.
+        show: Number of changed problems to print.
+        columns: Columns of the table, with commas.
+        html: File for a page with the solutions of both to every problem.
+        as_json: Print JSON instead of a table.
+
+    Examples:
+        fsdpo-bench diff runs/sft runs/full-step    # all decoders of both runs
+
+        fsdpo-bench diff runs/sft runs/full-step --decoder greedy --show 20
+
+        fsdpo-bench diff runs/sft runs/full-step --html page.html
+
+        fsdpo-bench diff runs/sft runs/full-step \
+          --columns benchmark,decoder,difference,interval
+
+        fsdpo-bench diff runs/sft runs/sft --decoder greedy \
+          --decoder-b bon@5:min
+    """
+
+    a: Annotated[Path, _POSITIONAL]
+    b: Annotated[Path, _POSITIONAL]
+    show: Annotated[int, Option(min=0)] = 10
+    columns: Annotated[
+        Sequence[str], Option(names_in_value=DIFF_COLUMNS, default_text="all that fit")
+    ] = ()
+    html: Path | None = None
+    as_json: Annotated[bool, _JSON] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
