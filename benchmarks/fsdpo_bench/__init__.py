@@ -32,6 +32,6 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
 
         folder = run(RunOptions(suite="smoke", model="tiny", limit=20, decoder="greedy"))
     """
-    from fsdpo_bench.run import run_benchmarks
+    from fsdpo_bench.benchmark_run import run_benchmarks
 
     return run_benchmarks(options, warn)

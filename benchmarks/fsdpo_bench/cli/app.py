@@ -45,7 +45,7 @@ app = new_app(
 @command(app, RunOptions)
 def run(options: RunOptions) -> None:
     """Solve benchmarks, and write reports."""
-    from fsdpo_bench.run import run_benchmarks
+    from fsdpo_bench.benchmark_run import run_benchmarks
 
     _report(run_benchmarks(options, _warn), as_json=options.as_json)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsdpo_bench.decode.decoder import DecoderSetup
-from fsdpo_bench.decoders import parse_result_name
 from fsdpo_bench.decode.records import ProblemRecord
+from fsdpo_bench.decoders import parse_result_name
 from fsdpo_bench.metrics.choices import best_of_n
 from fsdpo_bench.results.outcomes import key_records
 from fsdpo_bench.runs.records import read_config, read_records

@@ -7,7 +7,7 @@ lists them.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,7 +69,7 @@ class BenchmarkRun:
     parts: Mapping[str, RunPart]  #: The datasets by name.
     close_engines: Callable[[], None]  #: Frees the models of the parts.
     answer_judge: AnswerJudge | None = None  #: Decides undecided answers; None without a judge.
-    warnings: Sequence[str] = field(default_factory=list)  #: Remarks for readers of the results.
+    warnings: Sequence[str] = ()  #: Remarks for readers of the results.
 
     @property
     def config(self) -> dict[str, Any]:
@@ -136,7 +136,40 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
         limit_problems(load_task(task, options.data), options.limit, options.limit_seed)
         for task in tasks
     ]
+    run = make_run(
+        options,
+        loaded_tasks,
+        setups,
+        policy,
+        reward_model,
+        answer_judge=resolve_answer_judge(options),
+    )
     warnings += [warning for loaded in loaded_tasks for warning in loaded.warnings]
+    return replace(run, warnings=warnings)
+
+
+def make_run(
+    options: RunOptions,
+    loaded_tasks: Sequence[LoadedTask],
+    setups: Sequence[DecoderSetup],
+    policy: Policy,
+    reward_model: RewardModel | None = None,
+    *,
+    answer_judge: AnswerJudge | None = None,
+) -> BenchmarkRun:
+    """Return the run of resolved models on loaded benchmarks.
+
+    Args:
+        options: The options of the run.
+        loaded_tasks: The benchmarks with the problems to solve.
+        setups: The decoders.
+        policy: The model that writes the solutions.
+        reward_model: The reward model; None if no decoder needs rewards.
+        answer_judge: Decides undecided answers; None without a judge.
+
+    Raises:
+        InputError: if two benchmarks grade one problem differently.
+    """
     builder = _PartBuilder(options, benchmark_problems(loaded_tasks), policy, reward_model)
     parts = {setup.part: builder.make_part(setup, setups) for setup in setups}
     return BenchmarkRun(
@@ -147,8 +180,7 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
         ),
         parts=parts,
         close_engines=builder.close_engines,
-        answer_judge=resolve_answer_judge(options),
-        warnings=warnings,
+        answer_judge=answer_judge,
     )
 
 
