@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,12 @@ def solutions(out: Path, part: str) -> dict[str, list[dict[str, Any]]]:
     for row in pl.read_parquet(out / part / "solutions/*.parquet").iter_rows(named=True):
         rows.setdefault(questions[row["problem_id"]], []).append(row)
     return rows
+
+
+def written(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write rows as JSON lines; return the file."""
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
 
 
 def table_digests(out: Path) -> dict[str, str]:
