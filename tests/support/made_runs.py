@@ -25,7 +25,8 @@ from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
 ALL_DECODERS = "greedy,first,sc,weighted,bon,sbs"
 #: Files of a dataset that contain the seconds of a model that runs.
 TIMED_FILES = ("completions.jsonl", "manifest.json", "README.md", ".lock")
-ENGINE: Mapping[str, str] = {"name": "replay", "dtype": "auto"}
+SAMPLER_ENGINE: Mapping[str, str] = {"name": "replay", "dtype": "auto"}
+SCORER_ENGINE: Mapping[str, str] = {"name": "transformers", "dtype": "auto"}
 
 
 def embedded_task(count: int = 7) -> LoadedTask:
@@ -54,7 +55,7 @@ def prepare(
     policy = Policy(
         model=ResolvedModel(Writer.model, path="", template=get_template("problem")),
         author=Writer.model,
-        engine=ENGINE,
+        engine=SAMPLER_ENGINE,
         unknown_fields=(),
         batch_size=batch_size,
         make_sampler=make_writer,
@@ -65,7 +66,7 @@ def prepare(
         tasks or [embedded_task()],
         run_options.setups(),
         policy,
-        RewardModel(weights, ENGINE, make_judge) if needs_prm else None,
+        RewardModel(weights, SCORER_ENGINE, make_judge) if needs_prm else None,
         answer_judge=answer_judge,
     )
 
