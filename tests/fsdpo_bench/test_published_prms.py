@@ -70,7 +70,7 @@ def test_a_published_prm_is_measured_and_used_for_decoding(shared: Path, tmp_pat
         assert manifest.spec.score is not None and manifest.spec.score.prm_format is not None
         assert manifest.spec.score.prm_format.name == FAMILY
         assert manifest.rewards is not None
-        assert (manifest.rewards.model_extra or {})["format_evidence"] == "option prm_format"
+        assert manifest.rewards.format_evidence == "option prm_format"
         for rows in solutions(out, part).values():
             assert all(len(row["step_rewards"] or []) == len(row["completions"]) for row in rows)
 
