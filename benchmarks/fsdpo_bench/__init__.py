@@ -35,9 +35,9 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
     """
     from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES
 
+    from fsdpo_bench.benchmark_run import run_benchmarks
     from fsdpo_bench.metrics.measure import MeasureSpec
     from fsdpo_bench.report.terminal import make_reports
-    from fsdpo_bench.run import run_benchmarks
 
     folder = run_benchmarks(options, warn)
     [report] = make_reports([folder], MeasureSpec(), budget_bytes=DEFAULT_BUDGET_BYTES, warn=warn)

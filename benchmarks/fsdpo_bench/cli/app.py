@@ -42,7 +42,7 @@ app = new_app(
 @command(app, RunOptions)
 def run(options: RunOptions) -> None:
     """Solve benchmarks, and write reports."""
-    from fsdpo_bench.run import run_benchmarks
+    from fsdpo_bench.benchmark_run import run_benchmarks
 
     folder = run_benchmarks(options, _warn)
     _report(cli_options.ReportOptions(data=(folder,), as_json=options.as_json))

@@ -7,7 +7,7 @@ lists them.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from fsdpo_bench.tasks.problems import benchmark_problems, limit_problems
 from fsdpo_bench.tasks.table import select_tasks
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.failures import FAILURES_FILE, read_failures
+from fsdpo_data.core.failures import FAILURES_FILE
 from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.manifest import read_manifest
@@ -43,8 +43,8 @@ from fsdpo_data.models.resolve import SERVED_REVISION, ResolvedWeights
 from fsdpo_data.problems.load import ProblemSet, problems_digest
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.pipeline import BeamSearch, make_build_job
-from fsdpo_data.stages.sample import BUILD_FOLDER, BuildJob, build
-from fsdpo_data.stages.score import make_score_stage
+from fsdpo_data.stages.sample import BUILD_FOLDER, SAMPLE_STAGE, BuildJob, build
+from fsdpo_data.stages.score import ScoreStage, make_score_stage
 from fsdpo_data.steps.segment import segmenter_name
 
 Warn = Callable[[str], None]  #: Receives remarks for readers of the results.
@@ -69,7 +69,7 @@ class BenchmarkRun:
     parts: Mapping[str, RunPart]  #: The datasets by name.
     close_engines: Callable[[], None]  #: Frees the models of the parts.
     answer_judge: AnswerJudge | None = None  #: Decides undecided answers; None without a judge.
-    warnings: Sequence[str] = field(default_factory=list)  #: Remarks for readers of the results.
+    warnings: Sequence[str] = ()  #: Remarks for readers of the results.
 
     @property
     def config(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def run_benchmarks(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
     out = options.out or run.default_out
     with progress() as progress_bar:
         execute_run(run, out, resume=options.resume, progress=progress_bar)
-    for warning in _describe_failures(out, run.record.parts):
+    for warning in describe_failures(out, run.record.parts):
         warn(warning)
     return out
 
@@ -136,7 +136,40 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
         limit_problems(load_task(task, options.data), options.limit, options.limit_seed)
         for task in tasks
     ]
+    run = make_run(
+        options,
+        loaded_tasks,
+        setups,
+        policy,
+        reward_model,
+        answer_judge=resolve_answer_judge(options),
+    )
     warnings += [warning for loaded in loaded_tasks for warning in loaded.warnings]
+    return replace(run, warnings=warnings)
+
+
+def make_run(
+    options: RunOptions,
+    loaded_tasks: Sequence[LoadedTask],
+    setups: Sequence[DecoderSetup],
+    policy: Policy,
+    reward_model: RewardModel | None = None,
+    *,
+    answer_judge: AnswerJudge | None = None,
+) -> BenchmarkRun:
+    """Return the run of resolved models on loaded benchmarks.
+
+    Args:
+        options: The options of the run.
+        loaded_tasks: The benchmarks with the problems to solve.
+        setups: The decoders.
+        policy: The model that writes the solutions.
+        reward_model: The reward model; None if no decoder needs rewards.
+        answer_judge: Decides undecided answers; None without a judge.
+
+    Raises:
+        InputError: if two benchmarks grade one problem differently.
+    """
     builder = _PartBuilder(options, benchmark_problems(loaded_tasks), policy, reward_model)
     parts = {setup.part: builder.make_part(setup, setups) for setup in setups}
     return BenchmarkRun(
@@ -147,8 +180,7 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
         ),
         parts=parts,
         close_engines=builder.close_engines,
-        answer_judge=resolve_answer_judge(options),
-        warnings=warnings,
+        answer_judge=answer_judge,
     )
 
 
@@ -356,14 +388,19 @@ def _judge_part(
         run_stages(source, out, [stage], progress)
 
 
-def _describe_failures(out: Path, parts: Sequence[str]) -> list[str]:
+def describe_failures(out: Path, parts: Sequence[str]) -> list[str]:
     """Return a sentence on the failed problems and solutions of each part of a run."""
     warnings = []
     for name in parts:
-        for file in sorted([*out.glob(f"{name}/**/{FAILURES_FILE}")]):
-            n_failed = sum(1 for _ in read_failures(file.parent))
+        manifest = read_manifest(out / name)
+        totals = {
+            SAMPLE_STAGE: f"{manifest.rows.problems:,} problems",
+            ScoreStage.spec_key: f"{manifest.rows.solutions:,} solutions",
+        }
+        for stage, n_failed in (manifest.failed or {}).items():
             warnings.append(
-                f"{name}: {n_failed:,} items failed and do not count; {file} has the reasons, and "
-                "the same command with --resume tries them again"
+                f"{name}: {n_failed:,} of {totals[stage]} failed and do not count; the files "
+                f"{FAILURES_FILE} in {out} have the reasons, and the same command with --resume "
+                "tries them again"
             )
     return warnings
