@@ -417,16 +417,24 @@ class Dataset:
         """Return by config the rows that ``other`` adds, removes or changes."""
         return dict(diff_datasets(self.path, other.path))
 
-    def export(self, to: str, out: StrPath) -> ExportResult:
+    def export(self, to: str, out: StrPath, *, allow_benchmark: bool = False) -> ExportResult:
         """Write the dataset in another format.
 
         ``to`` is one of :data:`fsdpo_data.exchange.formats.FORMATS`, ``out`` a new or empty folder.
+        A dataset with benchmark problems needs ``allow_benchmark``.
         """
-        return export(self.path, to, Path(out))
+        return export(self.path, to, Path(out), allow_benchmark=allow_benchmark)
 
-    def push(self, name: str, *, public: bool = False, branch: str = "main") -> str:
+    def push(
+        self,
+        name: str,
+        *,
+        public: bool = False,
+        branch: str = "main",
+        allow_benchmark: bool = False,
+    ) -> str:
         """Publish the dataset as ``org/name``; see :func:`push`."""
-        return push(self.path, name, public=public, branch=branch)
+        return push(self.path, name, public=public, branch=branch, allow_benchmark=allow_benchmark)
 
 
 def open_dataset(path: StrPath, progress: Progress = NO_PROGRESS) -> Dataset:
@@ -611,7 +619,14 @@ def load_template(
     return resolve_model(model, engine or SamplerOptions(), template).template
 
 
-def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main") -> str:
+def push(
+    data: StrPath,
+    name: str,
+    *,
+    public: bool = False,
+    branch: str = "main",
+    allow_benchmark: bool = False,
+) -> str:
     """Publish a dataset as ``org/name``: validate, one commit, one tag, read back.
 
     Example:
@@ -622,12 +637,14 @@ def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main"
         name: The repository on the Hub, ``org/name``.
         public: Whether a new repository is public.
         branch: The branch that gets the commit.
+        allow_benchmark: Whether the dataset may have benchmark problems.
 
     Returns:
         The commit.
     """
     root = open_dataset(data).path
-    return push_dataset(plan_push(root, name, branch=branch), public=public, progress=NO_PROGRESS)
+    plan = plan_push(root, name, branch=branch, allow_benchmark=allow_benchmark)
+    return push_dataset(plan, public=public, progress=NO_PROGRESS)
 
 
 def pull(name: str, out: StrPath | None = None, progress: Progress = NO_PROGRESS) -> Dataset:

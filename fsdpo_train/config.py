@@ -8,6 +8,7 @@ from pydantic import Field
 
 from fsdpo_data.core.options import Option, Options, check_read_options, field_option
 from fsdpo_data.core.registry import Registry
+from fsdpo_data.dataset.benchmark_problems import AllowBenchmark
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.steps.rewards import DEFAULT_GAMMA
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES, PreferenceLoss
@@ -289,6 +290,8 @@ class PrmConfig(TrainConfig):
     """Optimizer steps between two evaluations on the held-out problems. With 0, the PRM is
     evaluated only at the end.
     """
+    allow_benchmark: AllowBenchmark = False
+    """Train on benchmark problems, too."""
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
@@ -385,3 +388,5 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     time. By default, the logits take at most a quarter of the memory that is free at the start; on
     a GPU, they are those of 2,048 tokens at most.
     """
+    allow_benchmark: AllowBenchmark = False
+    """Train on benchmark problems, too."""

@@ -81,8 +81,8 @@ DATASET_FILES = ("manifest.json", "*/*.parquet")
 BUILD = "fsdpo_data build --samples 4 --engine replay --workers 1"
 BUILD_INPUTS = f"{BUILD} --problems INPUTS/problems.jsonl --replay INPUTS/recorded.jsonl"
 IMPORT = "fsdpo_data import --from outputs --workers 1 --out OUT"
-GRADE = "fsdpo_bench grade --workers 1"
-BENCH = "fsdpo_bench run --engine replay --workers 1 --out OUT"
+GRADE = "fsdpo_data grade --workers 1"
+BENCH = "fsdpo_bench run --engine replay --workers 1 --template problem --out OUT"
 MEASURE = "fsdpo_bench prm --prm INPUTS/prm --template problem"
 
 DATASET_READERS = [
@@ -119,7 +119,8 @@ ROW_READERS = [
         )
     ),
     Reader("recorded.jsonl", f"{BUILD} --problems INPUTS/problems.jsonl --replay FILE --out OUT"),
-    Reader("responses.jsonl", f"{BENCH} --decoder sc --k 4 --replay FILE"),
+    Reader("recorded.jsonl", f"{BENCH} --task INPUTS/problems.jsonl --replay FILE"),
+    Reader("problems.jsonl", f"{BENCH} --task FILE --replay INPUTS/recorded.jsonl"),
     Reader("responses.jsonl", f"{GRADE} FILE"),
     Reader("outputs/lm-eval.jsonl", f"{GRADE} FILE"),
     *(Reader(f"outputs/{name}.jsonl", f"{IMPORT} FILE") for name in EXAMPLES),
@@ -155,16 +156,13 @@ RUN_READERS = [
         Reader("bench", command, files=("**/*.json*",))
         for command in (
             "fsdpo_bench report FILE",
-            "fsdpo_bench inspect FILE",
             "fsdpo_bench diff INPUTS/bench FILE",
-            f"{GRADE} FILE --out OUT",
         )
     ),
 ]
 
 DEFINITION_READERS = [
-    Reader("benchmark.toml", "fsdpo_bench validate --task FILE"),
-    Reader("benchmark.toml", f"{BENCH} --task FILE --replay INPUTS/responses.jsonl"),
+    Reader("benchmark.toml", f"{BENCH} --task FILE --replay INPUTS/recorded.jsonl"),
     Reader("recipe.toml", "fsdpo_bench recipe FILE --dry-run"),
     Reader("prm-curve.toml", "fsdpo_bench recipe FILE --dry-run"),
     Reader(

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from fsdpo_bench.results.baselines import log_likelihood
+from fsdpo_bench.metrics.likelihood import log_likelihood
 from real_model import write_model
 from real_run import StageRunner
 from real_stages import ROOT, StageList, read_sizes

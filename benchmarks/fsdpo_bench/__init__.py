@@ -5,19 +5,19 @@ The package imports quickly: :func:`run` imports its dependencies when it is cal
 
 from collections.abc import Callable
 
-from fsdpo_bench.results.result_types import Results
-from fsdpo_bench.runs.options import RunOptions
+from fsdpo_bench.metrics.results import Results
+from fsdpo_bench.run_options import RunOptions
 
 __all__ = ["RunOptions", "run"]
 
 
 def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Results:
-    """Decode benchmarks, grade the answers and write the reports.
+    """Solve benchmarks, grade the answers, and write the reports.
 
     Args:
         options: The options of the run.
-        warn: Called with each warning: about benchmarks and models before decoding starts, and
-            about plots that fail after it.
+        warn: Called with each warning: about benchmarks, models and failed problems, and about
+            plots that fail.
 
     Returns:
         The results of the run, as in ``results.json``.
@@ -31,7 +31,12 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
 
         results = run(RunOptions(suite="smoke", model="tiny", limit=20, decoder="greedy"))
     """
-    from fsdpo_bench.report.render import write_report
-    from fsdpo_bench.runs.make_job import run_job
+    from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES
 
-    return write_report(run_job(options, warn), warn=warn)
+    from fsdpo_bench.benchmark_run import run_benchmarks
+    from fsdpo_bench.metrics.measure import MeasureSpec
+    from fsdpo_bench.report.terminal import make_reports
+
+    folder = run_benchmarks(options, warn)
+    [report] = make_reports([folder], MeasureSpec(), budget_bytes=DEFAULT_BUDGET_BYTES, warn=warn)
+    return report.results

@@ -48,16 +48,17 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
 
 def run_command(run: Mapping[str, Any]) -> str:
     """Return the command of a run; empty for the responses of another program."""
-    if "unknown" in run["sampling"].values():
+    if "unknown" in run["sampling"].values() or not run["benchmarks"]:
         return ""
+    reward_models = list(run["reward_models"].values())
     options = {
-        "task": list(run["tasks"]),
+        "task": list(run["benchmarks"]),
         "model": pinned_name(run["model"]),
         "template": template_option(run["template"]),
         "decoder": ",".join(dict.fromkeys(name.partition("@")[0] for name in run["decoders"])),
         "k": list(dict.fromkeys(_sample_counts(run["decoders"]))),
         **sampling_options(run["sampling"]),
-        "prm": pinned_name(run["prm"]) if run["prm"] else None,
+        "prm": pinned_name(reward_models[0]["prm"]) if reward_models else None,
         "engine": run["engine"]["name"],
         "dtype": run["engine"]["dtype"],
         "out": "runs/bench",
@@ -74,7 +75,7 @@ def _sample_counts(decoders: Iterable[str]) -> Iterator[str]:
 
 def _has_cost(cost: Mapping[str, Any]) -> bool:
     """Return whether a cost says something; recorded responses may have none."""
-    return bool(cost["tokens"] not in (0, "unknown") or cost["prm_calls"] or cost["seconds"])
+    return bool(cost["tokens"] not in (0, "unknown") or cost["prm_calls"])
 
 
 def _accuracy_rows(results: Results) -> Iterator[tuple[str, int]]:
@@ -90,7 +91,9 @@ def model_index(results: Results) -> Iterator[Any]:
     from huggingface_hub import EvalResult
 
     for name, task in results["tasks"].items():
-        source = results["run"]["tasks"][name]["source"]
+        if name not in results["run"]["benchmarks"]:
+            continue
+        source = results["run"]["benchmarks"][name]["source"]
         revision = source["revision"]
         repo, _, config = source["name"].partition(":")
         for decoder, decoder_results in task["decoders"].items():

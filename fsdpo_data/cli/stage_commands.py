@@ -30,12 +30,12 @@ def add_stage_command(app: typer.Typer, entry: StageEntry[Any]) -> None:
 
     def run_stage_command(options: StageOptions) -> None:
         """Run the stage, or one shard of it, and print the summary of the new dataset."""
-        _run_stage(entry, options)
+        run_stage(entry, options)
 
     add(run_stage_command)
 
 
-def _run_stage(entry: StageEntry[Any], options: StageOptions) -> None:
+def run_stage(entry: StageEntry[Any], options: StageOptions) -> None:
     """Run a stage, or one shard of it, and print the result."""
     if getattr(options, "shard", None):
         run_shard_command(options)

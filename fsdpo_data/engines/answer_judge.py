@@ -91,6 +91,8 @@ class AnswerJudge:
     #: Loads the sampler. Called only if replies are missing, because loading a model is slow.
     make_sampler: Callable[[], Sampler]
     batch_size: int = 256  #: Prompts per call of the sampler.
+    #: Whether the sampler stays loaded after a session, because another session uses it.
+    keeps_engine: bool = False
 
     def spec(self) -> dict[str, Any]:
         """Return everything that decides the verdicts, as plain values."""

@@ -11,6 +11,7 @@ from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
@@ -41,14 +42,14 @@ _JSON_LIST = _RowSeparators(start=b"[\n", between=b",\n", end=b"\n]\n", empty_fi
 _JSON_LINES = _RowSeparators(start=b"", between=b"\n", end=b"\n", empty_file=b"")
 
 
-def export(root: Path, name: str, out: Path) -> ExportResult:
+def export(root: Path, name: str, out: Path, *, allow_benchmark: bool = False) -> ExportResult:
     """Export the sealed dataset in ``root`` to the new or empty folder ``out``.
 
     ``out`` may also contain the files of an interrupted export, which are written again.
 
     Raises:
-        InputError: If the format does not exist, if the dataset has no rows for the format, or if
-            ``out`` contains other files.
+        InputError: If the format does not exist, if the dataset has no rows for the format or has
+            benchmark problems without ``allow_benchmark``, or if ``out`` contains other files.
         SchemaError: If ``root`` is not a sealed dataset, or if its files have changed.
         StoreError: If the disk fails.
     """
@@ -58,6 +59,8 @@ def export(root: Path, name: str, out: Path) -> ExportResult:
     export_format = formats[name]
     manifest = read_manifest(root)
     check_files(root, manifest.files)
+    if not allow_benchmark:
+        check_no_benchmark_problems(root, manifest)
     if not getattr(manifest.rows, export_format.config):
         raise InputError(
             f"{root} has no {export_format.config}, which the format {name} needs. "

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,15 +118,19 @@ class GradedResponse:
 
 def grade_outputs(
     recorded: Sequence[RecordedResponse],
-    tolerance: float | None = None,
+    grader: str | None = None,
     workers: int | None = None,
+    *,
+    grade_thinking: bool = False,
 ) -> list[GradedResponse]:
     """Grade recorded responses, in order.
 
     Args:
         recorded: The responses.
-        tolerance: Relative error of numeric answers; None for exact answers.
+        grader: Full name of the grader; None for the strict grader of this release.
         workers: Number of grading processes; None for all CPU cores.
+        grade_thinking: Whether a response without text after its thinking may have its answer in
+            the thinking.
     """
     requests = [
         GradingRequest(
@@ -133,12 +138,12 @@ def grade_outputs(
             response=response.response,
             finish_reason=response.finish_reason,
             thinking=find_thinking("", response.response),
-            tolerance=tolerance or None,
+            grade_thinking=grade_thinking,
         )
         for response in recorded
     ]
-    with open_grader(get_grader, len(requests), workers) as grader:
-        return list(map(GradedResponse, recorded, grader.grade(requests)))
+    with open_grader(partial(get_grader, grader), len(requests), workers) as opened_grader:
+        return list(map(GradedResponse, recorded, opened_grader.grade(requests)))
 
 
 def summarize_by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]]:

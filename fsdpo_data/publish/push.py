@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.lazy import hf, hf_errors
 from fsdpo_data.core.progress import Progress
+from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE
@@ -175,7 +176,12 @@ class PushPlan:
 
 
 def plan_push(
-    root: Path, name: str, *, branch: str = "main", remote: RemoteState | None = None
+    root: Path,
+    name: str,
+    *,
+    branch: str = "main",
+    remote: RemoteState | None = None,
+    allow_benchmark: bool = False,
 ) -> PushPlan:
     """Check a dataset, read the state of the repository, and plan the push; nothing changes.
 
@@ -184,11 +190,12 @@ def plan_push(
         name: Name of the repository, ``org/name``.
         branch: Branch that gets the commit.
         remote: State of the repository; read from the Hub if None.
+        allow_benchmark: Whether the dataset may have benchmark problems.
 
     Raises:
         SchemaError: if the dataset is not valid.
-        InputError: if ``name`` is not a repository name, or the manifest contains a token or a
-            path of this machine.
+        InputError: if ``name`` is not a repository name, the dataset has benchmark problems, or the
+            manifest contains a token or a path of this machine.
         UnavailableError: if there is no token, or the Hub cannot be reached or refuses.
     """
     repo = HubRepo.parse(name, "dataset")
@@ -199,6 +206,8 @@ def plan_push(
     advice = f"push {root} again later; the push continues where it stopped"
     repo = replace(repo, required_access="write", custom_advice=advice)
     manifest = validate(root)
+    if not allow_benchmark:
+        check_no_benchmark_problems(root, manifest)
     _refuse_secrets(root, manifest)
     with hub_errors(repo):
         if remote is None:

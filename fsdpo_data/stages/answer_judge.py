@@ -123,7 +123,7 @@ def open_judge_session(
 ) -> Iterator[JudgeSession]:
     """Open the replies of a judge in a directory that the caller has locked.
 
-    The model is loaded when a reply is missing, and closed at the end.
+    The model is loaded when a reply is missing, and closed at the end, unless the judge keeps it.
     """
     config = {"model": asdict(judge.model), "sampling": judge.sampling.to_json_values()}
     # The config of the directory covers this folder, so its run has the same spec.
@@ -132,7 +132,8 @@ def open_judge_session(
         try:
             yield session
         finally:
-            close_loaded_engine(session.make_sampler)
+            if not judge.keeps_engine:
+                close_loaded_engine(session.make_sampler)
 
 
 def judge_question(question: str, request: GradingRequest, answer: str | None) -> JudgeQuestion:

@@ -14,7 +14,8 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.benchmark_problems import AllowBenchmark, check_no_benchmark_problems
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import PairStats
 from fsdpo_data.dataset.schema import arrow_schema, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
@@ -168,6 +169,8 @@ class PairOptions(StageOptions):
     """Minimum reward of the chosen minus the rejected solution."""
     gamma: Annotated[float, Field(ge=0), Option(panel=_FULL_PANEL, in_digest=False)] = DEFAULT_GAMMA
     """Inverse temperature γ of the step weights that are printed; it does not change the pairs."""
+    allow_benchmark: AllowBenchmark = False
+    """Form pairs of benchmark problems, too."""
     step_dpo: StepPairOptions = StepPairOptions()
     """Options of `style=step-dpo`."""
 
@@ -190,6 +193,9 @@ class PairOptions(StageOptions):
 
 def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:
     """Return the stage of the style; `step-dpo` resolves the model that continues."""
+    if not options.allow_benchmark:
+        root = Path(options.data)
+        check_no_benchmark_problems(root, read_manifest(root))
     if options.style == "step-dpo":
         return _make_step_pair_stage(options, options.step_dpo)
     pair_spec = PairSpec(

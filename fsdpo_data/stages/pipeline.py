@@ -2,8 +2,8 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.failures import STOP_AT_FIRST, FailurePolicy
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.options import Group, Option, check_read_options
@@ -21,7 +22,6 @@ from fsdpo_data.dataset.remote import local_paths
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import Stage, stage_specs
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
-from fsdpo_data.engines.load import load_selected_sampler, load_selected_scorer
 from fsdpo_data.engines.options import (
     DEFAULT_MODEL,
     FailureOptions,
@@ -30,16 +30,13 @@ from fsdpo_data.engines.options import (
     SamplerOptions,
     Shard,
 )
-from fsdpo_data.engines.recorded_author import recording_entry, solution_author
 from fsdpo_data.engines.registry import scorer_engine_for
-from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
-from fsdpo_data.engines.selection import (
-    select_sampler,
-    select_sampler_with_scorer,
-    select_scorer,
+from fsdpo_data.engines.resolved import (
+    Policy,
+    RewardModel,
+    resolve_policy,
+    resolve_reward_model,
 )
-from fsdpo_data.engines.weights import resolve_model, resolve_prm
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import ProblemSet, load_problems
@@ -235,11 +232,9 @@ def _make_stages(options: BuildOptions) -> list[Stage]:
         return []
     policy_options = sampler_options(options)
     engine = scorer_engine_for(policy_options.engine, shares_memory=False)
-    score_stage = make_score_stage(
-        options.prm,
-        policy_options.scorer_options(engine, options.prm_format),
-        options.failure_policy,
-    )
+    scorer_options = policy_options.scorer_options(engine, options.prm_format)
+    reward_model = resolve_reward_model(options.prm, scorer_options)
+    score_stage = make_score_stage(reward_model, options.failure_policy)
     pair_spec = PairSpec() if options.top is None else PairSpec(top=options.top)
     return [score_stage, PairStage(pair_spec)]
 
@@ -292,74 +287,103 @@ def _make_job(options: BuildOptions) -> BuildJob:
     _check_device(options)  # before any download
     segmenter = segmenter_name(options.segmenter)
     engine = sampler_options(options)
-    model = resolve_model(options.model or DEFAULT_MODEL, engine, options.template)
+    policy = resolve_policy(options, engine, options.template, has_scorer=options.is_search)
     source = limited_problems(options)
     for warning in source.warnings:
         log.warning(warning)
-    search = _resolve_search(options, engine, segmenter) if options.is_search else None
-    selection = select_sampler_with_scorer(engine) if search else select_sampler(engine)
-    is_model_named = options.model is not None
-    spec = BuildSpec(
-        # In a recording, another model than ``model`` may have written the solutions, and some
-        # sampling settings may be unknown.
-        model=solution_author(options, model.ref, is_model_named=is_model_named),
-        sources=tuple(source.source_refs),
-        template=model.template,
-        sampling=options.sampling.replace(stop=model.template.stop),
-        engine=selection.spec_entry | recording_entry(options, is_model_named=is_model_named),
+    search = None
+    if options.is_search:
+        scorer_options = engine.scorer_options(scorer_engine_for(engine.engine), options.prm_format)
+        reward_model = resolve_reward_model(str(options.prm), scorer_options, model_count=2)
+        search = BeamSearch(reward_model, options.beam)
+    return make_build_job(
+        policy,
+        source,
+        sampling=options.sampling,
         segmenter=segmenter,
-        grader=get_grader().version,
-        unknown_fields=options.unknown_fields,
+        search=search,
         grade_thinking=options.grade_thinking,
-        score=search.score_entry if search else {},
-        search=search.spec_entry if search else {},
-    )
-
-    def make_sampler() -> Sampler:
-        """Load the policy, and the reward model of a search."""
-        policy = load_selected_sampler(selection, model)
-        return search.make_sampler(policy) if search else policy
-
-    return BuildJob(
-        spec=spec,
-        source=source,
-        make_sampler=make_sampler,
-        batch_size=engine.batch_size or selection.batch_size,
         workers=options.workers,
         failure_policy=options.failure_policy,
-        keeps_batches=BeamSampler.keeps_batches if search else False,
-        format_evidence=search.format_evidence if search else "",
     )
 
 
-class _SearchLoader(NamedTuple):
-    """A beam search whose reward model is checked, but not loaded."""
+class BeamSearch(NamedTuple):
+    """A beam search, which finds the solutions of a build."""
 
-    spec_entry: Mapping[str, Any]  #: The search in the spec of the build.
-    score_entry: Mapping[str, Any]  #: The reward model with its engine, as a score stage states it.
-    format_evidence: str  #: How the PRM format was recognised; empty without a PRM format.
-    #: Loads the reward model, and returns the search with the policy.
-    make_sampler: Callable[[Sampler], BeamSampler]
+    reward_model: RewardModel  #: Ranks partial solutions.
+    spec: BeamSpec  #: Settings of the search.
 
 
-def _resolve_search(options: BuildOptions, engine: SamplerOptions, segmenter: str) -> _SearchLoader:
-    """Resolve the reward model of a search next to the policy.
+def make_build_job(
+    policy: Policy,
+    problems: ProblemSet,
+    *,
+    sampling: SamplingSpec,
+    segmenter: str,
+    search: BeamSearch | None = None,
+    grade_thinking: bool = False,
+    workers: int | None = None,
+    failure_policy: FailurePolicy = STOP_AT_FIRST,
+    keeps_engine: bool = False,
+) -> BuildJob:
+    """Return a build of a policy that solves problems.
 
-    Raises:
-        InputError: if it is not a process reward model.
-        UnavailableError: if its engine is not installed, or the model cannot be read.
+    Args:
+        policy: The model that writes the solutions.
+        problems: The problems.
+        sampling: Sampling settings, without the stop strings of the template.
+        segmenter: Full name of the segmenter.
+        search: The search that finds the solutions; None to sample them independently.
+        grade_thinking: Whether the grader also reads unfinished thinking.
+        workers: Processes that annotate; None for one per available core.
+        failure_policy: When the build stops because of prompts that the engine refuses.
+        keeps_engine: Whether the sampler stays loaded, because another build uses it.
     """
-    scorer_options = engine.scorer_options(scorer_engine_for(engine.engine), options.prm_format)
-    prm = resolve_prm(str(options.prm), scorer_options)
-    selection = select_scorer(scorer_options, prm, model_count=2)
-    prm_entry = {"prm": asdict(prm.ref), **format_entry(prm)}
-    return _SearchLoader(
-        spec_entry={"sampler": options.sampler, **options.beam.model_dump(), **prm_entry},
-        score_entry={"engine": selection.spec_entry, **prm_entry},
-        format_evidence=prm.format_evidence if isinstance(prm, PublishedPrm) else "",
-        make_sampler=lambda policy: BeamSampler(
-            policy, load_selected_scorer(selection, prm), segmenter, options.beam
-        ),
+    template = policy.model.template
+    spec = BuildSpec(
+        model=policy.author,
+        sources=tuple(problems.source_refs),
+        template=template,
+        sampling=sampling.replace(stop=template.stop),
+        engine=policy.engine,
+        segmenter=segmenter,
+        grader=get_grader().version,
+        unknown_fields=policy.unknown_fields,
+        grade_thinking=grade_thinking,
+    )
+    job = BuildJob(
+        spec=spec,
+        source=problems,
+        make_sampler=policy.make_sampler,
+        batch_size=policy.batch_size,
+        workers=workers,
+        failure_policy=failure_policy,
+        keeps_engine=keeps_engine,
+    )
+    return job if search is None else _with_search(job, search)
+
+
+def _with_search(job: BuildJob, search: BeamSearch) -> BuildJob:
+    """Return a build whose solutions a beam search finds."""
+    reward_model, beam = search
+
+    def make_sampler() -> BeamSampler:
+        """Load the policy and the reward model."""
+        policy = job.make_sampler()
+        return BeamSampler(policy, reward_model.make_scorer(), job.spec.segmenter, beam)
+
+    spec = replace(
+        job.spec,
+        score={"engine": reward_model.engine, **reward_model.entry},
+        search={"sampler": "beam", **beam.model_dump(), **reward_model.entry},
+    )
+    return replace(
+        job,
+        spec=spec,
+        make_sampler=make_sampler,
+        keeps_batches=BeamSampler.keeps_batches,
+        format_evidence=reward_model.format_evidence,
     )
 
 

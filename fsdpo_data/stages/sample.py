@@ -135,6 +135,8 @@ class BuildJob:
     keeps_batches: bool = False
     #: How the PRM format of a search was recognised; empty without a PRM format.
     format_evidence: str = ""
+    #: Whether the sampler stays loaded after the build, because another build uses it.
+    keeps_engine: bool = False
 
     @property
     def config(self) -> dict[str, Any]:
@@ -182,8 +184,9 @@ def build(
             # Solutions of problems that failed before change the input of the stages.
             on_new_records=lambda: discard_dataset(out),
         )
-        for sampler in loaded_samplers:
-            close_engine(sampler)  # the next model may need the memory
+        if not job.keeps_engine:
+            for sampler in loaded_samplers:
+                close_engine(sampler)  # the next model may need the memory
         return run_stages(out / BUILD_FOLDER, out, stages=stages, progress=progress)
 
 

@@ -21,13 +21,11 @@ from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
 from fsdpo_data.dataset.schema import read_table, replace_column, scan_rows, write_parquet
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
-from fsdpo_data.engines.load import load_selected_scorer
 from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
 from fsdpo_data.engines.registry import SCORERS
+from fsdpo_data.engines.resolved import RewardModel, resolve_reward_model
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
-from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
-from fsdpo_data.engines.selection import select_scorer
-from fsdpo_data.engines.weights import resolve_prm
+from fsdpo_data.engines.scorers.prm_formats import format_entry
 from fsdpo_data.steps.rewards import aggregate_expr
 
 #: Solutions per call of the scorer: enough to batch similar lengths, few enough to show progress.
@@ -290,22 +288,15 @@ class ScoreOptions(FailureOptions, StageOptions):
 
 
 def make_score_stage(
-    prm: str, options: ScorerOptions, failure_policy: FailurePolicy = STOP_AT_FIRST
+    reward_model: RewardModel, failure_policy: FailurePolicy = STOP_AT_FIRST
 ) -> ScoreStage:
-    """Check the process reward model and the engine; the weights are loaded when they are needed.
-
-    Raises:
-        InputError: if ``prm`` is not a process reward model.
-        UnavailableError: if the engine is not installed, or the model cannot be read.
-    """
-    weights = resolve_prm(prm, options)
-    selection = select_scorer(options, weights)
+    """Return the stage of a reward model, whose weights are loaded when they are needed."""
     return ScoreStage(
-        prm=weights.ref,
-        engine=selection.spec_entry,
-        make_scorer=lambda: load_selected_scorer(selection, weights),
-        format_entry=format_entry(weights),
-        format_evidence=weights.format_evidence if isinstance(weights, PublishedPrm) else "",
+        prm=reward_model.weights.ref,
+        engine=reward_model.engine,
+        make_scorer=reward_model.make_scorer,
+        format_entry=format_entry(reward_model.weights),
+        format_evidence=reward_model.format_evidence,
         failure_policy=failure_policy,
     )
 
@@ -313,7 +304,7 @@ def make_score_stage(
 def _make_stage(options: ScoreOptions) -> ScoreStage:
     """Check the process reward model and the engine of the command."""
     prm = str(options.prm or options.policy)
-    return make_score_stage(prm, options.engine, options.failure_policy)
+    return make_score_stage(resolve_reward_model(prm, options.engine), options.failure_policy)
 
 
 STAGES.register(

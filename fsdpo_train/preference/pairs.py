@@ -84,9 +84,11 @@ class PromptGroup:
         return self.select(sorted({index for pair in pairs for index in pair}), pairs)
 
 
-def open_pairs(data: Sequence[str | Path], loss: PreferenceLoss) -> TrainingData:
+def open_pairs(
+    data: Sequence[str | Path], loss: PreferenceLoss, *, allow_benchmark: bool = False
+) -> TrainingData:
     """Open the pairs in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
-    return open_data(data, pair_rows(loss))
+    return open_data(data, pair_rows(loss), allow_benchmark=allow_benchmark)
 
 
 def group_by_prompt(

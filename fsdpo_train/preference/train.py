@@ -84,7 +84,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         report = train_dpo(DpoConfig(data="runs/pairs", model="tiny", out="runs/policy"))
     """
     loss = config.preference_loss  # imports a plug-in before the identity of the run is recorded
-    data = open_pairs(config.data, loss)
+    data = open_pairs(config.data, loss, allow_benchmark=config.allow_benchmark)
     config = with_start_model(config, data)
     with start_run(config, data) as identity:
         arguments = _preference_arguments(config)

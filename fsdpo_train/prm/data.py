@@ -58,9 +58,9 @@ class PrmData:
     counts: Counter[str]
 
 
-def open_solutions(data: Sequence[str | Path]) -> TrainingData:
+def open_solutions(data: Sequence[str | Path], *, allow_benchmark: bool = False) -> TrainingData:
     """Open the solutions in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
-    return open_data(data, PRM_ROWS)
+    return open_data(data, PRM_ROWS, allow_benchmark=allow_benchmark)
 
 
 def read_labelled_rows(data: TrainingData, config: PrmConfig) -> Iterator[LabelledRow]:

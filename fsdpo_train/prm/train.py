@@ -92,7 +92,7 @@ def train_prm(config: PrmConfig) -> PrmReport:
 
         report = train_prm(PrmConfig(data="runs/labelled", model="tiny", out="runs/prm"))
     """
-    data = open_solutions(config.data)
+    data = open_solutions(config.data, allow_benchmark=config.allow_benchmark)
     config = with_start_model(config, data)
     with start_run(config, data) as identity:
         arguments = training_arguments(

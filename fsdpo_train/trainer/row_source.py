@@ -11,6 +11,7 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.row_files import data_suffix, read_records
 from fsdpo_data.core.urls import is_url
+from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
 from fsdpo_data.dataset.schema import scan_rows
@@ -80,32 +81,39 @@ class TrainingData:
         return chain.from_iterable(source.rows() for source in self.sources)
 
 
-def open_data(data: Sequence[str | Path], row_format: RowFormat) -> TrainingData:
+def open_data(
+    data: Sequence[str | Path], row_format: RowFormat, *, allow_benchmark: bool = False
+) -> TrainingData:
     """Open the datasets and files in ``data``; see :func:`open_source`."""
-    return TrainingData(tuple(open_source(item, row_format) for item in data))
+    sources = (open_source(item, row_format, allow_benchmark=allow_benchmark) for item in data)
+    return TrainingData(tuple(sources))
 
 
-def open_source(data: str | Path, row_format: RowFormat) -> RowSource:
+def open_source(
+    data: str | Path, row_format: RowFormat, *, allow_benchmark: bool = False
+) -> RowSource:
     """Open the rows in ``data``.
 
     Args:
         data: A JSONL or parquet file, ``org/name[@revision]`` on the Hub, or a directory or URL of
             a sealed dataset.
         row_format: The format of the rows.
+        allow_benchmark: Whether a sealed dataset may have benchmark problems.
 
     Raises:
-        InputError: if ``data`` does not contain such rows.
+        InputError: if ``data`` does not contain such rows, or has benchmark problems.
         SchemaError: if the dataset is not sealed, or its rows were changed later.
         UnavailableError: if the Hub or a store cannot be reached, or refuses access.
     """
     if is_url(data):
         copy = local_copy(data)
         with errors_with_urls({copy: str(data)}):
-            return replace(_open_sealed(copy, row_format), name=str(data).rstrip("/"))
+            source = _open_sealed(copy, row_format, allow_benchmark=allow_benchmark)
+            return replace(source, name=str(data).rstrip("/"))
     check_source(data, row_format)
     data = Path(data)
     if data.is_dir():
-        return _open_sealed(data, row_format)
+        return _open_sealed(data, row_format, allow_benchmark=allow_benchmark)
     if data.exists():
         identity = "sha256:" + file_sha256(data)
         return RowSource(identity, data.resolve().name, lambda: _file_rows(data), is_dataset=False)
@@ -205,9 +213,11 @@ def _read_sealed(root: Path, config: str) -> Manifest:
     return manifest
 
 
-def _open_sealed(root: Path, row_format: RowFormat) -> RowSource:
+def _open_sealed(root: Path, row_format: RowFormat, *, allow_benchmark: bool) -> RowSource:
     config = row_format.config
     manifest = _read_sealed(root, config)
+    if not allow_benchmark:
+        check_no_benchmark_problems(root, manifest)
     # Only these files are read, so a copy of the dataset without the other files is enough.
     check_files(root, manifest.config_files(config))
     provenance = {"dataset": manifest.digest}

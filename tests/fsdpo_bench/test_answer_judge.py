@@ -1,35 +1,27 @@
-"""A judge decides the undecided answers of benchmark runs, while they run and when graded again."""
+"""A judge decides the undecided answers of all parts of a run."""
 
 from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.decode.plan import DecodingPlan
-from fsdpo_bench.report.problem_list import explain_verdict
-from fsdpo_bench.report.render import write_report
-from fsdpo_bench.results.numbers import decoder_accuracy
-from fsdpo_bench.results.outcomes import read_problem_results
-from fsdpo_bench.runs.records import read_records
-from fsdpo_bench.runs.regrade import regrade_run
-from fsdpo_bench.runs.run import BenchJob, RunSpec, decode_tasks
+from fsdpo_bench.run_folder import is_run, read_run_record
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import get_task
-from hashes import hashes
+from made_runs import make, solutions, table_digests, written
 from openai_server import Script, serving
-from paused_commands import kill_when_written
 from typer.testing import CliRunner
 
-from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError
+from fsdpo_data.core.errors import RunMismatchError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.answer_judge import AnswerJudge
 from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
@@ -43,6 +35,7 @@ RESPONSES = (
     "So $\\boxed{\\text{at most } 42}$.",
     "So $\\boxed{42 \\text{ with remainder } 2}$.",
 )
+PARTS = ("greedy", "samples")
 
 
 class Policy:
@@ -84,14 +77,24 @@ class FakeJudge:
         self.prompts: list[str] = []
         self.remaining_calls = dies_after
         self.policy = policy
+        self.loads = 0
+        self.is_open = False
+
+    def load(self) -> FakeJudge:
+        self.loads += 1
+        self.is_open = True
+        return self
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        assert self.policy is None or not self.policy.is_open
+        assert self.is_open and (self.policy is None or not self.policy.is_open)
         if self.remaining_calls == 0:
             raise UnavailableError("the engine died")
         self.remaining_calls = None if self.remaining_calls is None else self.remaining_calls - 1
         self.prompts += prompts
         return [[Completion(verdict(prompt), "stop", 7, 0.5)] for prompt in prompts]
+
+    def close(self) -> None:
+        self.is_open = False
 
 
 def verdict(prompt: str) -> str:
@@ -109,257 +112,144 @@ def answer_judge(judge: FakeJudge) -> AnswerJudge:
         template=RECORDED_TEMPLATE,
         sampling=SamplingSpec(n=1, temperature=0.0),
         engine={"name": "replay", "dtype": "auto"},
-        make_sampler=lambda: judge,
+        make_sampler=judge.load,
         batch_size=2,
     )
 
 
+ROWS = [{"question": f"What is number {i}?", "answer": "42"} for i in range(5)]
+
+
 @pytest.fixture
 def task(tmp_path: Path) -> LoadedTask:
-    rows = [{"question": f"What is number {i}?", "answer": "42"} for i in range(5)]
-    file = tmp_path / "mine.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return load_task(get_task(str(file)), None)
+    return load_task(get_task(str(written(tmp_path / "mine.jsonl", ROWS))))
 
 
 def run(
-    out: Path, task: LoadedTask, judge: FakeJudge | None = None, *, resume: bool = False
+    out: Path,
+    task: LoadedTask,
+    judge: FakeJudge | None = None,
+    *,
+    policy: Policy | None = None,
+    resume: bool = False,
+    **options: Any,
 ) -> Path:
-    plan = DecodingPlan(("greedy", "sc"), (3,), "min")
-    spec = RunSpec(
-        model=Policy.model,
-        template=get_template("problem"),
-        sampling=SamplingSpec(n=3),
-        engine={"name": "replay", "dtype": "auto"},
-        segmenter="newline@1",
-        plan=plan,
-        answer_judge=None if judge is None else answer_judge(judge),
-    )
-    policy = Policy()
+    policy = policy or Policy()
     if judge is not None:
         judge.policy = policy
-    job = BenchJob(spec, [task], policy.load, lambda: pytest.fail("no scorer"), 2, workers=1)
-    decode_tasks(job, out, resume=resume, progress=LineProgress())
-    return out
+    return make(
+        out,
+        decoder="greedy,sc",
+        k=(3,),
+        tasks=[task],
+        make_writer=policy.load,
+        answer_judge=None if judge is None else answer_judge(judge),
+        batch_size=2,
+        resume=resume,
+        **options,
+    )
 
 
-def statuses(out: Path, decoder: str = "greedy") -> list[tuple[str, bool]]:
-    return [
-        (record.decoded[decoder].status, record.decoded[decoder].has_judge_rule)
-        for record in read_records(out)
-    ]
+def outcomes(out: Path, part: str) -> list[tuple[str, str | None]]:
+    rows = [row for rows in solutions(out, part).values() for row in rows]
+    return [(row["outcome"], row["answer_judge"]) for row in rows]
 
 
-def test_a_judge_decides_undecided_answers_of_samples_and_decoders(
+def test_a_judge_decides_the_undecided_answers_of_all_parts(
     tmp_path: Path, task: LoadedTask
 ) -> None:
     plain = run(tmp_path / "plain", task)
-    judge_run = run(tmp_path / "judged", task, FakeJudge())
-    assert statuses(plain) == [
-        ("correct", False),
-        ("incorrect", False),
-        *[("undecided", False)] * 3,
+    judge = FakeJudge()
+    judged = run(tmp_path / "judged", task, judge)
+    undecided = ("undecided", None)
+    assert outcomes(plain, "greedy") == [("correct", None), ("incorrect", None), *[undecided] * 3]
+    assert outcomes(judged, "greedy") == [
+        ("correct", None),
+        ("incorrect", None),
+        ("correct", RULE),
+        ("incorrect", RULE),
+        undecided,
     ]
-    assert statuses(judge_run) == [
-        ("correct", False),
-        ("incorrect", False),
-        ("correct", True),
-        ("incorrect", True),
-        ("undecided", False),
-    ]
-    for old, new in zip(read_records(plain), read_records(judge_run), strict=True):
-        for old_sample, new_sample in zip(old.samples, new.samples, strict=True):
-            assert new_sample.to_solution() == old_sample.to_solution()
-            assert new_sample.answer == old_sample.answer
-            if old_sample.status != "undecided":
-                assert new_sample == old_sample
-        chosen = new.decoded["sc@3"]
-        assert chosen.sample == old.decoded["sc@3"].sample, "a judge changes no choice"
-        assert chosen.status == new.samples[chosen.sample or 0].status
-    assert "answer_judge" not in json.loads((plain / "config.json").read_text())
-
-
-def test_results_show_the_accuracy_with_and_without_the_judge(
-    tmp_path: Path, task: LoadedTask
-) -> None:
-    plain = write_report(run(tmp_path / "plain", task)).tasks["mine"].decoders["greedy"]
-    assert plain.upper_bound is not None and plain.without_judge is None
-    out = run(tmp_path / "judged", task, FakeJudge())
-    results = write_report(out)
-    judge_run = results.tasks["mine"].decoders["greedy"]
-    assert (judge_run.correct, judge_run.outcomes["undecided"]) == (2, 1)
-    assert judge_run.upper_bound is not None and judge_run.upper_bound.correct == 3
-    assert (
-        judge_run.without_judge is not None
-        and judge_run.without_judge.correct == plain.correct == 1
-    )
-    assert judge_run.upper_bound_without_judge == plain.upper_bound
-    text = json.loads((out / "results.json").read_text())
-    # 5 greedy answers and 15 samples: each response occurs 1 + 3 times.
-    assert text["answer_judge"] == {
-        "answers": 12,
-        "correct": 4,
-        "incorrect": 4,
-        "undecided": 4,
-        "unreadable": 4,
-        "replies": count_replies(out),
-        "tokens": 7 * count_replies(out),
-        "seconds": 0.5 * count_replies(out),
-    }
-    chat = get_answer_judge_format("chat")
-    entry = text["run"]["answer_judge"]
-    assert entry["model"] == {"name": "reads", "revision": "0"}
-    assert entry["format"]["prompt_sha256"] == chat.prompt_digest
-    for name in ("report.md", "report.html"):
-        assert "without the judge" in (out / name).read_text()
-    assert "A language model decided 8 of the 12 answers" in (out / "README.md").read_text()
-
-
-def count_replies(out: Path) -> int:
-    return len((out / "answer_judge/completions.jsonl").read_text().splitlines())
+    assert read_run_record(judged) == read_run_record(plain)
+    for part in PARTS:
+        validate(judged / part)
+        for old, new in zip(outcomes(plain, part), outcomes(judged, part), strict=True):
+            assert old == undecided or new == old
+        assert outcomes(judged / "build", part) == outcomes(plain, part)
+    assert judge.loads == 1 and not judge.is_open, "the judge is loaded once for all parts"
+    stats = read_manifest(judged / "samples").answer_judge
+    assert stats is not None
+    assert (stats.answers, stats.correct, stats.incorrect, stats.unreadable) == (9, 3, 3, 3)
+    assert stats.replies == 9 and stats.tokens == 63
+    assert stats.accuracy_without_judge is not None
 
 
 @pytest.mark.parametrize("calls", [0, 1, 3])
 def test_a_judge_that_dies_resumes_to_the_same_bytes(
     tmp_path: Path, task: LoadedTask, calls: int
 ) -> None:
-    complete = run(tmp_path / "whole", task, FakeJudge())
+    whole = FakeJudge()
+    complete = run(tmp_path / "whole", task, whole)
     out = tmp_path / "out"
+    first = FakeJudge(dies_after=calls)
     with pytest.raises(UnavailableError):
-        run(out, task, FakeJudge(dies_after=calls))
+        run(out, task, first)
+    assert not is_run(out)
     with pytest.raises(RunMismatchError):
         run(out, task, FakeJudge())
     second = FakeJudge()
     run(out, task, second, resume=True)
-    assert hashes(out) == hashes(complete)
-    assert len(second.prompts) == count_replies(out) - 2 * calls
-    third = FakeJudge(dies_after=0)
-    run(out, task, third, resume=True)
-    assert hashes(out) == hashes(complete), "a complete run stays as it is"
+    assert table_digests(out) == table_digests(complete)
+    assert len(second.prompts) == len(whole.prompts) - len(first.prompts)
+    run(out, task, FakeJudge(dies_after=0), resume=True)
+    assert table_digests(out) == table_digests(complete), "a complete run stays as it is"
 
 
-def test_a_run_that_stops_between_two_benchmarks_counts_all_decisions(
-    tmp_path: Path, task: LoadedTask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    complete = run(tmp_path / "whole", task, FakeJudge())
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(
-            "fsdpo_bench.runs.answer_judge.write_text",
-            lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
-        )
-        run(tmp_path / "out", task, FakeJudge())
-    assert statuses(tmp_path / "out") == statuses(complete)
-    run(tmp_path / "out", task, FakeJudge(dies_after=0), resume=True)
-    assert hashes(tmp_path / "out") == hashes(complete)
-
-
-def regrade(source: Path, out: Path, judge: FakeJudge | None = None) -> Path:
-    chosen = None if judge is None else answer_judge(judge)
-    regrade_run(source, out, (), None, 1, LineProgress(), answer_judge=chosen)
-    return out
-
-
-def test_a_finished_run_is_graded_with_and_without_a_judge(
+def test_problems_that_failed_before_are_judged_after_a_retry(
     tmp_path: Path, task: LoadedTask
 ) -> None:
-    plain = run(tmp_path / "plain", task)
-    judge_run = run(tmp_path / "judged", task, FakeJudge())
-    again = regrade(plain, tmp_path / "again", FakeJudge())
-    assert hashes(again / "records") == hashes(judge_run / "records")
-    back = regrade(judge_run, tmp_path / "back")
-    assert hashes(back / "records") == hashes(plain / "records")
-    assert "answer_judge" not in json.loads((back / "config.json").read_text())
-    assert not (back / "answer_judge").exists()
+    class FussyPolicy(Policy):
+        refuses = True
+
+        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+            if self.refuses and any("number 2" in prompt for prompt in prompts):
+                raise ValueError("too long")
+            return super().sample(prompts, spec)
+
+    policy = FussyPolicy()
+    out = run(tmp_path / "run", task, FakeJudge(), policy=policy, max_failed="50%")
+    assert len(outcomes(out, "greedy")) == 4
+    policy.refuses = False
+    run(out, task, FakeJudge(), policy=policy, max_failed="50%", resume=True)
+    complete = run(tmp_path / "whole", task, FakeJudge())
+    assert [outcomes(out, part) for part in PARTS] == [outcomes(complete, part) for part in PARTS]
+    for part in PARTS:
+        assert read_manifest(out / part).failed is None
+        validate(out / part)
 
 
-def test_strict_accuracy_follows_the_judge(tmp_path: Path, task: LoadedTask) -> None:
-    out = run(tmp_path / "judged", task, FakeJudge())
-    results = read_problem_results(read_records(out))["mine"]
-    strict = decoder_accuracy(results, "greedy", strict=True)
-    assert strict == decoder_accuracy(results, "greedy")
-
-
-def test_damaged_counts_are_reported(tmp_path: Path, task: LoadedTask) -> None:
-    out = run(tmp_path / "judged", task, FakeJudge())
-    (out / "answer_judge" / "stats.json").write_text('{"answers": "many"}')
-    with pytest.raises(InputError, match="stats"):
-        write_report(out)
-
-
-def test_the_page_explains_the_decision_of_a_judge() -> None:
-    text = explain_verdict("correct", RULE)
-    assert text == "A part was not read, so the judge reads@0 decided. They agree."
-
-
-def invoke(*arguments: str) -> Any:
-    return CliRunner().invoke(app, list(arguments))
-
-
-def test_a_served_judge_on_the_command_line(tmp_path: Path, task: LoadedTask) -> None:
-    plain = run(tmp_path / "plain", task)
-    write_report(plain)
-    responses = tmp_path / "responses.jsonl"
-    responses.write_text(
-        "".join(
-            json.dumps({"question": f"What is number {i}?", "answer": "42", "response": text})
-            + "\n"
-            for i, text in enumerate(RESPONSES)
-        )
-    )
+def test_a_served_judge_on_the_command_line(tmp_path: Path) -> None:
+    task = written(tmp_path / "mine.jsonl", ROWS)
+    recorded = [
+        {
+            "prompt": get_template("problem").render(row["question"]),
+            "completions": [{"text": text, "finish_reason": "stop"}],
+        }
+        for row, text in zip(ROWS, RESPONSES, strict=True)
+    ]
+    responses = written(tmp_path / "responses.jsonl", recorded)
     script = Script(reply=lambda body, _: verdict(body["messages"][0]["content"]))
+    out = tmp_path / "run"
     with serving(script) as url:
-        served = ("--judge", "tiny", "--judge-engine", "openai", "--judge-base-url", url)
-        chat = ("--judge-api", "chat")
-        graded = invoke("grade", str(plain), *served, *chat, "--out", str(tmp_path / "graded"))
-        replayed = invoke(
-            *("run", "--engine", "replay", "--replay", str(responses), *served, *chat),
-            *("--out", str(tmp_path / "replayed")),
-        )
-    assert graded.exit_code == 0, graded.output
-    assert replayed.exit_code == 0, replayed.output
-    for result in (graded, replayed):
-        assert "without the judge" in result.output
-    assert "asked about 3 undecided answers: 1 correct, 1 incorrect" in replayed.output
-    config = json.loads((tmp_path / "replayed" / "config.json").read_text())
+        line = ["run", "--task", task, "--engine", "replay", "--replay", responses]
+        line += ["--template", "problem", "--judge", "tiny", "--judge-engine", "openai"]
+        line += ["--judge-base-url", url, "--judge-api", "chat", "--out", out]
+        result = CliRunner().invoke(app, [str(word) for word in line])
+    assert result.exit_code == 0, result.output
+    assert [outcome for outcome, _ in outcomes(out, "greedy")] == [
+        *("correct", "incorrect", "correct", "incorrect", "undecided")
+    ]
+    config = json.loads((out / "config.json").read_text())
     assert config["answer_judge"]["model"] == {"name": "tiny", "revision": "served"}
     assert config["answer_judge"]["format"]["name"] == "chat"
     assert url not in json.dumps(config)
-
-
-@pytest.mark.proof
-def test_a_judge_gets_no_question_twice_after_a_kill(tmp_path: Path, task: LoadedTask) -> None:
-    """Kill the command with SIGKILL between two saves of replies, and resume."""
-    plain = run(tmp_path / "plain", task)
-    prompts: list[str] = []
-
-    def reply(body: dict[str, Any], _: int) -> str:
-        """Answer slowly, so that the replies are saved in several parts."""
-        prompt = body["messages"][0]["content"]
-        prompts.append(prompt)
-        time.sleep(0.3)
-        return verdict(prompt)
-
-    out = tmp_path / "out"
-    replies = out / "answer_judge" / "completions.jsonl"
-    with serving(Script(reply=reply)) as url:
-        line = ["grade", str(plain), "--workers", "1", "--judge", "tiny", "--judge-api", "chat"]
-        line += ["--judge-engine", "openai", "--judge-base-url", url, "--judge-concurrency", "1"]
-        # The records of the five problems are written at once, so only the replies have a pause.
-        kill_when_written([*line, "--out", str(out)], replies, min_records=6, pause_at=6)
-        saved = {json.loads(text)["prompt"] for text in replies.read_text().splitlines()}
-        assert 6 <= len(saved) < 9
-        prompts.clear()
-        result = invoke(*line, "--resume", "--out", str(out))
-        assert result.exit_code == 0, result.output
-        assert len(prompts) == 9 - len(saved)
-        assert saved.isdisjoint(prompts)
-        result = invoke(*line, "--out", str(tmp_path / "whole"))
-    assert result.exit_code == 0, result.output
-    assert hashes(out / "records") == hashes(tmp_path / "whole" / "records")
-
-
-def test_a_judge_needs_a_run(tmp_path: Path) -> None:
-    file = tmp_path / "responses.jsonl"
-    file.write_text('{"answer": "42", "response": "42"}\n')
-    result = invoke("grade", str(file), "--judge", "tiny")
-    assert result.exit_code == 1 and "fsdpo-bench run --engine replay" in str(result.exception)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from fsdpo_bench.metrics.answer_classes import NO_ANSWER
-from fsdpo_bench.metrics.choices import (
+from fsdpo_bench.decoders.answer_classes import NO_ANSWER
+from fsdpo_bench.decoders.choices import (
     best_of_n,
     estimate_best_of_n,
     estimate_vote,

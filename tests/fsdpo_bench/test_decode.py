@@ -10,24 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from fakes import FixedSampler, TableScorer, Writer
-from fsdpo_bench.decode.decoders import DECODERS
-from fsdpo_bench.decode.records import DecodedProblem, record_validator
-from fsdpo_bench.decode.solution import (
-    DecodedSolution,
-    add_rewards,
-    aggregate_rewards,
-    greedy_sampling,
-    sample_solutions,
-)
-from fsdpo_bench.metrics.answer_classes import agreeing_answers, answer_classes, voting_answers
-from fsdpo_bench.metrics.choices import best_of_n, vote, weighted_vote
-from fsdpo_bench.runs.grade import grade_problems
+from fsdpo_bench.decoders.answer_classes import agreeing_answers, answer_classes, voting_answers
+from fsdpo_bench.decoders.choices import best_of_n, vote, weighted_vote
 
-from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.grading.pool import grade_requests
-from fsdpo_data.stages.requests import grading_request
+from fsdpo_data.steps.rewards import aggregate
 
 CASES = 500
 
@@ -93,31 +79,6 @@ def test_values_and_marked_words_vote(answer: str, response: str) -> None:
     assert voting_answers([answer], [response]) == [answer]
 
 
-def test_a_vote_without_any_answer_is_wrong() -> None:
-    """The first sample would be correct, because its sentence states the gold answer."""
-    problem = Problem(question="Who wins?", answer="Tom", source="s", split="test")
-    samples = [
-        DecodedSolution(text=text, steps=(text,), finish_reason="stop", n_tokens=5)
-        for text in ("We see this.\nSo Tom is the winner.", "I am not sure.", "I am not sure.")
-    ]
-    decoded = DecodedProblem(
-        task="smoke",
-        row=0,
-        problem_id="0" * 20,
-        problem=problem,
-        prompt="",
-        samples=samples,
-        own_solutions={},
-    )
-    setup = DECODERS["sc"].parse_suffix("@3")
-    assert setup is not None
-    [record] = grade_problems([decoded], [setup], ["sc@3"], workers=1)
-    assert record.samples[0].correct
-    entry = record.decoded["sc@3"]
-    assert (entry.correct, entry.answer, entry.status) == (False, None, "no_answer")
-    assert record_validator().validate_python(record.to_json()) == record
-
-
 def test_classes_do_not_depend_on_the_order_of_answers() -> None:
     """A 5 without unit agrees with 5 m and with 5 cm, which differ from each other."""
     pool = ["5 m", "5", "5 cm", "5 m", "7"]
@@ -164,8 +125,8 @@ PLAIN_AGGREGATES: dict[str, Callable[[list[float]], float]] = {
 }
 
 
-@pytest.mark.parametrize("aggregate", PLAIN_AGGREGATES)
-def test_best_of_n_selects_the_first_solution_with_the_highest_reward(aggregate: str) -> None:
+@pytest.mark.parametrize("name", PLAIN_AGGREGATES)
+def test_best_of_n_selects_the_first_solution_with_the_highest_reward(name: str) -> None:
     for case in range(CASES):
         draw = random.Random(case)
         rewards: list[Any] = [
@@ -175,58 +136,9 @@ def test_best_of_n_selects_the_first_solution_with_the_highest_reward(aggregate:
             for _ in range(draw.randint(1, 9))
         ]
         ranked = [
-            PLAIN_AGGREGATES[aggregate](step_rewards) if step_rewards else -1.0
+            PLAIN_AGGREGATES[name](step_rewards) if step_rewards else -1.0
             for step_rewards in rewards
         ]
         assert best_of_n(
-            [aggregate_rewards(step_rewards, aggregate) for step_rewards in rewards]
+            [aggregate(step_rewards, name) if step_rewards else None for step_rewards in rewards]
         ) == ranked.index(max(ranked))
-
-
-def test_best_of_n_takes_the_solution_whose_worst_step_is_best() -> None:
-    sampler = FixedSampler({"2+2?": ["a\nb", "c\nd"]})
-    scorer = TableScorer({"a\nb": [0.9, 0.1], "c\nd": [0.5, 0.6]})
-    samples = sample_solutions(["2+2?"], sampler, SamplingSpec(n=2), "newline@1")
-    [solutions] = add_rewards(["2+2?"], samples, scorer)
-    assert [solution.rewards for solution in solutions] == [(0.9, 0.1), (0.5, 0.6)]
-    assert best_of_n([aggregate_rewards(solution.rewards, "min") for solution in solutions]) == 1
-    assert best_of_n([aggregate_rewards(solution.rewards, "mean") for solution in solutions]) == 1
-    assert best_of_n([max(solution.rewards or ()) for solution in solutions]) == 0
-
-
-def test_thinking_is_one_step_and_only_the_text_after_it_is_graded() -> None:
-    closed = "so 5?\nno\n</think>\nIt is\n\\boxed{4}"
-    open_ = "first\n\\boxed{4}\nwait"
-    texts = {"2+2?<think>\n": [closed, open_], "2+2?": [f"[THINK]{open_}", "It is\n\\boxed{4}"]}
-    samples = sample_solutions([*texts], FixedSampler(texts), SamplingSpec(n=2), "newline@1")
-    step_counts = [[len(solution.steps) for solution in solutions] for solutions in samples]
-    assert step_counts == [[3, 1], [1, 2]]
-    problem = Problem("2+2?", "4", "embedded", "test", {})
-    verdicts = grade_requests(
-        [
-            grading_request(problem, text, prompt=prompt)
-            for prompt, responses in texts.items()
-            for text in responses
-        ]
-    )
-    assert [verdict.status for verdict in verdicts] == [
-        "correct",
-        "no_answer",
-        "no_answer",
-        "correct",
-    ]
-    assert {verdicts[1].rule, verdicts[2].rule} == {"unclosed-thinking"}
-
-
-def test_greedy_requests_one_sample_at_temperature_0() -> None:
-    requested_specs: list[SamplingSpec] = []
-
-    class Recorder(Writer):
-        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-            requested_specs.append(spec)
-            return super().sample(prompts, spec)
-
-    greedy_spec = greedy_sampling(SamplingSpec(n=5, temperature=0.8, seed=3))
-    [[solution]] = sample_solutions(["p"], Recorder(0), greedy_spec, "newline@1")
-    assert requested_specs == [SamplingSpec(n=1, temperature=0.0, seed=3)]
-    assert "".join(solution.steps) == solution.text

@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench_runs import written
-from fsdpo_bench.runs.options import RunOptions
-from fsdpo_bench.runs.validate import validate_task
+from fsdpo_bench.benchmark_run import prepare_run, run_benchmarks
+from fsdpo_bench.run_options import RunOptions
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.own_rows import RowOptions
 from fsdpo_bench.tasks.table import get_task
+from gold_checks import check_golds
+from made_runs import solutions, written
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.problems.benchmark_places import benchmark_places
 from fsdpo_data.problems.golds import is_solution, read_gold
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.problems.row_formats import RowReading
@@ -70,14 +72,14 @@ def test_a_benchmark_of_solutions_has_their_final_answers_as_golds(tmp_path: Pat
     file = written(tmp_path / "my.jsonl", ROWS)
     loaded = load_task(get_task(str(file)))
     assert not loaded.warnings and loaded.problems[3].answer == "13"
-    assert validate_task(get_task(str(file))).has_passed
+    assert check_golds(get_task(str(file))).has_passed
 
 
 def test_a_benchmark_of_solutions_without_marks_says_so(tmp_path: Path) -> None:
     file = written(tmp_path / "my.jsonl", UNMARKED_ROWS)
     [warning] = load_task(get_task(str(file))).warnings
     assert "20 of 20 gold answers look like complete solutions" in warning
-    report = validate_task(get_task(str(file)))
+    report = check_golds(get_task(str(file)))
     assert not report.has_passed
     assert any("look like complete solutions" in entry.description for entry in report.findings)
     toml = tmp_path / "my.toml"
@@ -101,25 +103,32 @@ def test_a_build_from_solutions_has_their_final_answers_as_golds(tmp_path: Path)
 
 
 def test_subjects_levels_and_metric_of_a_file_are_options_of_run(tmp_path: Path) -> None:
-    import fsdpo_bench
-
-    rows = [row | {"id": index} for index, row in enumerate(ROWS)]
-    file = written(tmp_path / "my.jsonl", rows)
-    fields = ("question", "answer", "response")
-    plain_rows = [{name: row[name] for name in fields} for row in ROWS for _ in range(2)]
-    recorded = written(tmp_path / "recorded.jsonl", plain_rows)
+    file = written(tmp_path / "my.jsonl", [row | {"id": index} for index, row in enumerate(ROWS)])
+    recorded = written(
+        tmp_path / "recorded.jsonl",
+        [
+            {
+                "prompt": get_template("problem").render(str(row["question"])),
+                "completions": [{"text": row["response"], "finish_reason": "stop"}] * 2,
+            }
+            for row in ROWS
+        ],
+    )
     options = RunOptions(
         engine=SamplerOptions(engine="replay", replay=recorded),
         task=(str(file),),
+        template="problem",
         rows=RowOptions(metric="avg@2", subject_field="topic", level_field="grade", gold="extract"),
-        sampling=SamplingSpec(n=1),
         out=tmp_path / "run",
     )
-    results = fsdpo_bench.run(options).tasks["my"]
-    assert results.groups.keys() == {"subject", "level"}
-    assert set(results.groups["subject"]) == {"sums", "more sums"}
-    average = results.numbers["avg_at_k"]["2"]
-    assert (average.accuracy, average.n) == (1, 20)
+    run = prepare_run(options)
+    assert run.record.decoders == ["first", "sc@2"]
+    assert run.record.benchmarks["my"].metric == "avg@2"
+    places = [benchmark_places(p.metadata)[0] for p in run.parts["samples"].job.source.problems]
+    assert {place.groups["subject"] for place in places} == {"sums", "more sums"}
+    assert [place.groups["level"] for place in places] == [str(row["grade"]) for row in ROWS]
+    rows = solutions(run_benchmarks(options), "samples")
+    assert {row["outcome"] for samples in rows.values() for row in samples} == {"correct"}
 
 
 def test_options_of_rows_need_a_file_of_rows() -> None:

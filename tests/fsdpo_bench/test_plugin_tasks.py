@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fsdpo_bench.run_folder import read_run_record
 
 ROOT = Path(__file__).parents[2]
 MODULE = """
@@ -60,16 +61,20 @@ def run_bench(package: Path, *arguments: object) -> subprocess.CompletedProcess[
     )
 
 
-def test_benchmarks_of_a_package_are_validated_by_name_and_by_suite(package: Path) -> None:
+def test_benchmarks_of_a_package_run_by_name_and_by_suite(package: Path, tmp_path: Path) -> None:
+    model = ("--model", "tiny", "--engine", "transformers", "--max-tokens", "8")
     for selection in (["--suite", "packaged"], ["--task", "Sums", "--task", "products"]):
-        done = run_bench(package, "validate", *selection, "--json")
+        out = tmp_path / selection[1]
+        done = run_bench(package, "run", *selection, *model, "--out", out)
         assert done.returncode == 0, done.stderr
-        reports = json.loads(done.stdout)
-        assert [report["task"] for report in reports] == ["sums", "products"]
-        assert [report["problems"] for report in reports] == [1, 1]
+        benchmarks = read_run_record(out).benchmarks
+        assert {name: entry.problems for name, entry in benchmarks.items()} == {
+            "sums": 1,
+            "products": 1,
+        }
 
 
 def test_a_broken_package_stops_only_its_own_benchmark(package: Path) -> None:
-    done = run_bench(package, "validate", "--task", "powers")
+    done = run_bench(package, "run", "--model", "tiny", "--task", "powers")
     assert done.returncode != 0
     assert "fsdpo.benchmarks: powers = no_such_module:POWERS" in done.stderr

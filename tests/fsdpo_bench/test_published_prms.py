@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch")
-from bench_runs import read_rows
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.prm.first_error import (
     measure_first_errors,
     read_first_error_rows,
     score_examples,
 )
-from fsdpo_bench.runs.records import read_config
+from fsdpo_bench.run_folder import read_run_record
+from made_runs import solutions
 from published import save_published
 from random_model import save_random_model
 from typer.testing import CliRunner
 
+from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
 
@@ -64,23 +65,14 @@ def test_a_published_prm_is_measured_and_used_for_decoding(shared: Path, tmp_pat
     ]
     done = invoke(*line, "--out", out, "--decoder", "bon,sbs", "--max-steps", 2)
     assert done.exit_code == 0, done.exception
-    assert read_config(out).to_json()["prm"]["prm_format"]["name"] == FAMILY
-    invoke("grade", out, "--k", 1, "--out", tmp_path / "graded", "--workers", 1)
-    for folder in (out, tmp_path / "graded"):
-        assert read_config(folder).prm_format_evidence == "option prm_format"
-        results = json.loads((folder / "results.json").read_text())
-        assert results["run"]["prm_format_evidence"] == "option prm_format"
-    # Other evidence, such as another name of the folder, does not make another run.
-    config = json.loads((out / "config.json").read_text())
-    (out / "config.json").write_text(json.dumps(config | {"prm_format_evidence": "folder name"}))
-    done = invoke(*line, "--out", out, "--decoder", "bon,sbs", "--max-steps", 2, "--resume")
-    assert done.exit_code == 0, done.exception
-    assert read_config(out).prm_format_evidence == "folder name"
-    for record in read_rows(out):
-        solutions = [*record["samples"], record["decoded"]["sbs@5,1"]["solution"]]
-        assert all(
-            len(solution["rewards"] or []) == len(solution["steps"]) for solution in solutions
-        )
+    for part in read_run_record(out).parts:
+        manifest = validate(out / part)
+        assert manifest.spec.score is not None and manifest.spec.score.prm_format is not None
+        assert manifest.spec.score.prm_format.name == FAMILY
+        assert manifest.rewards is not None
+        assert manifest.rewards.format_evidence == "option prm_format"
+        for rows in solutions(out, part).values():
+            assert all(len(row["step_rewards"] or []) == len(row["completions"]) for row in rows)
 
 
 def test_rewards_that_are_no_probabilities_weigh_no_votes(shared: Path, tmp_path: Path) -> None:
@@ -104,5 +96,4 @@ def test_the_prm_format_names_the_default_aggregate(shared: Path, tmp_path: Path
         out = tmp_path / aggregate
         done = invoke(*line, *options, "--out", out)
         assert done.exit_code == 0, done.exception
-        [record] = read_rows(out)
-        assert list(record["decoded"]) == [f"bon@2:{aggregate}"]
+        assert read_run_record(out).decoders == [f"bon@2:{aggregate}"]

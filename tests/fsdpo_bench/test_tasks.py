@@ -319,21 +319,19 @@ def test_the_embedded_task_is_generated() -> None:
     assert (len(loaded.problems), loaded.digest) == (500, builtin_tasks()["embedded"].digest)
     assert not loaded.warnings and suites()["smoke"] == ("embedded",)
     levels = {
-        builtin_tasks()["embedded"].record_metadata(problem.metadata)["level"]
+        builtin_tasks()["embedded"].problem_groups(problem.metadata)["level"]
         for problem in loaded.problems
     }
     assert levels == {"2", "3", "4", "5", "6"}
 
 
-def test_record_metadata_contains_the_report_groups() -> None:
-    math = builtin_tasks()["math"].record_metadata(
+def test_the_groups_of_copies_have_equal_values() -> None:
+    math = builtin_tasks()["math"].problem_groups(
         {"type": "Algebra", "level": "Level 3", "solution": "…"}
     )
-    assert math == builtin_tasks()["math500"].record_metadata({"subject": "Algebra", "level": 3})
+    assert math == builtin_tasks()["math500"].problem_groups({"subject": "Algebra", "level": 3})
     assert math == {"subject": "Algebra", "level": "3"}
-    assert builtin_tasks()["gsm_ic2"].record_metadata({"cluster": "base", "n_steps": 2}) == {
-        "cluster": "base"
-    }
+    assert builtin_tasks()["gsm_ic2"].problem_groups({"cluster": "base", "n_steps": 2}) == {}
 
 
 def test_a_custom_benchmark_can_be_a_file_of_rows(tmp_path: Path) -> None:
@@ -404,10 +402,8 @@ def test_a_custom_benchmark_can_be_a_toml_file_with_a_hook(tmp_path: Path) -> No
     loaded = load_task(get_task(str(tmp_path / "own.toml")))
     [problem] = loaded.problems
     assert (problem.question, problem.answer) == ("1 + 1?\nAnswer with a number.", "2")
-    assert loaded.task.record_metadata(problem.metadata) == {
-        "topic": "sums",
-        "gold_tolerance": 0.1,
-    }
+    assert loaded.task.problem_groups(problem.metadata) == {"topic": "sums"}
+    assert problem.gold_tolerance == 0.1
 
 
 def test_errors_in_a_custom_file_are_named(tmp_path: Path) -> None:

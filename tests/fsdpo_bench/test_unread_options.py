@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from fsdpo_bench.decode.decoders import DECODERS
-from fsdpo_bench.runs.make_job import run_job
-from fsdpo_bench.runs.options import RunOptions
+from fsdpo_bench.benchmark_run import prepare_run
+from fsdpo_bench.decoders import DECODERS
+from fsdpo_bench.run_options import RunOptions
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.load import load_sampler
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
-from fsdpo_data.exchange.response_file import read_response_file
 from fsdpo_data.stages.pair import StepPairOptions
 from fsdpo_data.stages.pipeline import BuildOptions
 
@@ -33,12 +31,13 @@ OTHER_VALUES: dict[str, Any] = {
 @pytest.mark.parametrize("name", OTHER_VALUES)
 @pytest.mark.parametrize("decoder", DECODERS.values(), ids=lambda decoder: decoder.name)
 def test_each_decoder_takes_exactly_the_options_that_it_reads(decoder: Any, name: str) -> None:
-    options = RunOptions(decoder=(decoder.name,), **{name: OTHER_VALUES[name]})
+    prm = "prm" if decoder.needs_rewards else None
+    options = RunOptions(decoder=(decoder.name,), prm=prm, **{name: OTHER_VALUES[name]})
     if name in (*decoder.parameters, *decoder.options):
-        assert options.plan().decoders == (decoder.name,)
+        assert {setup.decoder.name for setup in options.setups()} == {decoder.name}
         return
     with pytest.raises(InputError) as refused:
-        options.plan()
+        options.setups()
     assert f"RunOptions.{name} = " in str(refused.value)
     assert f"the decoder {decoder.name} does not read this option" in str(refused.value)
     readers = [
@@ -48,10 +47,13 @@ def test_each_decoder_takes_exactly_the_options_that_it_reads(decoder: Any, name
 
 
 def test_one_decoder_that_reads_an_option_suffices() -> None:
-    assert RunOptions(decoder=("greedy,sc",), k=(8,)).plan().ks == (8,)
-    assert RunOptions(k=(8,)).plan(["avg@2"]).ks == (8,)
+    for setups in (
+        RunOptions(decoder=("greedy,sc",), k=(8,)).setups(),
+        RunOptions(k=(8,)).setups(["avg@2"]),
+    ):
+        assert [setup.name for setup in setups] == ["greedy", "sc@8"]
     with pytest.raises(InputError, match="the decoders greedy, sc do not read this option"):
-        RunOptions(decoder=("greedy,sc",), b1=3).plan()
+        RunOptions(decoder=("greedy,sc",), b1=3).setups()
 
 
 @pytest.mark.parametrize(
@@ -101,16 +103,6 @@ def test_a_prm_format_needs_a_prm(options_class: Any) -> None:
         options_class(prm_format="pqm")
 
 
-def test_a_series_needs_a_recording_that_names_models(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"the engine auto does not read this option.* replay"):
-        RunOptions(model="tiny", series="7b")
-    file = tmp_path / "completions.jsonl"
-    file.write_text('{"prompt": "2+2?", "completions": [{"text": "4", "finish_reason": "stop"}]}\n')
-    assert read_response_file(file, None) is None
-    with pytest.raises(InputError, match=r"series = '7b': .* which name no models. Remove"):
-        read_response_file(file, "7b")
-
-
 @pytest.mark.parametrize("options_class", [BuildOptions, RunOptions])
 def test_recorded_samples_have_no_seed(options_class: Any) -> None:
     """The other settings describe the recording, so they are read."""
@@ -130,4 +122,4 @@ def test_beam_search_needs_an_engine_that_continues_texts() -> None:
         engine=SamplerOptions(engine="openai", server=server),
     )
     with pytest.raises(InputError, match="the engine openai cannot continue a text"):
-        run_job(options)
+        prepare_run(options)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,19 @@ class MadeUpRewards(Stage):
         return int(digest("reward", self.salt, step)[:4], 16) / 0xFFFF
 
 
-def paired_dataset(folder: Path, problems: int = 3, salt: str = "") -> Path:
-    """Build, score and pair under ``folder``; return the dataset's directory."""
+def paired_dataset(
+    folder: Path, problems: int = 3, salt: str = "", metadata: Mapping[str, Any] | None = None
+) -> Path:
+    """Build, score and pair under ``folder``; return the dataset's directory.
+
+    Args:
+        folder: Folder of the datasets.
+        problems: Number of problems.
+        salt: Other salts give other rewards.
+        metadata: Metadata of all problems.
+    """
     source = problem_set(problems)
+    source.problems = [replace(problem, metadata=metadata or {}) for problem in source.problems]
     built, out = folder / "built", folder / "pairs"
     small_build(
         built,

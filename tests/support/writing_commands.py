@@ -115,7 +115,6 @@ class Inputs:
             export = ["export", self.path("pairs"), "--to", format_name]
             self.run("fsdpo_data", *export, "--out", self.path(format_name))
         self.run("fsdpo_data", "push", self.path("pairs"), "o/pushed")
-        self.run(*_bench_arguments(self), "--out", self.path("bench"))
 
     def run(self, module: str, *arguments: object) -> None:
         """Run a command to its end.
@@ -235,8 +234,10 @@ def _build_arguments(inputs: Inputs, name: str) -> list[str]:
 
 
 def _bench_arguments(inputs: Inputs) -> list[str]:
-    replay = ["--engine", "replay", "--replay", str(inputs.path("few-responses.jsonl"))]
-    return ["fsdpo_bench", "run", *replay, "--decoder", "sc", "--k", "8", "--batch-size", "4"]
+    task = ["--task", inputs.path("few.jsonl"), "--template", resolve("tiny").template.name]
+    replay = ["--engine", "replay", "--replay", inputs.path("few-recorded.jsonl")]
+    decoders = ["--decoder", "greedy,sc,bon", "--k", 8, "--prm", inputs.path("prm")]
+    return ["run", *map(str, [*task, *replay, *decoders, "--batch-size", 4])]
 
 
 def list_commands(inputs: Inputs) -> dict[str, WritingCommand]:
@@ -339,10 +340,16 @@ def _exchange_commands(inputs: Inputs) -> Iterator[WritingCommand]:
 
 
 def _bench_commands(inputs: Inputs) -> Iterator[WritingCommand]:
-    yield WritingCommand("bench run", _command(*_bench_arguments(inputs)), _RESUME)
-    grade = ["grade", inputs.path("bench"), "--k", 1, "--k", 4]
-    sources = [inputs.path("bench")]
-    yield WritingCommand("bench grade", _command("fsdpo_bench", *grade), _RESUME, sources=sources)
+    yield WritingCommand("bench run", _command("fsdpo_bench", *_bench_arguments(inputs)), _RESUME)
+    search = ["--task", inputs.path("few.jsonl"), "--limit", 12, "--batch-size", 4]
+    search += ["--model", "tiny", "--prm", inputs.path("prm")]
+    search += ["--decoder", "greedy,bon,sbs", "--k", 2, "--b1", 3, "--max-tokens", 96]
+    yield WritingCommand(
+        "bench run sbs",
+        _command("fsdpo_bench", "run", *search),
+        _RESUME,
+        outcome=_run_outcome,
+    )
 
     def run_recipe(out: Path) -> list[str]:
         recipe_file = inputs.path("recipe.toml")
@@ -385,6 +392,11 @@ def _training_commands(inputs: Inputs) -> Iterator[WritingCommand]:
             outcome=_training_outcome,
             sources=[source] if source.is_dir() else [],
         )
+
+
+def _run_outcome(out: Path) -> dict[str, str]:
+    """Return the digests of a run with a model that runs."""
+    return file_digests(out, without=_TIMED_FILES)
 
 
 def _search_outcome(out: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.metrics.choices import estimate_best_of_n
+from fsdpo_bench.decoders.choices import distribute_best_of_n
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
@@ -316,9 +316,10 @@ def _estimate_group(
     rewards: Sequence[float] = is_correct
     if aggregate_name != "pass":
         rewards = [aggregate(solution.rewards, aggregate_name) for solution in group]
-    accuracy_PS = estimate_best_of_n(np.array([rewards]), np.array([is_correct]), sizes)
-    accuracy_S: np.ndarray = accuracy_PS[0]
-    return accuracy_S
+    reward_PM, correct_PM = np.array([rewards], dtype=float), np.array([is_correct])
+    return np.concatenate(
+        [distribute_best_of_n(reward_PM, size).expected_P(correct_PM) for size in sizes]
+    )
 
 
 def dataset_report(

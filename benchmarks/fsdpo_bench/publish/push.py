@@ -14,19 +14,12 @@ from typing import Any
 from fsdpo_cards.benchmark import model_index
 from fsdpo_cards.pinned_names import COMMIT_PATTERN
 
-from fsdpo_bench.results.numbers import number_rows
-from fsdpo_bench.results.result_types import Results
-from fsdpo_bench.results.summary import summarise
-from fsdpo_bench.runs.records import (
-    RunConfig,
-    TaskConfig,
-    TaskSource,
-    read_config,
-    read_records,
-    record_file,
-)
+from fsdpo_bench.metrics.numbers import number_rows
+from fsdpo_bench.metrics.results import Results, read_results
+from fsdpo_bench.run_folder import RESULTS_FILE, BenchmarkEntry
 from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import SourceRef
 from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
 from fsdpo_data.hub.client import HubRepo, call_hub, hub_errors
 from fsdpo_data.publish.push import authenticated_hub_api, check_write_access
@@ -51,16 +44,18 @@ def plan_push(run: Path, name: str) -> ResultsPushPlan:
     repo = HubRepo.parse(name, "model")
     if repo is None or repo.revision:
         raise InputError(f"{name!r} is not a repository name. Expected org/name without @revision.")
-    all_results = summarise(read_records(run), read_config(run))
-    sources: dict[str, TaskSource] = {}
+    file = run / RESULTS_FILE
+    all_results = read_results(file)
+    sources: dict[str, SourceRef] = {}
     left_out: dict[str, str] = {}
-    for task, task_config in all_results.run.tasks.items():
-        source = _hub_source(task, task_config)
-        done = all_results.tasks[task].problems if task in all_results.tasks else 0
-        if done == task_config.rows and source:
+    for task in all_results.tasks:
+        entry = all_results.run.benchmarks.get(task)
+        source = None if entry is None else _hub_source(task, entry)
+        done = all_results.tasks[task].problems
+        if entry is not None and source and done == entry.rows:
             sources[task] = source
-        elif source:
-            left_out[task] = f"{done:,} of its {task_config.rows:,} problems"
+        elif entry is not None and source:
+            left_out[task] = f"{done:,} of its {entry.rows:,} problems"
         else:
             left_out[task] = "no dataset on the Hub is known for it"
     if not sources:
@@ -71,43 +66,42 @@ def plan_push(run: Path, name: str) -> ResultsPushPlan:
     return ResultsPushPlan(
         repo=HubRepo(name, "model", required_access="write", custom_advice=advice),
         results=results,
-        files=dict(_eval_result_files(results, run, repo.url)),
+        files=dict(_eval_result_files(results, file, repo.url)),
         left_out=left_out,
     )
 
 
-def _select_tasks(results: Results, sources: Mapping[str, TaskSource]) -> Results:
+def _select_tasks(results: Results, sources: Mapping[str, SourceRef]) -> Results:
     """Return the results of the benchmarks with a source on the Hub, which becomes theirs."""
-    run = results.run.to_json()
-    task_configs = {
-        name: run["tasks"][name] | {"source": source.to_dict()} for name, source in sources.items()
+    benchmarks = {
+        name: results.run.benchmarks[name].model_copy(update={"source": source})
+        for name, source in sources.items()
     }
-    selected_run = RunConfig.model_validate(run | {"tasks": task_configs})
+    facts = results.run.model_copy(update={"benchmarks": benchmarks})
     tasks = {name: task for name, task in results.tasks.items() if name in sources}
-    return results.model_copy(update={"run": selected_run, "tasks": tasks})
+    return results.model_copy(update={"run": facts, "tasks": tasks})
 
 
-def _hub_source(name: str, task_config: TaskConfig) -> TaskSource | None:
+def _hub_source(name: str, entry: BenchmarkEntry) -> SourceRef | None:
     """Return the source of a benchmark on the Hub; None if there is none.
 
     If a run read a local copy of the benchmark, the source has no commit.
     """
-    source = task_config.source
-    if COMMIT_PATTERN.fullmatch(source.revision):
-        return source
+    if COMMIT_PATTERN.fullmatch(entry.source.revision):
+        return entry.source
     task = builtin_tasks().get(name)
-    if task is None or task.hub is None or task.digest != task_config.digest:
+    if task is None or task.hub is None or task.digest != entry.digest:
         return None
-    return TaskSource(name=task.hub.repo, revision="", split=task.hub_split)
+    return SourceRef(name=task.hub.repo, revision="", split=task.hub_split)
 
 
-def _eval_result_files(results: Results, run: Path, url: str) -> Iterator[tuple[str, str]]:
+def _eval_result_files(results: Results, file: Path, url: str) -> Iterator[tuple[str, str]]:
     """Yield path and text of a file for each benchmark and metric, in percent."""
     import yaml
 
+    date = datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
     for name, task in results.tasks.items():
-        source = results.run.tasks[name].source
-        last_record = datetime.fromtimestamp(record_file(run, name).stat().st_mtime, UTC)
+        source = results.run.benchmarks[name].source
         numbers = {row.title: row.result for row in number_rows(task, "hub")}
         for metric, result in {**task.decoders, **numbers}.items():
             if result.accuracy is None or result.ci95 is None:
@@ -118,7 +112,7 @@ def _eval_result_files(results: Results, run: Path, url: str) -> Iterator[tuple[
                 task_id=builtin_tasks()[name].hub_task if name in builtin_tasks() else "default",
                 value=round(100 * result.accuracy, 2),
                 dataset_revision=source.revision or None,
-                date=last_record.date().isoformat(),
+                date=date,
                 source_url=url,
                 source_name="fsdpo-bench",
                 notes=f"{metric}, n={result.n}, 95 % [{low:.1f}, {high:.1f}], "

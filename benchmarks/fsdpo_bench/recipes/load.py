@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, ValidationError, validate_call
 
 from fsdpo_bench.recipes.recipe import Recipe, RecipeStage
 from fsdpo_bench.recipes.templates import Table, TemplateError, expand_grid, expand_stages, fill
-from fsdpo_bench.results.published import shipped_path
+from fsdpo_bench.report.published import shipped_path
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names, unknown_name_error
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.row_errors import describe_row_error

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.decode.decoders import parse_result_name
-from fsdpo_bench.results.published import published_results
-from fsdpo_bench.results.result_types import RESULTS_FILE, read_results
+from fsdpo_bench.metrics.results import read_results
+from fsdpo_bench.report.published import published_results
+from fsdpo_bench.run_folder import RESULTS_FILE
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.sampling import UNKNOWN
@@ -127,25 +127,17 @@ def measured_cost(stage: RecipeStage) -> StageCost | None:
 
 
 def _read_cost(file: Path) -> _RecordedCost | None:
-    """Return the cost in a manifest or in results; decoders with common samples count once."""
+    """Return the cost in a manifest, or of all datasets in results."""
     if file.name not in (MANIFEST_FILE, RESULTS_FILE) or not file.is_file():
         return None
     if file.name == MANIFEST_FILE:
         cost = read_json(file)["cost"]
         is_unknown = cost["tokens"] == UNKNOWN
         return _RecordedCost(None if is_unknown else cost["tokens"], cost["seconds"])
-    costs_by_decoder = read_results(file).cost
-    # Decoders that choose share their samples. The slowest includes all samples.
-    setups = {name: parse_result_name(name) for name in costs_by_decoder}
-    sample_names = [
-        name for name, setup in setups.items() if setup and setup.decoder.choose is not None
-    ]
-    costs = [cost for name, cost in costs_by_decoder.items() if name not in sample_names]
-    sample_costs = [costs_by_decoder[name] for name in sample_names]
-    costs += sorted(sample_costs, key=lambda cost: cost.seconds)[-1:]
-    tokens = [cost.tokens for cost in costs if isinstance(cost.tokens, int | float)]
+    costs = [dataset.cost for dataset in read_results(file).run.datasets.values()]
+    tokens = [cost.tokens for cost in costs if isinstance(cost.tokens, int)]
     return _RecordedCost(
-        tokens=int(sum(tokens)) if len(tokens) == len(costs) else None,
+        tokens=sum(tokens) if len(tokens) == len(costs) else None,
         seconds=sum(cost.seconds for cost in costs),
     )
 

@@ -1,18 +1,25 @@
-"""Render the comparison of two runs as a page, with the solutions of both next to each other."""
+"""Render a comparison as a page, with the solutions of both sides next to each other."""
 
-from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 from fsdpo_cards.page import render_page
 from fsdpo_cards.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList
 
-from fsdpo_bench.decode.records import ProblemRecord
-from fsdpo_bench.report.problem_list import question_entry, solution_entries
-from fsdpo_bench.report.render import TEMPLATES_FOLDER, run_date
-from fsdpo_bench.results.compare import RunComparison
-from fsdpo_bench.results.outcomes import key_records
-from fsdpo_bench.runs.records import read_config, read_records
+from fsdpo_bench.metrics.compare import (
+    BenchmarkPair,
+    Comparison,
+    ComparisonOptions,
+    DecodedPair,
+    decode_pairs,
+    pair_benchmarks,
+)
+from fsdpo_bench.metrics.pools import Pool, measurement_facts
+from fsdpo_bench.report.problem_list import (
+    BenchmarkEntries,
+    question_entry,
+    read_part_solutions,
+)
+from fsdpo_bench.report.render import TEMPLATES_FOLDER, measurement_date
 
 _MARKS: Marks = {
     "both right": Mark("right", "✓", "both right"),
@@ -23,67 +30,86 @@ _MARKS: Marks = {
 }
 
 
-def render_comparison(run_a: Path, run_b: Path, comparison: RunComparison) -> str:
+def render_comparison(
+    pool_a: Pool, pool_b: Pool, comparison: Comparison, options: ComparisonOptions
+) -> str:
     """Render the page; if not all problems fit, it prefers those with changed verdicts."""
-    decoder_pairs = defaultdict(list)
-    for delta in comparison.deltas:
-        decoder_pairs[delta.task].append((delta.measure_a, delta.measure_b))
+    pairs = [pair for pair, _ in pair_benchmarks(pool_a, pool_b, options)]
     changed = {(problem.task, problem.problem_id) for problem in comparison.changed}
-    records_b = dict(key_records(read_records(run_b)))
-    common_keys = [
-        key
-        for key, _ in key_records(read_records(run_a))
-        if key in records_b and key[0] in decoder_pairs
+    positions = [
+        (number, position)
+        for number, pair in enumerate(pairs)
+        for position in range(len(pair.index_a))
     ]
-    # A key is the task, the problem id, and the number of earlier records with this id.
-    common_keys.sort(key=lambda key: key[:2] not in changed)
-    problem_list = ProblemList(_MARKS, len(common_keys))
+    problem_list = ProblemList(_MARKS, len(positions))
     capacity = problem_list.budget_bytes // problem_list.bytes_per_problem
-    page_keys = set(common_keys[:capacity])
-    for key, record_a in key_records(read_records(run_a)):
-        if key in page_keys:
-            _add_problem(problem_list, record_a, records_b[key], decoder_pairs[key[0]])
-    models = [read_config(run).model.name for run in (run_a, run_b)]
+
+    def is_unchanged(key: tuple[int, int]) -> bool:
+        pair = pairs[key[0]]
+        return (pair.name, pair.problems[key[1]].problem_id) not in changed
+
+    shown = sorted(sorted(positions, key=is_unchanged)[:capacity])
+    for number, pair in enumerate(pairs):
+        shown_positions = [position for index, position in shown if index == number]
+        decoded_pairs = decode_pairs(pool_a, pool_b, pair, options)
+        _add_problems(problem_list, pair, decoded_pairs, shown_positions)
+    models = [measurement_facts(pool, []).model.name for pool in (pool_a, pool_b)]
     return render_page(
         TEMPLATES_FOLDER / "compare.html",
         problem_list.page_data,
-        title=f"{models[0]} and {models[1]} · {run_date(run_b)}",
+        title=f"{models[0]} and {models[1]} · {measurement_date(pool_b)}",
         models=models,
-        runs=(run_a, run_b),
+        names=(pool_a.name, pool_b.name),
         comparison=comparison,
         problem_list=problem_list,
     )
 
 
-def _add_problem(
+def _add_problems(
     problem_list: ProblemList,
-    record_a: ProblemRecord,
-    record_b: ProblemRecord,
-    decoder_pairs: Sequence[tuple[str, str]],
+    pair: BenchmarkPair,
+    decoded_pairs: Sequence[DecodedPair],
+    positions: Sequence[int],
 ) -> None:
-    """Add a problem with the solutions of both runs."""
-    solutions_a, entries_a = solution_entries(record_a, "A: ")
-    solutions_b, entries_b = solution_entries(record_b, "B: ")
-    pair_entries = {}
-    for decoder_a, decoder_b in decoder_pairs:
-        verdict = _pair_verdict(
-            record_a.decoded[decoder_a].correct, record_b.decoded[decoder_b].correct
+    """Add some common problems of a benchmark with the solutions of both sides."""
+    certain_pairs = [
+        decoded
+        for decoded in decoded_pairs
+        if decoded.a.chosen_indices() is not None and decoded.b.chosen_indices() is not None
+    ]
+    entries_a = BenchmarkEntries(
+        pair.benchmark_a, {decoded.a.name: decoded.a for decoded in certain_pairs}, "A: "
+    )
+    entries_b = BenchmarkEntries(
+        pair.benchmark_b, {decoded.b.name: decoded.b for decoded in certain_pairs}, "B: "
+    )
+    solutions_a = read_part_solutions(pair.benchmark_a, [pair.index_a[i] for i in positions])
+    solutions_b = read_part_solutions(pair.benchmark_b, [pair.index_b[i] for i in positions])
+    for position in positions:
+        index_a, index_b = pair.index_a[position], pair.index_b[position]
+        rows_a, choices_a = entries_a.problem_entries(index_a, solutions_a)
+        rows_b, choices_b = entries_b.problem_entries(index_b, solutions_b)
+        pair_entries = {}
+        for decoded in certain_pairs:
+            # A vote without any answer chooses no solution.
+            chosen_indices = [
+                *choices_a[decoded.a.name]["taken"],
+                *(len(rows_a) + index for index in choices_b[decoded.b.name]["taken"]),
+            ]
+            status = _pair_verdict(decoded, index_a, index_b)
+            pair_entries[decoded.name] = {"status": status, "taken": chosen_indices}
+        problem = question_entry(problem_list, pair.benchmark_a, index_a, solutions_a)
+        problem_list.add_problem(
+            problem | {"decoded": pair_entries}, [*rows_a, *rows_b], pair_entries.values()
         )
-        # A vote without any answer chooses no solution.
-        chosen_indices = [
-            *entries_a[decoder_a]["taken"],
-            *(len(solutions_a) + index for index in entries_b[decoder_b]["taken"]),
-        ]
-        name = decoder_a if decoder_a == decoder_b else f"{decoder_a} / {decoder_b}"
-        pair_entries[name] = {"status": verdict, "taken": chosen_indices}
-    problem = question_entry(problem_list, record_a) | {"decoded": pair_entries}
-    problem_list.add_problem(problem, [*solutions_a, *solutions_b], pair_entries.values())
 
 
-def _pair_verdict(correct_a: bool | None, correct_b: bool | None) -> str:
-    """Return the status of a pair; a verdict is None if the gold answer cannot be parsed."""
-    if correct_a is None or correct_b is None:
+def _pair_verdict(decoded: DecodedPair, index_a: int, index_b: int) -> str:
+    """Return which side solves a problem."""
+    if not (decoded.a.samples.counts_P[index_a] and decoded.b.samples.counts_P[index_b]):
         return "gold_unparsed"
-    if correct_a == correct_b:
-        return "both right" if correct_a else "both wrong"
-    return "only A" if correct_a else "only B"
+    is_correct_a = decoded.a.correct_P[index_a] == 1
+    is_correct_b = decoded.b.correct_P[index_b] == 1
+    if is_correct_a == is_correct_b:
+        return "both right" if is_correct_a else "both wrong"
+    return "only A" if is_correct_a else "only B"

@@ -1,6 +1,6 @@
 """The table of ``fsdpo-bench diff``: its columns, and the cells of each difference."""
 
-from fsdpo_bench.results.compare import MEAN_TITLE, PairedDifference, RunComparison
+from fsdpo_bench.metrics.compare import MEAN_TITLE, Comparison, PairedDifference
 
 #: Headings of the columns of ``diff`` by name; ">" marks a column of numbers.
 DIFF_COLUMNS = {
@@ -17,10 +17,11 @@ DIFF_COLUMNS = {
 }
 
 
-def comparison_rows(comparison: RunComparison) -> list[dict[str, str]]:
+def comparison_rows(comparison: Comparison) -> list[dict[str, str]]:
     """Return the cells of each difference by name of the column, sorted by benchmark."""
-    order = [*dict.fromkeys(delta.task for delta in comparison.deltas), MEAN_TITLE]
-    rows = [_row_cells(row) for row in (*comparison.deltas, *comparison.means)]
+    tasks = dict.fromkeys(difference.task for difference in comparison.differences)
+    order = [*(task for task in tasks if task != MEAN_TITLE), MEAN_TITLE]
+    rows = [_row_cells(row) for row in comparison.differences]
     return sorted(rows, key=lambda row: order.index(row["benchmark"]))
 
 

@@ -4,16 +4,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fsdpo_bench.decode.decoders import parse_result_name
-from fsdpo_bench.report.svg import Axis, SvgDrawing, draw_panel
-from fsdpo_bench.results.numbers import format_points
-from fsdpo_bench.results.published import PublishedResult, is_backbone, published_results_for
-from fsdpo_bench.results.result_types import (
+from fsdpo_bench.metrics.decoded import parse_decoder_name
+from fsdpo_bench.metrics.numbers import format_points
+from fsdpo_bench.metrics.results import (
     AccuracyResult,
     Results,
     RewardStatistics,
     TaskResults,
 )
+from fsdpo_bench.report.choice_tables import listed_decoders
+from fsdpo_bench.report.published import PublishedResult, is_backbone, published_results_for
+from fsdpo_bench.report.svg import Axis, SvgDrawing, draw_panel
 
 _ROW_HEIGHT = 16  #: Pixels per decoder in the accuracy plot.
 _TASK_GAP = 14  #: Pixels between benchmarks in the accuracy plot.
@@ -27,7 +28,7 @@ _CORRECTNESS_STYLES: Mapping[str, str] = {"correct": "good", "wrong": "bad"}
 
 def style_class(decoder: str) -> str:
     """Return the style class of a decoder, which is its colour."""
-    setup = parse_result_name(decoder)
+    setup = parse_decoder_name(decoder)
     return f"c{setup.decoder.colour}" if setup else _UNKNOWN_DECODER_STYLE
 
 
@@ -36,7 +37,7 @@ def accuracy_plot(results: Results) -> str:
     tasks = results.tasks
     model = results.run.model.name
     labels = published_labels(results)
-    n_rows = sum(1 + len(task.decoders) for task in tasks.values())
+    n_rows = sum(1 + len(listed_decoders(task)) for task in tasks.values())
     height = 20 + n_rows * _ROW_HEIGHT + len(tasks) * _TASK_GAP + 24
     drawing = SvgDrawing(None, height, "Accuracy by benchmark and decoder, with 95 % intervals")
     for value in range(0, 101, 20):
@@ -47,7 +48,8 @@ def accuracy_plot(results: Results) -> str:
     for name, task in tasks.items():
         drawing.add_text(0, top + _ROW_HEIGHT - 4, task.title, style="label", dx=-_NAME_WIDTH)
         top += _ROW_HEIGHT
-        task_height = len(task.decoders) * _ROW_HEIGHT
+        decoders = listed_decoders(task)
+        task_height = len(decoders) * _ROW_HEIGHT
         published = sorted(published_results_for(name), key=lambda result: result.value)
         for result in published:
             drawing.add_rectangle(
@@ -60,8 +62,9 @@ def accuracy_plot(results: Results) -> str:
             )
         for position, text in _tick_labels(published, labels):
             drawing.add_text(f"{position:.1f}%", top - 4, text, style="small", anchor="middle")
-        for index, (decoder, accuracy) in enumerate(task.decoders.items()):
-            _draw_interval(drawing, top + (index + 0.5) * _ROW_HEIGHT, decoder, accuracy)
+        for index, decoder in enumerate(decoders):
+            y = top + (index + 0.5) * _ROW_HEIGHT
+            _draw_interval(drawing, y, decoder, task.decoders[decoder])
         top += task_height + _TASK_GAP
     return drawing.render()
 
@@ -130,7 +133,8 @@ class _CostPoint(NamedTuple):
 def _cost_points(task: TaskResults) -> dict[str, _CostPoint]:
     """Return the points of the decoders with known token counts, by decoder."""
     points = {}
-    for name, result in task.decoders.items():
+    for name in listed_decoders(task):
+        result = task.decoders[name]
         tokens = result.cost.tokens
         accuracy = result.accuracy
         interval = result.ci95

@@ -1,7 +1,8 @@
-"""Collect the problems and solutions of a run for the list of its report."""
+"""Collect the problems and solutions of datasets for the list of a report."""
 
-from collections.abc import Iterable
-from itertools import islice
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,93 +14,144 @@ from fsdpo_cards.problem_list import (
 )
 from fsdpo_cards.render import format_token_count
 
-from fsdpo_bench.decode.records import ProblemRecord, SolutionRecord
-from fsdpo_bench.results.outcomes import problem_groups
-from fsdpo_data.core.entities import JUDGE_RULE_PREFIX
+from fsdpo_bench.metrics.decoded import DecodedSamples
+from fsdpo_bench.metrics.pools import SAMPLES_PART, Benchmark, Pool
+from fsdpo_bench.metrics.samples import PlacedProblem
+from fsdpo_bench.metrics.solutions import read_solution_rows
+from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, Solution
 from fsdpo_data.core.toml_tables import read_toml
 
 _PHRASES = read_toml(Path(__file__).with_name("explain"))
+_PROBLEMS_PER_READ = 500  #: Problems whose solutions are in memory at a time.
+
+#: The solutions of problems by part of a pool and problem id.
+PartSolutions = Mapping[str, Mapping[str, Sequence[Solution]]]
 
 
 def build_problem_list(
-    records: Iterable[ProblemRecord], total: int, budget_bytes: int = DEFAULT_BUDGET_BYTES
+    pool: Pool,
+    decoded: Mapping[str, Mapping[str, DecodedSamples]],
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
 ) -> ProblemList:
     """Build the list of a report; if not all problems fit, it has every n-th.
 
     Args:
-        records: The records of the run.
-        total: The number of records.
+        pool: The datasets.
+        decoded: The choices of decoders by benchmark and result name.
         budget_bytes: Bytes of text in the list.
     """
+    total = sum(len(benchmark.main.problems) for benchmark in pool.benchmarks.values())
     problem_list = ProblemList(OUTCOME_MARKS, total, budget_bytes)
-    for record in islice(records, 0, None, problem_list.stride):
-        solutions, decoder_entries = solution_entries(record)
-        problem = question_entry(problem_list, record) | {"decoded": decoder_entries}
-        problem_list.add_problem(problem, solutions, decoder_entries.values())
+    position = 0
+    for name, benchmark in pool.benchmarks.items():
+        n_problems = len(benchmark.main.problems)
+        stride = problem_list.stride
+        indices = range(-position % stride, n_problems, stride)
+        position += n_problems
+        entries = BenchmarkEntries(benchmark, decoded[name])
+        for start in range(0, len(indices), _PROBLEMS_PER_READ):
+            batch = indices[start : start + _PROBLEMS_PER_READ]
+            solutions = read_part_solutions(benchmark, batch)
+            for index in batch:
+                solution_rows, decoder_rows = entries.problem_entries(index, solutions)
+                problem = question_entry(problem_list, benchmark, index, solutions) | {
+                    "decoded": decoder_rows
+                }
+                problem_list.add_problem(problem, solution_rows, decoder_rows.values())
     return problem_list
 
 
-def question_entry(problem_list: ProblemList, record: ProblemRecord) -> dict[str, Any]:
-    """Return the entry of a problem, without its solutions."""
+def read_part_solutions(benchmark: Benchmark, indices: Sequence[int]) -> PartSolutions:
+    """Return the solutions of some problems of a benchmark, in each part."""
+    problem_ids = {benchmark.main.problems[index].problem_id for index in indices}
     return {
-        "task": record.task,
-        "id": record.problem_id,
-        "groups": problem_groups(record.metadata),
-        **problem_list.question_entry(record.question, record.gold, record.prompt),
+        part: read_solution_rows(samples.root, problem_ids)
+        for part, samples in benchmark.parts.items()
     }
 
 
-def solution_entries(
-    record: ProblemRecord, name_prefix: str = ""
-) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """Return the entries of all solutions, and the entry of each decoder with its choice.
+def question_entry(
+    problem_list: ProblemList, benchmark: Benchmark, index: int, solutions: PartSolutions
+) -> dict[str, Any]:
+    """Return the entry of a problem, without its solutions."""
+    placed: PlacedProblem = benchmark.main.problems[index]
+    first_part = next(iter(solutions.values()))
+    prompt = first_part[placed.problem_id][0].prompt
+    return {
+        "task": benchmark.name,
+        "id": placed.problem_id,
+        "groups": dict(placed.place.groups),
+        **problem_list.question_entry(placed.problem.question, placed.problem.answer, prompt),
+    }
 
-    Args:
-        record: The record of a problem.
-        name_prefix: Text in front of the solution names.
+
+class BenchmarkEntries:
+    """Makes the entries of the solutions and of the decoders of a benchmark.
+
+    The list shows only choices that are certain, because others are means over subsets.
     """
-    solutions = [(f"sample {i + 1}", sample) for i, sample in enumerate(record.samples)]
-    decoder_entries = {}
-    for decoder, entry in record.decoded.items():
-        chosen_index = entry.sample
-        if entry.solution is not None:
-            chosen_index = len(solutions)
-            solutions.append((decoder, entry.solution))
-        decoder_entries[decoder] = {
-            "status": entry.status,
-            "answer": entry.answer and shorten(entry.answer),
-            "taken": [] if chosen_index is None else [chosen_index],
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        decoded: Mapping[str, DecodedSamples],
+        name_prefix: str = "",
+    ) -> None:
+        self._benchmark = benchmark
+        self._name_prefix = name_prefix
+        self._choices = {
+            name: (choices, indices)
+            for name, choices in decoded.items()
+            if (indices := choices.chosen_indices()) is not None
         }
-    entries = [_solution_entry(name_prefix + name, solution) for name, solution in solutions]
-    return entries, decoder_entries
+
+    def problem_entries(
+        self, index: int, solutions: PartSolutions
+    ) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+        """Return the entries of all solutions of a problem, and of each decoder with its choice."""
+        problem_id = self._benchmark.main.problems[index].problem_id
+        entries = []
+        first_entry: dict[str, int] = {}  # by part
+        for part, samples in self._benchmark.parts.items():
+            first_entry[part] = len(entries)
+            for number, solution in enumerate(solutions[part][problem_id][: samples.n_samples]):
+                name = f"sample {number + 1}" if part == SAMPLES_PART else part
+                entries.append(_solution_entry(self._name_prefix + name, solution))
+        parts_by_root = {samples.root: part for part, samples in self._benchmark.parts.items()}
+        decoder_entries = {}
+        for name, (choices, indices) in self._choices.items():
+            chosen_index = indices[index]
+            if chosen_index is None:
+                counts = bool(choices.samples.counts_P[index])
+                outcome = "no_answer" if counts else str(choices.samples.outcome_PM[index, 0])
+                decoder_entries[name] = {"status": outcome, "answer": None, "taken": []}
+                continue
+            answer = choices.samples.answer_PM[index, chosen_index]
+            decoder_entries[name] = {
+                "status": str(choices.samples.outcome_PM[index, chosen_index]),
+                "answer": answer and shorten(answer),
+                "taken": [first_entry[parts_by_root[choices.samples.root]] + chosen_index],
+            }
+        return entries, decoder_entries
 
 
-def _solution_entry(name: str, solution: SolutionRecord) -> dict[str, Any]:
+def _solution_entry(name: str, solution: Solution) -> dict[str, Any]:
     return {
         "name": name,
-        "steps": solution.steps,
-        "rewards": solution.rewards,
+        "steps": solution.completions,
+        "rewards": solution.step_rewards,
         "answer": solution.answer,
-        "status": solution.status,
-        "why": explain_verdict(solution.status, solution.rule),
+        "status": solution.outcome,
+        "why": explain_outcome(solution.outcome, solution.answer_judge),
         "tokens": format_token_count(solution.n_tokens),
         "finish": solution.finish_reason,
     }
 
 
-def explain_verdict(status: str, rule: str) -> str:
-    """Explain a verdict by its status and rule, e.g. ``correct`` and ``boxed/number``."""
-    if rule.startswith(JUDGE_RULE_PREFIX):
-        judge = rule.removeprefix(JUDGE_RULE_PREFIX)
-        return f"A part was not read, so the judge {judge} decided. {_PHRASES['status'][status]}"
-    extraction, _, comparison = rule.partition("/")
-    if status == "gold_unparsed":
-        return "The gold answer is empty or unreadable, so the problem does not count."
-    if status == "no_answer":
-        return "No answer was found in the response."
-    extraction_phrase = _PHRASES["extracted"].get(extraction, f"by the rule “{extraction}”")
-    explanation = f"The answer was read {extraction_phrase}"
-    if comparison:
-        comparison_phrase = _PHRASES["compared"].get(comparison, f"by the rule “{comparison}”")
-        explanation += f", compared with the gold {comparison_phrase}"
-    return f"{explanation}. {_PHRASES['status'].get(status, status)}"
+def explain_outcome(outcome: str, answer_judge: str | None) -> str:
+    """Explain the outcome of a solution, and name the judge that decided it."""
+    phrase: str = _PHRASES["outcomes"][outcome]
+    if answer_judge is None:
+        return phrase
+    judge = answer_judge.removeprefix(JUDGE_RULE_PREFIX)
+    return f"A part was not read, so the judge {judge} decided. {phrase}"

@@ -1,11 +1,10 @@
-"""Render the report of a run as a page and as Markdown.
+"""Render the report of datasets as a page and as Markdown.
 
 ``report.html`` is a single file that opens from disk and loads nothing from the network.
 ``report.md`` contains the numbers as tables that are readable as plain text.
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -18,25 +17,18 @@ from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES, ProblemList
 from fsdpo_cards.render import render
 from markupsafe import Markup
 
-from fsdpo_bench.decode.decoders import parse_result_name
+from fsdpo_bench.metrics.decoded import parse_decoder_name
+from fsdpo_bench.metrics.measure import Decoded
+from fsdpo_bench.metrics.numbers import format_points, number_rows
+from fsdpo_bench.metrics.pools import Pool
+from fsdpo_bench.metrics.results import AccuracyResult, Results, RewardStatistics
 from fsdpo_bench.report import plots
+from fsdpo_bench.report.choice_tables import choice_tables, listed_decoders
 from fsdpo_bench.report.problem_list import build_problem_list
-from fsdpo_bench.results.numbers import format_points, number_rows
-from fsdpo_bench.results.published import is_backbone, published_results_for
-from fsdpo_bench.results.result_types import (
-    RESULTS_FILE,
-    AccuracyResult,
-    Results,
-    RewardStatistics,
-)
-from fsdpo_bench.results.summary import summarise
-from fsdpo_bench.runs.answer_judge import read_judge_stats
-from fsdpo_bench.runs.records import RECORDS_FOLDER, read_config, read_records
-from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.failures import read_failures
+from fsdpo_bench.report.published import is_backbone, published_results_for
+from fsdpo_bench.run_folder import RESULTS_FILE
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.statistics import Mean
-from fsdpo_data.dataset.run import CONFIG_FILE
+from fsdpo_data.dataset.run import MANIFEST_FILE
 
 TEMPLATES_FOLDER = Path(__file__).parent  #: Folder of the templates of pages and reports.
 _REWARD_PLOTS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
@@ -49,10 +41,10 @@ def render_html(
     """Render ``report.html``.
 
     Args:
-        results: The results of the run.
+        results: The results.
         problem_list: The problems of the page.
         warn: Called with a message if a plot fails.
-        date: Date of the run.
+        date: Date of the solutions.
     """
 
     def draw_or_warn(draw: Callable[[Any], str], plot_data: Any) -> Markup:
@@ -65,15 +57,16 @@ def render_html(
     tasks = results.tasks
     accuracy_plot = draw_or_warn(plots.accuracy_plot, results)
     cost_plots = [draw_or_warn(plots.cost_plot, task) for task in tasks.values()]
-    rewards = results.rewards
-    reward_plots = []
-    if rewards and _are_probabilities(rewards):
-        reward_plots = [draw_or_warn(draw, rewards) for draw in _REWARD_PLOTS]
+    reward_plots = {
+        model: [draw_or_warn(draw, rewards) for draw in _REWARD_PLOTS]
+        for model, rewards in results.rewards.items()
+        if _are_probabilities(rewards)
+    }
     return render_page(
         TEMPLATES_FOLDER / "report.html",
         problem_list.page_data,
         {
-            "auc": format_auc,
+            "listed": listed_decoders,
             "points": format_points,
             "style_class": plots.style_class,
             "numbers": partial(number_rows, output="page"),
@@ -84,9 +77,10 @@ def render_html(
         accuracy_plot=accuracy_plot,
         cost_plots=[plot for plot in cost_plots if plot],
         reward_plots=reward_plots,
+        choice_tables=choice_tables(results),
         published_rows=published_rows(results),
         published_labels=plots.published_labels(results),
-        settings=setting_rows(results.run.to_json()),
+        settings=setting_rows(results.to_json()["run"]),
         has_costs=has_costs(results),
         has_groups=any(task.groups for task in tasks.values()),
     )
@@ -95,14 +89,6 @@ def render_html(
 def has_costs(results: Results) -> bool:
     """Return whether a decoder has a cost; recorded responses may have none."""
     return any(cost.is_known for cost in results.cost.values())
-
-
-def format_auc(ranking: Mean) -> str:
-    """Format a ranking AUC with its interval and its number of problems."""
-    assert ranking.value is not None and ranking.ci95 is not None  # checked by the templates
-    problems = f"{ranking.n:,} problem{'s' if ranking.n != 1 else ''}"
-    low, high = ranking.ci95
-    return f"{ranking.value:.3f} [{low:.3f}, {high:.3f}] ({problems})"
 
 
 def _are_probabilities(rewards: RewardStatistics) -> bool:
@@ -134,23 +120,24 @@ def render_markdown(results: Results) -> str:
     published = published_rows(results)
     return render(
         TEMPLATES_FOLDER / "report.md",
-        filters={"auc": format_auc, "points": format_points},
+        filters={"listed": listed_decoders, "points": format_points},
         results=results,
         has_costs=has_costs(results),
         number_rows=[
             (task.title, row) for task in tasks.values() for row in number_rows(task, "markdown")
         ],
+        choice_tables=choice_tables(results),
         published_rows=published,
         published_tasks=[name for name in tasks if any(name in row["values"] for row in published)],
-        settings=setting_rows(results.run.to_json()),
+        settings=setting_rows(results.to_json()["run"]),
     )
 
 
 def published_rows(results: Results) -> list[dict[str, Any]]:
-    """Return the greedy results of Full-Step-DPO for the benchmarks of a run.
+    """Return the greedy results of Full-Step-DPO for the measured benchmarks.
 
-    Rows with the base model of the run come first. The PRM table and the results of other
-    publishers are left out.
+    Rows with the base model of the measured model come first. The PRM table and the results of
+    other publishers are left out.
     """
     values_by_label: dict[str, dict[str, float]] = {}
     for task in results.tasks:
@@ -165,10 +152,10 @@ def published_rows(results: Results) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: not row["is_own_backbone"])
 
 
-def setting_rows(run: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the settings of a run as (name, value), with dots in nested names."""
+def setting_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return settings as (name, value), with dots in nested names."""
     rows: list[tuple[str, str]] = []
-    for name, value in run.items():
+    for name, value in settings.items():
         if isinstance(value, Mapping):
             rows += [(f"{name}.{inner_name}", text) for inner_name, text in setting_rows(value)]
         elif value is not None:
@@ -178,44 +165,41 @@ def setting_rows(run: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def write_report(
-    run: Path,
+    folder: Path,
+    pool: Pool,
+    results: Results,
+    decoded: Decoded,
+    *,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     warn: Callable[[str], None] = lambda text: None,
-) -> Results:
-    """Write ``results.json``, the card ``README.md``, ``report.md`` and ``report.html``.
+) -> None:
+    """Write ``results.json``, ``report.md``, ``report.html``, and the card of a run.
 
     Args:
-        run: Directory of the run.
+        folder: Folder of the files; for a run, its own folder.
+        pool: The datasets.
+        results: Their results.
+        decoded: The choices of decoders.
         budget_bytes: Bytes of text in the problem list of ``report.html``.
         warn: Called with a message if a plot fails.
-
-    Returns:
-        The results of the run.
-
-    Raises:
-        InputError: if the run has no records.
     """
-    failed = Counter(record["task"] for record in read_failures(run))
-    results = summarise(read_records(run), read_config(run), read_judge_stats(run), failed)
-    total = sum(task.problems for task in results.tasks.values())
-    if not total:
-        raise InputError(f"{run} contains no records. Continue the run with `resume=True`.")
-    write_text(run / RESULTS_FILE, results.to_text())
-    write_text(run / "README.md", benchmark_card(results.to_json(), _decoder_titles(results)))
-    write_text(run / "report.md", render_markdown(results))
-    problem_list = build_problem_list(read_records(run), total, budget_bytes)
-    write_text(run / "report.html", render_html(results, problem_list, warn, run_date(run)))
-    return results
+    write_text(folder / RESULTS_FILE, results.to_text())
+    if pool.run is not None:
+        card = benchmark_card(results.to_json(), _decoder_titles(results))
+        write_text(folder / "README.md", card)
+    write_text(folder / "report.md", render_markdown(results))
+    problem_list = build_problem_list(pool, decoded, budget_bytes)
+    page = render_html(results, problem_list, warn, measurement_date(pool))
+    write_text(folder / "report.html", page)
 
 
 def _decoder_titles(results: Results) -> dict[str, str]:
     """Return the explanation of each decoder of a run, by the form of its result names."""
-    setups = [parse_result_name(name) for name in results.cost]
+    setups = [parse_decoder_name(name) for name in results.cost]
     return {setup.decoder.form: setup.decoder.title for setup in setups if setup is not None}
 
 
-def run_date(run: Path) -> str:
-    """Return the date (UTC) of the last record of a run, or of its start if it has no records."""
-    files = [*(run / RECORDS_FOLDER).glob("*"), run / CONFIG_FILE]
-    timestamp = max(file.stat().st_mtime for file in files)
+def measurement_date(pool: Pool) -> str:
+    """Return the date (UTC) of the newest dataset."""
+    timestamp = max((root / MANIFEST_FILE).stat().st_mtime for root in pool.parts.values())
     return datetime.fromtimestamp(timestamp, UTC).date().isoformat()

@@ -1,6 +1,6 @@
 """Load a benchmark from local files, the Hub or a public repository, and check its digest."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -31,7 +31,8 @@ class LoadedTask:
     #: twice, because ASDiv contains one question twice.
     ids: list[str]
     ref: SourceRef  #: The source, with its commit or digest.
-    digest: str  #: ``problems_digest`` of the ids.
+    rows: Sequence[int]  #: Index of each problem in the complete benchmark.
+    digest: str  #: ``problems_digest`` of the ids of the complete benchmark.
     warnings: list[str] = field(default_factory=list)  #: Remarks for readers of the results.
 
     def subset(self, indices: Iterable[int]) -> Self:
@@ -41,6 +42,7 @@ class LoadedTask:
             self,
             problems=[self.problems[index] for index in selected],
             ids=[self.ids[index] for index in selected],
+            rows=[self.rows[index] for index in selected],
         )
 
 
@@ -94,6 +96,7 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         problems=[_with_gold_rules(task, problem) for problem in problems],
         ids=ids,
         ref=ref,
+        rows=range(len(ids)),
         digest=digest,
         warnings=warnings,
     )

@@ -30,7 +30,7 @@ BUILTIN_TASKS = Path(__file__).parent / "builtin"
 #: Decimal places of numeric golds. Two published files of AddSub differ in binary noise
 #: (0.6666666666666666); rounding makes their golds equal.
 GOLD_DECIMALS = 10
-#: Metadata that grading and statistics use; reports do not group by these keys.
+#: Metadata that the benchmark sets for grading and statistics.
 RESERVED_METADATA = ("cluster", "alternative_golds", "gold_tolerance")
 
 RecordT = TypeVar("RecordT")
@@ -105,17 +105,14 @@ class Task:
             text = text.replace(unwanted, "")
         return text.strip() + (f"\n{self.hint}" if self.hint else "")
 
-    def record_metadata(self, metadata: Fields) -> dict[str, Any]:
-        """Return the metadata that records keep: groups, and the keys of ``RESERVED_METADATA``."""
-        kept_metadata: dict[str, Any] = {}
+    def problem_groups(self, metadata: Fields) -> dict[str, str]:
+        """Return the value of each group, from the metadata of a problem."""
+        values: dict[str, str] = {}
         for group, names in self.groups.items():
             value = next((metadata[name] for name in names if name in metadata), None)
             if value is not None:
-                kept_metadata[group] = str(value).removeprefix("Level ")
-        for key in RESERVED_METADATA:
-            if metadata.get(key) not in (None, "", []):
-                kept_metadata[key] = metadata[key]
-        return kept_metadata
+                values[group] = str(value).removeprefix("Level ")
+        return values
 
 
 _HOOK_NAMES = ("row", "read", "make")  #: Functions that a hook file may define.

@@ -1,11 +1,11 @@
 """A decoder that chooses the shortest of K samples."""
 
-from fsdpo_bench.decode.decoder import Candidates, Decoder
+from fsdpo_bench.decoders import Candidates, Decoder
 
 
 def choose_shortest(candidates: Candidates) -> int:
     """Return the index of the sample with the fewest characters."""
-    lengths = [len(sample.text) for sample in candidates.samples]
+    lengths = [len(solution.text) for solution in candidates.solutions]
     return lengths.index(min(lengths))
 
 

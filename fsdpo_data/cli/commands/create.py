@@ -76,8 +76,12 @@ def build(options: BuildOptions) -> None:
     print_inspect_command(create_dataset(partial(run_build, options)))
 
 
+#: Stages whose commands do more, and are in modules of their own.
+_OWN_COMMANDS = ("grade",)
+
 for _entry in sorted(STAGES.loaded_entries(), key=lambda entry: entry.name):
-    add_stage_command(app, _entry)
+    if _entry.name not in _OWN_COMMANDS:
+        add_stage_command(app, _entry)
 
 
 @command(app, MergeOptions, panel=CREATE_PANEL)

@@ -22,6 +22,7 @@ from fsdpo_data.core.command_line import (
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
+from fsdpo_data.dataset.benchmark_problems import AllowBenchmark
 from fsdpo_data.dataset.run import QUARANTINE_FILE
 from fsdpo_data.exchange.formats import (
     export_formats,
@@ -96,6 +97,8 @@ class PushOptions(DatasetOptions):
     """List the files to upload, then stop. It refuses what the push would refuse."""
     revision: str = "main"
     """Branch that gets the commit."""
+    allow_benchmark: AllowBenchmark = False
+    """Publish benchmark problems, too."""
 
 
 @command(app, PushOptions, panel="Exchange")
@@ -119,11 +122,18 @@ def _plan_push(options: PushOptions) -> PushPlan:
     A dry run that the Hub refuses prints the plan of a first push before the error.
     """
     root = api.open_dataset(options.data).path
+    plan = partial(
+        plan_push,
+        root,
+        options.name,
+        branch=options.revision,
+        allow_benchmark=options.allow_benchmark,
+    )
     try:
-        return plan_push(root, options.name, branch=options.revision)
+        return plan()
     except UnavailableError:
         if options.dry_run:
-            first = plan_push(root, options.name, branch=options.revision, remote=RemoteState())
+            first = plan(remote=RemoteState())
             typer.echo("not compared with the Hub; this is the plan of a first push:")
             _print_plan(first, public=options.public)
         raise
@@ -199,12 +209,16 @@ class ExportOptions(DatasetOptions):
     """Format, from the list below."""
     out: Path
     """New directory for the files."""
+    allow_benchmark: AllowBenchmark = False
+    """Export benchmark problems, too."""
 
 
 @command(app, ExportOptions, panel="Exchange", notes=_export_notes())
 def export(options: ExportOptions) -> None:
     """Export a dataset, and print the data that the format drops."""
-    result = api.open_dataset(options.data).export(options.to, options.out)
+    result = api.open_dataset(options.data).export(
+        options.to, options.out, allow_benchmark=options.allow_benchmark
+    )
     export_format = export_formats()[options.to]
     typer.echo(f"wrote {result.rows:,} rows to {result.file}, for {export_format.used_with}")
     typer.echo(f"dropped: {export_format.drops}")

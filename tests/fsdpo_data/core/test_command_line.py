@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 from fsdpo_bench.cli.app import app as bench_app
-from fsdpo_bench.runs.options import RunOptions
+from fsdpo_bench.run_options import RunOptions
 
 from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.command_line import command_line, command_parameters, make_options

@@ -26,6 +26,7 @@ from fsdpo_data.engines.load import _load_sampler_here
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Placement, ReplicaPool
 from fsdpo_data.engines.registry import SAMPLERS, SCORERS, choose_engine, scorer_engine_for
+from fsdpo_data.engines.resolved import resolve_reward_model
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
@@ -85,7 +86,7 @@ def test_a_build_and_its_scores(plugin: Path, checkpoint: Path, tmp_path: Path) 
     )
     out, built = run_build(options, NO_PROGRESS)
     assert built.spec.engine.name == "parrot"
-    stage = make_score_stage(str(checkpoint), ScorerOptions(engine="short"))
+    stage = make_score_stage(resolve_reward_model(str(checkpoint), ScorerOptions(engine="short")))
 
     scored = derive_dataset(out, tmp_path / "scored", [stage], progress=NO_PROGRESS)
     assert scored.rewards is not None and scored.rewards.scored == 6

@@ -1,1 +1,0 @@
-"""Decoders: procedures that produce one solution per problem from samples and step rewards."""

@@ -1,0 +1,437 @@
+"""Compare two runs or datasets on the same problems: paired differences, and changed problems.
+
+Array suffixes: ``P`` problems.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+from fsdpo_bench.decoders import parse_result_name
+from fsdpo_bench.metrics.decoded import (
+    DecodedSamples,
+    DecoderName,
+    SubsetSpec,
+    decode,
+    name_decoders,
+    select_decoders,
+)
+from fsdpo_bench.metrics.numbers import NUMBERS
+from fsdpo_bench.metrics.pools import SAMPLES_PART, Benchmark, Pool, measurement_facts
+from fsdpo_bench.metrics.samples import PlacedProblem, Samples
+from fsdpo_bench.tasks.table import is_same_name
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import np
+from fsdpo_data.core.options import Option
+from fsdpo_data.core.statistics import (
+    Interval,
+    macro_interval,
+    mcnemar,
+    mean_difference,
+    sum_clusters,
+)
+from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
+
+MEAN_TITLE = "mean"  #: Name of the mean over all compared benchmarks, in place of a benchmark.
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedProblem:
+    """A problem that only one of two systems solves; a system is a decoder of a dataset."""
+
+    task: str  #: Name of the benchmark.
+    problem_id: str  #: Content id of the problem.
+    question: str  #: The question.
+    gold: str  #: The gold answer.
+    answer_a: str | None  #: The first system's answer.
+    answer_b: str | None  #: The second system's answer.
+    better: str  #: The system that solves the problem: ``a`` or ``b``.
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDifference:
+    """The difference of two numbers over the same problems, or over the same benchmarks."""
+
+    task: str  #: Name of the benchmark; ``mean`` for the mean over all compared benchmarks.
+    measure_a: str  #: What is compared of A: a decoder, or a number such as ``avg@8``.
+    measure_b: str  #: What is compared of B.
+    value_a: float  #: Accuracy or mean of A.
+    value_b: float  #: Accuracy or mean of B.
+    n: int  #: Problems that count in both; unreadable gold answers do not count.
+    difference: float  #: Value of B minus value of A.
+    ci95: Interval  #: 95 % interval of the difference, over problems or clusters.
+    #: p-value of a difference of zero, over problems or clusters: of the exact McNemar test if all
+    #: values are 0 or 1, and of Student's t test otherwise; None for a mean over benchmarks.
+    p: float | None
+    clusters: int | None = None  #: Number of base problems, if several problems share one.
+    only_a: int | None = None  #: Problems with 1 in A and 0 in B; None for other values.
+    only_b: int | None = None  #: Problems with 1 in B and 0 in A; None for other values.
+
+    @property
+    def measure(self) -> str:
+        """The name of both measures, or their names if they differ."""
+        return " / ".join(dict.fromkeys((self.measure_a, self.measure_b)))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The comparison of two runs or datasets."""
+
+    #: Differences by benchmark: of decoders, then of other numbers. The means over the benchmarks
+    #: come last.
+    differences: Sequence[PairedDifference]
+    #: Problems whose verdict changed, for the first pair of decoders of each benchmark whose
+    #: choices are certain.
+    changed: Sequence[ChangedProblem]
+    #: Warnings for the reader: omitted problems, and graders or prompts that differ.
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonOptions:
+    """The benchmarks, decoders and problems of a comparison.
+
+    Attributes:
+        task: Compare only this benchmark.
+        decoder_a: Decoder of A. By default, each decoder that both have is compared with itself.
+        decoder_b: Decoder of B. Given alone, it applies to both.
+        common: Compare the common problems if A and B have different problems.
+    """
+
+    task: str | None = None
+    decoder_a: Annotated[str | None, Option(flag="--decoder", default_text="all")] = None
+    decoder_b: Annotated[str | None, Option(default_text="that of A")] = None
+    common: bool = False
+
+
+class BenchmarkPair(NamedTuple):
+    """A benchmark in both pools, with the indices of its common problems."""
+
+    benchmark_a: Benchmark  #: The benchmark in A.
+    benchmark_b: Benchmark  #: The benchmark in B.
+    index_a: list[int]  #: Index of each common problem in A.
+    index_b: list[int]  #: Index of each common problem in B.
+
+    @property
+    def name(self) -> str:
+        """Name of the benchmark."""
+        return self.benchmark_a.name
+
+    @property
+    def problems(self) -> list[PlacedProblem]:
+        """The common problems, as A has them."""
+        return [self.benchmark_a.main.problems[index] for index in self.index_a]
+
+
+class DecodedPair(NamedTuple):
+    """The choices of a decoder in A and of a decoder in B for the common problems."""
+
+    a: DecodedSamples  #: The choices in A, for all its problems.
+    b: DecodedSamples  #: The choices in B, for all its problems.
+
+    @property
+    def name(self) -> str:
+        """The names of both decoders, or their name if they are equal."""
+        return " / ".join(dict.fromkeys((self.a.name, self.b.name)))
+
+
+def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Comparison:
+    """Compare two pools problem by problem.
+
+    Raises:
+        InputError: if they have no common benchmark or decoder, or different problems without
+            ``common``.
+    """
+    notes = _setting_differences((pool_a, pool_b))
+    differences: list[PairedDifference] = []
+    changed: list[ChangedProblem] = []
+    for pair, note in pair_benchmarks(pool_a, pool_b, options):
+        if note:
+            notes.append(note)
+        decoded_pairs = decode_pairs(pool_a, pool_b, pair, options)
+        differences += [_decoder_difference(pair, decoded) for decoded in decoded_pairs]
+        changed += _changed_problems(pair, decoded_pairs)
+        if options.decoder_a is None and options.decoder_b is None:
+            differences += _number_differences(pair)
+    differences += _benchmark_means(differences)
+    return Comparison(differences=differences, changed=changed, notes=notes)
+
+
+def _setting_differences(pools: Sequence[Pool]) -> list[str]:
+    """Describe differences besides the models that make the numbers hard to compare."""
+    facts = [measurement_facts(pool, []) for pool in pools]
+    settings: Mapping[str, Sequence[object]] = {
+        "graders": [entry.grader for entry in facts],
+        "prompt templates": [f"{entry.template.name} ({entry.template.digest})" for entry in facts],
+        "token limits of a solution": [entry.sampling.max_tokens for entry in facts],
+    }
+    return [
+        f"the {name} differ: {value_a} and {value_b}"
+        for name, (value_a, value_b) in settings.items()
+        if value_a != value_b
+    ]
+
+
+def pair_benchmarks(
+    pool_a: Pool, pool_b: Pool, options: ComparisonOptions
+) -> list[tuple[BenchmarkPair, str]]:
+    """Return the common benchmarks, each with a note that is empty if the problems are equal.
+
+    A problem is paired by its id and the number of earlier problems with this id.
+
+    Raises:
+        InputError: if there is no common benchmark, or if problems differ without ``common``.
+    """
+    names = [
+        name
+        for name in pool_a.benchmarks
+        if name in pool_b.benchmarks and (options.task is None or is_same_name(options.task, name))
+    ]
+    if not names:
+        message = (
+            f"no common benchmark: {pool_a.name} has {', '.join(pool_a.benchmarks)}, "
+            f"{pool_b.name} has {', '.join(pool_b.benchmarks)}"
+        )
+        if options.task:
+            message += f", and `task` is {options.task}"
+        raise InputError(f"{message}.")
+    pairs = []
+    for name in names:
+        benchmark_a, benchmark_b = pool_a.benchmarks[name], pool_b.benchmarks[name]
+        keys_a = _problem_keys(benchmark_a.main)
+        keys_b = {key: index for index, key in enumerate(_problem_keys(benchmark_b.main))}
+        index_a = [index for index, key in enumerate(keys_a) if key in keys_b]
+        index_b = [keys_b[keys_a[index]] for index in index_a]
+        n_only_a = len(keys_a) - len(index_a)
+        n_only_b = len(keys_b) - len(index_b)
+        message = (
+            f"{name}: {len(index_a)} problems are in both, {n_only_a} only in A and "
+            f"{n_only_b} only in B"
+        )
+        if not index_a:
+            raise InputError(f"{message}. The comparison needs common problems.")
+        is_equal = n_only_a == 0 and n_only_b == 0
+        if not is_equal and not options.common:
+            raise InputError(f"{message}. Set `common=True` to compare the common problems.")
+        pair = BenchmarkPair(benchmark_a, benchmark_b, index_a, index_b)
+        pairs.append((pair, "" if is_equal else message))
+    return pairs
+
+
+def _problem_keys(samples: Samples) -> list[tuple[str, int]]:
+    """Return id and number of earlier occurrences of each problem; ASDiv has a question twice."""
+    occurrences: Counter[str] = Counter()
+    keys = []
+    for placed in samples.problems:
+        keys.append((placed.problem_id, occurrences[placed.problem_id]))
+        occurrences[placed.problem_id] += 1
+    return keys
+
+
+def decode_pairs(
+    pool_a: Pool, pool_b: Pool, pair: BenchmarkPair, options: ComparisonOptions
+) -> list[DecodedPair]:
+    """Return the choices of the compared decoders on a benchmark.
+
+    Raises:
+        InputError: if there is no common decoder, or a given decoder is unknown.
+    """
+    n_samples = min(pair.benchmark_a.main.n_samples, pair.benchmark_b.main.n_samples)
+    decoder_a = options.decoder_a or options.decoder_b
+    if decoder_a:
+        names = [(decoder_a, options.decoder_b or decoder_a)]
+        decoders_a = {decoder_a: _find_decoder(pool_a, decoder_a, n_samples)}
+        decoder_b = options.decoder_b or decoder_a
+        decoders_b = {decoder_b: _find_decoder(pool_b, decoder_b, n_samples)}
+    else:
+        decoders_a = _default_decoders(pool_a, n_samples)
+        decoders_b = _default_decoders(pool_b, n_samples)
+        names = [(name, name) for name in decoders_a if name in decoders_b]
+    if not names:
+        raise InputError(
+            f"no common decoder: A has {', '.join(decoders_a)}, and B has "
+            f"{', '.join(decoders_b)}. Set `decoder_a` and `decoder_b` to two of these."
+        )
+    return [
+        DecodedPair(
+            decode(pair.benchmark_a, decoders_a[name_a], SubsetSpec()),
+            decode(pair.benchmark_b, decoders_b[name_b], SubsetSpec()),
+        )
+        for name_a, name_b in names
+    ]
+
+
+def _default_decoders(pool: Pool, n_samples: int) -> dict[str, DecoderName]:
+    """Return the decoders of a run; for other datasets, those of all common samples."""
+    if pool.run is not None:
+        return select_decoders(pool)
+    return select_decoders(pool, [n_samples], [DEFAULT_AGGREGATE])
+
+
+def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderName:
+    """Return the decoder with a result name.
+
+    Raises:
+        InputError: if there is none; the error lists the decoders of the pool.
+    """
+    setup = parse_result_name(name)
+    if setup is None or setup.part not in pool.parts:
+        known_names = ", ".join(_default_decoders(pool, n_samples))
+        raise InputError(
+            f"no decoder {name!r} in {pool.name}: expected one of {known_names}.", field="decoder"
+        )
+    return name_decoders(setup, pool.reward_models)[0]
+
+
+def _both_count(pair: BenchmarkPair, samples_a: Samples, samples_b: Samples) -> np.ndarray:
+    """Return whether each common problem counts in both datasets.
+
+    Raises:
+        InputError: if none does.
+    """
+    counts_P: np.ndarray = samples_a.counts_P[pair.index_a] & samples_b.counts_P[pair.index_b]
+    if not counts_P.any():
+        raise InputError(
+            f"{pair.name}: no problem counts in both; the gold answers are unreadable."
+        )
+    return counts_P
+
+
+def _decoder_difference(pair: BenchmarkPair, decoded: DecodedPair) -> PairedDifference:
+    """Return the difference of two decoders."""
+    return _paired_difference(
+        pair,
+        (decoded.a.name, decoded.b.name),
+        (decoded.a.correct_P[pair.index_a], decoded.b.correct_P[pair.index_b]),
+        _both_count(pair, decoded.a.samples, decoded.b.samples),
+    )
+
+
+def _paired_difference(
+    pair: BenchmarkPair,
+    measures: tuple[str, str],
+    values: tuple[np.ndarray, np.ndarray],
+    counts_P: np.ndarray,
+) -> PairedDifference:
+    """Return the difference of the means of two values per common problem."""
+    value_a_P, value_b_P = (value_P[counts_P] for value_P in values)
+    clusters = [
+        placed.place.cluster
+        for placed, counts in zip(pair.problems, counts_P, strict=True)
+        if counts
+    ]
+    known_clusters = None if None in clusters else clusters
+    gain_P = value_b_P - value_a_P
+    mean = mean_difference(gain_P, known_clusters)
+    is_binary = bool(np.isin([value_a_P, value_b_P], (0, 1)).all())
+    p = mcnemar(sum_clusters(gain_P, known_clusters).totals_G) if is_binary else mean.p
+    return PairedDifference(
+        task=pair.name,
+        measure_a=measures[0],
+        measure_b=measures[1],
+        value_a=float(value_a_P.mean()),
+        value_b=float(value_b_P.mean()),
+        n=mean.n,
+        difference=mean.value,
+        ci95=mean.ci95,
+        p=p,
+        clusters=mean.clusters,
+        only_a=int((gain_P == -1).sum()) if is_binary else None,
+        only_b=int((gain_P == 1).sum()) if is_binary else None,
+    )
+
+
+def _number_differences(pair: BenchmarkPair) -> Iterator[PairedDifference]:
+    """Yield the differences of all registered numbers that are compared."""
+    parts = (pair.benchmark_a.parts, pair.benchmark_b.parts)
+    if not all(SAMPLES_PART in part for part in parts):
+        return
+    samples_a, samples_b = (part[SAMPLES_PART] for part in parts)
+    counts_P = _both_count(pair, samples_a, samples_b)
+    for number in NUMBERS.values():
+        values_a = number.compute(samples_a, {})
+        values_b = number.compute(samples_b, {})
+        for key_a, key_b in _key_pairs(list(values_a), list(values_b)):
+            if number.is_compared(key_a):
+                yield _paired_difference(
+                    pair,
+                    (number.title.format(key=key_a), number.title.format(key=key_b)),
+                    (values_a[key_a][pair.index_a], values_b[key_b][pair.index_b]),
+                    counts_P,
+                )
+
+
+def _key_pairs(keys_a: Sequence[str], keys_b: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the keys to compare: the common ones, or the only key of each pool."""
+    if len(keys_a) == len(keys_b) == 1:
+        return [(keys_a[0], keys_b[0])]
+    return [(key, key) for key in keys_a if key in keys_b]
+
+
+def _benchmark_means(differences: Sequence[PairedDifference]) -> list[PairedDifference]:
+    """Return the mean over the benchmarks for each measure that all benchmarks have.
+
+    Every benchmark has the same weight.
+    """
+    by_measure: Mapping[str, list[PairedDifference]] = defaultdict(list)
+    for difference in differences:
+        by_measure[difference.measure].append(difference)
+    n_tasks = len({difference.task for difference in differences})
+    means = []
+    for singles in by_measure.values():
+        if n_tasks < 2 or len(singles) < n_tasks:
+            continue
+        values = [single.difference for single in singles]
+        means.append(
+            PairedDifference(
+                task=MEAN_TITLE,
+                measure_a=singles[0].measure_a,
+                measure_b=singles[0].measure_b,
+                value_a=sum(single.value_a for single in singles) / n_tasks,
+                value_b=sum(single.value_b for single in singles) / n_tasks,
+                n=sum(single.n for single in singles),
+                difference=sum(values) / n_tasks,
+                ci95=macro_interval(values, [single.ci95 for single in singles]),
+                p=None,
+            )
+        )
+    return means
+
+
+def _changed_problems(
+    pair: BenchmarkPair, decoded_pairs: Sequence[DecodedPair]
+) -> list[ChangedProblem]:
+    """Return the problems that only one of two systems solves, for the first certain choices."""
+    for decoded in decoded_pairs:
+        chosen_a, chosen_b = decoded.a.chosen_indices(), decoded.b.chosen_indices()
+        if chosen_a is None or chosen_b is None:
+            continue
+        counts_P = _both_count(pair, decoded.a.samples, decoded.b.samples)
+        gain_P = decoded.b.correct_P[pair.index_b] - decoded.a.correct_P[pair.index_a]
+        return [
+            ChangedProblem(
+                task=pair.name,
+                problem_id=placed.problem_id,
+                question=placed.problem.question,
+                gold=placed.problem.answer,
+                answer_a=_chosen_answer(decoded.a, chosen_a, index_a),
+                answer_b=_chosen_answer(decoded.b, chosen_b, index_b),
+                better="a" if gain < 0 else "b",
+            )
+            for placed, index_a, index_b, gain, counts in zip(
+                pair.problems, pair.index_a, pair.index_b, gain_P, counts_P, strict=True
+            )
+            if counts and gain
+        ]
+    return []
+
+
+def _chosen_answer(
+    choices: DecodedSamples, chosen: Sequence[int | None], problem: int
+) -> str | None:
+    """Return the answer that a decoder chose for a problem; None without one."""
+    index = chosen[problem]
+    return None if index is None else choices.samples.answer_PM[problem, index]

@@ -1,0 +1,314 @@
+"""The choices of decoders among the samples of a benchmark, and their expected correctness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from fsdpo_bench.decoders import (
+    DECODERS,
+    Candidates,
+    DecoderSetup,
+    parse_result_name,
+)
+from fsdpo_bench.decoders.choices import (
+    ChoiceDistribution,
+    distribute_best_of_n,
+    distribute_choices,
+    random_orders,
+    subsets_of_size,
+)
+from fsdpo_bench.metrics.pools import Benchmark, Pool
+from fsdpo_bench.metrics.samples import Rewards, Samples
+from fsdpo_bench.metrics.solutions import read_solution_rows
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import np
+from fsdpo_data.core.statistics import Mean, mean_rate
+
+#: Text between a result name and its reward model, if a pool has several.
+MODEL_SEPARATOR = " by "
+LIKELIHOOD_DECODER = "likely"  #: Name of the choice of the most likely sample.
+
+
+@dataclass(frozen=True, slots=True)
+class SubsetSpec:
+    """The random subsets of samples that votes average over."""
+
+    max_subsets: int = 320  #: Number of random subsets; fewer subsets are all taken.
+    seed: int = 0  #: Seed of the subsets.
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderName:
+    """A decoder with its parameters, and the reward model that it uses."""
+
+    setup: DecoderSetup  #: The decoder and its parameters.
+    model: str = ""  #: The reward model; empty without one.
+    shows_model: bool = False  #: Whether the name states the reward model.
+
+    @property
+    def name(self) -> str:
+        """Name of the result, such as ``bon@8:min`` or ``bon@8:min by qwen_prm``."""
+        return self.setup.name + (f"{MODEL_SEPARATOR}{self.model}" if self.shows_model else "")
+
+
+def parse_decoder_name(name: str) -> DecoderSetup | None:
+    """Return the decoder of a result with or without a reward model; None for an unknown one."""
+    return parse_result_name(name.partition(MODEL_SEPARATOR)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedSamples:
+    """What one decoder chooses on one benchmark."""
+
+    name: str  #: Name of the result.
+    setup: DecoderSetup | None  #: The decoder; None for the most likely sample.
+    model: str  #: The reward model; empty without one.
+    samples: Samples  #: The solutions from which the decoder chooses.
+    distribution: ChoiceDistribution  #: Its choices.
+
+    @property
+    def correct_P(self) -> np.ndarray:
+        """Probability that the chosen solution is correct, for each problem."""
+        return self.distribution.expected_P(self.samples.is_correct_PM)
+
+    @property
+    def strict_P(self) -> np.ndarray | None:
+        """The same without the tolerance of the benchmark; None without a tolerance."""
+        strict_PM = self.samples.strict_PM
+        return None if strict_PM is None else self.distribution.expected_P(strict_PM)
+
+    @property
+    def upper_bound_P(self) -> np.ndarray:
+        """The same if undecided answers and timeouts are correct."""
+        samples = self.samples
+        return self.distribution.expected_P(samples.is_correct_PM | samples.is_unknown_PM)
+
+    @property
+    def without_judge_P(self) -> np.ndarray:
+        """The same if the answers that a judge decided are wrong."""
+        samples = self.samples
+        return self.distribution.expected_P(samples.is_correct_PM & ~samples.is_judged_PM)
+
+    @property
+    def upper_bound_without_judge_P(self) -> np.ndarray:
+        """The same if these answers, undecided ones and timeouts are correct."""
+        samples = self.samples
+        return self.distribution.expected_P(
+            samples.is_correct_PM | samples.is_unknown_PM | samples.is_judged_PM
+        )
+
+    def mean(self, value_P: np.ndarray, selected_P: np.ndarray | None = None) -> Mean:
+        """Return the mean over the problems that count, clustered by base problem."""
+        counts_P = self.samples.counts_P
+        if selected_P is not None:
+            counts_P = counts_P & selected_P
+        return mean_rate(value_P[counts_P], self.samples.clusters(counts_P))
+
+    def outcome_counts(self) -> dict[str, float]:
+        """Return the expected number of answers by outcome, over all problems."""
+        outcome_PM = self.samples.outcome_PM
+        counts = {
+            str(outcome): float(self.distribution.expected_P(outcome_PM == outcome).sum())
+            for outcome in sorted(set(outcome_PM.ravel()))
+        }
+        nothing_P = self.distribution.nothing_P
+        # Without a choice there is no answer, unless the problem does not count.
+        for outcome in sorted(set(outcome_PM[~self.samples.counts_P, 0])):
+            counts[outcome] += float(nothing_P[outcome_PM[:, 0] == outcome].sum())
+        n_missing = float(nothing_P[self.samples.counts_P].sum())
+        counts["no_answer"] = counts.get("no_answer", 0.0) + n_missing
+        return {name: count for name, count in sorted(counts.items()) if count}
+
+    def chosen_indices(self) -> list[int | None] | None:
+        """Return the index of the chosen solution of each problem; None if it is not certain.
+
+        The index is None without a choice.
+        """
+        chosen_PM, nothing_P = self.distribution
+        is_certain_P = (chosen_PM.max(axis=1) == 1) | (nothing_P == 1)
+        if not is_certain_P.all():
+            return None
+        return [
+            None if nothing else int(row_M.argmax())
+            for row_M, nothing in zip(chosen_PM, nothing_P == 1, strict=True)
+        ]
+
+
+@cache
+def _subsets(size: int, n_samples: int, spec: SubsetSpec) -> np.ndarray:
+    """Return the subsets of a size; equal ones for all decoders, whose differences are paired."""
+    return subsets_of_size(size, random_orders(n_samples, spec.max_subsets, spec.seed))
+
+
+def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> DecodedSamples:
+    """Return the choices of a decoder, averaged over subsets of K samples.
+
+    Raises:
+        InputError: if the benchmark has no such solutions or rewards, or fewer than K samples.
+    """
+    setup = decoder.setup
+    samples = benchmark.parts.get(setup.part)
+    if samples is None:
+        raise InputError(
+            f"{decoder.name}: there are no solutions of this decoder, only "
+            f"{', '.join(benchmark.parts)}.",
+            field="decoder",
+        )
+    size = setup.k
+    if size > samples.n_samples:
+        raise InputError(
+            f"the problems of {benchmark.title} have {samples.n_samples} samples each. Give a "
+            "smaller value.",
+            field="k",
+            value=size,
+        )
+    reward_PM = np.full(samples.outcome_PM.shape, np.nan)
+    if setup.decoder.needs_rewards and setup.decoder.origin == "samples":
+        reward_PM = _rewards(samples, decoder).by_aggregate[setup.aggregate]
+    if "k" not in setup.decoder.parameters:
+        # A decoder without K has one solution.
+        member_RM = np.arange(samples.n_samples)[None, :] == 0
+    else:
+        member_RM = _subsets(size, samples.n_samples, spec)
+    if setup.decoder.distribute is not None:
+        distribution = setup.decoder.distribute(samples.class_PM, reward_PM, member_RM)
+    else:
+        distribution = _choose_from_subsets(samples, setup, reward_PM, member_RM)
+    return DecodedSamples(decoder.name, setup, decoder.model, samples, distribution)
+
+
+def _rewards(samples: Samples, decoder: DecoderName) -> Rewards:
+    """Return the rewards of a decoder's reward model."""
+    rewards = samples.rewards.get(decoder.model)
+    if rewards is None:
+        raise InputError(
+            f"{decoder.name}: the samples have no step rewards. Score them with "
+            "`fsdpo-data score`, or import the scores.",
+            field="decoder",
+        )
+    return rewards
+
+
+def _choose_from_subsets(
+    samples: Samples, setup: DecoderSetup, reward_PM: np.ndarray, member_RM: np.ndarray
+) -> ChoiceDistribution:
+    """Return the distribution of a decoder by calling it for each subset."""
+    solutions = read_solution_rows(samples.root, [placed.problem_id for placed in samples.problems])
+    problem_ids = [placed.problem_id for placed in samples.problems]
+
+    def choose(problem: int, subset: Sequence[int]) -> int | None:
+        rewards = [
+            None if np.isnan(value) else float(value) for value in reward_PM[problem, subset]
+        ]
+        candidates = Candidates(
+            solutions=[solutions[problem_ids[problem]][index] for index in subset],
+            answer_classes=samples.class_PM[problem, subset].tolist(),
+            rewards=rewards,
+        )
+        return setup.decoder.choose(candidates)
+
+    return distribute_choices(choose, len(problem_ids), member_RM)
+
+
+def decode_most_likely(benchmark: Benchmark, likelihood_PM: np.ndarray) -> DecodedSamples:
+    """Return the choice of the sample with the highest likelihood."""
+    samples = benchmark.main
+    n_samples = samples.n_samples
+    return DecodedSamples(
+        name=f"{LIKELIHOOD_DECODER}@{n_samples}",
+        setup=None,
+        model="",
+        samples=samples,
+        distribution=distribute_best_of_n(likelihood_PM, n_samples),
+    )
+
+
+def select_decoders(
+    pool: Pool,
+    sizes: Sequence[int] = (),
+    aggregates: Sequence[str] = (),
+) -> dict[str, DecoderName]:
+    """Return the decoders of a report by result name, in the order of the registry.
+
+    These are the decoders of the run, or all decoders that the datasets allow, at each N.
+
+    Args:
+        pool: The datasets.
+        sizes: Values of N; by default those of the run, or powers of 2 and all samples.
+        aggregates: Aggregates of step rewards; by default those of the run, or all.
+    """
+    setups = []
+    if pool.run is not None and not sizes and not aggregates:
+        setups = [setup for name in pool.run.decoders if (setup := parse_result_name(name))]
+    else:
+        setups = list(_possible_setups(pool, sizes, aggregates))
+    decoders = [decoder for setup in setups for decoder in name_decoders(setup, pool.reward_models)]
+    if pool.run is None or sizes or aggregates:
+        decoders = [decoder for decoder in decoders if _has_fitting_rewards(pool, decoder)]
+    return {decoder.name: decoder for decoder in decoders}
+
+
+def name_decoders(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderName]:
+    """Return the decoder with each of the reward models, if it chooses by their rewards."""
+    if not setup.decoder.needs_rewards or setup.decoder.origin != "samples":
+        return [DecoderName(setup)]
+    shows_model = len(models) > 1
+    return [DecoderName(setup, model, shows_model) for model in models or ("",)]
+
+
+def _has_fitting_rewards(pool: Pool, decoder: DecoderName) -> bool:
+    """Return whether a decoder that needs probabilities has them."""
+    if not decoder.setup.decoder.needs_probabilities or not decoder.model:
+        return True
+    [samples, *_] = [benchmark.main for benchmark in pool.benchmarks.values()]
+    return samples.rewards[decoder.model].are_probabilities
+
+
+def _possible_setups(
+    pool: Pool, sizes: Sequence[int], aggregates: Sequence[str]
+) -> Iterator[DecoderSetup]:
+    """Yield the decoders that the datasets of a pool allow, at each N and by each aggregate."""
+    from fsdpo_data.steps.rewards import AGGREGATES, check_aggregate
+
+    checked_aggregates = [check_aggregate(name) for name in aggregates or AGGREGATES]
+    for decoder in DECODERS.values():
+        if decoder.origin != "samples":
+            for part in pool.parts:
+                setup = parse_result_name(part)
+                if setup is not None and setup.decoder is decoder:
+                    yield setup
+            continue
+        if "samples" not in pool.parts or (decoder.needs_rewards and not pool.scored):
+            continue
+        has_aggregate = "aggregate" in decoder.parameters
+        for size in subset_sizes(sizes, pool) if "k" in decoder.parameters else (1,):
+            for aggregate in checked_aggregates if has_aggregate else ("",):
+                yield DecoderSetup(decoder, k=size, aggregate=aggregate)
+
+
+def subset_sizes(sizes: Sequence[int], pool: Pool) -> list[int]:
+    """Return the values of N, or powers of 2 and all samples of the smallest benchmark.
+
+    Raises:
+        InputError: if a benchmark has fewer samples than N.
+    """
+    n_samples = min(benchmark.main.n_samples for benchmark in pool.benchmarks.values())
+    if not sizes:
+        powers = [2**exponent for exponent in range(n_samples.bit_length())]
+        return sorted({*powers, n_samples})
+    if max(sizes) > n_samples:
+        raise InputError(
+            f"the problems have {n_samples} samples each. Give smaller values.",
+            field="k",
+            value=max(sizes),
+        )
+    return sorted(set(sizes))
+
+
+def decode_all(
+    benchmark: Benchmark, decoders: Mapping[str, DecoderName], spec: SubsetSpec
+) -> dict[str, DecodedSamples]:
+    """Return the choices of all decoders on a benchmark, by result name."""
+    return {name: decode(benchmark, decoder, spec) for name, decoder in decoders.items()}

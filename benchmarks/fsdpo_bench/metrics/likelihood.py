@@ -1,0 +1,63 @@
+"""The likelihood of samples under the policy that wrote them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fsdpo_bench.metrics.pools import Pool
+from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.solutions import read_solution_rows
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import np
+from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.engines.load import load_likelihood
+from fsdpo_data.engines.options import ScorerOptions
+from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.models.resolve import resolve_weights
+
+#: Lower bound of a step's probability in the likelihood of a solution.
+_MIN_PROBABILITY = 1e-300
+
+
+def sample_likelihoods(
+    pool: Pool, policy: str, options: ScorerOptions | None = None
+) -> dict[str, np.ndarray]:
+    """Return log π of each sample, without its end-of-sequence token, by benchmark.
+
+    Raises:
+        InputError: if the policy is not the model that wrote the samples.
+    """
+    root = pool.parts[pool.main_part]
+    model = read_manifest(root).spec.model
+    if resolve_weights(policy).ref.revision != model.revision:
+        raise InputError(
+            f"{root} has samples of {model.name} at {model.revision}, which is another model.",
+            field="likelihood",
+            value=policy,
+        )
+    scorer = load_likelihood(policy, options)
+    likelihoods = {}
+    for name, benchmark in pool.benchmarks.items():
+        items = _scorer_inputs(benchmark.main)
+        values = [log_likelihood(probabilities) for probabilities in scorer.score(items)]
+        likelihoods[name] = np.array(values).reshape(benchmark.main.outcome_PM.shape)
+    return likelihoods
+
+
+def _scorer_inputs(samples: Samples) -> list[ScorerInput]:
+    """Return the samples of all problems, problem by problem."""
+    problem_ids = [placed.problem_id for placed in samples.problems]
+    solutions = read_solution_rows(samples.root, problem_ids)
+    return [
+        ScorerInput(solution.prompt, tuple(solution.completions))
+        for problem_id in problem_ids
+        for solution in solutions[problem_id][: samples.n_samples]
+    ]
+
+
+def log_likelihood(probabilities: Sequence[float] | None) -> float:
+    """Return the logarithm of the product of step probabilities; -∞ without probabilities."""
+    if not probabilities:
+        return -math.inf
+    return sum(math.log(max(probability, _MIN_PROBABILITY)) for probability in probabilities)

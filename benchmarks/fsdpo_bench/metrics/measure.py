@@ -1,0 +1,350 @@
+"""Measure datasets: every number of ``results.json`` from the columns of their solutions."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+from typing import Any
+
+from fsdpo_bench.metrics.decoded import (
+    DecodedSamples,
+    SubsetSpec,
+    decode,
+    decode_most_likely,
+    select_decoders,
+)
+from fsdpo_bench.metrics.numbers import NUMBERS
+from fsdpo_bench.metrics.pools import (
+    SAMPLES_PART,
+    Benchmark,
+    Pool,
+    judge_stats,
+    measurement_facts,
+)
+from fsdpo_bench.metrics.reranking import ahead_of_min, ahead_of_vote, select_strategies
+from fsdpo_bench.metrics.results import (
+    RESULTS_VERSION,
+    AccuracyDrop,
+    AccuracyResult,
+    AccuracySpread,
+    CostResult,
+    DecoderResults,
+    Results,
+    SuiteResults,
+    TaskResults,
+)
+from fsdpo_bench.metrics.reward_statistics import reward_statistics
+from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.tasks.table import suites
+from fsdpo_data.core.lazy import np
+from fsdpo_data.core.sampling import UNKNOWN
+from fsdpo_data.core.statistics import Interval, Mean, macro_interval, mean_difference, mean_rate
+
+#: Choices by benchmark and result name.
+Decoded = Mapping[str, Mapping[str, DecodedSamples]]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureSpec:
+    """What is measured on datasets."""
+
+    sizes: Sequence[int] = ()  #: Values of N; by default those of the run, or powers of 2.
+    aggregates: Sequence[str] = ()  #: Aggregates; by default those of the run, or all.
+    subsets: SubsetSpec = field(default_factory=SubsetSpec)  #: The random subsets of votes.
+    gammas: Sequence[float] = ()  #: Values of γ for the step weights of pairs.
+
+
+def decode_pool(
+    pool: Pool, spec: MeasureSpec, likelihoods: Mapping[str, np.ndarray] | None = None
+) -> Decoded:
+    """Return the choices of all decoders of a report.
+
+    Args:
+        pool: The datasets.
+        spec: What is measured.
+        likelihoods: Log-likelihood of each sample by benchmark; None to leave this choice out.
+    """
+    decoders = select_decoders(pool, spec.sizes, spec.aggregates)
+    decoded = {}
+    for name, benchmark in pool.benchmarks.items():
+        choices = {
+            result_name: decode(benchmark, decoder, spec.subsets)
+            for result_name, decoder in decoders.items()
+        }
+        if likelihoods is not None:
+            likely = decode_most_likely(benchmark, likelihoods[name])
+            choices[likely.name] = likely
+        decoded[name] = choices
+    return decoded
+
+
+def measure(pool: Pool, spec: MeasureSpec, decoded: Decoded) -> Results:
+    """Return all results of datasets that are measured together."""
+    tasks = {
+        name: _task_results(benchmark, pool, decoded) for name, benchmark in pool.benchmarks.items()
+    }
+    names = list(dict.fromkeys(name for choices in decoded.values() for name in choices))
+    stats = judge_stats(pool)
+    optional_sections = {} if stats is None else {"answer_judge": stats}
+    samples = [benchmark.main for benchmark in pool.benchmarks.values()]
+    rewards = {
+        model: statistics
+        for model in pool.reward_models
+        if (statistics := reward_statistics(model, samples, spec.gammas)) is not None
+    }
+    return Results(
+        version=RESULTS_VERSION,
+        run=measurement_facts(pool, names),
+        tasks=tasks,
+        suites=_suite_results(decoded),
+        cost=_total_costs(tasks),
+        rewards=rewards,
+        **optional_sections,
+    )
+
+
+def _task_results(benchmark: Benchmark, pool: Pool, decoded: Decoded) -> TaskResults:
+    """Return the results of a benchmark; other benchmarks can be its base task."""
+    choices = decoded[benchmark.name]
+    main = benchmark.main
+    base_task = benchmark.entry.base_task if benchmark.entry else ""
+    spread_group = benchmark.entry.spread_group if benchmark.entry else ""
+    groups = group_labels(main)
+    numbers: dict[str, Any] = {}
+    if SAMPLES_PART in benchmark.parts:
+        counts_P = main.counts_P
+        numbers = {
+            number.name: {
+                key: accuracy_result(mean_rate(value_P[counts_P], main.clusters(counts_P)))
+                for key, value_P in number.compute(main, choices).items()
+            }
+            for number in NUMBERS.values()
+        }
+    optional_fields: dict[str, Any] = {}
+    if benchmark.failed > 0:
+        optional_fields["failed"] = benchmark.failed
+    if benchmark.left_out:
+        optional_fields["left_out"] = benchmark.left_out
+    comparisons = {
+        "ahead_of_vote": ahead_of_vote(choices),
+        "ahead_of_min": ahead_of_min(choices),
+        "selected": select_strategies(choices),
+    }
+    optional_fields |= {name: value for name, value in comparisons.items() if value}
+    drops = {}
+    if base_task in decoded:
+        base_samples = pool.benchmarks[base_task].main
+        drops = {
+            group: _accuracy_drops(labels, choices, decoded[base_task], base_samples)
+            for group, labels in groups.items()
+        }
+    is_correct_PM = main.is_correct_PM[main.counts_P]
+    return TaskResults(
+        title=benchmark.title,
+        problems=len(main.problems),
+        task_problems=benchmark.size,
+        samples=main.n_samples,
+        mixed_problems=int((is_correct_PM.any(axis=1) & ~is_correct_PM.all(axis=1)).sum()),
+        decoders={name: _decoder_results(entry) for name, entry in choices.items()},
+        groups={group: _group_accuracies(labels, choices) for group, labels in groups.items()},
+        group_spread=_group_spread(groups[spread_group], choices) if spread_group in groups else {},
+        accuracy_drops=drops,
+        **optional_fields,
+        **numbers,
+    )
+
+
+def accuracy_result(accuracy: Mean) -> AccuracyResult:
+    """Return an accuracy in the format of ``results.json``."""
+    if accuracy.value is None or accuracy.ci95 is None:
+        return AccuracyResult(correct=0, n=0, accuracy=None, ci95=None, clusters=None)
+    return AccuracyResult(
+        correct=_round(accuracy.value * accuracy.n),
+        n=accuracy.n,
+        accuracy=round(accuracy.value, 6),
+        ci95=accuracy.ci95.round_bounds(6),
+        clusters=accuracy.clusters,
+    )
+
+
+def _round(number: float) -> int | float:
+    """Round a number for files; a whole number becomes an integer."""
+    rounded = round(number, 6)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def _decoder_results(choices: DecodedSamples) -> DecoderResults:
+    """Return the results of a decoder on a benchmark."""
+    samples = choices.samples
+    optional_fields = {}
+    strict_P = choices.strict_P
+    if strict_P is not None:
+        optional_fields["strict"] = accuracy_result(choices.mean(strict_P))
+    upper_bound = choices.mean(choices.upper_bound_P)
+    accuracy = choices.mean(choices.correct_P)
+    if upper_bound.value != accuracy.value:
+        optional_fields["upper_bound"] = accuracy_result(upper_bound)
+    if samples.is_judged_PM.any() and choices.distribution.expected_P(samples.is_judged_PM).any():
+        optional_fields["without_judge"] = accuracy_result(choices.mean(choices.without_judge_P))
+        optional_fields["upper_bound_without_judge"] = accuracy_result(
+            choices.mean(choices.upper_bound_without_judge_P)
+        )
+    return DecoderResults(
+        **accuracy_result(accuracy).model_dump(),
+        outcomes={name: _round(count) for name, count in choices.outcome_counts().items()},
+        cost=_cost(choices),
+        **optional_fields,
+    )
+
+
+def _cost(choices: DecodedSamples) -> CostResult:
+    """Return the cost of a decoder over all problems: of K samples, or of one search.
+
+    Each sample is in equally many subsets, so K of M samples cost K/M of all.
+    """
+    samples = choices.samples
+    size = 1
+    tokens = float(samples.tokens_PM[:, 0].sum())
+    prm_calls = int(samples.prm_calls_PM[:, 0].sum())
+    setup = choices.setup
+    if setup is None or "k" in setup.decoder.parameters:
+        size = samples.n_samples if setup is None else setup.k
+        tokens = float(samples.tokens_PM.sum()) * size / samples.n_samples
+    if setup is not None and setup.decoder.needs_rewards and setup.part == SAMPLES_PART:
+        prm_calls = size * len(samples.problems)
+    return CostResult(tokens=UNKNOWN if math.isnan(tokens) else _round(tokens), prm_calls=prm_calls)
+
+
+def group_labels(samples: Samples) -> dict[str, dict[str, np.ndarray]]:
+    """Return which problems have each label of each group, with numeric labels in order."""
+    names = dict.fromkeys(name for placed in samples.problems for name in placed.place.groups)
+    groups = {}
+    for name in names:
+        labels = [placed.place.groups.get(name) for placed in samples.problems]
+        # Shorter numbers come first: 2 before 10.
+        ordered = sorted(
+            {label for label in labels if label is not None},
+            key=lambda label: (label.isdecimal() and len(label), label),
+        )
+        groups[name] = {label: np.array([other == label for other in labels]) for label in ordered}
+    return groups
+
+
+def _group_accuracies(
+    labels: Mapping[str, np.ndarray], choices: Mapping[str, DecodedSamples]
+) -> dict[str, dict[str, AccuracyResult]]:
+    """Return the accuracies by label and decoder."""
+    return {
+        label: {
+            name: accuracy_result(entry.mean(entry.correct_P, selected_P))
+            for name, entry in choices.items()
+        }
+        for label, selected_P in labels.items()
+    }
+
+
+def _group_spread(
+    labels: Mapping[str, np.ndarray], choices: Mapping[str, DecodedSamples]
+) -> dict[str, AccuracySpread]:
+    """Return mean, standard deviation and range of the accuracies of a group's parts."""
+    spread: dict[str, AccuracySpread] = {}
+    for name, entry in choices.items():
+        accuracies = [entry.mean(entry.correct_P, selected_P) for selected_P in labels.values()]
+        values = [accuracy.value for accuracy in accuracies if accuracy.value is not None]
+        if len(values) > 1:
+            spread[name] = AccuracySpread(
+                parts=len(values),
+                mean=round(fmean(values), 6),
+                deviation=round(stdev(values), 6),
+                lowest=round(min(values), 6),
+                highest=round(max(values), 6),
+            )
+    return spread
+
+
+def _accuracy_drops(
+    labels: Mapping[str, np.ndarray],
+    choices: Mapping[str, DecodedSamples],
+    base_choices: Mapping[str, DecodedSamples],
+    base_samples: Samples,
+) -> dict[str, dict[str, AccuracyDrop]]:
+    """Return the accuracy drops against the base problems, by label and decoder."""
+    base_index = {
+        placed.problem.question: index for index, placed in enumerate(base_samples.problems)
+    }
+    drops: dict[str, dict[str, AccuracyDrop]] = {}
+    for label, selected_P in labels.items():
+        for name, entry in choices.items():
+            correct_P = entry.correct_P
+            base_correct_P = base_choices[name].correct_P
+            losses = []
+            for index in np.flatnonzero(selected_P & entry.samples.counts_P).tolist():
+                base = base_index.get(entry.samples.problems[index].place.cluster or "")
+                if base is not None and base_samples.counts_P[base]:
+                    losses.append(float(base_correct_P[base] - correct_P[index]))
+            if losses:
+                mean = mean_difference(losses)
+                drops.setdefault(label, {})[name] = AccuracyDrop(
+                    drop=round(mean.value, 6), n=mean.n, ci95=mean.ci95.round_bounds(6)
+                )
+    return drops
+
+
+def _suite_results(decoded: Decoded) -> dict[str, SuiteResults]:
+    """Return the mean accuracies of the complete suites with several benchmarks."""
+    complete_suites = {
+        name: tasks
+        for name, tasks in suites().items()
+        if len(tasks) > 1 and set(tasks) <= set(decoded)
+    }
+    is_a_suite = any(set(tasks) == set(decoded) for tasks in complete_suites.values())
+    if len(decoded) > 1 and not is_a_suite:
+        complete_suites["this run"] = tuple(decoded)
+    suite_results: dict[str, SuiteResults] = {}
+    for name, tasks in complete_suites.items():
+        means = {}
+        for decoder in decoded[tasks[0]]:
+            entries = [decoded[task][decoder] for task in tasks if decoder in decoded[task]]
+            if len(entries) == len(tasks):
+                accuracies = [entry.mean(entry.correct_P) for entry in entries]
+                means[decoder] = _mean_accuracy(accuracies)
+        suite_results[name] = SuiteResults(tasks=list(tasks), decoders=means)
+    return suite_results
+
+
+def _mean_accuracy(accuracies: Sequence[Mean]) -> AccuracyResult:
+    """Return the mean of the accuracies of benchmarks, with equal weights."""
+    values: list[float] = []
+    intervals: list[Interval] = []
+    for accuracy in accuracies:
+        if accuracy.value is not None and accuracy.ci95 is not None:
+            values.append(accuracy.value)
+            intervals.append(accuracy.ci95)
+    return AccuracyResult(
+        correct=_round(sum(accuracy_result(accuracy).correct for accuracy in accuracies)),
+        n=sum(accuracy.n for accuracy in accuracies),
+        accuracy=round(fmean(values), 6) if values else None,
+        ci95=macro_interval(values, intervals).round_bounds(6) if values else None,
+        clusters=None,
+    )
+
+
+def _total_costs(tasks: Mapping[str, TaskResults]) -> dict[str, CostResult]:
+    """Return the costs of each decoder over all benchmarks."""
+    costs_by_decoder: dict[str, list[CostResult]] = defaultdict(list)
+    for task in tasks.values():
+        for decoder, decoder_results in task.decoders.items():
+            costs_by_decoder[decoder].append(decoder_results.cost)
+    return {decoder: _sum_costs(costs) for decoder, costs in costs_by_decoder.items()}
+
+
+def _sum_costs(costs: Sequence[CostResult]) -> CostResult:
+    """Return the sum of costs; the tokens are unknown if one cost has unknown tokens."""
+    tokens = [cost.tokens for cost in costs if isinstance(cost.tokens, int | float)]
+    return CostResult(
+        tokens=_round(sum(tokens)) if len(tokens) == len(costs) else UNKNOWN,
+        prm_calls=sum(cost.prm_calls for cost in costs),
+    )

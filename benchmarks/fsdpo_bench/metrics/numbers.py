@@ -1,0 +1,128 @@
+"""The numbers of a report besides the accuracy of each decoder, such as pass@k.
+
+To add a number, register one more :class:`ReportNumber`. It appears in ``results.json`` and in its
+outputs: the terminal, the page, the Markdown report and the Hub. ``diff`` compares it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from fsdpo_bench.decoders.choices import pass_at_k
+from fsdpo_bench.metrics.decoded import DecodedSamples
+from fsdpo_bench.metrics.results import AccuracyDrop, AccuracyResult, RewardBin, TaskResults
+from fsdpo_bench.metrics.samples import Samples
+from fsdpo_data.core.lazy import np
+from fsdpo_data.core.registry import Registry
+from fsdpo_data.core.statistics import Mean
+
+if TYPE_CHECKING:
+    #: The value of each problem, by key of the number, such as k.
+    ProblemValues = Mapping[str, np.ndarray]
+
+#: A place that prints numbers.
+Output = Literal["terminal", "page", "markdown", "hub"]
+
+#: Values of k for pass@k, in addition to the number of samples; larger values are skipped.
+PASS_AT_K_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
+
+
+def format_points(result: AccuracyResult | AccuracyDrop | RewardBin | Mean) -> str:
+    """Format an accuracy, or an accuracy drop, with its interval: ``58.3 [54.1, 62.4]``."""
+    if result.value is None or result.ci95 is None:
+        return "–"
+    low, high = result.ci95
+    return f"{100 * result.value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportNumber:
+    """A number of a benchmark, with everything that reports need to know about it."""
+
+    name: str  #: Key in ``results.json``.
+    title: str  #: Format of its name for readers, such as ``pass@{key}``.
+    #: Returns the value of each problem by key, such as k, from the samples and from the choices of
+    #: decoders by result name. Values are in [0, 1]; results show their means over the problems that
+    #: count. Empty if there is no value.
+    compute: Callable[[Samples, Mapping[str, DecodedSamples]], ProblemValues]
+    #: Returns whether ``diff`` compares the values of a key.
+    is_compared: Callable[[str], bool] = lambda key: True
+    outputs: tuple[Output, ...] = ("terminal", "page", "markdown")  #: The places that print it.
+    #: Returns the text of a value with its interval.
+    format: Callable[[AccuracyResult], str] = format_points
+
+
+class NumberRow(NamedTuple):
+    """A value of a number, for a table."""
+
+    title: str  #: Name of the value, such as ``pass@4``.
+    text: str  #: The value with its interval.
+    result: AccuracyResult  #: The value in ``results.json``.
+
+
+def number_rows(task_results: TaskResults, output: Output) -> Iterator[NumberRow]:
+    """Yield the values of a benchmark that an output prints.
+
+    Args:
+        task_results: The results of the benchmark, from ``results.json``.
+        output: The place that prints them.
+    """
+    for number in NUMBERS.values():
+        if output in number.outputs:
+            for key, result in task_results.numbers.get(number.name, {}).items():
+                yield NumberRow(number.title.format(key=key), number.format(result), result)
+
+
+def _average_at_k(samples: Samples, _decoded: Mapping[str, DecodedSamples]) -> ProblemValues:
+    """Return the fraction of correct samples, by the number of samples."""
+    return {str(samples.n_samples): samples.is_correct_PM.mean(axis=1)}
+
+
+def _pass_at_k(samples: Samples, _decoded: Mapping[str, DecodedSamples]) -> ProblemValues:
+    """Return the probability that one of k samples is correct, by k."""
+    n_samples = samples.n_samples
+    n_correct_P = samples.is_correct_PM.sum(axis=1).tolist()
+    sizes = sorted({size for size in PASS_AT_K_SIZES if size <= n_samples} | {n_samples})
+    return {
+        str(size): np.array([pass_at_k(n_samples, count, size) for count in n_correct_P])
+        for size in sizes
+    }
+
+
+def _majority_at_k(_samples: Samples, decoded: Mapping[str, DecodedSamples]) -> ProblemValues:
+    """Return the accuracy of the decoder with the metric ``maj``, by k."""
+    return {
+        str(choices.setup.k): choices.correct_P
+        for choices in decoded.values()
+        if choices.setup is not None and choices.setup.decoder.metric == "maj"
+    }
+
+
+NUMBERS: Registry[ReportNumber] = Registry("report number", ReportNumber)
+NUMBERS.register(
+    ReportNumber(
+        name="avg_at_k",
+        title="avg@{key}",
+        compute=_average_at_k,
+        outputs=("terminal", "page", "markdown", "hub"),
+    )
+)
+NUMBERS.register(
+    ReportNumber(
+        name="pass_at_k",
+        title="pass@{key}",
+        compute=_pass_at_k,
+        is_compared=lambda key: key != "1",  # pass@1 is avg@k
+        outputs=("page", "markdown"),
+    )
+)
+NUMBERS.register(
+    ReportNumber(
+        name="maj_at_k",
+        title="maj@{key}",
+        compute=_majority_at_k,
+        is_compared=lambda key: False,  # the accuracy of `sc` is compared
+    )
+)

@@ -1,0 +1,164 @@
+"""Compare the choices by a reward model with the vote, and select the best one without bias.
+
+Array suffixes: ``P`` problems.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from fsdpo_bench.metrics.decoded import DecodedSamples
+from fsdpo_bench.metrics.results import SelectedStrategy
+from fsdpo_bench.metrics.samples import Samples
+from fsdpo_data.core.lazy import np
+from fsdpo_data.core.statistics import MeanDifference, holm, mean_difference, mean_rate
+from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
+
+
+def ahead_of_vote(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDifference]:
+    """Return the difference of each choice by a reward model from the vote of as many samples."""
+    votes = _votes(decoded)
+    return {
+        name: _difference(choices, votes[choices.setup.k])
+        for name, choices in decoded.items()
+        if choices.model and choices.setup is not None and choices.setup.k in votes
+    }
+
+
+def ahead_of_min(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDifference]:
+    """Return the difference of best-of-N by each other aggregate from best-of-N by ``min``."""
+    best = {
+        (choices.model, choices.setup): choices
+        for choices in decoded.values()
+        if choices.setup is not None and choices.setup.decoder.name == "bon"
+    }
+    differences = {}
+    for (model, setup), choices in best.items():
+        base = best.get((model, replace(setup, aggregate=DEFAULT_AGGREGATE)))
+        if base is not None and setup.aggregate != DEFAULT_AGGREGATE:
+            differences[choices.name] = _difference(choices, base)
+    return differences
+
+
+def _votes(decoded: Mapping[str, DecodedSamples]) -> dict[int, DecodedSamples]:
+    """Return the votes by the number of samples."""
+    return {
+        choices.setup.k: choices
+        for choices in decoded.values()
+        if choices.setup is not None and choices.setup.decoder.name == "sc"
+    }
+
+
+def _difference(choices: DecodedSamples, base: DecodedSamples) -> MeanDifference:
+    """Return the paired difference of two choices over the problems that count."""
+    counts_P = choices.samples.counts_P
+    return mean_difference(
+        choices.correct_P[counts_P] - base.correct_P[counts_P], choices.samples.clusters(counts_P)
+    )
+
+
+class _Cell(NamedTuple):
+    """The strategies of one reward model at one N."""
+
+    model: str  #: Name of the reward model.
+    size: int  #: N.
+    strategies: Mapping[str, DecodedSamples]  #: By decoder and aggregate, such as ``bon:min``.
+
+
+def select_strategies(
+    decoded: Mapping[str, DecodedSamples],
+) -> dict[str, dict[str, SelectedStrategy]]:
+    """Select decoder and aggregate on each half of the problems, and measure the other half.
+
+    The p-values are corrected for all reward models and all N above 1.
+
+    Returns:
+        The selection by reward model and N, where two or more strategies can be selected. Empty
+        for a single problem.
+    """
+    votes = _votes(decoded)
+    selected: dict[str, dict[str, SelectedStrategy]] = {}
+    for cell in _cells(decoded):
+        samples = votes[cell.size].samples if cell.size in votes else None
+        if samples is None or len(cell.strategies) < 2 or int(samples.counts_P.sum()) < 2:
+            continue
+        strategy = _select_strategy(cell.strategies, votes[cell.size], samples)
+        selected.setdefault(cell.model, {})[str(cell.size)] = strategy
+    return _correct_p_values(selected)
+
+
+def _cells(decoded: Mapping[str, DecodedSamples]) -> Iterator[_Cell]:
+    """Yield the strategies of each reward model and N; the first of equally good ones is selected.
+
+    Strategies that need no probabilities come first.
+    """
+    strategies: dict[tuple[str, int], dict[str, DecodedSamples]] = {}
+    for choices in sorted(decoded.values(), key=_needs_probabilities):
+        setup = choices.setup
+        if setup is not None and choices.model and setup.aggregate:
+            name = f"{setup.decoder.name}:{setup.aggregate}"
+            strategies.setdefault((choices.model, setup.k), {})[name] = choices
+    for (model, size), by_name in strategies.items():
+        yield _Cell(model, size, by_name)
+
+
+def _needs_probabilities(choices: DecodedSamples) -> bool:
+    """Return whether a decoder needs rewards that are probabilities."""
+    return choices.setup is not None and choices.setup.decoder.needs_probabilities
+
+
+def _select_strategy(
+    strategies: Mapping[str, DecodedSamples], vote: DecodedSamples, samples: Samples
+) -> SelectedStrategy:
+    """Select the best strategy on each half of the problems for the other half."""
+    counts_P = samples.counts_P
+    fold_P = fold_numbers(
+        [samples.problems[index].problem_id for index in np.flatnonzero(counts_P)]
+    )
+    values = {name: choices.correct_P[counts_P] for name, choices in strategies.items()}
+    selected_P, names = select_by_fold(values, fold_P)
+    clusters = samples.clusters(counts_P)
+    return SelectedStrategy(
+        accuracy=mean_rate(selected_P, clusters),
+        ahead_of_vote=mean_difference(selected_P - vote.correct_P[counts_P], clusters),
+        p_holm=None,
+        strategies=names,
+    )
+
+
+def fold_numbers(problem_ids: Sequence[str]) -> np.ndarray:
+    """Return the half of each problem, 0 or 1: a random split that depends only on the ids."""
+    digests = np.array([hashlib.sha256(key.encode()).hexdigest() for key in problem_ids])
+    folds: np.ndarray = digests.argsort(kind="stable").argsort(kind="stable") % 2
+    return folds
+
+
+def select_by_fold(
+    values: Mapping[str, np.ndarray], fold_P: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
+    """Return the values of the strategy that the other half selects, and the selected names."""
+    selected_P = np.empty(len(fold_P))
+    names = []
+    for fold in (0, 1):
+        is_other_P = fold_P != fold
+        name = max(values, key=lambda name: values[name][is_other_P].mean())
+        names.append(name)
+        selected_P[~is_other_P] = values[name][~is_other_P]
+    return selected_P, names
+
+
+def _correct_p_values(
+    selected: dict[str, dict[str, SelectedStrategy]],
+) -> dict[str, dict[str, SelectedStrategy]]:
+    """Return the selections with Holm's p-values, over all reward models and N above 1."""
+    cells = [
+        (model, size) for model, by_size in selected.items() for size in by_size if int(size) > 1
+    ]
+    p_values = holm([selected[model][size].ahead_of_vote.p for model, size in cells])
+    for (model, size), p_value in zip(cells, p_values, strict=True):
+        strategy = selected[model][size]
+        selected[model][size] = strategy.model_copy(update={"p_holm": p_value})
+    return selected

@@ -1,0 +1,198 @@
+"""Statistics of step rewards: ranking within problems, calibration, and rewards by step.
+
+Array suffixes: ``P`` problems, ``M`` samples of a problem, ``N`` samples with rewards.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from fsdpo_bench.metrics.pair_weights import pair_weights
+from fsdpo_bench.metrics.results import (
+    Calibration,
+    RewardBin,
+    RewardDistribution,
+    RewardQuality,
+    RewardsByStep,
+    RewardStatistics,
+    StepReward,
+)
+from fsdpo_bench.metrics.samples import Samples
+from fsdpo_data.core.lazy import np
+from fsdpo_data.core.statistics import mean_rate, ranking_auc
+from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.steps.rewards import AGGREGATES
+
+REWARD_BINS = 10  #: Bins of a reward in [0, 1].
+#: The aggregate of the reward distribution; the paper uses it for best-of-N.
+DISTRIBUTION_AGGREGATE = "min"
+MAX_STEP_NUMBER = 12  #: Last step number of the statistics by step; it includes later steps.
+
+
+class RewardedSample(NamedTuple):
+    """A sample with step rewards, of a problem that counts."""
+
+    problem: int  #: Number of the problem.
+    steps: Sequence[float]  #: One reward per step.
+    is_correct: bool  #: Whether the answer is correct.
+
+
+def reward_statistics(
+    model: str, benchmarks: Sequence[Samples], gammas: Sequence[float] = ()
+) -> RewardStatistics | None:
+    """Return the statistics of one reward model over benchmarks; None without rewards.
+
+    Undecided answers and timeouts count as wrong.
+
+    Args:
+        model: Name of the reward model.
+        benchmarks: The samples of each benchmark.
+        gammas: Values of γ, for the step weights of pairs; empty to select no pairs.
+    """
+    scored = [samples for samples in benchmarks if model in samples.rewards]
+    rewarded = _rewarded_samples(model, scored)
+    if not rewarded:
+        return None
+    problems = [sample.problem for sample in rewarded]
+    is_correct = [sample.is_correct for sample in rewarded]
+    values = {name: _aggregated_rewards(model, scored, name) for name in AGGREGATES}
+    are_probabilities = all(samples.rewards[model].are_probabilities for samples in scored)
+    return RewardStatistics(
+        solutions=len(rewarded),
+        correct=sum(is_correct),
+        calibration=_calibration(rewarded),
+        distribution=_distribution(values[DISTRIBUTION_AGGREGATE], is_correct),
+        by_step=RewardsByStep(
+            correct=_mean_rewards_by_step([s.steps for s in rewarded if s.is_correct]),
+            wrong=_mean_rewards_by_step([s.steps for s in rewarded if not s.is_correct]),
+        ),
+        ranking_auc={
+            name: ranking_auc(problems, rewards_N, is_correct) for name, rewards_N in values.items()
+        },
+        quality=(
+            {name: reward_quality(rewards_N, is_correct) for name, rewards_N in values.items()}
+            if are_probabilities
+            else None
+        ),
+        pairs=(
+            pair_weights(
+                scored[0].rewards[model].root,
+                [placed.problem_id for samples in scored for placed in samples.problems],
+                PairSpec(),
+                gammas,
+            )
+            if gammas
+            else None
+        ),
+    )
+
+
+def _rewarded_samples(model: str, benchmarks: Sequence[Samples]) -> list[RewardedSample]:
+    """Return the samples with rewards of the problems that count, problem by problem."""
+    rewarded = []
+    problem = 0
+    for samples in benchmarks:
+        steps = samples.rewards[model].steps
+        for index in np.flatnonzero(samples.counts_P).tolist():
+            problem += 1
+            for step_rewards, is_correct in zip(
+                steps[index], samples.is_correct_PM[index].tolist(), strict=True
+            ):
+                if step_rewards:
+                    rewarded.append(RewardedSample(problem, step_rewards, is_correct))
+    return rewarded
+
+
+def _aggregated_rewards(model: str, benchmarks: Sequence[Samples], aggregate: str) -> np.ndarray:
+    """Return the aggregated rewards of these samples, in the same order."""
+    parts = []
+    for samples in benchmarks:
+        reward_N = samples.rewards[model].by_aggregate[aggregate][samples.counts_P].ravel()
+        parts.append(reward_N[~np.isnan(reward_N)])
+    return np.concatenate(parts)
+
+
+def _bin_index(reward: float) -> int:
+    """Return the bin of a reward; rewards outside [0, 1] belong to the first or last bin."""
+    return max(0, min(REWARD_BINS - 1, int(reward * REWARD_BINS)))
+
+
+def _distribution(rewards_N: np.ndarray, is_correct: Sequence[bool]) -> RewardDistribution:
+    """Return the numbers of correct and of wrong samples by their reward."""
+    bin_counts = {True: [0] * REWARD_BINS, False: [0] * REWARD_BINS}
+    for reward, correct in zip(rewards_N.tolist(), is_correct, strict=True):
+        bin_counts[correct][_bin_index(reward)] += 1
+    return RewardDistribution(
+        aggregate=DISTRIBUTION_AGGREGATE, correct=bin_counts[True], wrong=bin_counts[False]
+    )
+
+
+def reward_quality(rewards_N: np.ndarray, is_correct: Sequence[bool]) -> RewardQuality:
+    """Compare rewards in [0, 1] with the outcomes of the samples."""
+    correct_N = np.asarray(is_correct, dtype=float)
+    bin_N = np.minimum((rewards_N * REWARD_BINS).astype(int), REWARD_BINS - 1)
+    error = 0.0
+    for number in np.unique(bin_N):
+        is_in_bin_N = bin_N == number
+        gap = rewards_N[is_in_bin_N].mean() - correct_N[is_in_bin_N].mean()
+        error += abs(float(gap)) * float(is_in_bin_N.mean())
+    accuracy = float(correct_N.mean())
+    return RewardQuality(
+        expected_error=error,
+        brier=float(((rewards_N - correct_N) ** 2).mean()),
+        constant_brier=accuracy * (1 - accuracy),
+    )
+
+
+class _BinnedStep(NamedTuple):
+    """A step of a sample."""
+
+    is_correct: bool  #: Whether the solution of the step is correct.
+    problem: int  #: Number of the problem.
+    reward: float  #: Reward of the step.
+
+
+def _calibration(samples: Sequence[RewardedSample]) -> Calibration:
+    """Compare step rewards with the fraction of correct solutions.
+
+    A reward model trained on outcomes predicts this fraction. Steps of one problem are not
+    independent, so the intervals are clustered by problem.
+    """
+    steps_by_bin: dict[int, list[_BinnedStep]] = defaultdict(list)
+    for problem, steps, is_correct in samples:
+        for reward in steps:
+            steps_by_bin[_bin_index(reward)].append(_BinnedStep(is_correct, problem, reward))
+    bins = [_bin_statistics(index, steps) for index, steps in sorted(steps_by_bin.items())]
+    n_steps = sum(entry.steps for entry in bins)
+    weighted_gaps = sum(entry.steps * abs(entry.reward - entry.correct) for entry in bins)
+    return Calibration(bins=bins, expected_error=round(weighted_gaps / n_steps, 6))
+
+
+def _bin_statistics(index: int, steps: Sequence[_BinnedStep]) -> RewardBin:
+    """Return the statistics of one bin of step rewards."""
+    accuracy = mean_rate([step.is_correct for step in steps], [step.problem for step in steps])
+    assert accuracy.value is not None and accuracy.ci95 is not None  # a bin has steps
+    bounds = {"from": index / REWARD_BINS, "to": (index + 1) / REWARD_BINS}
+    return RewardBin(
+        **bounds,
+        steps=accuracy.n,
+        problems=accuracy.clusters,
+        reward=round(sum(step.reward for step in steps) / accuracy.n, 6),
+        correct=round(accuracy.value, 6),
+        ci95=accuracy.ci95.round_bounds(6),
+    )
+
+
+def _mean_rewards_by_step(step_rewards: Sequence[Sequence[float]]) -> list[StepReward | None]:
+    """Return the mean reward by step number; None for numbers without steps."""
+    rewards_by_number: list[list[float]] = [[] for _ in range(MAX_STEP_NUMBER)]
+    for rewards in step_rewards:
+        for number, reward in enumerate(rewards):
+            rewards_by_number[min(number, MAX_STEP_NUMBER - 1)].append(reward)
+    return [
+        StepReward(reward=round(fmean(rewards), 6), steps=len(rewards)) if rewards else None
+        for rewards in rewards_by_number
+    ]

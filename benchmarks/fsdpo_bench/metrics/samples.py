@@ -1,0 +1,292 @@
+"""The graded solutions of a benchmark as arrays, from which all numbers are computed.
+
+Array suffixes: ``P`` problems of a benchmark, ``M`` solutions of a problem.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from fsdpo_bench.decoders.answer_classes import agreeing_answers, answer_classes, voting_answers
+from fsdpo_data.core.entities import UNDECIDED, UNGRADED, Problem
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import np, pl
+from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.schema import parse_metadata, scan_rows
+from fsdpo_data.dataset.validate import check_files, explain_damage
+from fsdpo_data.problems.benchmark_places import BenchmarkPlace, benchmark_places
+from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
+
+GOLD_UNPARSED = "gold_unparsed"
+#: Outcomes of problems that count nowhere, because the gold answer or its grading is missing.
+UNCOUNTED_OUTCOMES = (GOLD_UNPARSED, UNGRADED)
+#: Outcomes that count as wrong, and as correct in the upper bound.
+UNKNOWN_OUTCOMES = (UNDECIDED, "timed_out")
+
+
+class PlacedProblem(NamedTuple):
+    """A problem at one of its places in a benchmark."""
+
+    problem: Problem  #: The problem.
+    place: BenchmarkPlace  #: Its place.
+
+    @property
+    def problem_id(self) -> str:
+        """Id of the problem."""
+        return self.problem.id
+
+
+@dataclass(frozen=True, slots=True)
+class Rewards:
+    """The step rewards of one reward model for the samples of a benchmark."""
+
+    model: str  #: Name of the reward model.
+    root: Path  #: The dataset with the rewards.
+    are_probabilities: bool  #: Whether the step rewards are probabilities.
+    by_aggregate: Mapping[str, np.ndarray]  #: Rewards of shape (P, M); NaN without rewards.
+    steps: Sequence[Sequence[Sequence[float] | None]]  #: Step rewards of each sample.
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The solutions of a benchmark in one dataset: P problems with M solutions each."""
+
+    root: Path  #: The dataset.
+    problems: Sequence[PlacedProblem]  #: The P problems; one with two places occurs twice.
+    outcome_PM: np.ndarray  #: Outcome of each solution.
+    #: Whether each solution is correct without tolerance; None if no problem has a tolerance.
+    strict_PM: np.ndarray | None
+    is_judged_PM: np.ndarray  #: Whether a judge decided the outcome.
+    answer_PM: np.ndarray  #: Extracted answer of each solution; None without one.
+    #: Class of equivalent answers within the problem; ``NO_ANSWER`` for a solution without a vote.
+    class_PM: np.ndarray
+    tokens_PM: np.ndarray  #: Tokens of each solution and of its search; NaN if unknown.
+    prm_calls_PM: np.ndarray  #: Calls of a reward model in the search.
+    rewards: Mapping[str, Rewards]  #: Rewards by reward model; empty without step rewards.
+
+    @property
+    def n_samples(self) -> int:
+        """Number of solutions per problem."""
+        return int(self.outcome_PM.shape[1])
+
+    @cached_property
+    def is_correct_PM(self) -> np.ndarray:
+        """Whether each solution is correct; undecided answers and timeouts are wrong."""
+        is_correct_PM: np.ndarray = self.outcome_PM == "correct"
+        return is_correct_PM
+
+    @cached_property
+    def is_unknown_PM(self) -> np.ndarray:
+        """Whether the grader left the solution undecided or ran out of time."""
+        return np.isin(self.outcome_PM, UNKNOWN_OUTCOMES)
+
+    @cached_property
+    def counts_P(self) -> np.ndarray:
+        """Whether each problem counts."""
+        counts_P: np.ndarray = ~np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES).any(axis=1)
+        return counts_P
+
+    def clusters(self, selected_P: np.ndarray) -> list[str] | None:
+        """Return the cluster of each selected problem; None if one of them has no cluster."""
+        clusters = [self.problems[index].place.cluster for index in np.flatnonzero(selected_P)]
+        return None if None in clusters else [str(cluster) for cluster in clusters]
+
+    def select_problems(self, indices: Sequence[int]) -> Samples:
+        """Return the samples of some problems, in this order."""
+        rows = np.asarray(indices, dtype=int)
+        return Samples(
+            root=self.root,
+            problems=[self.problems[index] for index in rows],
+            outcome_PM=self.outcome_PM[rows],
+            strict_PM=None if self.strict_PM is None else self.strict_PM[rows],
+            is_judged_PM=self.is_judged_PM[rows],
+            answer_PM=self.answer_PM[rows],
+            class_PM=self.class_PM[rows],
+            tokens_PM=self.tokens_PM[rows],
+            prm_calls_PM=self.prm_calls_PM[rows],
+            rewards={
+                name: Rewards(
+                    model=name,
+                    root=rewards.root,
+                    are_probabilities=rewards.are_probabilities,
+                    by_aggregate={
+                        aggregate: reward_PM[rows]
+                        for aggregate, reward_PM in rewards.by_aggregate.items()
+                    },
+                    steps=[rewards.steps[index] for index in rows],
+                )
+                for name, rewards in self.rewards.items()
+            },
+        )
+
+
+class SolutionTable(NamedTuple):
+    """The solutions of a dataset, sorted by problem and sample index."""
+
+    root: Path  #: The dataset.
+    frame: pl.DataFrame  #: The columns that numbers depend on.
+    row_by_problem: Mapping[str, int]  #: First row of each problem.
+    count_by_problem: Mapping[str, int]  #: Number of solutions of each problem.
+
+
+def read_solutions(root: Path) -> SolutionTable:
+    """Read the columns of a sealed dataset that numbers depend on.
+
+    Raises:
+        SchemaError: if the dataset is not sealed, or its files were changed.
+    """
+    manifest = read_manifest(root)
+    check_files(root, manifest.config_files("solutions"))
+    with explain_damage(root):
+        rows = scan_rows("solutions", manifest.config_paths(root, "solutions")).select(
+            "solution_id",
+            "problem_id",
+            "sample_index",
+            "outcome",
+            "answer",
+            "answer_judge",
+            "strict",
+            "step_rewards",
+            response=pl.col("completions").list.join(""),
+            # A missing search costs nothing; unknown tokens stay unknown.
+            tokens=pl.col("n_tokens")
+            + pl.when(pl.col("search").is_null())
+            .then(0)
+            .otherwise(pl.col("search").struct.field("discarded_tokens")),
+            search_prm_calls=pl.col("search").struct.field("prm_calls").fill_null(0),
+        )
+        frame = collect_rows(rows).sort("problem_id", "sample_index")
+    counts = frame.group_by("problem_id", maintain_order=True).len()
+    problem_ids = counts["problem_id"].to_list()
+    ends = np.cumsum(counts["len"].to_numpy()).tolist()
+    return SolutionTable(
+        root=root,
+        frame=frame,
+        row_by_problem=dict(zip(problem_ids, [0, *ends[:-1]], strict=True)) if ends else {},
+        count_by_problem=dict(zip(problem_ids, counts["len"].to_list(), strict=True)),
+    )
+
+
+def read_places(root: Path, manifest: Manifest) -> dict[str, list[PlacedProblem]]:
+    """Return the problems of a dataset by benchmark, each at all of its places, sorted by row.
+
+    A dataset without places has one benchmark per source, in the order of its problems.
+    """
+    check_files(root, manifest.config_files("problems"))
+    with explain_damage(root):
+        rows = collect_rows(scan_rows("problems", manifest.config_paths(root, "problems")))
+    by_benchmark: dict[str, list[PlacedProblem]] = {}
+    for index, row in enumerate(rows.iter_rows(named=True)):
+        metadata = parse_metadata(row["problem_id"], row["metadata"])
+        problem = Problem(row["question"], row["answer"], row["source"], row["split"], metadata)
+        places = benchmark_places(metadata) or [BenchmarkPlace(problem.source, index)]
+        for place in places:
+            by_benchmark.setdefault(place.name, []).append(PlacedProblem(problem, place))
+    return {
+        name: sorted(problems, key=lambda placed: placed.place.row)
+        for name, problems in by_benchmark.items()
+    }
+
+
+def most_frequent_count(table: SolutionTable, problem_ids: Sequence[str]) -> int:
+    """Return the most frequent number of solutions of these problems."""
+    counts = Counter(table.count_by_problem[problem_id] for problem_id in problem_ids)
+    return counts.most_common(1)[0][0]
+
+
+def make_samples(
+    table: SolutionTable,
+    problems: Sequence[PlacedProblem],
+    scored_tables: Mapping[str, SolutionTable],
+) -> Samples:
+    """Return the solutions of problems as arrays.
+
+    Args:
+        table: The solutions.
+        problems: Problems with at least as many solutions as the most frequent number; of more
+            solutions, the first ones count.
+        scored_tables: The same solutions with the step rewards of each reward model, by its name.
+    """
+    problem_ids = [placed.problem_id for placed in problems]
+    n_samples = most_frequent_count(table, problem_ids)
+    first_rows = np.array([table.row_by_problem[problem_id] for problem_id in problem_ids])
+    row_PM = first_rows[:, None] + np.arange(n_samples)
+
+    def column(name: str) -> np.ndarray:
+        values = table.frame[name].to_numpy()
+        selected_PM: np.ndarray = values[row_PM]
+        return selected_PM
+
+    strict_PM = None
+    if table.frame["strict"].is_not_null().any():
+        # A problem without a tolerance has the same verdict twice.
+        strict = table.frame["strict"].fill_null(table.frame["outcome"] == "correct")
+        strict_PM = strict.to_numpy()[row_PM]
+    return Samples(
+        root=table.root,
+        problems=problems,
+        outcome_PM=column("outcome").astype(object),
+        strict_PM=strict_PM,
+        is_judged_PM=table.frame["answer_judge"].is_not_null().to_numpy()[row_PM],
+        answer_PM=column("answer").astype(object),
+        class_PM=_answer_classes(table, row_PM),
+        tokens_PM=table.frame["tokens"].cast(pl.Float64).fill_null(float("nan")).to_numpy()[row_PM],
+        prm_calls_PM=column("search_prm_calls"),
+        rewards={
+            name: _make_rewards(name, scored_table, row_PM)
+            for name, scored_table in scored_tables.items()
+        },
+    )
+
+
+def _answer_classes(table: SolutionTable, row_PM: np.ndarray) -> np.ndarray:
+    """Return the class of equivalent answers of each sample within its problem."""
+    answers = table.frame["answer"]
+    responses = table.frame["response"]
+    classes: dict[int, list[int]] = {}  # by first row, because a problem can occur twice
+    for row_M in row_PM:
+        first_row = int(row_M[0])
+        if first_row not in classes:
+            texts = voting_answers(
+                answers.slice(first_row, len(row_M)).to_list(),
+                responses.slice(first_row, len(row_M)).to_list(),
+            )
+            classes[first_row] = answer_classes(texts, agreeing_answers(texts))
+    return np.array([classes[int(row_M[0])] for row_M in row_PM])
+
+
+def _make_rewards(name: str, table: SolutionTable, row_PM: np.ndarray) -> Rewards:
+    """Return the rewards of a dataset whose rows are those of the samples."""
+    rewards = table.frame.select(
+        aggregate_expr("step_rewards", aggregate).fill_null(float("nan")).alias(aggregate)
+        for aggregate in AGGREGATES
+    )
+    step_rewards = table.frame["step_rewards"].to_list()
+    return Rewards(
+        model=name,
+        root=table.root,
+        are_probabilities=read_manifest(table.root).spec.rewards_are_probabilities,
+        by_aggregate={aggregate: rewards[aggregate].to_numpy()[row_PM] for aggregate in AGGREGATES},
+        steps=[[step_rewards[row] for row in row_M] for row_M in row_PM],
+    )
+
+
+def check_equal_verdicts(first: SolutionTable, other: SolutionTable) -> None:
+    """Check that two datasets with the same solutions have the same verdicts.
+
+    Raises:
+        InputError: if answers or outcomes differ.
+    """
+    columns = ("solution_id", "outcome", "answer")
+    if not first.frame.select(columns).equals(other.frame.select(columns)):
+        raise InputError(
+            f"{other.root} has other verdicts than {first.root} on the same solutions. Grade both "
+            "with one grader.",
+            field="data",
+        )

@@ -1,1 +1,0 @@
-"""What step rewards buy: best-of-N and votes of recorded samples, at every N."""

@@ -1,1 +1,0 @@
-"""Summaries and comparisons of runs, with confidence intervals."""

@@ -1,0 +1,72 @@
+"""The folder of a run: one sealed dataset per part, and ``run.json`` with the decoders.
+
+A part is a dataset of benchmark problems. The part ``samples`` has the samples that decoders share.
+Each decoder that generates solutions of its own has a part with the name of its result.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import write_atomic
+from fsdpo_data.core.identity import SourceRef
+from fsdpo_data.core.input_files import read_file
+
+RUN_FILE = "run.json"  #: Name of the file in the folder of a run.
+RESULTS_FILE = "results.json"  #: Name of the file with the results of a run.
+
+
+class BenchmarkEntry(BaseModel):
+    """A benchmark whose problems a dataset has."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    title: str  #: Name in reports.
+    version: int  #: Version of the problems and their grading.
+    rows: int | None  #: Number of problems of the complete benchmark; None if unknown.
+    problems: int  #: Number of problems of the run, in which an id can occur twice.
+    digest: str  #: Digest of the complete benchmark.
+    selected: str  #: Digest of the problems of the run.
+    metric: str = "greedy"  #: The default metric, such as ``avg@8``.
+    tolerance: float | None = None  #: Relative error of numeric answers; None for exact answers.
+    base_task: str = ""  #: Benchmark from which the problems derive; empty for none.
+    spread_group: str = ""  #: Group whose parts the reports compare; empty for none.
+    source: SourceRef  #: Source of the problems.
+
+
+class RunRecord(BaseModel):
+    """The content of ``run.json``."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    version: Literal[2] = 2  #: Version of the format.
+    #: Result names of the decoders, such as ``sc@5``, in the order of the results.
+    decoders: Annotated[list[str], Field(min_length=1)]
+    parts: list[str]  #: Names of the datasets, which are folders in the run.
+    benchmarks: dict[str, BenchmarkEntry]  #: The benchmarks by name, in the order of the results.
+
+
+def write_run_record(run: Path, record: RunRecord) -> None:
+    """Write ``run.json``."""
+    write_atomic(run / RUN_FILE, (record.model_dump_json(indent=1) + "\n").encode())
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether a folder is a run of ``fsdpo-bench``."""
+    return (folder / RUN_FILE).is_file()
+
+
+def read_run_record(run: Path) -> RunRecord:
+    """Read ``run.json``.
+
+    Raises:
+        InputError: if ``run`` is not a run of ``fsdpo-bench run``.
+    """
+    try:
+        return RunRecord.model_validate_json(read_file(run / RUN_FILE))
+    except (OSError, ValidationError) as error:
+        raise InputError(
+            f"{run}: expected a run that `fsdpo-bench run` wrote, with {RUN_FILE} ({error})."
+        ) from None

@@ -1,1 +1,0 @@
-"""Runs: decode all problems, grade, and store records that survive an interruption."""

@@ -1,0 +1,100 @@
+"""Runs of benchmarks without models: fake engines in place of resolved models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from fakes import Judge, Writer
+from fsdpo_bench.benchmark_run import BenchmarkRun, execute_run, make_run
+from fsdpo_bench.run_options import RunOptions
+from fsdpo_bench.tasks.load import LoadedTask, load_task
+from fsdpo_bench.tasks.problems import limit_problems
+from fsdpo_bench.tasks.table import builtin_tasks
+from killing import file_digests
+
+from fsdpo_data.core.progress import NO_PROGRESS, Progress
+from fsdpo_data.engines.answer_judge import AnswerJudge
+from fsdpo_data.engines.resolved import Policy, RewardModel
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
+
+ALL_DECODERS = "greedy,first,sc,weighted,bon,sbs"
+#: Files of a dataset that contain the seconds of a model that runs.
+TIMED_FILES = ("completions.jsonl", "manifest.json", "README.md", ".lock")
+SAMPLER_ENGINE: Mapping[str, str] = {"name": "replay", "dtype": "auto"}
+SCORER_ENGINE: Mapping[str, str] = {"name": "transformers", "dtype": "auto"}
+
+
+def embedded_task(count: int = 7) -> LoadedTask:
+    """Return some problems of the embedded benchmark."""
+    return limit_problems(load_task(builtin_tasks()["embedded"]), count)
+
+
+def prepare(
+    *,
+    decoder: str = ALL_DECODERS,
+    tasks: Sequence[LoadedTask] | None = None,
+    make_writer: Callable[[], Any] = lambda: Writer(0),
+    make_judge: Callable[[], Any] = lambda: Judge(0),
+    batch_size: int = 3,
+    answer_judge: AnswerJudge | None = None,
+    **options: Any,
+) -> BenchmarkRun:
+    """Return a run with fake engines that is ready to start."""
+    needs_prm = {"weighted", "bon", "sbs"} & {*decoder.split(",")}
+    samples = {"sc", "weighted", "bon"} & {*decoder.split(",")}
+    values: dict[str, Any] = {"segmenter": "newline", "workers": 1}
+    values |= {"k": (1, 2, 4)} if samples else {}
+    values |= {"b1": 2} if "sbs" in decoder else {}
+    values |= {"prm": "judge"} if needs_prm else {}
+    run_options = RunOptions(model="writer", decoder=(decoder,), **(values | options))
+    policy = Policy(
+        model=ResolvedModel(Writer.model, path="", template=get_template("problem")),
+        author=Writer.model,
+        engine=SAMPLER_ENGINE,
+        unknown_fields=(),
+        batch_size=batch_size,
+        make_sampler=make_writer,
+    )
+    weights = ResolvedWeights(Judge.model, path="")
+    return make_run(
+        run_options,
+        tasks or [embedded_task()],
+        run_options.setups(),
+        policy,
+        RewardModel(weights, SCORER_ENGINE, make_judge) if needs_prm else None,
+        answer_judge=answer_judge,
+    )
+
+
+def make(
+    out: Path, *, resume: bool = False, progress: Progress = NO_PROGRESS, **settings: Any
+) -> Path:
+    """Make a run with fake engines; ``settings`` are those of :func:`prepare`."""
+    execute_run(prepare(**settings), out, resume=resume, progress=progress)
+    return out
+
+
+def solutions(out: Path, part: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the solutions of a part by question, in the order of the problems."""
+    problems = pl.read_parquet(out / part / "problems/*.parquet")
+    questions = dict(problems.select("problem_id", "question").iter_rows())
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in pl.read_parquet(out / part / "solutions/*.parquet").iter_rows(named=True):
+        rows.setdefault(questions[row["problem_id"]], []).append(row)
+    return rows
+
+
+def written(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write rows as JSON lines; return the file."""
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def table_digests(out: Path) -> dict[str, str]:
+    """Return the digests of all files of a run without seconds."""
+    return file_digests(out, without=TIMED_FILES)
