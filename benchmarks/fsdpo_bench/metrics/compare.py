@@ -25,7 +25,7 @@ from fsdpo_bench.metrics.samples import PlacedProblem, Samples
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
-from fsdpo_data.core.options import Option
+from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.statistics import (
     Interval,
     macro_interval,
@@ -90,21 +90,17 @@ class Comparison:
     notes: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonOptions:
-    """The benchmarks, decoders and problems of a comparison.
-
-    Attributes:
-        task: Compare only this benchmark.
-        decoder_a: Decoder of A. By default, each decoder that both have is compared with itself.
-        decoder_b: Decoder of B. Given alone, it applies to both.
-        common: Compare the common problems if A and B have different problems.
-    """
+class ComparisonOptions(Options):
+    """The benchmarks, decoders and problems of a comparison."""
 
     task: str | None = None
-    decoder_a: Annotated[str | None, Option(flag="--decoder", default_text="all")] = None
+    """Compare only this benchmark."""
+    decoder_a: Annotated[str | None, Option(flags=["--decoder"], default_text="all")] = None
+    """Decoder of A. By default, each decoder that both have is compared with itself."""
     decoder_b: Annotated[str | None, Option(default_text="that of A")] = None
+    """Decoder of B. Given alone, it applies to both."""
     common: bool = False
+    """Compare the common problems if A and B have different problems."""
 
 
 class BenchmarkPair(NamedTuple):
