@@ -15,6 +15,7 @@ import pytest
 from command_line import run
 from paired_data import paired_dataset
 
+from fsdpo_data.api import open_dataset
 from fsdpo_data.exchange.formats import FORMATS
 from fsdpo_data.steps.rewards import AGGREGATES
 
@@ -105,16 +106,12 @@ def test_the_example_of_an_entry(
 
 
 def test_the_example_of_a_row(
-    paired_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    paired_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [(name, parts)] = tomllib.loads(example("fsdpo_data/exchange/formats.toml")).items()
     monkeypatch.setitem(FORMATS, name, FORMATS._make_row(name, **parts))
     folder = tmp_path / "plain"
-    code, _, err = run(capsys, "export", str(paired_data), "--to", name, "--out", str(folder))
-    assert code == 0, err
+    open_dataset(paired_data).export(name, folder)
     rows = [json.loads(line) for line in (folder / "plain.jsonl").read_text().splitlines()]
     assert len(rows) == 12 and {*rows[0]} == {"question", "good", "bad"}
     assert "20 + 22 = 42" in rows[0]["good"] and "is: 43" in rows[0]["bad"] + rows[1]["bad"]
