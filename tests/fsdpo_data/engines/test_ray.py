@@ -115,13 +115,13 @@ def test_a_cluster_without_capacity_is_refused(
     [
         (
             {"actors": 2},
-            "SamplerOptions.actors = 2: the option needs `engine=ray`, but the engine is auto.",
+            "BuildOptions.engine.actors = 2: the option needs `engine=ray`, but the engine is auto.",
         ),
         (
             {"gpus_per_actor": 0.5},
             "gpus_per_actor = 0.5: the option needs `engine=ray`, but the engine is auto.",
         ),
-        ({"engine": "ray", "actors": 0}, "SamplerOptions.actors = 0: expected at least 1."),
+        ({"engine": "ray", "actors": 0}, "BuildOptions.engine.actors = 0: expected at least 1."),
         (
             {"engine": "ray", "data_parallel_size": 2},
             ".data_parallel_size = 2: `engine=ray` starts one actor per replica",

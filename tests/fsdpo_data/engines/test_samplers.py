@@ -150,7 +150,7 @@ def test_a_stop_string_ends_the_text_and_is_not_part_of_it(
     assert any(
         stop in text for text in completion_texts(random_sampler.sample(PROMPTS[:1], free))[0]
     )
-    stopping = replace(free, stop=(stop,))
+    stopping = free.replace(stop=(stop,))
     free_completions, stopped_completions = (
         random_sampler.sample(PROMPTS[:1], free)[0],
         random_sampler.sample(PROMPTS[:1], stopping)[0],
