@@ -538,7 +538,7 @@ def test_the_default_aggregate_of_best_of_n() -> None:
     assert {name for name, aggregate in aggregates.items() if aggregate != "min"} == {"skywork"}
     skywork = PRM_FORMATS["skywork"]
     assert skywork.aggregate == "mean"
-    assert skywork.replace(aggregate="min").manifest_entry() == (skywork.manifest_entry())
+    assert skywork.replace(aggregate="min").manifest_entry() == skywork.manifest_entry()
     with pytest.raises(InputError, match="aggregate"):
         skywork.replace(aggregate="median")
 
