@@ -13,11 +13,10 @@ import pytest
 import typer
 import yaml
 from pages import blocks, run_blocks
+from parsed_options import parse_options
 from typer.testing import CliRunner
 
-from fsdpo_data.cli.commands.exchange import FIELDS, OUTPUTS
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
-from fsdpo_data.exchange.formats import export_formats, step_label_formats
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -51,10 +50,9 @@ def program_commands(program: str) -> dict[str, Any]:
 COMMANDS = {program: program_commands(program) for program in PROGRAMS}
 
 
-def parse_command(words: list[str]) -> dict[str, Any]:
+def parse_command(words: list[str]) -> Any:
     """Parse a command line without running it, and return its options."""
-    command = COMMANDS[words[0]][words[1]]
-    return dict(command.make_context(words[1], words[2:]).params)
+    return parse_options(COMMANDS[words[0]][words[1]], words[2:])
 
 
 # Links
@@ -117,11 +115,7 @@ def test_every_command_on_a_page_parses() -> None:
                 words = shlex.split(line, comments=True) if line.startswith(PROGRAMS) else []
                 if not words or page.name in ("CONTRIBUTING.md", "CHANGELOG.md"):
                     continue
-                parameters = parse_command(words)
-                if words[1] == "import":
-                    assert parameters["source"] in (FIELDS, OUTPUTS, *step_label_formats()), line
-                if words[0] == "fsdpo-data":
-                    assert parameters.get("to") in (None, *export_formats()), line
+                parse_command(words)
                 n_lines += 1
     assert n_lines > 50
 

@@ -124,7 +124,11 @@ def command(
         app.command(
             name,
             epilog="\n\n".join(filter(None, [examples, notes])) or None,
-            cls=type("ChoicesHelpCommand", (HelpCommand,), {"choices": choices}),
+            cls=type(
+                "OptionsCommand",
+                (HelpCommand,),
+                {"choices": choices, "options_class": options_class},
+            ),
             rich_help_panel=panel,
         )(run_command)
         return run_command
@@ -295,6 +299,8 @@ class HelpGroup(TyperGroup):
 class HelpCommand(TyperCommand):
     """A command whose help never shortens flags; typer shortens them on narrow terminals."""
 
+    #: Class of the options; None for a command without options.
+    options_class: ClassVar[type[Options] | None] = None
     #: The valid values of parameters, by name; the help reads them when it is printed.
     choices: ClassVar[Mapping[str, Collection[Any]]] = {}
 

@@ -488,13 +488,13 @@ def test_protocols_that_contradict_each_other_are_refused(tmp_path: Path) -> Non
 def test_the_majority_of_critiques_decides_as_in_the_script_of_processbench() -> None:
     """The share of critiques at a threshold may name a step that few critiques name."""
     votes = [0, 0, 2, 2, 2, -1, -1, -1]
-    form = replace(PRM_FORMATS["processbench"], template="problem", votes=8)
+    form = PRM_FORMATS["processbench"].replace(template="problem", votes=8)
     item = ScorerInput("", ["a", "b", "c"], "q")
     prompt = critique_prompt(form, get_template("problem"), item)
     sampler = FixedSampler({prompt: [f"So \\boxed{{{vote}}}." for vote in votes]})
     judge = PublishedPrm(ModelRef("judge", "0"), "", prm_format=form)
     assert CritiqueScorer(judge, sampler).score([item]) == [[0.75, 0.75, 0.375]]
-    majority = replace(judge, prm_format=replace(form, counting="majority"))
+    majority = replace(judge, prm_format=form.replace(counting="majority"))
     # The vote for step 2 and the vote for no error are equally frequent; the first one wins.
     assert CritiqueScorer(majority, sampler).score([item]) == [[1, 1, 0]]
     sampler = FixedSampler({prompt: [f"So \\boxed{{{vote}}}." for vote in [0, 1, 1, -1, -1, -1]]})
@@ -506,7 +506,7 @@ def test_the_majority_of_critiques_decides_as_in_the_script_of_processbench() ->
 def test_a_generative_judge_is_measured_by_its_critiques(shared: Path) -> None:
     """A perfect judge has F1 1, and unreadable critiques count as unscored."""
     rows = read_first_error_rows(shared / "data/stepwise/processbench/gsm8k.json")[150:250]
-    form = replace(PRM_FORMATS["processbench"], template="problem")
+    form = PRM_FORMATS["processbench"].replace(template="problem")
     row_by_prompt = {
         critique_prompt(
             form, get_template("problem"), ScorerInput("", row.steps, row.question)

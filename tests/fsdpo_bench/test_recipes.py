@@ -8,6 +8,7 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 import pytest
@@ -23,6 +24,7 @@ from fsdpo_bench.recipes.recipe import (
     run_stages,
 )
 from fsdpo_bench.results.published import published_results
+from parsed_options import parse_options
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app as data_app
@@ -37,8 +39,8 @@ RECIPES = shipped_recipes()
 STAGES = [(name, stage) for name, recipe in RECIPES.items() for stage in recipe.stages]
 
 
-def parse_command(stage: RecipeStage) -> tuple[str, click.Context] | None:
-    """Parse a stage's command with its program, or return ``None`` for a script."""
+def parse_stage(stage: RecipeStage) -> Any:
+    """Return the options of a stage's command, or ``None`` for a script."""
     argv = stage.argv
     if argv[0] == "torchrun":
         assert argv[1] == "--nproc-per-node" and int(argv[2]) == stage.gpus
@@ -52,14 +54,13 @@ def parse_command(stage: RecipeStage) -> tuple[str, click.Context] | None:
         return None
     group = typer.main.get_command(PROGRAMS[argv[0]])
     assert isinstance(group, click.Group) or hasattr(group, "commands")
-    command = group.commands[argv[1]]
-    return argv[1], command.make_context(argv[1], argv[2:])
+    return parse_options(group.commands[argv[1]], argv[2:])
 
 
-def stage_context(recipe: Recipe, name: str) -> click.Context:
-    parsed_command = parse_command(next(stage for stage in recipe.stages if stage.name == name))
-    assert parsed_command
-    return parsed_command[1]
+def stage_options(recipe: Recipe, name: str) -> Any:
+    options = parse_stage(next(stage for stage in recipe.stages if stage.name == name))
+    assert options
+    return options
 
 
 def test_each_row_of_the_papers_tables_has_a_recipe() -> None:
@@ -78,14 +79,14 @@ def test_each_row_of_the_papers_tables_has_a_recipe() -> None:
     ("name", "stage"), STAGES, ids=lambda parameter: getattr(parameter, "name", parameter)
 )
 def test_every_command_of_a_recipe_parses(name: str, stage: RecipeStage) -> None:
-    parsed_command = parse_command(stage)
-    if parsed_command is None:
+    options = parse_stage(stage)
+    if options is None:
         return
     for option in ("model", "prm"):
-        value = str(parsed_command[1].params.get(option) or "")
+        value = str(getattr(options, option, None) or "")
         if value and "/" not in value:
             assert value in MODELS, value
-    template, model = (parsed_command[1].params.get(name) for name in ("template", "model"))
+    template, model = (getattr(options, name, None) for name in ("template", "model"))
     if template == "chat-boxed":  # the tokenizer is on the Hub
         assert "/" in model
     elif template:
@@ -120,27 +121,22 @@ def test_shared_stages_have_the_same_command_in_all_recipes() -> None:
 @pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("full-step-dpo")])
 def test_full_step_dpo_recipes_use_the_settings_of_the_paper(name: str) -> None:
     recipe = RECIPES[name]
-    samples = stage_context(recipe, "samples").params
-    assert (samples["samples"], samples["temperature"]) == (32, 0.8)
-    assert samples["problems"] == ["math-step-dpo-10k"]
-    prm = stage_context(recipe, "prm").params
+    samples = stage_options(recipe, "samples")
+    assert (samples.sampling.n, samples.sampling.temperature) == (32, 0.8)
+    assert samples.problems == ("math-step-dpo-10k",)
+    prm = stage_options(recipe, "prm")
     gpus = 8
-    assert (prm["lr"], prm["epochs"], prm["loss_reduction"]) == (5e-7, 1, "sum")
-    assert gpus * prm["batch_size"] * prm["grad_accum"] == 256
-    pairs = stage_context(recipe, "pairs").params
-    assert (pairs["top"], pairs["aggregate"], pairs["require_outcome"]) == (4, "mean", True)
-    train = stage_context(recipe, "train").params
-    assert (train["loss"], train["lr"], train["beta"], train["gamma"]) == (
-        "full-step",
-        5e-7,
-        0.05,
-        0.5,
-    )
-    assert (train["schedule"], train["warmup"], train["epochs"]) == ("linear", 0.05, 1)
+    assert (prm.lr, prm.epochs, prm.loss_reduction) == (5e-7, 1, "sum")
+    assert gpus * prm.batch_size * prm.grad_accum == 256
+    pairs = stage_options(recipe, "pairs")
+    assert (pairs.top, pairs.aggregate, pairs.require_outcome) == (4, "mean", True)
+    train = stage_options(recipe, "train")
+    assert (train.loss, train.lr, train.beta, train.gamma) == ("full-step", 5e-7, 0.05, 0.5)
+    assert (train.schedule, train.warmup, train.epochs) == ("linear", 0.05, 1)
     stage = next(candidate for candidate in recipe.stages if candidate.name == "train")
-    assert stage.gpus * train["batch_size"] * train["grad_accum"] * 16 == 64
-    decoders = stage_context(recipe, "decoders").params
-    assert (decoders["k"], decoders["b1"], decoders["b2"]) == ([5, 15], 5, [1, 3])
+    assert stage.gpus * train.batch_size * train.grad_accum * 16 == 64
+    decoders = stage_options(recipe, "decoders")
+    assert (decoders.k, decoders.b1, decoders.b2) == ((5, 15), 5, (1, 3))
 
 
 def test_a_dry_run_shows_commands_and_the_papers_numbers() -> None:

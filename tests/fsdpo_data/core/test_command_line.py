@@ -8,6 +8,7 @@ import pytest
 import typer
 from fsdpo_bench.cli.app import app as bench_app
 from fsdpo_bench.run_options import RunOptions
+from parsed_options import values_on_line
 
 from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.command_line import command_line, command_parameters, make_options
@@ -27,13 +28,7 @@ def parse(words: list[str]) -> dict[str, Any]:
     """Parse a command line as typer does; return the values that are on it, by parameter."""
     app = {"fsdpo-data": data_app, "fsdpo-bench": bench_app}[words[0]]
     command = typer.main.get_command(app).commands[words[1]]  # type: ignore[attr-defined]
-    context = command.make_context(words[1], words[2:])
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return {
-        name: value
-        for name, value in context.params.items()
-        if sources[name] is not None and sources[name].name == "COMMANDLINE"
-    }
+    return values_on_line(command, words[2:])
 
 
 @pytest.mark.parametrize(

@@ -380,6 +380,8 @@ def test_decontamination_names_nulls_in_sealed_answers(dataset: Path, tmp_path: 
     bench = tmp_path / "bench.jsonl"
     question = "What is 20 + 22, asked for the 1th time?"
     bench.write_text(json.dumps({"question": question, "answer": "42"}) + "\n")
-    options = DecontaminateOptions(data=[str(dataset)], against=[str(bench)], out=tmp_path / "out")
+    options = DecontaminateOptions(
+        problems=[str(dataset)], against=[str(bench)], out=tmp_path / "out"
+    )
     with pytest.raises(SchemaError, match=r"problems/.*\.parquet has nulls in answer"):
         run_decontaminate(options, LineProgress())

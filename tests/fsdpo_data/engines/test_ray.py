@@ -115,7 +115,7 @@ def test_a_cluster_without_capacity_is_refused(
     [
         (
             {"actors": 2},
-            "BuildOptions.engine.actors = 2: the option needs `engine=ray`, but the engine is auto.",
+            "BuildOptions.engine.actors = 2: the option needs `engine=ray`, but the engine is",
         ),
         (
             {"gpus_per_actor": 0.5},
