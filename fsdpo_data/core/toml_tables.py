@@ -4,14 +4,16 @@ from collections import UserDict
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from fsdpo_data.core.errors import FsdpoError, InputError, unknown_name_error
 from fsdpo_data.core.input_files import read_toml_file
-from fsdpo_data.core.options import Options
+
+if TYPE_CHECKING:  # option models load pydantic, which a table does not need
+    from fsdpo_data.core.options import Options
 
 Row = TypeVar("Row")
-FormatT = TypeVar("FormatT", bound=Options)
+FormatT = TypeVar("FormatT", bound="Options")
 
 
 def read_toml(module: str | Path) -> dict[str, Any]:
