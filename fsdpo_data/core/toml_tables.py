@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from fsdpo_data.core.errors import FsdpoError, InputError, unknown_name_error
 from fsdpo_data.core.input_files import read_toml_file
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # option models load pydantic, which a table does not need
     from fsdpo_data.core.options import Options
 
 Row = TypeVar("Row")
