@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -11,13 +10,15 @@ from typing import Any
 
 import polars as pl
 import pytest
+from command_line import run as run_here
 from paired_data import paired_dataset
-from warm import DATA_MODULES, WarmInterpreter
 
 from fsdpo_data.core import plugins
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.registry import Registry
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.models.prompts import TEMPLATES
 from fsdpo_data.steps.rewards import AGGREGATES, Aggregate, aggregate, aggregate_expr
 from fsdpo_data.steps.segment import (
     SEGMENTERS,
@@ -28,7 +29,8 @@ from fsdpo_data.steps.segment import (
     step_stops,
 )
 
-ROOT = Path(__file__).parents[3]
+#: The registries that the plug-in extends.
+REGISTRIES: tuple[Registry, ...] = (SEGMENTERS, AGGREGATES, TEMPLATES)
 PLUGIN = r'''
 import re
 
@@ -52,22 +54,27 @@ TEMPLATES.register(Template("terse@1", "Q: {question}\nA:"))
 Run = Callable[..., str]
 
 
-@pytest.fixture(scope="module")
-def interpreter() -> Iterator[WarmInterpreter]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *sys.path])
-    interpreter = WarmInterpreter(environment, DATA_MODULES)
-    yield interpreter
-    interpreter.stop()
-
-
 @pytest.fixture
-def run(interpreter: WarmInterpreter, tmp_path: Path) -> Run:
-    def run(plugin: Path | None, *arguments: object) -> str:
-        environment = {**os.environ, plugins.PLUGINS_VARIABLE: str(plugin or "")}
-        return interpreter.run("-m", *arguments, folder=tmp_path, env=environment)
+def run(
+    own_entries: None,
+    empty_plugins: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Run]:
+    """Run programs in this process, which find the plug-in in their environment."""
+    builtin_entries = [dict(registry.data) for registry in REGISTRIES]
 
-    return run
+    def run(plugin: Path | None, *words: object) -> str:
+        for registry, entries in zip(REGISTRIES, builtin_entries, strict=True):
+            registry.data = dict(entries)
+        sys.modules.pop("sentences", None)
+        monkeypatch.setenv(plugins.PLUGINS_VARIABLE, str(plugin or ""))
+        code, out, err = run_here(capsys, *map(str, words))
+        assert code == 0, err
+        return out
+
+    yield run
+    sys.modules.pop("sentences", None)
 
 
 @pytest.fixture
@@ -80,7 +87,7 @@ def plugin_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def own_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test register entries that later tests do not see."""
-    for registry in (SEGMENTERS, AGGREGATES):
+    for registry in REGISTRIES:
         monkeypatch.setattr(registry, "data", dict(registry.data))
 
 
@@ -88,7 +95,7 @@ def test_a_build_and_pairs_use_a_plugin(run: Run, plugin_file: Path, tmp_path: P
     built = tmp_path / "built"
     line = ("--limit", 3, "--samples", 2, "--segmenter", "sentence", "--workers", 2)
     line += ("--template", "terse")
-    run(plugin_file, "fsdpo_data", "build", *line, "--out", built)
+    run(plugin_file, "build", *line, "--out", built)
     assert read_manifest(built).spec.segmenter == "sentence@2"
     solutions = pl.read_parquet(built / "solutions/*.parquet")["completions"].to_list()
     assert solutions == [re.split(r"(?<=\.\s)(?=\S)", "".join(steps)) for steps in solutions]
@@ -99,13 +106,13 @@ def test_a_build_and_pairs_use_a_plugin(run: Run, plugin_file: Path, tmp_path: P
     # The plug-in is absent now.
     assert validate(built).spec.segmenter == "sentence@2"
     for command in ("validate", "inspect"):
-        run(None, "fsdpo_data", command, built)
-    run(None, "fsdpo_data", "export", built, "--to", "trl-stepwise", "--out", tmp_path / "rows")
+        run(None, command, built)
+    run(None, "export", built, "--to", "trl-stepwise", "--out", tmp_path / "rows")
 
     scored = paired_dataset(tmp_path / "paired")
     paired = tmp_path / "best"
     line = ("--aggregate", "max", "--top", 1, "--out", paired)
-    run(plugin_file, "fsdpo_data", "pair", scored, *line)
+    run(plugin_file, "pair", scored, *line)
     manifest = read_manifest(paired)
     assert manifest.spec.pair is not None and manifest.spec.pair.aggregate == "max"
     pairs = pl.read_parquet(paired / "pairs/*.parquet")
@@ -116,12 +123,12 @@ def test_a_build_and_pairs_use_a_plugin(run: Run, plugin_file: Path, tmp_path: P
     assert manifest.pairs.margin["mean"] == pytest.approx(sum(margins) / len(margins), abs=1e-4)
     assert validate(paired) == manifest
     for command in ("validate", "inspect"):
-        run(None, "fsdpo_data", command, paired)
-    run(None, "fsdpo_data", "view", paired, "--out", tmp_path / "page.html")
+        run(None, command, paired)
+    run(None, "view", paired, "--out", tmp_path / "page.html")
 
 
 def test_the_help_describes_the_segmenter_of_a_plugin(run: Run, plugin_file: Path) -> None:
-    help_text = run(plugin_file, "fsdpo_data", "build", "--help")
+    help_text = run(plugin_file, "build", "--help")
     assert "sentence" in help_text and "after each" in help_text
 
 
