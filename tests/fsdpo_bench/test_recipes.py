@@ -22,7 +22,7 @@ from fsdpo_bench.recipes.recipe import (
     pending_command,
     run_stages,
 )
-from fsdpo_bench.results.published import published_results
+from fsdpo_bench.report.published import published_results
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app as data_app
