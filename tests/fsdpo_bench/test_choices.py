@@ -1,18 +1,17 @@
-"""Choices among samples, and their accuracy at any N, compared with all subsets."""
+"""Choices among samples: ties, missing answers, random subsets, and pass@k."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from fsdpo_bench.decoders.answer_classes import NO_ANSWER
 from fsdpo_bench.decoders.choices import (
     best_of_n,
-    estimate_best_of_n,
-    estimate_vote,
+    distribute_best_of_n,
+    distribute_vote,
     pass_at_k,
     random_orders,
     subsets_of_size,
@@ -22,65 +21,23 @@ from fsdpo_bench.decoders.choices import (
 
 SAMPLES = 7
 SIZES = range(1, SAMPLES + 1)
-RNG = np.random.default_rng(0)
-#: Few classes and few rewards, so there are many ties; some answers and rewards are missing.
-CLASSES = RNG.integers(NO_ANSWER, 3, (20, SAMPLES))
-REWARDS = RNG.choice([0.1, 0.2, 0.3, 0.5, math.nan], (20, SAMPLES))
-CORRECT = RNG.random((20, SAMPLES)) < 0.5
-ALL_SUBSETS = math.comb(SAMPLES, SAMPLES // 2)
-
-
-def accuracies_of_subsets(
-    choose: Callable[[int, list[int]], int | None],
-) -> list[list[float]]:
-    """Return the accuracy of a choice for each problem and size, over all subsets in order."""
-    accuracies = []
-    for problem in range(len(CORRECT)):
-        row = []
-        for size in SIZES:
-            subsets = list(map(list, itertools.combinations(range(SAMPLES), size)))
-            indices = [choose(problem, subset) for subset in subsets]
-            hits = [
-                index is not None and CORRECT[problem, subset[index]]
-                for subset, index in zip(subsets, indices, strict=True)
-            ]
-            row.append(sum(hits) / len(hits))
-        accuracies.append(row)
-    return accuracies
-
-
-def test_best_of_n_is_averaged_over_all_subsets() -> None:
-    expected = accuracies_of_subsets(lambda problem, subset: best_of_n(REWARDS[problem, subset]))
-    assert estimate_best_of_n(REWARDS, CORRECT, SIZES) == pytest.approx(np.array(expected))
 
 
 def test_an_accuracy_is_at_most_1() -> None:
-    sizes = range(1, 65)
-    estimates = estimate_best_of_n(np.zeros((1, 64)), np.ones((1, 64), dtype=bool), sizes)
-    assert estimates.max() == 1 and estimates == pytest.approx(np.ones((1, 64)))
+    is_correct = np.ones((1, 64), dtype=bool)
+    for size in range(1, 65):
+        [accuracy] = distribute_best_of_n(np.zeros((1, 64)), size).expected_P(is_correct)
+        assert accuracy <= 1 and accuracy == pytest.approx(1)
 
 
-@pytest.mark.parametrize("is_weighted", [False, True])
-def test_votes_are_averaged_over_all_subsets_if_there_are_few(is_weighted: bool) -> None:
-    def choose(problem: int, subset: list[int]) -> int | None:
-        if is_weighted:
-            return weighted_vote(CLASSES[problem, subset], REWARDS[problem, subset])
-        return vote(CLASSES[problem, subset])
-
-    weights = REWARDS if is_weighted else None
-    estimates = estimate_vote(CLASSES, CORRECT, SIZES, weights, max_subsets=ALL_SUBSETS)
-    assert estimates == pytest.approx(np.array(accuracies_of_subsets(choose)))
-
-
-def test_random_subsets_estimate_the_vote_and_all_samples_give_the_decoders_choice() -> None:
-    exact = estimate_vote(CLASSES, CORRECT, SIZES, max_subsets=ALL_SUBSETS)
-    estimates = estimate_vote(CLASSES, CORRECT, SIZES, max_subsets=14)
-    assert (estimates[:, [0, 5, 6]] == exact[:, [0, 5, 6]]).all()  # 7, 7 and 1 subsets
-    assert (estimates != exact).any()
-    assert np.abs(estimates - exact).mean() < 0.1
-    decoded = [vote(classes) for classes in CLASSES]
-    hits = [i is not None and correct[i] for i, correct in zip(decoded, CORRECT, strict=True)]
-    assert estimates[:, -1].tolist() == hits
+def test_a_distribution_adds_up_to_1() -> None:
+    rng = np.random.default_rng(0)
+    class_PM = rng.integers(NO_ANSWER, 2, (20, SAMPLES))
+    class_PM[0] = NO_ANSWER
+    member_RM = subsets_of_size(2, random_orders(SAMPLES, 14, seed=0))
+    chosen_PM, nothing_P = distribute_vote(class_PM, member_RM)
+    assert chosen_PM.sum(axis=1) + nothing_P == pytest.approx(1)
+    assert nothing_P[0] == 1 and 0 < nothing_P.sum() < 20
 
 
 def test_ties_and_missing_answers() -> None:

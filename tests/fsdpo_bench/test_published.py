@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.results.published import (
+from fsdpo_bench.report.published import (
     is_backbone,
     published_results,
     published_results_for,

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from bench_runs import config, make_records, write_run
+from bench_runs import make_entry, report_run, write_run
 from fsdpo_bench.publish.push import plan_push
 from fsdpo_bench.tasks.table import builtin_tasks
 from hub_server import READ_TOKEN, TOKEN, HubServer, client_env, run_client, running_hub
 from huggingface_hub import ModelCard, parse_eval_result_entries
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import SourceRef
 
 COMMIT = "c" * 40
 CARD = """---
@@ -37,13 +38,11 @@ Do not touch.
 
 def make_run(folder: Path, **changes: Any) -> Path:
     """Write a run of all GSM8K problems of the Hub and the first problems of MATH."""
-    run_config = config({"gsm8k": 20, "math": 10})
-    run_config["tasks"]["gsm8k"] |= {
-        "rows": 20,
-        "source": {"name": "openai/gsm8k:main", "revision": COMMIT, "split": "test"},
-        **changes,
-    }
-    return write_run(folder, run_config, make_records({"gsm8k": 20, "math": 10}))
+    source = SourceRef("openai/gsm8k:main", COMMIT, "test")
+    entry = make_entry("gsm8k", 20, **{"rows": 20, "source": source, **changes})
+    run = write_run(folder, {"gsm8k": 20, "math": 10}, entries={"gsm8k": entry})
+    report_run(run)
+    return run
 
 
 @pytest.fixture
@@ -86,8 +85,8 @@ def test_results_are_added_to_the_repository_of_the_model(hub: HubServer, tmp_pa
         f".eval_results/gsm8k-{decoder_name}.yaml" for decoder_name in decoder_names
     ]
     greedy = entries_by_path[".eval_results/gsm8k-greedy.yaml"]
-    records = [json.loads(line) for line in (run / "records/gsm8k.jsonl").read_text().splitlines()]
-    right = sum(record["decoded"]["greedy"]["correct"] for record in records)
+    results = json.loads((run / "results.json").read_text())
+    right = results["tasks"]["gsm8k"]["decoders"]["greedy"]["correct"]
     assert greedy.value == pytest.approx(100 * right / 20)
     assert (greedy.dataset_id, greedy.task_id) == ("openai/gsm8k", "gsm8k")
     assert greedy.dataset_revision == COMMIT and re.fullmatch(r"\d{4}-\d\d-\d\d", greedy.date)
@@ -136,7 +135,7 @@ def test_a_dry_run_refuses_what_the_push_refuses(tmp_path: Path, hub: HubServer)
 
 
 def test_a_local_file_with_the_same_digest_counts_as_the_hub_dataset(tmp_path: Path) -> None:
-    local = {"name": "gsm8k/test.jsonl", "revision": "sha256:" + "0" * 64, "split": "test"}
+    local = SourceRef("gsm8k/test.jsonl", "sha256:" + "0" * 64, "test")
     run = make_run(tmp_path / "run", source=local, digest=builtin_tasks()["gsm8k"].digest)
     [text] = (text for path, text in plan_push(run, "o/m").files.items() if "greedy" in path)
     assert yaml.safe_load(text)[0]["dataset"] == {"id": "openai/gsm8k", "task_id": "gsm8k"}
@@ -146,7 +145,7 @@ def test_a_local_file_with_the_same_digest_counts_as_the_hub_dataset(tmp_path: P
     ("changes", "name", "message"),
     [
         ({"rows": 1319}, "o/m", "gsm8k: 20 of its 1,319 problems"),
-        ({"source": {"name": "my", "revision": "1", "split": ""}}, "o/m", "no dataset on the Hub"),
+        ({"source": SourceRef("my", "1", "")}, "o/m", "no dataset on the Hub"),
         ({}, "o/m@v1", "is not a repository name"),
     ],
 )

@@ -23,7 +23,7 @@ from fsdpo_bench.recipes.recipe import (
     pending_command,
     run_stages,
 )
-from fsdpo_bench.results.published import published_results
+from fsdpo_bench.report.published import published_results
 from parsed_options import parse_options
 from typer.testing import CliRunner
 

@@ -1,4 +1,4 @@
-"""Report files are self-contained, safe and bounded in size, and list what they omit."""
+"""Reports of runs and datasets: files that agree, safe and bounded pages, tables in the terminal."""
 
 from __future__ import annotations
 
@@ -10,31 +10,41 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from bench_runs import (
     HOSTILE,
-    QWEN,
-    config,
-    make_records,
-    make_results,
-    qwen_run,
-    typed_records,
+    load_pool,
+    make_problem,
+    make_solution,
+    make_solutions,
+    measure_paths,
+    report_run,
+    write_dataset,
     write_run,
 )
 from fsdpo_bench.cli.app import app
+from fsdpo_bench.metrics.decoded import DecodedSamples
+from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool
+from fsdpo_bench.metrics.numbers import NUMBERS, ReportNumber, number_rows
+from fsdpo_bench.metrics.results import Results, read_results
+from fsdpo_bench.metrics.samples import Samples
 from fsdpo_bench.report.plots import _space_out
-from fsdpo_bench.report.problem_list import build_problem_list, explain_verdict
-from fsdpo_bench.report.render import format_auc, render_html, write_report
+from fsdpo_bench.report.problem_list import build_problem_list, explain_outcome
+from fsdpo_bench.report.render import render_html
 from fsdpo_bench.report.svg import Axis
 from fsdpo_bench.tasks.table import builtin_tasks
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from fsdpo_data.answers import GradingRequest
-from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.statistics import ranking_auc
+from fsdpo_data.models.resolve import resolve_weights
+from fsdpo_data.problems.embedded import PROMPT
+from fsdpo_data.problems.embedded.generator import make_problems
 
 TASKS = {"math": 20, "ocw": 12, "gsm_ic2": 14}
+ESCAPES = "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[2J\u202e\x9b2J"
 
 
 class Page(HTMLParser):
@@ -63,38 +73,134 @@ class Page(HTMLParser):
         return dict(json.loads(self.scripts[0]))
 
 
-def page_of(tasks: dict[str, int], budget: int = 10**7, **options: Any) -> tuple[str, Page]:
-    rows = make_records(tasks, **options)
-    records = typed_records(rows)
-    results = make_results(rows, config(tasks))
-    text = render_html(results, build_problem_list(records, len(records), budget), print, "")
+def page_of(run: Path, budget: int = 10**7) -> tuple[str, Page]:
+    report_run(run, budget_bytes=budget)
+    text = (run / "report.html").read_text(encoding="utf-8")
     return text, Page(text)
 
 
-def test_a_run_gets_three_files_that_agree(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
-    results = write_report(run)
-    assert json.loads((run / "results.json").read_text()) == results.to_json()
+def invoke(*words: object, **env: str) -> str:
+    result = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "150"} | env)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+# Files
+
+
+def test_a_run_gets_files_that_agree_and_are_the_same_again(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", TASKS)
+    results = report_run(run)
+    assert read_results(run / "results.json") == results
     greedy = results.tasks["math"].decoders["greedy"]
     assert greedy.accuracy is not None and greedy.ci95 is not None
     low, high = greedy.ci95
     accuracy_text = f"{100 * greedy.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-    for name in ("report.md", "report.html"):
+    names = ("results.json", "report.md", "report.html", "README.md")
+    for name in names[1:3]:
         assert accuracy_text in (run / name).read_text(encoding="utf-8")
+    old_bytes = {name: (run / name).read_bytes() for name in names}
+    report_run(run)
+    assert {name: (run / name).read_bytes() for name in names} == old_bytes
     assert not list(run.glob("*.tmp"))
 
 
-def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
-    write_report(run)
-    names = ("results.json", "report.md", "report.html")
-    old_bytes = {name: (run / name).read_bytes() for name in names}
-    write_report(run)
-    assert {name: (run / name).read_bytes() for name in names} == old_bytes
+def test_the_run_section_has_the_facts_of_the_datasets(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"math": 3})
+    facts = measure_paths(run).to_json()["run"]
+    assert facts["model"]["name"] == "Qwen2-7B-SFT" and facts["sampling"]["n"] == 4
+    assert list(facts["datasets"]) == ["greedy", "samples", "sbs@2,1"]
+    assert facts["datasets"]["greedy"]["sampling"]["temperature"] == 0
+    assert facts["datasets"]["sbs@2,1"]["search"]["b1"] == 2
+    manifest = json.loads((run / "samples/manifest.json").read_text())
+    assert facts["datasets"]["samples"]["digest"] == manifest["digest"]
+    assert facts["reward_models"]["prm"]["prm"]["name"] == "prm"
+    assert facts["benchmarks"]["math"]["rows"] == 6 and facts["decoders"][0] == "greedy"
 
 
-def test_the_page_loads_nothing_from_the_network() -> None:
-    text, page = page_of(TASKS)
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("version",), 1),
+        (("tasks", "math", "decoders", "greedy", "accuracy"), "high"),
+        (("tasks", "math", "decoders", "greedy", "cost", "tokens"), "many"),
+        (("tasks", "math", "pass_at_k", "1", "n"), None),
+        (("rewards", "prm", "ranking_auc", "min", "n"), "x"),
+        (("rewards", "prm", "calibration", "bins", 0, "from"), None),
+        (("run", "grader"), 3),
+    ],
+)
+def test_invalid_results_are_refused(
+    tmp_path: Path, path: tuple[str | int, ...], value: object
+) -> None:
+    results = measure_paths(write_run(tmp_path / "run", {"math": 8}))
+    content: Any = json.loads(results.to_text())
+    entry = content
+    for key in path[:-1]:
+        entry = entry[key]
+    entry[path[-1]] = value
+    (tmp_path / "results.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"results\.json: expected results"):
+        read_results(tmp_path / "results.json")
+    with pytest.raises(ValidationError, match="frozen"):
+        results.version = 2  # type: ignore[misc]
+    assert Results.model_validate_json(results.to_text()) == results
+
+
+# Numbers
+
+
+def test_a_registered_number_is_in_the_results_and_in_every_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_correct(samples: Samples, decoded: Any) -> dict[str, Any]:
+        assert all(isinstance(choices, DecodedSamples) for choices in decoded.values())
+        return {"4": samples.is_correct_PM.all(axis=1).astype(float)}
+
+    monkeypatch.setattr(NUMBERS, "_entries", dict(NUMBERS.items()))
+    NUMBERS.register(
+        ReportNumber(
+            name="solved_by_all_at_k",
+            title="solved-by-all@{key}",
+            compute=all_correct,
+            format=lambda result: f"{result.correct:g} of {result.n} problems",
+        )
+    )
+    run = write_run(tmp_path / "run", {"gsm8k": 30}, chance=0.8)
+    output = invoke("report", run)
+    [row] = [
+        row
+        for row in number_rows(read_results(run / "results.json").tasks["gsm8k"], "page")
+        if row.title == "solved-by-all@4"
+    ]
+    [benchmark] = load_pool(run).benchmarks.values()
+    solved = int(np.all(benchmark.main.outcome_PM == "correct", axis=1).sum())
+    text = f"{solved} of 30 problems"
+    assert solved and row.text == text and row.result.ci95 is not None
+    assert f"| GSM8K | solved-by-all@4 | {text} | 30 |" in (run / "report.md").read_text()
+    page = (run / "report.html").read_text()
+    assert f'<td>solved-by-all@4</td><td class="n">{text}</td>' in page
+    assert "solved-by-all@4" in output and text in output
+    compared = json.loads(invoke("diff", run, run, "--json"))
+    assert "solved-by-all@4" in [row["measure_a"] for row in compared["differences"]]
+
+
+def test_each_output_prints_its_own_numbers(tmp_path: Path) -> None:
+    task = measure_paths(write_run(tmp_path / "run", {"gsm8k": 5})).tasks["gsm8k"]
+    titles = {
+        output: [row.title for row in number_rows(task, output)]  # type: ignore[arg-type]
+        for output in ("terminal", "page", "markdown", "hub")
+    }
+    assert titles["hub"] == ["avg@4"] and titles["terminal"] == ["avg@4", "maj@2", "maj@4"]
+    assert titles["page"] == ["avg@4", "pass@1", "pass@2", "pass@4", "maj@2", "maj@4"]
+    assert titles["markdown"] == titles["page"]
+
+
+# Pages
+
+
+def test_the_page_loads_nothing_from_the_network(tmp_path: Path) -> None:
+    text, page = page_of(write_run(tmp_path / "run", TASKS))
     loading = {"src", "srcset", "data", "action", "poster", "background"}
     for tag, attributes in page.elements:
         assert tag not in {"link", "iframe", "object", "embed", "base", "img"}
@@ -105,39 +211,28 @@ def test_the_page_loads_nothing_from_the_network() -> None:
     assert policy and policy.startswith("default-src 'none'")
 
 
-def test_hostile_text_stays_text() -> None:
-    _, plain = page_of({"gsm8k": 5})
-    text, page = page_of({"gsm8k": 5}, text=HOSTILE)
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    _, plain = page_of(write_run(tmp_path / "a", {"gsm8k": 5}))
+    model = {"name": "</title><script>alert(1)</script>|x", "revision": "a" * 40}
+    text, page = page_of(write_run(tmp_path / "b", {"gsm8k": 5}, text=HOSTILE, model=model))
     assert [tag for tag, _ in page.elements] == [tag for tag, _ in plain.elements]
     assert len(page.scripts) == len(plain.scripts) == 2
     assert page.data["problems"][0]["question"].startswith(HOSTILE)
     assert text.count("</script") == 2
 
 
-def test_a_hostile_model_name_is_escaped() -> None:
-    records = make_records({"gsm8k": 2})
-    described = config({"gsm8k": 2}, model="</title><script>alert(1)</script>|x")
-    page = Page(
-        render_html(
-            make_results(records, described),
-            build_problem_list(typed_records(records), 2),
-            print,
-            "",
-        )
-    )
-    assert len([tag for tag, _ in page.elements if tag == "script"]) == 2
+def test_model_names_are_escaped_in_cards_and_reports(tmp_path: Path) -> None:
+    name = "<img src=x onerror=alert(1)>|[x](javascript:alert(1))`"
+    run = write_run(tmp_path / "a", {"gsm8k": 3}, model={"name": name, "revision": "a" * 40})
+    report_run(run)
+    for file in ("report.md", "README.md"):
+        text = (run / file).read_text().partition("\n---\n")[2] or (run / file).read_text()
+        outside = re.sub(r"```.*?```|(`+)[^\n]*?\1", "", text, flags=re.S)
+        assert "<img" not in outside and "](javascript" not in outside.replace("\\]", "")
 
 
-def test_lone_surrogates_do_not_stop_a_report(tmp_path: Path) -> None:
-    run = write_run(
-        tmp_path / "run", config({"gsm8k": 2}, model="\ud800"), make_records({"gsm8k": 2})
-    )
-    write_report(run)
-    assert (run / "report.html").read_bytes().decode("utf-8")
-
-
-def test_all_svg_drawings_are_well_formed_and_have_titles() -> None:
-    text, _ = page_of(TASKS)
+def test_all_svg_drawings_are_well_formed_and_have_titles(tmp_path: Path) -> None:
+    text, _ = page_of(write_run(tmp_path / "run", TASKS))
     drawings = re.findall(r"<svg.*?</svg>", text, flags=re.S)
     assert len(drawings) == 1 + 3 + 3
     for drawing in drawings:
@@ -146,8 +241,8 @@ def test_all_svg_drawings_are_well_formed_and_have_titles() -> None:
         assert "nan" not in drawing and "inf" not in drawing
 
 
-def test_published_results_list_the_backbone_of_the_run_first() -> None:
-    text, _ = page_of({"ocw": 4})
+def test_published_results_list_the_backbone_of_the_run_first(tmp_path: Path) -> None:
+    text, _ = page_of(write_run(tmp_path / "run", {"ocw": 4}))
     rows = re.findall(r'<tr( class="own")?><td>([^<]+)</td><td class="n">([\d.–]+)</td></tr>', text)
     assert [label for own_class, label, _ in rows if own_class] == [
         "Qwen2-7B-SFT",
@@ -155,144 +250,87 @@ def test_published_results_list_the_backbone_of_the_run_first() -> None:
         "Qwen2-7B-SFT + Step-DPO",
         "Qwen2-7B-SFT + Full-Step-DPO",
     ]
-    assert rows[3][2] == "18.4"
-    assert len(rows) == 16
+    assert rows[3][2] == "18.4" and len(rows) == 16
 
 
-@pytest.mark.parametrize("missing", ["samples", "rewards", "decoders"])
-def test_a_sparse_run_still_has_a_page(missing: str) -> None:
-    records = make_records({"gsm8k": 6})
-    for record in records:
-        if missing == "samples":
-            record["samples"] = []
-            sparse_decoded = {name: record["decoded"][name] for name in ("greedy", "sbs@2,1")}
-            record["decoded"] = sparse_decoded
-        if missing == "decoders":
-            record["decoded"] = {"greedy": record["decoded"]["greedy"]}
-            record["cost"] = {}
-        if missing != "decoders":
-            for sample in [*record["samples"], record["decoded"]["greedy"]["solution"]]:
-                sample["rewards"] = None
-    results = make_results(records, config({"gsm8k": 6}))
-    text = render_html(results, build_problem_list(typed_records(records), 6), print, "")
-    assert ("Step rewards" in text) == (missing == "decoders")
-    assert ("Accuracy and cost" in text) == (missing != "decoders")
+@pytest.mark.parametrize("decoders", [("greedy",), ("sc@4",), ("greedy", "sbs@2,1")])
+def test_a_sparse_run_still_has_a_page(tmp_path: Path, decoders: tuple[str, ...]) -> None:
+    text, page = page_of(write_run(tmp_path / "run", {"gsm8k": 6}, decoders=decoders))
+    assert "Accuracy and cost" in text and "Calibration" not in text
+    assert len(page.data["problems"]) == 6
 
 
 def test_rewards_outside_0_to_1_are_ranked_but_not_plotted(tmp_path: Path) -> None:
-    records = make_records({"gsm8k": 6})
-    for record in records:
-        for sample in record["samples"]:
-            sample["rewards"] = [-3.5, 7.0]
-    run = write_run(tmp_path / "run", config({"gsm8k": 6}), records)
-    assert write_report(run).to_json()["rewards"]["ranking_auc"]["mean"]["value"] == 0.5
+    run = write_run(tmp_path / "run", {"gsm8k": 6}, rewards=[-3.5, 7.0])
+    assert report_run(run).rewards["prm"].ranking_auc["mean"].value == 0.5
     page = (run / "report.html").read_text()
     assert "Calibration" not in page and "nan" not in page
 
 
-def test_nothing_is_left_out_of_a_small_run() -> None:
-    records = make_records({"gsm8k": 10})
-    problem_list = build_problem_list(typed_records(records), 10)
+def test_the_list_has_all_solutions_and_the_certain_choices(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"gsm8k": 10})
+    pool = load_pool(run)
+    problem_list = build_problem_list(pool, decode_pool(pool, MeasureSpec()))
     assert problem_list.left_out == ""
     assert [len(problem["solutions"]) for problem in problem_list.problems] == [6] * 10
     first = problem_list.problems[0]
+    # The choice from 2 of 4 samples is a mean over subsets.
+    assert list(first["decoded"]) == ["greedy", "sc@4", "bon@4:min", "sbs@2,1"]
     assert first["solutions"][first["decoded"]["greedy"]["taken"][0]]["name"] == "greedy"
+    assert first["solutions"][first["decoded"]["sbs@2,1"]["taken"][0]]["name"] == "sbs@2,1"
+    [chosen] = first["decoded"]["bon@4:min"]["taken"]
+    best = max(first["solutions"][1:5], key=lambda entry: min(entry["rewards"]))
+    assert first["solutions"][chosen]["name"] == best["name"]
 
 
-def test_a_large_run_respects_the_size_budget_and_reports_omissions() -> None:
-    records = make_records({"gsm8k": 3000}, samples=8, text="Let us think about it. " * 12)
-    budget = 3_000_000
-    problem_list = build_problem_list(typed_records(records), 3000, budget)
+def test_a_large_run_respects_the_size_budget_and_reports_omissions(tmp_path: Path) -> None:
+    run = write_run(
+        tmp_path / "run", {"gsm8k": 1500}, samples=8, text="Let us think about it. " * 12
+    )
+    budget = 1_500_000
+    pool = load_pool(run)
+    problem_list = build_problem_list(pool, decode_pool(pool, MeasureSpec()), budget)
     size = len(json.dumps(problem_list.problems))
     assert 0.3 * budget < size < 1.2 * budget
-    assert len(problem_list.problems) == 1000
-    assert problem_list.left_out.startswith("2,000 of 3,000 problems and ")
-    for problem in problem_list.problems:
-        for decision in problem["decoded"].values():
-            [solution_index] = decision["taken"]
-            assert solution_index is None or problem["solutions"][solution_index]
-    text = render_html(make_results(records, config({"gsm8k": 3000})), problem_list, print, "")
-    assert "Left out because of the size limit: 2,000 of 3,000 problems" in text
+    assert len(problem_list.problems) == 500
+    assert problem_list.left_out.startswith("1,000 of 1,500 problems and ")
+    text = render_html(measure_paths(run), problem_list, print, "")
+    assert "Left out because of the size limit: 1,000 of 1,500 problems" in text
 
 
-def test_very_long_solutions_are_truncated_with_a_count() -> None:
-    records = make_records({"gsm8k": 50}, text="9" * 100_000)
-    problem_list = build_problem_list(typed_records(records), 50, budget_bytes=500_000)
-    assert len(json.dumps(problem_list.problems)) < 800_000
-    solution = problem_list.problems[0]["solutions"][0]
-    assert solution["hidden"] > 90_000
+def test_very_long_solutions_are_truncated_with_a_count(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"gsm8k": 20}, text="9" * 50_000)
+    pool = load_pool(run)
+    problem_list = build_problem_list(pool, decode_pool(pool, MeasureSpec()), 200_000)
+    assert len(json.dumps(problem_list.problems)) < 400_000
+    assert problem_list.problems[0]["solutions"][0]["hidden"] > 40_000
     assert "more characters" in problem_list.problems[0]["question"]
 
 
-@pytest.mark.skipif(not QWEN.exists(), reason="recorded outputs are not here")
-def test_recorded_outputs_are_shown_completely(tmp_path: Path) -> None:
-    run = qwen_run(tmp_path / "run", problems=12)
-    results = write_report(run)
-    assert results.tasks["math"].numbers["avg_at_k"]["8"].n == 12
-    page = Page((run / "report.html").read_text(encoding="utf-8"))
-    for problem in page.data["problems"]:
-        assert len(problem["solutions"]) == 8
-        for solution in problem["solutions"]:
-            assert "by the rule" not in page.data["shared"][solution["why"]]
+def test_every_outcome_has_an_explanation() -> None:
+    texts = {explain_outcome(outcome, None) for outcome in OUTCOMES}
+    assert len(texts) == len(OUTCOMES)
+    assert explain_outcome("correct", "judge/m@1").startswith(
+        "A part was not read, so the judge m@1 decided."
+    )
 
 
-@pytest.mark.parametrize(
-    ("gold", "response", "words"),
-    [
-        (
-            "18",
-            r"so \boxed{18}",
-            "from the last box, compared with the gold as numbers. They agree",
-        ),
-        (
-            "18",
-            "The answer is 17.",
-            "after “the answer is”, compared with the gold as numbers. They d",
-        ),
-        ("18", "", "No answer was found"),
-        ("", "18", "the problem does not count"),
-        ("x+1", r"\boxed{1+x}", "as expressions, symbolically"),
-        ("5 (apples)", "He has 5 apples left", "marks no answer"),
-    ],
-)
-def test_verdict_descriptions_name_the_rule_and_the_comparison(
-    gold: str, response: str, words: str
+def test_a_plot_error_is_a_warning_after_the_results_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [verdict] = MathGrader().grade([GradingRequest(gold, response)])
-    assert words in explain_verdict(verdict.status, verdict.rule)
+    run = write_run(tmp_path / "run", TASKS)
+    existing_files: list[list[str]] = []
 
+    def raise_error(results: Any) -> str:
+        existing_files.append(sorted(file.name for file in run.iterdir()))
+        raise ZeroDivisionError("no width")
 
-def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    for arguments in (["report", str(tmp_path / "absent")], ["report", str(tmp_path)]):
-        with pytest.raises(InputError, match="fsdpo-bench run"):
-            CliRunner().invoke(app, arguments, catch_exceptions=False)
-    run = write_run(tmp_path / "run", config({"gsm8k": 2}), [])
-    with pytest.raises(InputError, match="no records"):
-        write_report(run)
-
-
-def test_the_command_prints_a_table_and_the_path_of_the_page(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
-    result = CliRunner().invoke(app, ["report", str(run)], env={"COLUMNS": "150"})
-    assert result.exit_code == 0
-    assert str(run / "report.html") in result.output.replace("\n", "")
-    as_json = CliRunner().invoke(app, ["report", str(run), "--json"])
-    assert json.loads(as_json.output)["version"] == 1
-
-
-def test_the_terminal_shows_the_groups_of_the_page(tmp_path: Path) -> None:
-    """Every row of a table by subject, level or perturbation in the page is on the terminal."""
-    run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
-    result = CliRunner().invoke(app, ["report", str(run)], env={"COLUMNS": "150"})
-    report = json.loads((run / "results.json").read_text())
-    lines = [line.split() for line in result.output.splitlines()]
-    groups = report["tasks"]["math"]["groups"]
-    assert {"subject", "level"} <= groups.keys()
-    for group, parts in groups.items():
-        assert f"{report['tasks']['math']['title']} by {group}" in result.output
-        for label, part in parts.items():
-            first = [label, *next(iter(part)).split()]
-            assert any(line[: len(first)] == first for line in lines), label
+    monkeypatch.setattr("fsdpo_bench.report.plots.accuracy_plot", raise_error)
+    warnings: list[str] = []
+    report_run(run, warn=warnings.append)
+    assert {"README.md", "results.json"} <= set(existing_files[0])
+    [warning] = warnings
+    assert "no width" in warning and (run / "report.html").is_file()
 
 
 @pytest.mark.parametrize(
@@ -317,47 +355,155 @@ def test_labels_at_the_same_position_are_separated() -> None:
     assert all(later - sooner > 8.99 for sooner, later in itertools.pairwise(placed))
 
 
-def test_a_plot_error_is_a_warning_after_the_results_are_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_lines_of_the_paper_have_numbers_that_the_page_explains(tmp_path: Path) -> None:
+    text, _ = page_of(write_run(tmp_path / "run", {"ocw": 40, "math": 40}))
+    [explanation] = re.findall(r"Numbers of the lines: (.*?)\.</p>", text)
+    labels = dict(entry.split("&nbsp;", 1) for entry in explanation.split("; "))
+    plot = text.partition("<figure>")[2].partition("</figure>")[0]
+    numbers = re.findall(r'y="[\d.]+"[^>]*>([\d,]+)</text>', plot)
+    tick_numbers = {number for label in numbers if label for number in label.split(",")}
+    assert labels and set(labels) <= tick_numbers
+    assert any("Full-Step-DPO" in label for label in labels.values())
+
+
+# The command
+
+
+def test_the_command_prints_a_table_and_the_path_of_the_page(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", TASKS)
+    output = invoke("report", run)
+    assert str(run / "report.html") in output.replace("\n", "")
+    results = read_results(run / "results.json")
+    assert json.loads(invoke("report", run, "--json")) == results.to_json()
+    lines = [line.split() for line in output.splitlines()]
+    groups = results.tasks["math"].groups
+    assert {"subject", "level"} <= groups.keys()
+    for group, parts in groups.items():
+        assert f"MATH by {group}" in output
+        for label, part in parts.items():
+            first = [label, *next(iter(part)).split()]
+            assert any(line[: len(first)] == first for line in lines), label
+
+
+def two_datasets(folder: Path) -> list[Path]:
+    """Write other samples of the same problems, 4 and 4 of each."""
+    problems = [make_problem(number) for number in range(6)]
+    roots = []
+    for salt, outcomes in enumerate(("ccii", "ccci")):
+        rows = [
+            row
+            for problem in problems
+            for row in make_solutions(
+                problem, outcomes, salt=[salt] * 4, step_rewards=[[0.5, 0.2]] * 4
+            )
+        ]
+        roots.append(write_dataset(folder / "ab"[salt], problems, rows, prm="prm"))
+    return roots
+
+
+def test_a_dataset_has_tables_by_n_and_writes_a_page_on_request(tmp_path: Path) -> None:
+    first, _ = two_datasets(tmp_path)
+    output = invoke("report", first, "--gamma", "0.5", "--out", tmp_path / "page")
+    for text in ("N=1", "N=4", "a perfect choice (pass@N)", "p (Holm)", "ECE", "at γ 0.5"):
+        assert text in output
+    assert not (first / "results.json").exists()
+    names = {file.name for file in (tmp_path / "page").iterdir()}
+    assert names == {"results.json", "report.md", "report.html"}
+    for name in ("report.md", "report.html"):
+        assert "accuracy (%) of N samples" in (tmp_path / "page" / name).read_text()
+    assert "results.json" not in invoke("report", first)
+
+
+def test_other_datasets_are_columns_next_to_each_other(tmp_path: Path) -> None:
+    roots = two_datasets(tmp_path)
+    lines = [line.split("  ") for line in invoke("report", *roots).splitlines()]
+    cells = {line[0].strip(): [cell.strip() for cell in line if cell.strip()] for line in lines}
+    average = cells["avg@4"]
+    assert average[1] == "an average sample"
+    assert average[2].startswith("50.0 [") and average[3].startswith("75.0 [")
+    assert cells["pass@4"][2].startswith("100.0")
+    contents = json.loads(invoke("report", *roots, "--json"))
+    assert [entry["tasks"]["made"]["avg_at_k"]["4"]["accuracy"] for entry in contents] == [
+        0.5,
+        0.75,
+    ]
+    with pytest.raises(InputError, match="a folder has one report, but these are 2"):
+        CliRunner().invoke(
+            app, ["report", *map(str, roots), "--out", str(tmp_path / "o")], catch_exceptions=False
+        )
+
+
+def test_the_choice_by_likelihood_takes_the_most_likely_sample_of_the_policy(
+    tmp_path: Path,
 ) -> None:
-    run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
-    existing_files: list[list[str]] = []
+    revision = resolve_weights("tiny").ref.revision
+    rows = []
+    problems = make_problems("test", 6)
+    for problem in problems:
+        steps = ["We compute.\n", f"The answer is {problem.answer}."]
+        for index in range(3):
+            likely = index == 2
+            rows.append(
+                make_solution(
+                    problem,
+                    index,
+                    "correct" if likely else "incorrect",
+                    prompt=PROMPT.format(question=problem.question),
+                    completions=steps if likely else [step[::-1] for step in steps],
+                )
+            )
+    model = {"name": "tiny", "revision": revision}
+    root = write_dataset(tmp_path / "data", problems, rows, model=model)
+    output = invoke("report", root, "--likelihood", "tiny", "--json")
+    [task] = json.loads(output)["tasks"].values()
+    assert task["decoders"]["likely@3"]["accuracy"] == 1
+    other = write_dataset(tmp_path / "other", problems, rows)
+    for words, message in (
+        ([other, "--likelihood", "tiny"], "another model"),
+        ([root, "--likelihood", "tiny", "--likelihood", "tiny"], "2 models for 1 sets"),
+        ([tmp_path / "absent"], "holds no dataset"),
+    ):
+        result = CliRunner().invoke(app, ["report", *map(str, words)])
+        assert message in str(result.exception)
 
-    def raise_error(results: Any) -> str:
-        existing_files.append(sorted(file.name for file in run.iterdir()))
-        raise ZeroDivisionError("no width")
 
-    monkeypatch.setattr("fsdpo_bench.report.plots.accuracy_plot", raise_error)
-    warnings: list[str] = []
-    write_report(run, warn=warnings.append)
-    assert {"README.md", "results.json"} <= set(existing_files[0])
-    [warning] = warnings
-    assert "no width" in warning and (run / "report.html").is_file()
+def test_recorded_verdicts_are_needed_for_disagreements(tmp_path: Path) -> None:
+    first, _ = two_datasets(tmp_path)
+    result = CliRunner().invoke(app, ["report", str(first), "--disagreements"])
+    assert "has no recorded verdicts" in str(result.exception)
 
 
-ESCAPES = "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[2J\u202e\x9b2J"
+def test_a_run_without_costs_has_no_table_of_costs(tmp_path: Path) -> None:
+    headings = {"report.md": "## Cost", "report.html": 'id="cost"', "README.md": "| decoder | tok"}
+    for name, is_free in (("free", True), ("paid", False)):
+        run = write_run(tmp_path / name, {"math": 4}, decoders=("sc@4",))
+        if is_free:
+            problems = [make_problem(number) for number in range(4)]
+            rows = [row for p in problems for row in make_solutions(p, "cc", n_tokens=[None] * 2)]
+            results = measure_paths(write_dataset(tmp_path / "data", problems, rows))
+            assert results.cost["sc@2"].tokens == "unknown"
+            output = invoke("report", tmp_path / "data", "--out", run)
+            assert "accuracy" in output and "tokens" not in output
+        else:
+            report_run(run)
+        for file, heading in headings.items():
+            if (run / file).exists():
+                assert (heading in (run / file).read_text()) != is_free, (run, file)
 
 
-@pytest.mark.parametrize("verb", ["inspect", "diff"])
-def test_terminal_escapes_in_responses_are_not_printed(tmp_path: Path, verb: str) -> None:
-    records = make_records({"gsm8k": 3}, text=ESCAPES, chance=0.5)
-    other = make_records({"gsm8k": 3}, text=ESCAPES, chance=0.5, seed=4)
-    hostile_config = config({"gsm8k": 3})
-    hostile_config["grader"] = ESCAPES
-    first = write_run(tmp_path / "a", config({"gsm8k": 3}), records)
-    second = write_run(tmp_path / "b", hostile_config, other)
-    paths = [str(first)] if verb == "inspect" else [str(first), str(second)]
-    output = CliRunner().invoke(app, [verb, *paths]).output
+def test_terminal_escapes_in_responses_are_not_printed(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "a", {"gsm8k": 3}, text=ESCAPES, chance=0.5)
+    second = write_run(tmp_path / "b", {"gsm8k": 3}, text=ESCAPES, seed=4, grader=ESCAPES)
+    output = invoke("diff", first, second)
     assert "owned" in output
     assert not any(character in output for character in "\x1b\x07\u202e\x9b")
 
 
 @pytest.mark.parametrize("columns", ["40", "80"])
 def test_every_row_of_a_comparison_names_its_benchmark(tmp_path: Path, columns: str) -> None:
-    first = write_run(tmp_path / "a", config(TASKS), make_records(TASKS))
-    second = write_run(tmp_path / "b", config(TASKS), make_records(TASKS, seed=3))
-    line = ["diff", str(first), str(second), "--decoder", "greedy", "--show", "0"]
-    output = CliRunner().invoke(app, line, env={"COLUMNS": columns}).output
+    first = write_run(tmp_path / "a", TASKS)
+    second = write_run(tmp_path / "b", TASKS, seed=3)
+    output = invoke("diff", first, second, "--decoder", "greedy", "--show", "0", COLUMNS=columns)
     assert "benchmark" in output and all(f"{task} " in output for task in TASKS)
 
 
@@ -368,47 +514,3 @@ def test_tables_fit_a_terminal_of_80_columns() -> None:
     assert max(map(len, lines)) <= 80 and "task " in lines[0] and "licence" in lines[0]
     for name in builtin_tasks():  # task names are not truncated
         assert any(line.startswith(f"{name} ") for line in lines), name
-
-
-def test_model_names_are_escaped_in_cards_and_reports(tmp_path: Path) -> None:
-    hostile = "<img src=x onerror=alert(1)>|[x](javascript:alert(1))`"
-    run = write_run(tmp_path / "a", config({"gsm8k": 3}, hostile), make_records({"gsm8k": 3}))
-    write_report(run)
-    for name in ("report.md", "README.md"):
-        text = (run / name).read_text().partition("\n---\n")[2] or (run / name).read_text()
-        outside = re.sub(r"```.*?```|(`+)[^\n]*?\1", "", text, flags=re.S)
-        assert "<img" not in outside and "](javascript" not in outside.replace("\\]", "")
-
-
-def test_a_run_without_costs_has_no_table_of_costs(tmp_path: Path) -> None:
-    records = make_records({"math": 4})
-    for entry in records:
-        free = {"tokens": 0, "prm_calls": 0, "seconds": 0.0}
-        entry["cost"] = dict.fromkeys(entry["cost"], free)
-    free_run = write_run(tmp_path / "free", config({"math": 4}), records)
-    paid_run = write_run(tmp_path / "paid", config({"math": 4}), make_records({"math": 4}))
-    headings = {"report.md": "## Cost", "report.html": 'id="cost"', "README.md": "| decoder | tok"}
-    for run in (free_run, paid_run):
-        write_report(run)
-        for name, heading in headings.items():
-            assert (heading in (run / name).read_text()) == (run == paid_run), (run, name)
-    output = CliRunner().invoke(app, ["report", str(free_run)]).output
-    assert "accuracy" in output and "tokens" not in output
-
-
-def test_a_ranking_auc_has_an_interval_and_its_number_of_problems() -> None:
-    one_problem = ranking_auc([1, 1], [0.9, 0.1], [True, False])
-    assert format_auc(one_problem) == "1.000 [0.207, 1.000] (1 problem)"
-    two_problems = ranking_auc([1, 1, 2, 2], [0.9, 0.1] * 2, [True, False] * 2)
-    assert format_auc(two_problems) == "1.000 [0.342, 1.000] (2 problems)"
-
-
-def test_the_lines_of_the_paper_have_numbers_that_the_page_explains() -> None:
-    text, _ = page_of({"ocw": 40, "math": 40})
-    [explanation] = re.findall(r"Numbers of the lines: (.*?)\.</p>", text)
-    labels = dict(entry.split("&nbsp;", 1) for entry in explanation.split("; "))
-    plot = text.partition("<figure>")[2].partition("</figure>")[0]
-    numbers = re.findall(r'y="[\d.]+"[^>]*>([\d,]+)</text>', plot)
-    tick_numbers = {number for label in numbers if label for number in label.split(",")}
-    assert labels and set(labels) <= tick_numbers
-    assert any("Full-Step-DPO" in label for label in labels.values())

@@ -1,25 +1,32 @@
-"""Run directories of the benchmark without a model: synthetic ones, and one of real outputs."""
+"""Sealed datasets and runs with invented solutions, without a model and without a grader."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.decode.records import ProblemRecord, record_validator
-from fsdpo_bench.results.result_types import Results
-from fsdpo_bench.results.summary import summarise
-from fsdpo_bench.runs.records import RunConfig, read_records
+from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool, measure
+from fsdpo_bench.metrics.pools import Pool, load_pools
+from fsdpo_bench.metrics.results import Results
+from fsdpo_bench.report.render import write_report
+from fsdpo_bench.run_folder import BenchmarkEntry, RunRecord, write_run_record
 
-from fsdpo_data.answers import GradingRequest
-from fsdpo_data.answers.grader import GRADER_NAME, MathGrader
-from fsdpo_data.core.jsonl_log import encode_line
-from fsdpo_data.steps.segment import split_auto
+from fsdpo_data.answers.grader import GRADER_NAME
+from fsdpo_data.core.entities import Problem, Solution
+from fsdpo_data.core.identity import SourceRef, digest
+from fsdpo_data.dataset.manifest import make_manifest
+from fsdpo_data.dataset.manifest_sections import FileEntry, RewardStats
+from fsdpo_data.dataset.schema import problems_table, to_table, write_parquet
+from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, BenchmarkPlace
 
 DECODERS = ("greedy", "sc@2", "sc@4", "bon@4:min", "sbs@2,1")
-QWEN = Path(__file__).parents[3] / "shared/data/outputs/qwen_math_cot/math_cot_100.jsonl"
+MODEL = {"name": "Qwen2-7B-SFT", "revision": "a" * 40}
+TEMPLATE = {"name": "alpaca@1", "digest": "feedbeef"}
 
 #: Text that would end a script, a style or a comment if it were put into a page as it is.
 HOSTILE = (
@@ -34,191 +41,271 @@ def written(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     return file
 
 
-def sample(
-    answer: str | None,
-    right: bool,
-    rng: random.Random,
-    text: str = "",
-    rewards: bool = True,
-    steps: Sequence[str] = (),
-) -> dict[str, Any]:
-    steps = list(steps) or ["We add.\n", f"{text}The answer is {answer}."]
-    centre = 0.75 if right else 0.35
-    return {
-        "text": "".join(steps),
-        "steps": steps,
-        "finish_reason": "stop",
-        "n_tokens": 20 + rng.randrange(30),
-        "seconds": 0.01,
-        "answer": answer,
-        "correct": right,
-        "status": "no_answer" if answer is None else "correct" if right else "incorrect",
-        "rule": "none" if answer is None else "answer-is/number",
-        "rewards": [min(1.0, max(0.0, rng.gauss(centre, 0.2))) for _ in steps] if rewards else None,
-    }
+# Solutions and datasets
 
 
-def verdict(chosen: Mapping[str, Any], index: int | None) -> dict[str, Any]:
-    """Return a decoder's entry for one of the samples, or for a solution of its own."""
-    verdict_fields = {name: chosen[name] for name in ("answer", "correct", "status", "rule")}
-    return (
-        {**verdict_fields, "sample": index}
-        if index is not None
-        else {**verdict_fields, "solution": dict(chosen)}
+def make_problem(
+    number: int, places: Sequence[BenchmarkPlace] = (), text: str = "", source: str = "made"
+) -> Problem:
+    """Return a problem whose gold answer is 10 more than its number."""
+    metadata = {BENCHMARKS_KEY: [place.to_json() for place in places]} if places else {}
+    question = f"{text}What is {number} + 10?"
+    return Problem(question, str(10 + number), source, "test", metadata)
+
+
+def make_solution(
+    problem: Problem, index: int = 0, outcome: str = "correct", **values: Any
+) -> Solution:
+    """Return a solution with an outcome; by default its answer fits the outcome.
+
+    Args:
+        problem: The problem.
+        index: Sample index.
+        outcome: The outcome.
+        values: Other columns.
+    """
+    answers = {"correct": problem.answer, "no_answer": None}
+    answer = values.pop("answer", answers.get(outcome, "7"))
+    steps = ["We add.\n", f"The answer is {answer}." if answer else "Then we stop."]
+    row = Solution(
+        solution_id=digest(problem.id, index, values.pop("salt", 0)),
+        problem_id=problem.id,
+        sample_index=index,
+        prompt=f"Question: {problem.question}\n",
+        completions=steps,
+        finish_reason="stop",
+        n_tokens=20,
+        answer=answer,
+        outcome=outcome,  # type: ignore[arg-type]
+        labels=None,
     )
+    return replace(row, **values)
 
 
-def record(
-    task: str, number: int, chance: float, rng: random.Random, text: str = "", samples: int = 4
-) -> dict[str, Any]:
-    gold = str(10 + number)
-    is_right = [rng.random() < chance for _ in range(samples + 2)]
-    all_samples = [sample(gold if right else "7", right, rng, text) for right in is_right]
-    greedy, beam, drawn_samples = all_samples[0], all_samples[1], all_samples[2:]
-    best = max(range(samples), key=lambda i: min(drawn_samples[i]["rewards"]))
-    chosen = {
-        "greedy": verdict(greedy, None),
-        "sc@2": verdict(drawn_samples[0], 0),
-        "sc@4": verdict(drawn_samples[best], best),
-        "bon@4:min": verdict(drawn_samples[best], best),
-        "sbs@2,1": verdict(beam, None),
-    }
-    tokens = {"greedy": 30, "sc@2": 60, "sc@4": 120, "bon@4:min": 120, "sbs@2,1": 90}
-    return {
-        "task": task,
-        "problem_id": f"{task}{number:04}",
-        "row": number,
-        "question": f"{text}What is {number} + 10?",
-        "gold": gold,
-        "metadata": {},
-        "prompt": f"Question: {text}What is {number} + 10?\n",
-        "samples": drawn_samples,
-        "decoded": chosen,
-        "cost": {
-            name: {"tokens": n, "prm_calls": 4 if "@" in name else 0, "seconds": n / 100}
-            for name, n in tokens.items()
-        },
-    }
+def make_solutions(problem: Problem, outcomes: str, **columns: Sequence[Any]) -> list[Solution]:
+    """Return the solutions of a problem.
+
+    Args:
+        problem: The problem.
+        outcomes: A letter per solution: ``c`` correct, ``i`` incorrect, ``n`` no answer, ``u``
+            undecided, ``t`` timed out, ``g`` unreadable gold.
+        columns: Values of other columns, one per solution.
+    """
+    names = {"c": "correct", "i": "incorrect", "n": "no_answer", "u": "undecided"}
+    names |= {"t": "timed_out", "g": "gold_unparsed"}
+    return [
+        make_solution(
+            problem,
+            index,
+            names[letter],
+            **{name: values[index] for name, values in columns.items()},
+        )
+        for index, letter in enumerate(outcomes)
+    ]
 
 
-def config(tasks: Mapping[str, int], model: str = "Qwen2-7B-SFT") -> dict[str, Any]:
-    return {
-        "config_digest": "0123456789abcdef0123",
-        "kind": "bench",
-        "version": 1,
-        "model": {"name": model, "revision": "a" * 40},
-        "template": {"name": "alpaca@1", "digest": "feedbeef"},
-        "sampling": {
-            **{"n": 4, "temperature": 0.8, "top_p": 1.0, "max_tokens": 1024, "seed": 0},
-            "stop": [],
-        },
-        "engine": {"name": "replay", "dtype": "auto"},
-        "segmenter": "auto@1",
+def write_dataset(
+    root: Path,
+    problems: Sequence[Problem],
+    solutions: Sequence[Solution],
+    *,
+    prm: str | None = None,
+    is_probability: bool = True,
+    beam: tuple[int, int] | None = None,
+    **changes: Any,
+) -> Path:
+    """Write a sealed dataset.
+
+    Args:
+        root: Folder of the dataset.
+        problems: The problems.
+        solutions: Their solutions.
+        prm: Name of the reward model; None without step rewards.
+        is_probability: Whether the rewards are probabilities.
+        beam: b1 and b2 of the search; None without a search.
+        changes: Other values of the spec.
+    """
+    unique_problems = {problem.id: problem for problem in problems}
+    write_parquet(problems_table(unique_problems.values()), root / "problems/0.parquet")
+    write_parquet(to_table("solutions", solutions), root / "solutions/0.parquet")
+    counts = [len([s for s in solutions if s.problem_id == key]) for key in unique_problems]
+    n = max(counts, default=1)
+    engine = {"name": "replay", "dtype": "auto"}
+    spec: dict[str, Any] = {
+        "engine": engine,
         "grader": GRADER_NAME,
-        "prm": {"name": "prm", "revision": "sha256:" + "b" * 64},
-        "decoders": list(DECODERS),
-        "beam": None,
-        "tasks": {
-            name: {
-                "title": name.upper(),
-                "version": 1,
-                "digest": "d" * 20,
-                "rows": problems + 3,
-                "problems": problems,
-                "tolerance": 0.01 if name == "ocw" else None,
-                "source": {"name": name, "revision": "c" * 40, "split": "test"},
-            }
-            for name, problems in tasks.items()
+        "labels": "outcome@1",
+        "model": MODEL,
+        "problems": {"count": len(problems), "digest": "d" * 20},
+        "sampling": {
+            **{"n": n, "temperature": 0.0 if n == 1 else 0.8, "top_p": 1.0, "max_tokens": 1024},
+            **{"seed": 0, "stop": []},
         },
+        "segmenter": "auto@1",
+        "sources": [{"name": "made", "revision": "1", "split": "test"}],
+        "template": TEMPLATE,
     }
+    prm_ref = {"name": prm or "prm", "revision": "sha256:" + "b" * 64}
+    if prm is not None:
+        meaning = "probability" if is_probability else "log-ratio"
+        spec["score"] = {"engine": engine, "prm": prm_ref}
+        spec["score"]["prm_format"] = {"name": "made", "digest": "e" * 20, "meaning": meaning}
+    if beam is not None:
+        spec["search"] = {"sampler": "beam", "b1": beam[0], "b2": beam[1], "prm": prm_ref}
+    files = [
+        FileEntry.from_file(root, "problems/0.parquet", len(unique_problems)),
+        FileEntry.from_file(root, "solutions/0.parquet", len(solutions)),
+    ]
+    manifest = make_manifest({**spec, **changes}, files, Tally(solutions=len(solutions)), {})
+    manifest.cost.seconds = 1.5
+    if prm is not None:
+        manifest.rewards = RewardStats(
+            scored=len(solutions),
+            unscored=0,
+            mean_correct=None,
+            mean_incorrect=None,
+            ranking_auc={"mean": {"value": None, "problems": 0, "ci95": None}},  # type: ignore[dict-item]
+        )
+    (root / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
+    return root
 
 
-def make_records(
-    tasks: Mapping[str, int], chance: float = 0.6, seed: int = 0, text: str = "", samples: int = 4
-) -> list[dict[str, Any]]:
-    """Invent records: MATH with subjects and levels, OCW with tolerance, GSM-IC with clusters."""
-    rng, records = random.Random(seed), []
-    for task, problems in tasks.items():
-        for number in range(problems):
-            problem_record = record(task, number, chance, rng, text, samples)
+# Runs
+
+
+def make_places(tasks: Mapping[str, int]) -> list[BenchmarkPlace]:
+    """Return the places of problems: MATH with subjects and levels, GSM-IC with clusters."""
+    places = []
+    for task, count in tasks.items():
+        for number in range(count):
+            groups = {}
             if task == "math":
-                problem_record["metadata"] = {
-                    "subject": ("Algebra", "Geometry")[number % 2],
-                    "level": str(1 + number % 5),
-                }
-            if task.startswith("gsm_ic"):
-                problem_record["metadata"] = {"cluster": f"base {number % 7}"}
-            if task == "ocw":
-                for entry in [*problem_record["samples"], *problem_record["decoded"].values()]:
-                    entry["strict"] = entry["correct"] and number % 3 != 0
-            records.append(problem_record)
-    return records
+                subject = ("Algebra", "Geometry")[number % 2]
+                groups = {"subject": subject, "level": str(1 + number % 5)}
+            cluster = f"base {number % 7}" if task.startswith("gsm_ic") else None
+            places.append(BenchmarkPlace(task, number, groups, cluster))
+    return places
 
 
-def typed_records(rows: Sequence[Mapping[str, Any]]) -> list[ProblemRecord]:
-    """Return the records of JSON objects, as a run reads them."""
-    return [record_validator().validate_json(encode_line(row), strict=True) for row in rows]
+def make_entry(name: str, problems: int, **changes: Any) -> BenchmarkEntry:
+    """Return a benchmark of ``run.json`` with three problems more than the run."""
+    values: dict[str, Any] = {
+        "title": name.upper(),
+        "version": 1,
+        "rows": problems + 3,
+        "problems": problems,
+        "digest": "d" * 20,
+        "selected": "e" * 20,
+        "tolerance": 0.01 if name == "ocw" else None,
+        "source": SourceRef(name, "c" * 40, "test"),
+    }
+    return BenchmarkEntry(**{**values, **changes})
 
 
-def make_results(rows: Sequence[Mapping[str, Any]], run_config: Mapping[str, Any]) -> Results:
-    """Return the results of JSON objects, as a run with this config has them."""
-    return summarise(typed_records(rows), RunConfig.model_validate(run_config))
+def write_run(
+    out: Path,
+    tasks: Mapping[str, int],
+    *,
+    chance: float = 0.6,
+    seed: int = 0,
+    text: str = "",
+    samples: int = 4,
+    rewards: Sequence[float] | None = None,
+    decoders: Sequence[str] = DECODERS,
+    entries: Mapping[str, BenchmarkEntry] | None = None,
+    **changes: Any,
+) -> Path:
+    """Write a run with random solutions.
 
-
-def read_rows(run: Path) -> list[dict[str, Any]]:
-    """Return the records of a run as JSON objects."""
-    return [json.loads(encode_line(record.to_json())) for record in read_records(run)]
-
-
-def write_run(out: Path, config: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Path:
-    (out / "records").mkdir(parents=True)
-    (out / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    for task in config["tasks"]:
-        lines = [json.dumps(item) + "\n" for item in records if item["task"] == task]
-        (out / "records" / f"{task}.jsonl").write_text("".join(lines), encoding="utf-8")
+    Args:
+        out: Folder of the run.
+        tasks: Number of problems of each benchmark.
+        chance: Probability that a solution is correct.
+        seed: Seed of the random numbers.
+        text: Text in front of each question and each second step.
+        samples: Number of samples per problem.
+        rewards: Step rewards of all samples; None for random ones that tell correct samples.
+        decoders: Result names.
+        entries: Benchmarks of ``run.json`` in place of the default ones.
+        changes: Values of the spec of all parts.
+    """
+    rng = random.Random(seed)
+    problems = [
+        make_problem(number, [place], text, source=place.name)
+        for number, place in enumerate(make_places(tasks))
+    ]
+    parts = list(dict.fromkeys("samples" if "@" in n and "sbs" not in n else n for n in decoders))
+    for part in parts:
+        n = samples if part == "samples" else 1
+        solutions = []
+        for problem in problems:
+            for index in range(n):
+                solutions.append(_random_solution(problem, index, part, rng, chance, text, rewards))
+        has_rewards = part == "samples" and any("bon" in name for name in decoders)
+        if not has_rewards:
+            solutions = [replace(solution, step_rewards=None) for solution in solutions]
+        write_dataset(
+            out / part,
+            problems,
+            solutions,
+            prm="prm" if has_rewards else None,
+            is_probability=rewards is None,
+            beam=(2, 1) if part.startswith("sbs") else None,
+            **changes,
+        )
+    default_entries = {name: make_entry(name, count) for name, count in tasks.items()}
+    record = RunRecord(
+        decoders=list(decoders), parts=parts, benchmarks={**default_entries, **(entries or {})}
+    )
+    write_run_record(out, record)
     return out
 
 
-def qwen_run(out: Path, problems: int = 100) -> Path:
-    """Make a run of 100 MATH problems x 8 recorded solutions; one real score per solution."""
-    records = []
-    grader = MathGrader()
-    for line in QWEN.read_text(encoding="utf-8").splitlines()[:problems]:
-        row = json.loads(line)
-        verdicts = grader.grade([GradingRequest(row["gt"], response) for response in row["code"]])
-        samples = []
-        for text, grade, [score] in zip(row["code"], verdicts, row["pred_score"], strict=True):
-            steps = split_auto(text)
-            samples.append(
-                {
-                    "text": text,
-                    "steps": steps,
-                    "finish_reason": "stop",
-                    "n_tokens": len(text) // 4,
-                    "seconds": 0.0,
-                    "answer": grade.answer,
-                    "correct": grade.status == "correct",
-                    "status": grade.status,
-                    "rule": grade.rule,
-                    "rewards": [1 / (1 + 2.718281828**-score)] * len(steps),
-                }
-            )
-        best = max(range(8), key=lambda i: samples[i]["rewards"][0])
-        records.append(
-            {
-                "task": "math",
-                "problem_id": f"math{row['idx']}",
-                "row": len(records),
-                "question": row["question"],
-                "gold": row["gt"],
-                "metadata": {"level": row["level"].removeprefix("Level ")},
-                "prompt": row["query"],
-                "samples": samples,
-                "decoded": {
-                    "first": verdict(samples[0], 0),
-                    "bon@8:min": verdict(samples[best], best),
-                },
-                "cost": {},
-            }
-        )
-    return write_run(out, config({"math": problems}, "qwen"), records)
+def _random_solution(
+    problem: Problem,
+    index: int,
+    part: str,
+    rng: random.Random,
+    chance: float,
+    text: str,
+    rewards: Sequence[float] | None,
+) -> Solution:
+    """Return a solution that is correct with a probability of ``chance``."""
+    is_correct = rng.random() < chance
+    centre = 0.75 if is_correct else 0.35
+    answer = problem.answer if is_correct else "7"
+    is_ocw = problem.source == "ocw"
+    return make_solution(
+        problem,
+        index,
+        "correct" if is_correct else "incorrect",
+        answer=answer,
+        salt=part,
+        completions=["We add.\n", f"{text}The answer is {answer}."],
+        n_tokens=20 + rng.randrange(30),
+        step_rewards=rewards or [min(1.0, max(0.0, rng.gauss(centre, 0.2))) for _ in range(2)],
+        strict=is_correct and int(problem.answer) % 3 != 0 if is_ocw else None,
+        search={"discarded_tokens": 40, "prm_calls": 4} if part.startswith("sbs") else None,
+    )
+
+
+def load_pool(*paths: Path) -> Pool:
+    """Return the datasets that are measured together."""
+    [pool] = load_pools(paths)
+    return pool
+
+
+def measure_paths(*paths: Path, **spec: Any) -> Results:
+    """Return the results of datasets that are measured together."""
+    pool = load_pool(*paths)
+    measure_spec = MeasureSpec(**spec)
+    return measure(pool, measure_spec, decode_pool(pool, measure_spec))
+
+
+def report_run(run: Path, **options: Any) -> Results:
+    """Write the reports of a run, and return its results."""
+    pool = load_pool(run)
+    decoded = decode_pool(pool, MeasureSpec())
+    results = measure(pool, MeasureSpec(), decoded)
+    write_report(run, pool, results, decoded, **options)
+    return results

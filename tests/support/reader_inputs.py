@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 from bench_runs import config, make_records, write_run, written
 from fsdpo_bench.prm.prmbench import ALTERATIONS
-from fsdpo_bench.results.published import shipped_path
+from fsdpo_bench.report.published import shipped_path
 from helpers import RIGHT, SILENT, WRONG
 from in_process import run_in_process
 from recorded_rows import EXAMPLES

@@ -253,6 +253,9 @@ def measurement_facts(pool: Pool, decoders: Sequence[str]) -> MeasurementFacts:
         if manifest.spec.score is not None:
             scores[model] = manifest.spec.score
     grade_settings = (main.grade and main.grade.model_extra) or {}
+    optional_fields = {
+        name: value for name, value in grade_settings.items() if name == "answer_judge"
+    }
     return MeasurementFacts(
         model=main.model,
         template=main.template,
@@ -260,7 +263,6 @@ def measurement_facts(pool: Pool, decoders: Sequence[str]) -> MeasurementFacts:
         engine=main.engine,
         segmenter=main.segmenter,
         grader=main.grader,
-        answer_judge=grade_settings.get("answer_judge"),
         reward_models=scores,
         decoders=list(decoders),
         benchmarks=pool.run.benchmarks if pool.run else {},
@@ -273,6 +275,7 @@ def measurement_facts(pool: Pool, decoders: Sequence[str]) -> MeasurementFacts:
             )
             for name, manifest in manifests.items()
         },
+        **optional_fields,
     )
 
 

@@ -1,0 +1,465 @@
+"""Numbers of datasets, compared with brute force over subsets and with numbers made by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pytest
+from bench_runs import (
+    load_pool,
+    make_entry,
+    make_problem,
+    make_solution,
+    make_solutions,
+    measure_paths,
+    write_dataset,
+    write_run,
+)
+from fsdpo_bench.decoders import DECODERS, Candidates, Decoder
+from fsdpo_bench.metrics.decoded import SubsetSpec
+from fsdpo_bench.metrics.pools import load_pools
+from fsdpo_bench.metrics.reranking import select_by_fold
+from fsdpo_bench.metrics.results import Results, TaskResults
+from fsdpo_bench.metrics.reward_statistics import reward_quality
+from fsdpo_bench.run_folder import RunRecord, write_run_record
+from fsdpo_bench.tasks.table import suites
+
+from fsdpo_data.core.entities import Solution
+from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.statistics import holm, mean_difference, wilson_interval
+from fsdpo_data.problems.benchmark_places import BenchmarkPlace
+from fsdpo_data.steps.rewards import AGGREGATES, aggregate
+
+SAMPLES = 5
+ALL_SUBSETS = SubsetSpec(max_subsets=100)
+
+
+def only_task(results: Results) -> TaskResults:
+    [task] = results.tasks.values()
+    return task
+
+
+def random_pool(root: Path, prm: str = "prm", seed: int = 0) -> tuple[Path, list[list[Solution]]]:
+    """Write 12 problems with random outcomes, few answers and few rewards; some are missing."""
+    answers = random.Random(1)
+    scores = random.Random(seed)
+    problems = [make_problem(number) for number in range(12)]
+    groups = []
+    for problem in problems:
+        rows = []
+        for index in range(SAMPLES):
+            answer = answers.choice([problem.answer, "7", "8", None])
+            outcome = {None: "no_answer", problem.answer: "correct"}.get(answer, "incorrect")
+            outcome = "undecided" if answer == "8" and index == 1 else outcome
+            rewards = scores.choice([[0.25, 0.5], [0.5, 0.5], [0.75, 0.25], None])
+            rows.append(make_solution(problem, index, outcome, answer=answer, step_rewards=rewards))
+        groups.append(rows)
+    return write_dataset(root, problems, [row for rows in groups for row in rows], prm=prm), groups
+
+
+def vote_by_hand(solutions: Sequence[Solution], weights: Sequence[float]) -> int | None:
+    """Return the first sample of the answer with the largest weight; exact sums decide ties."""
+    totals: dict[str, Fraction] = {}
+    for solution, weight in zip(solutions, weights, strict=True):
+        if solution.answer is not None:
+            totals[solution.answer] = totals.get(solution.answer, Fraction(0)) + Fraction(weight)
+    if not totals:
+        return None
+    return next(
+        index
+        for index, solution in enumerate(solutions)
+        if solution.answer is not None and totals[solution.answer] == max(totals.values())
+    )
+
+
+def scores_of(solutions: Sequence[Solution], name: str) -> list[float | None]:
+    return [s.step_rewards and aggregate(s.step_rewards, name) for s in solutions]
+
+
+def best_by_hand(solutions: Sequence[Solution], name: str) -> int:
+    scores = [-1.0 if score is None else score for score in scores_of(solutions, name)]
+    return scores.index(max(scores))
+
+
+def subset_mean(
+    group: Sequence[Solution],
+    size: int,
+    choose: Callable[[Sequence[Solution]], int | None],
+    outcomes: Sequence[str] = ("correct",),
+) -> float:
+    """Return how often the choice from a subset has one of the outcomes, over all subsets."""
+    subsets = list(itertools.combinations(group, size))
+    chosen = [(subset, choose(subset)) for subset in subsets]
+    return fmean(i is not None and subset[i].outcome in outcomes for subset, i in chosen)
+
+
+@pytest.mark.parametrize("name", ["sc", "weighted", "bon"])
+def test_an_accuracy_is_the_mean_over_all_subsets(tmp_path: Path, name: str) -> None:
+    root, groups = random_pool(tmp_path / "data")
+    task = only_task(measure_paths(root, subsets=ALL_SUBSETS, sizes=range(1, SAMPLES + 1)))
+    for size, agg in itertools.product(range(1, SAMPLES + 1), AGGREGATES):
+
+        def choose(solutions: Sequence[Solution], agg: str = agg) -> int | None:
+            if name == "bon":
+                return best_by_hand(solutions, agg)
+            weights = [score or 0.0 for score in scores_of(solutions, agg)]
+            return vote_by_hand(solutions, weights if name == "weighted" else [1.0] * len(weights))
+
+        result = task.decoders[f"sc@{size}" if name == "sc" else f"{name}@{size}:{agg}"]
+        expected = fmean(subset_mean(group, size, choose) for group in groups)
+        assert result.accuracy == pytest.approx(expected, abs=1e-6)
+        bound = fmean(subset_mean(g, size, choose, ("correct", "undecided")) for g in groups)
+        upper_bound = result.upper_bound or result
+        assert upper_bound.accuracy == pytest.approx(bound, abs=1e-6)
+        assert sum(result.outcomes.values()) == pytest.approx(12)
+
+
+def test_random_subsets_are_paired_and_all_samples_give_the_choice(tmp_path: Path) -> None:
+    root, groups = random_pool(tmp_path / "data")
+    few = only_task(measure_paths(root, subsets=SubsetSpec(max_subsets=5)))
+    every = only_task(measure_paths(root, subsets=ALL_SUBSETS))
+    assert few.decoders["sc@2"].accuracy != every.decoders["sc@2"].accuracy
+    assert few.decoders["sc@5"] == every.decoders["sc@5"]
+    right = sum(
+        i is not None and group[i].outcome == "correct"
+        for group in groups
+        if (i := vote_by_hand(group, [1.0] * SAMPLES)) is not None
+    )
+    assert few.decoders["sc@5"].correct == right
+
+
+def test_a_decoder_of_a_plugin_chooses_from_every_subset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose_last_correct_looking(candidates: Candidates) -> int | None:
+        texts = [solution.text for solution in candidates.solutions]
+        marked = [index for index, text in enumerate(texts) if "answer is 7" in text]
+        return marked[-1] if marked else None
+
+    monkeypatch.setattr(DECODERS, "_entries", dict(DECODERS.items()))
+    DECODERS.register(
+        Decoder(
+            name="sevens",
+            title="the last 7 of K samples",
+            description="the last 7",
+            suffix="@{k}",
+            choose=choose_last_correct_looking,
+        )
+    )
+    root, groups = random_pool(tmp_path / "data")
+    task = only_task(measure_paths(root, subsets=ALL_SUBSETS, sizes=[3]))
+
+    def choose(solutions: Sequence[Solution]) -> int | None:
+        sevens = [index for index, row in enumerate(solutions) if "answer is 7" in row.text]
+        return sevens[-1] if sevens else None
+
+    wrong = sum(subset_mean(group, 3, choose, ("incorrect",)) for group in groups)
+    assert wrong > 0
+    assert task.decoders["sevens@3"].outcomes["incorrect"] == pytest.approx(wrong, abs=1e-6)
+
+
+# Verdicts
+
+
+def test_undecided_and_timed_out_answers_are_wrong_with_an_upper_bound(tmp_path: Path) -> None:
+    problems = [make_problem(number) for number in range(5)]
+    outcomes = ["cc", "uu", "tt", "gg", "in"]
+    rows = [row for p, o in zip(problems, outcomes, strict=True) for row in make_solutions(p, o)]
+    task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows)))
+    first = task.decoders["first"]
+    assert (first.correct, first.n, first.accuracy) == (1, 4, 0.25)
+    assert first.outcomes == {
+        **dict.fromkeys(("correct", "gold_unparsed", "incorrect", "timed_out", "undecided"), 1)
+    }
+    assert first.upper_bound is not None and first.upper_bound.correct == 3
+    assert first.ci95 == pytest.approx(wilson_interval([1, 0, 0, 0]), abs=1e-6)
+    assert task.numbers["avg_at_k"]["2"].accuracy == 0.25
+    assert task.numbers["pass_at_k"]["2"].n == 4
+    assert task.decoders["sc@2"].outcomes["gold_unparsed"] == 1
+
+
+def test_a_vote_without_answers_counts_as_no_answer(tmp_path: Path) -> None:
+    problem = make_problem(1)
+    rows = make_solutions(problem, "nn")
+    task = only_task(measure_paths(write_dataset(tmp_path / "d", [problem], rows)))
+    assert task.decoders["sc@2"].outcomes == {"no_answer": 1}
+    assert task.decoders["sc@2"].accuracy == 0
+
+
+def test_accuracy_without_tolerance_and_without_the_judge(tmp_path: Path) -> None:
+    problems = [make_problem(number) for number in range(4)]
+    strict = [True, False, True, False]
+    judges = [None, None, "judge/m@1", "judge/m@1"]
+    outcomes = "cccu"
+    rows = [
+        make_solutions(problem, outcome, strict=[is_strict], answer_judge=[judge])[0]
+        for problem, outcome, is_strict, judge in zip(
+            problems, outcomes, strict, judges, strict=True
+        )
+    ]
+    task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows)))
+    [result] = task.decoders.values()
+    assert list(task.decoders) == ["greedy"]
+    assert result.correct == 3 and result.strict is not None and result.strict.correct == 2
+    assert result.without_judge is not None and result.without_judge.correct == 2
+    assert result.upper_bound_without_judge is not None
+    assert result.upper_bound_without_judge.correct == 4
+
+
+# Numbers
+
+
+def test_samples_give_avg_pass_and_maj_at_k(tmp_path: Path) -> None:
+    problems = [make_problem(number) for number in range(3)]
+    rows = [
+        row
+        for problem, outcomes in zip(problems, ("cccc", "ciii", "iiii"), strict=True)
+        for row in make_solutions(problem, outcomes)
+    ]
+    task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows)))
+    numbers = task.numbers
+    assert numbers["avg_at_k"]["4"].accuracy == pytest.approx(5 / 12, abs=1e-6)
+    passes = {k: numbers["pass_at_k"][k].accuracy for k in ("1", "2", "4")}
+    assert passes == pytest.approx({"1": 5 / 12, "2": 1.5 / 3, "4": 2 / 3}, abs=1e-6)
+    assert numbers["maj_at_k"]["4"].correct == task.decoders["sc@4"].correct == 1
+    assert (task.samples, task.mixed_problems) == (4, 1)
+
+
+def test_cost_is_of_k_samples_or_of_a_search(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"gsm8k": 5, "svamp": 7})
+    results = measure_paths(run)
+    table = load_pool(run)
+    tokens = sum(b.parts["samples"].tokens_PM.sum() for b in table.benchmarks.values())
+    search = sum(b.parts["sbs@2,1"].tokens_PM.sum() for b in table.benchmarks.values())
+    assert results.cost["sc@4"].tokens == tokens and results.cost["sc@2"].tokens == tokens / 2
+    assert results.cost["sc@4"].prm_calls == 0 and results.cost["bon@4:min"].prm_calls == 48
+    assert results.cost["sbs@2,1"].tokens == search and search > 12 * 60
+    assert results.cost["sbs@2,1"].prm_calls == 48
+    assert results.run.datasets["samples"].cost.seconds == 1.5
+    problem = make_problem(1)
+    rows = make_solutions(problem, "cc", n_tokens=[None, 3])
+    unknown = measure_paths(write_dataset(tmp_path / "d", [problem], rows))
+    assert unknown.cost["sc@2"].tokens == unknown.cost["first"].tokens == "unknown"
+
+
+# Places in benchmarks
+
+
+def test_a_problem_counts_at_each_of_its_places(tmp_path: Path) -> None:
+    """Two benchmarks share a problem, and one lists it twice with other groups."""
+    twice = [
+        BenchmarkPlace("a", 0, {"level": "1"}),
+        BenchmarkPlace("a", 2, {"level": "2"}),
+        BenchmarkPlace("b", 0),
+    ]
+    problems = [make_problem(0, twice), make_problem(1, [BenchmarkPlace("a", 1, {"level": "2"})])]
+    rows = [*make_solutions(problems[0], "c"), *make_solutions(problems[1], "i")]
+    tasks = measure_paths(write_dataset(tmp_path / "d", problems, rows)).tasks
+    assert {name: task.problems for name, task in tasks.items()} == {"a": 3, "b": 1}
+    assert tasks["a"].decoders["greedy"].accuracy == pytest.approx(2 / 3, abs=1e-6)
+    levels = tasks["a"].groups["level"]
+    assert {label: part["greedy"].accuracy for label, part in levels.items()} == {"1": 1, "2": 0.5}
+    assert tasks["b"].groups == {}
+
+
+def test_a_run_counts_the_problems_that_all_parts_have(tmp_path: Path) -> None:
+    problems = [make_problem(n, [BenchmarkPlace("math", n)]) for n in range(4)]
+    run = tmp_path / "run"
+    samples = [row for problem in problems[:3] for row in make_solutions(problem, "cc")]
+    write_dataset(run / "samples", problems, samples)
+    greedy = [make_solutions(problem, "c")[0] for problem in problems[1:]]
+    write_dataset(run / "greedy", problems, greedy)
+    record = RunRecord(
+        decoders=["greedy", "sc@2"],
+        parts=["greedy", "samples"],
+        benchmarks={"math": make_entry("math", 4)},
+    )
+    write_run_record(run, record)
+    task = only_task(measure_paths(run))
+    assert (task.problems, task.failed, task.task_problems) == (2, 2, 7)
+    assert list(task.decoders) == ["greedy", "sc@2"]
+
+
+def test_problems_with_fewer_samples_are_left_out(tmp_path: Path) -> None:
+    problems = [make_problem(number) for number in range(3)]
+    outcomes = ("cci", "iiic", "c")
+    rows = [row for p, o in zip(problems, outcomes, strict=True) for row in make_solutions(p, o)]
+    rows += make_solutions(make_problem(9), "iii")
+    task = only_task(
+        measure_paths(write_dataset(tmp_path / "d", [*problems, make_problem(9)], rows))
+    )
+    assert (task.problems, task.samples, task.left_out) == (3, 3, 1)
+    assert task.numbers["avg_at_k"]["3"].accuracy == pytest.approx(2 / 9, abs=1e-6)
+
+
+def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
+    base = [make_problem(n, [BenchmarkPlace("base", n)]) for n in range(2)]
+    derived = [
+        make_problem(
+            10 + n,
+            [BenchmarkPlace("derived", n, {"kind": "xy"[n // 2]}, base[n % 2].question)],
+        )
+        for n in range(4)
+    ]
+    outcomes = ("c", "c", "c", "i", "i", "i")
+    rows = [
+        make_solutions(problem, outcome)[0]
+        for problem, outcome in zip([*base, *derived], outcomes, strict=True)
+    ]
+    run = tmp_path / "run"
+    write_dataset(run / "greedy", [*base, *derived], rows)
+    entries = {
+        "base": make_entry("base", 2),
+        "derived": make_entry("derived", 4, base_task="base", spread_group="kind"),
+    }
+    write_run_record(run, RunRecord(decoders=["greedy"], parts=["greedy"], benchmarks=entries))
+    results = measure_paths(run)
+    task = results.tasks["derived"]
+    drops = {
+        kind: by_decoder["greedy"].drop for kind, by_decoder in task.accuracy_drops["kind"].items()
+    }
+    assert drops == {"x": 0.5, "y": 1.0}
+    spread = task.group_spread["greedy"]
+    assert (spread.parts, spread.mean, spread.lowest, spread.highest) == (2, 0.25, 0, 0.5)
+    assert task.decoders["greedy"].clusters == 2
+    assert results.suites["this run"].decoders["greedy"].accuracy == pytest.approx((1 + 0.25) / 2)
+    suite = measure_paths(write_run(tmp_path / "suite", dict.fromkeys(suites()["in-domain"], 3)))
+    assert list(suite.suites) == ["in-domain"]
+
+
+# Reward models
+
+
+@pytest.fixture
+def pools(tmp_path: Path) -> list[Path]:
+    """Two models: one prefers the correct samples, the other one prefers the incorrect ones."""
+    problems = [make_problem(number) for number in range(8)]
+    rewards = {
+        "good": [[0.2, 0.1], [0.7, 0.9], [0.9, 0.8]],
+        "bad": [[0.9, 1.0], [0.2, 0.1], [0.1, 0.2]],
+    }
+    roots = []
+    for name, step_rewards in rewards.items():
+        rows = [
+            row
+            for problem in problems
+            for row in make_solutions(problem, "icc", step_rewards=step_rewards)
+        ]
+        roots.append(write_dataset(tmp_path / name, problems, rows, prm=name))
+    return roots
+
+
+def test_two_reward_models_on_the_same_samples(pools: list[Path]) -> None:
+    results = measure_paths(*pools, gammas=[2])
+    task = only_task(results)
+    for name in AGGREGATES:
+        assert task.decoders[f"bon@3:{name} by good"].accuracy == 1
+        assert task.decoders[f"bon@3:{name} by bad"].accuracy == 0
+        assert task.ahead_of_vote[f"bon@3:{name} by bad"].value == -1
+        assert results.rewards["good"].ranking_auc[name].value == 1
+    assert task.decoders["weighted@3:mean by bad"].accuracy == 0
+    assert task.decoders["sc@3"].accuracy == 1
+    # Of two samples with different answers, the vote takes the first, which is wrong.
+    difference = task.ahead_of_vote["bon@2:min by good"]
+    expected = mean_difference([2 / 3] * 8)
+    assert difference.value == pytest.approx(2 / 3) and difference.p == pytest.approx(expected.p)
+    assert {name.partition(":")[2] for name in task.ahead_of_min} == {
+        f"{aggregate} by {model}"
+        for aggregate in AGGREGATES
+        if aggregate != "min"
+        for model in ("good", "bad")
+    }
+    cells = [task.selected[model][size] for model in ("good", "bad") for size in ("2", "3")]
+    assert [c.p_holm for c in cells] == holm([c.ahead_of_vote.p for c in cells])
+    pairs = results.rewards["good"].pairs
+    assert pairs is not None and (pairs.pairs, pairs.problems) == (8, 8)  # equal texts count once
+    rejected = pairs.weights["2"]["rejected"]
+    # The weights of two steps are sigmoids of γ times the difference of their rewards.
+    weight = 1 / (1 + math.exp(-2 * 0.1))
+    assert rejected is not None and rejected.from_uniform == pytest.approx(weight - 0.5, abs=1e-6)
+    assert rejected.max_over_uniform == pytest.approx(2 * weight, abs=1e-6)
+    assert set(results.run.reward_models) == {"good", "bad"}
+
+
+def test_other_datasets_are_pools_of_their_own(pools: list[Path], tmp_path: Path) -> None:
+    other = write_dataset(
+        tmp_path / "c", [make_problem(0)], make_solutions(make_problem(0), "cc", salt=[1, 1])
+    )
+    assert [pool.name for pool in load_pools([*pools, other])] == ["good", "c"]
+    problems = [make_problem(number) for number in range(8)]
+    regraded = [
+        row for problem in problems for row in make_solutions(problem, "iuc", answer=["7"] * 3)
+    ]
+    other_verdicts = write_dataset(tmp_path / "e", problems, regraded)
+    with pytest.raises(InputError, match="other verdicts"):
+        load_pools([pools[0], other_verdicts])
+
+
+def test_only_probabilities_weigh_votes(tmp_path: Path) -> None:
+    problem = make_problem(1)
+    rows = make_solutions(problem, "ci", step_rewards=[[-3.0, 7.0]] * 2)
+    root = write_dataset(tmp_path / "d", [problem], rows, prm="prm", is_probability=False)
+    results = measure_paths(root)
+    assert not any(name.startswith("weighted") for name in only_task(results).decoders)
+    assert results.rewards["prm"].quality is None
+    assert results.rewards["prm"].ranking_auc["min"].value == 0.5
+
+
+def test_options_limit_sizes_aggregates_and_problems(pools: list[Path]) -> None:
+    task = only_task(measure_paths(pools[0], sizes=[2], aggregates=["min"]))
+    assert list(task.decoders) == ["first", "sc@2", "weighted@2:min", "bon@2:min"]
+    with pytest.raises(InputError, match="the problems have 3 samples each"):
+        measure_paths(pools[0], sizes=[4])
+    [pool] = load_pools(pools[:1], frozenset({"Whatis1+10?"}))
+    [benchmark] = pool.benchmarks.values()
+    assert len(benchmark.main.problems) == 1 and benchmark.failed == 0
+    with pytest.raises(InputError, match="has no solution to measure"):
+        load_pools(pools[:1], frozenset({"?"}))
+
+
+def test_a_changed_dataset_is_refused(pools: list[Path]) -> None:
+    file = pools[0] / "solutions/0.parquet"
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(SchemaError, match="was changed since it was sealed"):
+        load_pools(pools[:1])
+
+
+def test_rewards_are_compared_with_outcomes(tmp_path: Path) -> None:
+    results = measure_paths(write_run(tmp_path / "run", {"gsm8k": 60}))
+    rewards = results.rewards["prm"]
+    assert rewards.solutions == 240
+    bins = rewards.calibration.bins
+    assert sum(entry.steps for entry in bins) == 480
+    assert bins[0].correct < 0.3 < 0.7 < bins[-1].correct
+    for entry in bins:
+        assert entry.low <= entry.reward <= entry.high
+        assert entry.ci95.low <= entry.correct <= entry.ci95.high
+    assert sum(rewards.distribution.correct) == rewards.correct
+    assert sum(rewards.distribution.wrong) == 240 - rewards.correct
+    ranking = rewards.ranking_auc["mean"].value
+    assert ranking is not None and ranking > 0.85
+    first, second, third = rewards.by_step.correct[:3]
+    assert first is not None and first.steps == rewards.correct and second is not None
+    assert third is None
+
+
+def test_the_selection_never_sees_the_half_that_it_is_measured_on() -> None:
+    """Each strategy is perfect on one half only, so the selection for the other half is wrong."""
+    folds = np.array([0, 0, 0, 1, 1, 1])
+    values = {"bon:min": (folds == 0).astype(float), "bon:mean": (folds == 1).astype(float)}
+    selected, names = select_by_fold(values, folds)
+    assert names == ["bon:mean", "bon:min"] and not selected.any()
+
+
+def test_the_quality_of_rewards() -> None:
+    quality = reward_quality(np.array([0.95, 0.95, 0.05]), [True, False, False])
+    assert quality.expected_error == pytest.approx((0.05 + 2 * 0.45) / 3)
+    assert quality.brier == pytest.approx((0.05**2 + 0.95**2 + 0.05**2) / 3)
+    assert quality.constant_brier == pytest.approx(2 / 9)
