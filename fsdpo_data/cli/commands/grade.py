@@ -21,6 +21,8 @@ from fsdpo_data.core.options import Option, check_read_options
 from fsdpo_data.core.row_files import data_suffix
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.stage_registry import STAGES
+from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
+from fsdpo_data.engines.options import Resume, Workers
 from fsdpo_data.exchange.response_formats import ResponseReading
 from fsdpo_data.stages.grade import GradeOptions
 
@@ -32,7 +34,7 @@ _READ_OPTIONS: Mapping[str, Sequence[str]] = {
 }
 
 
-class GradeCommandOptions(GradeOptions, ResponseReading):
+class GradeCommandOptions(AnswerJudgeOptions, ResponseReading):
     r"""Grade a dataset again, a file of responses, or one response.
 
     Grading a dataset writes a new dataset without sampling, and reports the changes. Its labels
@@ -64,13 +66,9 @@ class GradeCommandOptions(GradeOptions, ResponseReading):
             fsdpo-data grade --explain '\frac12' 'The answer is 0.5'
     """
 
-    data: Annotated[  # type: ignore[assignment]  # a response alone needs no data
-        str | Path | None, Option(positional=True, dataset="input")
-    ] = None
+    data: Annotated[str | Path | None, Option(positional=True, dataset="input")] = None
     """A sealed dataset (a directory or a URL), or a file with responses and gold answers."""
-    out: Annotated[  # type: ignore[assignment]
-        str | Path | None, Option(in_digest=False, dataset="output")
-    ] = None
+    out: Annotated[str | Path | None, Option(in_digest=False, dataset="output")] = None
     """Directory or URL of the new dataset. For a file: new JSONL file with the verdict on each
     response.
     """
@@ -78,6 +76,16 @@ class GradeCommandOptions(GradeOptions, ResponseReading):
         None
     )
     """Grade one response, and explain the verdict."""
+    grader: Annotated[str | None, Option(default_text="the grader of this release")] = None
+    """Full name of a grader."""
+    grade_thinking: bool = False
+    """If a solution has no text after its thinking, grade the answer that the thinking marks, for
+    example in a box. By default such a solution has no answer.
+    """
+    workers: Workers = None
+    """Number of processes that grade."""
+    resume: Resume = False
+    """Continue the run in `out`."""
     show: Annotated[int, Field(ge=0), Option(in_digest=False)] = 10
     """For a file: number of printed responses whose verdict differs from the published one."""
     as_json: Annotated[bool, Option(flags=["--json"], in_digest=False)] = False
