@@ -143,7 +143,7 @@ def test_a_decoder_of_a_plugin_chooses_from_every_subset(
         marked = [index for index, text in enumerate(texts) if "answer is 7" in text]
         return marked[-1] if marked else None
 
-    monkeypatch.setattr(DECODERS, "_entries", dict(DECODERS.items()))
+    monkeypatch.setattr(DECODERS, "data", dict(DECODERS.items()))
     DECODERS.register(
         Decoder(
             name="sevens",

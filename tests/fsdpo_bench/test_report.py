@@ -157,7 +157,7 @@ def test_a_registered_number_is_in_the_results_and_in_every_output(
         assert all(isinstance(choices, DecodedSamples) for choices in decoded.values())
         return {"4": samples.is_correct_PM.all(axis=1).astype(float)}
 
-    monkeypatch.setattr(NUMBERS, "_entries", dict(NUMBERS.items()))
+    monkeypatch.setattr(NUMBERS, "data", dict(NUMBERS.items()))
     NUMBERS.register(
         ReportNumber(
             name="solved_by_all_at_k",

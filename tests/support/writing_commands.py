@@ -36,7 +36,10 @@ _RESUME = ("--resume",)
 #: Files of a training run that may differ between runs with the same result.
 _UNSTABLE_FILES = (".lock", "checkpoints", "reference")
 #: Files of a build that contain the seconds of a model that runs.
-_TIMED_FILES = (".lock", "completions.jsonl", "manifest.json", "README.md")
+_TIMED_FILES = (
+    *(".lock", "completions.jsonl", "manifest.json", "README.md"),
+    *("results.json", "report.md", "report.html"),
+)
 
 
 @dataclass(frozen=True)
