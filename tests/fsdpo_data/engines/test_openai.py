@@ -314,7 +314,7 @@ def test_labelling_and_benchmarks_with_a_server(script: Script, url: str, tmp_pa
     line = ["run", "--task", "embedded", "--limit", "3", "--model", "tiny", *server]
     result = CliRunner().invoke(bench, [*line, "--out", str(tmp_path / "bench")])
     assert result.exit_code == 0, result.output
-    config = json.loads((tmp_path / "bench/config.json").read_text())
+    config = json.loads((tmp_path / "bench/greedy/config.json").read_text())
     assert config["engine"]["name"] == "openai" and config["engine"]["seeds"] == "not guaranteed"
 
 
