@@ -63,7 +63,8 @@ def test_the_card_names_every_limitation(results: dict[str, Any]) -> None:
     assert "- MATH was measured on 20 of its 23 problems." in card
     assert "- OCW accepts numbers within 1 % of the gold answer." in card
     greedy = results["tasks"]["math"]["decoders"]["greedy"]
-    row = rf"^\| MATH \| greedy \| {100 * greedy['accuracy']:.1f} %  \[.*\] \| {greedy['correct']} \| 20 \|$"
+    accuracy, correct = 100 * greedy["accuracy"], greedy["correct"]
+    row = rf"^\| MATH \| greedy \| {accuracy:.1f} %  \[.*\] \| {correct} \| 20 \|$"
     assert re.search(row, card, re.M)
     assert card.count("\n| mean of ") == 5
 
@@ -79,7 +80,9 @@ def test_the_card_prints_a_command_from_the_settings(results: dict[str, Any]) ->
     run_results = results
     run_results["run"]["decoders"] = ["greedy", "sc@4", "bon@4:mean", "sbs@5,1"]
     lines = benchmark_card(run_results).replace(" \\\n ", "")
-    assert f"\nfsdpo-bench run --task {next(iter(run_results['run']['benchmarks']))} --task " in lines
+    assert (
+        f"\nfsdpo-bench run --task {next(iter(run_results['run']['benchmarks']))} --task " in lines
+    )
     assert " --decoder greedy,sc,bon,sbs --k 4 --temperature " in lines
     words = shlex.split(lines.partition("fsdpo-bench run")[2].partition("```")[0])
     typer.main.get_command(app).commands["run"].make_context("run", words)  # type: ignore[attr-defined]

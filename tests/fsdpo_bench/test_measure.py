@@ -59,9 +59,7 @@ def random_pool(root: Path, prm: str = "prm", seed: int = 0) -> tuple[Path, list
             outcome = {None: "no_answer", problem.answer: "correct"}.get(answer, "incorrect")
             outcome = "undecided" if answer == "8" and index == 1 else outcome
             rewards = scores.choice([[0.25, 0.5], [0.5, 0.5], [0.75, 0.25], None])
-            rows.append(
-                make_solution(problem, index, outcome, answer=answer, step_rewards=rewards)
-            )
+            rows.append(make_solution(problem, index, outcome, answer=answer, step_rewards=rewards))
         groups.append(rows)
     return write_dataset(root, problems, [row for rows in groups for row in rows], prm=prm), groups
 
@@ -126,9 +124,9 @@ def test_an_accuracy_is_the_mean_over_all_subsets(tmp_path: Path, name: str) -> 
 def test_random_subsets_are_paired_and_all_samples_give_the_choice(tmp_path: Path) -> None:
     root, groups = random_pool(tmp_path / "data")
     few = only_task(measure_paths(root, subsets=SubsetSpec(max_subsets=5)))
-    every = only_task(measure_paths(root, subsets=ALL_SUBSETS))
-    assert few.decoders["sc@2"].accuracy != every.decoders["sc@2"].accuracy
-    assert few.decoders["sc@5"] == every.decoders["sc@5"]
+    exact = only_task(measure_paths(root, subsets=ALL_SUBSETS))
+    assert few.decoders["sc@2"].accuracy != exact.decoders["sc@2"].accuracy
+    assert few.decoders["sc@5"] == exact.decoders["sc@5"]
     right = sum(
         i is not None and group[i].outcome == "correct"
         for group in groups
@@ -294,7 +292,9 @@ def test_problems_with_fewer_samples_are_left_out(tmp_path: Path) -> None:
     outcomes = ("cci", "iiic", "c")
     rows = [row for p, o in zip(problems, outcomes, strict=True) for row in make_solutions(p, o)]
     rows += make_solutions(make_problem(9), "iii")
-    task = only_task(measure_paths(write_dataset(tmp_path / "d", [*problems, make_problem(9)], rows)))
+    task = only_task(
+        measure_paths(write_dataset(tmp_path / "d", [*problems, make_problem(9)], rows))
+    )
     assert (task.problems, task.samples, task.left_out) == (3, 3, 1)
     assert task.numbers["avg_at_k"]["3"].accuracy == pytest.approx(2 / 9, abs=1e-6)
 
@@ -322,7 +322,9 @@ def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
     write_run_record(run, RunRecord(decoders=["greedy"], parts=["greedy"], benchmarks=entries))
     results = measure_paths(run)
     task = results.tasks["derived"]
-    drops = {kind: by_decoder["greedy"].drop for kind, by_decoder in task.accuracy_drops["kind"].items()}
+    drops = {
+        kind: by_decoder["greedy"].drop for kind, by_decoder in task.accuracy_drops["kind"].items()
+    }
     assert drops == {"x": 0.5, "y": 1.0}
     spread = task.group_spread["greedy"]
     assert (spread.parts, spread.mean, spread.lowest, spread.highest) == (2, 0.25, 0, 0.5)
@@ -369,7 +371,9 @@ def test_two_reward_models_on_the_same_samples(pools: list[Path]) -> None:
     expected = mean_difference([2 / 3] * 8)
     assert difference.value == pytest.approx(2 / 3) and difference.p == pytest.approx(expected.p)
     assert {name.partition(":")[2] for name in task.ahead_of_min} == {
-        f"{aggregate} by {model}" for aggregate in AGGREGATES if aggregate != "min"
+        f"{aggregate} by {model}"
+        for aggregate in AGGREGATES
+        if aggregate != "min"
         for model in ("good", "bad")
     }
     cells = [task.selected[model][size] for model in ("good", "bad") for size in ("2", "3")]
@@ -385,7 +389,9 @@ def test_two_reward_models_on_the_same_samples(pools: list[Path]) -> None:
 
 
 def test_other_datasets_are_pools_of_their_own(pools: list[Path], tmp_path: Path) -> None:
-    other = write_dataset(tmp_path / "c", [make_problem(0)], make_solutions(make_problem(0), "cc", salt=[1, 1]))
+    other = write_dataset(
+        tmp_path / "c", [make_problem(0)], make_solutions(make_problem(0), "cc", salt=[1, 1])
+    )
     assert [pool.name for pool in load_pools([*pools, other])] == ["good", "c"]
     problems = [make_problem(number) for number in range(8)]
     regraded = [
@@ -442,7 +448,6 @@ def test_rewards_are_compared_with_outcomes(tmp_path: Path) -> None:
     first, second, third = rewards.by_step.correct[:3]
     assert first is not None and first.steps == rewards.correct and second is not None
     assert third is None
-
 
 
 def test_the_selection_never_sees_the_half_that_it_is_measured_on() -> None:

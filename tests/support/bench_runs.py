@@ -45,15 +45,22 @@ def written(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 
 def make_problem(
-    number: int, places: Sequence[BenchmarkPlace] = (), text: str = "", source: str = "made"
+    number: int,
+    benchmark_places: Sequence[BenchmarkPlace] = (),
+    text: str = "",
+    source: str = "made",
 ) -> Problem:
     """Return a problem whose gold answer is 10 more than its number."""
-    metadata = {BENCHMARKS_KEY: [place.to_json() for place in places]} if places else {}
+    metadata = {}
+    if benchmark_places:
+        metadata = {BENCHMARKS_KEY: [entry.to_json() for entry in benchmark_places]}
     question = f"{text}What is {number} + 10?"
     return Problem(question, str(10 + number), source, "test", metadata)
 
 
-def make_solution(problem: Problem, index: int = 0, outcome: str = "correct", **values: Any) -> Solution:
+def make_solution(
+    problem: Problem, index: int = 0, outcome: str = "correct", **values: Any
+) -> Solution:
     """Return a solution with an outcome; by default its answer fits the outcome.
 
     Args:
@@ -158,7 +165,10 @@ def write_dataset(
     manifest.cost.seconds = 1.5
     if prm is not None:
         manifest.rewards = RewardStats(
-            scored=len(solutions), unscored=0, mean_correct=None, mean_incorrect=None,
+            scored=len(solutions),
+            unscored=0,
+            mean_correct=None,
+            mean_incorrect=None,
             ranking_auc={"mean": {"value": None, "problems": 0, "ci95": None}},  # type: ignore[dict-item]
         )
     (root / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
@@ -169,8 +179,8 @@ def write_dataset(
 
 
 def make_places(tasks: Mapping[str, int]) -> list[BenchmarkPlace]:
-    """Return the places of problems: MATH with subjects and levels, GSM-IC with clusters."""
-    places = []
+    """Return the benchmark_places of problems: MATH with subjects and levels, GSM-IC with clusters."""
+    benchmark_places = []
     for task, count in tasks.items():
         for number in range(count):
             groups = {}
@@ -178,8 +188,9 @@ def make_places(tasks: Mapping[str, int]) -> list[BenchmarkPlace]:
                 subject = ("Algebra", "Geometry")[number % 2]
                 groups = {"subject": subject, "level": str(1 + number % 5)}
             cluster = f"base {number % 7}" if task.startswith("gsm_ic") else None
-            places.append(BenchmarkPlace(task, number, groups, cluster))
-    return places
+            entry = BenchmarkPlace(task, number, groups, cluster)
+            benchmark_places.append(entry)
+    return benchmark_places
 
 
 def make_entry(name: str, problems: int, **changes: Any) -> BenchmarkEntry:
@@ -226,8 +237,8 @@ def write_run(
     """
     rng = random.Random(seed)
     problems = [
-        make_problem(number, [place], text, source=place.name)
-        for number, place in enumerate(make_places(tasks))
+        make_problem(number, [entry], text, source=entry.name)
+        for number, entry in enumerate(make_places(tasks))
     ]
     parts = list(dict.fromkeys("samples" if "@" in n and "sbs" not in n else n for n in decoders))
     for part in parts:

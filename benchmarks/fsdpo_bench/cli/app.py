@@ -5,7 +5,6 @@ Heavy libraries load inside the commands that need them.
 
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -104,8 +103,8 @@ def _report_disagreements(options: cli_options.ReportOptions) -> None:
         print_disagreements(root, comparison, options.show)
 
 
-@command(app, cli_options.DiffOptions)
-def diff(options: cli_options.DiffOptions) -> None:
+@command(app, cli_options.MeasurementDiffOptions)
+def diff(options: cli_options.MeasurementDiffOptions) -> None:
     """Compare two runs or datasets."""
     from fsdpo_bench.report.terminal import report_comparison
 

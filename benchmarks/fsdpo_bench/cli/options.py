@@ -98,7 +98,7 @@ class ReportOptions(Options):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiffOptions(Options, ComparisonOptions):
+class MeasurementDiffOptions(Options, ComparisonOptions):
     r"""Compare two runs or datasets problem by problem, with intervals and p-values.
 
     If problems share base problems, intervals and p-values are over base problems.

@@ -195,13 +195,13 @@ def _choose_from_subsets(
     samples: Samples, setup: DecoderSetup, reward_PM: np.ndarray, member_RM: np.ndarray
 ) -> ChoiceDistribution:
     """Return the distribution of a decoder by calling it for each subset."""
-    solutions = read_solution_rows(
-        samples.root, [placed.problem_id for placed in samples.problems]
-    )
+    solutions = read_solution_rows(samples.root, [placed.problem_id for placed in samples.problems])
     problem_ids = [placed.problem_id for placed in samples.problems]
 
     def choose(problem: int, subset: Sequence[int]) -> int | None:
-        rewards = [None if np.isnan(value) else float(value) for value in reward_PM[problem, subset]]
+        rewards = [
+            None if np.isnan(value) else float(value) for value in reward_PM[problem, subset]
+        ]
         candidates = Candidates(
             solutions=[solutions[problem_ids[problem]][index] for index in subset],
             answer_classes=samples.class_PM[problem, subset].tolist(),
@@ -244,9 +244,7 @@ def select_decoders(
         setups = [setup for name in pool.run.decoders if (setup := parse_result_name(name))]
     else:
         setups = list(_possible_setups(pool, sizes, aggregates))
-    decoders = [
-        decoder for setup in setups for decoder in name_decoders(setup, pool.reward_models)
-    ]
+    decoders = [decoder for setup in setups for decoder in name_decoders(setup, pool.reward_models)]
     if pool.run is None or sizes or aggregates:
         decoders = [decoder for decoder in decoders if _has_fitting_rewards(pool, decoder)]
     return {decoder.name: decoder for decoder in decoders}
@@ -314,4 +312,3 @@ def decode_all(
 ) -> dict[str, DecodedSamples]:
     """Return the choices of all decoders on a benchmark, by result name."""
     return {name: decode(benchmark, decoder, spec) for name, decoder in decoders.items()}
-

@@ -155,10 +155,7 @@ def _correct_p_values(
 ) -> dict[str, dict[str, SelectedStrategy]]:
     """Return the selections with Holm's p-values, over all reward models and N above 1."""
     cells = [
-        (model, size)
-        for model, by_size in selected.items()
-        for size in by_size
-        if int(size) > 1
+        (model, size) for model, by_size in selected.items() for size in by_size if int(size) > 1
     ]
     p_values = holm([selected[model][size].ahead_of_vote.p for model, size in cells])
     for (model, size), p_value in zip(cells, p_values, strict=True):

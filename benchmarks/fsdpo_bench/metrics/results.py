@@ -135,7 +135,9 @@ class PairWeights(ResultSection):
 
     pairs: int  #: Number of pairs.
     problems: int  #: Number of problems with pairs.
-    margin: float | None  #: Mean reward of the chosen minus the rejected solution; None for 0 pairs.
+    margin: (
+        float | None
+    )  #: Mean reward of the chosen minus the rejected solution; None for 0 pairs.
     #: By γ and side (``chosen`` or ``rejected``); None if no solution of a side has two steps.
     weights: dict[str, dict[str, StepWeightDistance | None]]
 
@@ -243,7 +245,7 @@ class RewardStatistics(ResultSection):
     pairs: PairWeights | None = None
 
 
-class DatasetFacts(ResultSection):
+class MeasuredDataset(ResultSection):
     """What distinguishes one dataset of a measurement from the others."""
 
     digest: str  #: Digest of the dataset.
@@ -252,7 +254,7 @@ class DatasetFacts(ResultSection):
     cost: CostStats  #: Cost of sampling and scoring.
 
 
-class MeasurementFacts(ResultSection):
+class MeasurementSettings(ResultSection):
     """The datasets of a measurement, and the settings that they share."""
 
     model: ArtifactRef  #: The policy that wrote the solutions.
@@ -266,14 +268,16 @@ class MeasurementFacts(ResultSection):
     decoders: list[str]  #: Result names of the decoders.
     #: The benchmarks of a run of ``fsdpo-bench run``; empty for other datasets.
     benchmarks: dict[str, BenchmarkEntry]
-    datasets: dict[str, DatasetFacts]  #: The datasets: the parts of a run, or one per reward model.
+    datasets: dict[
+        str, MeasuredDataset
+    ]  #: The datasets: the parts of a run, or one per reward model.
 
 
 class Results(ResultSection):
     """The content of ``results.json``."""
 
     version: Literal[2]  #: Format version, :data:`RESULTS_VERSION`.
-    run: MeasurementFacts  #: The datasets and their settings.
+    run: MeasurementSettings  #: The datasets and their settings.
     tasks: dict[str, TaskResults]  #: Results by benchmark.
     suites: dict[str, SuiteResults]  #: Mean results by suite.
     cost: dict[str, CostResult]  #: Cost over all benchmarks, by decoder.

@@ -70,8 +70,7 @@ def reward_statistics(
             wrong=_mean_rewards_by_step([s.steps for s in rewarded if not s.is_correct]),
         ),
         ranking_auc={
-            name: ranking_auc(problems, rewards_N, is_correct)
-            for name, rewards_N in values.items()
+            name: ranking_auc(problems, rewards_N, is_correct) for name, rewards_N in values.items()
         },
         quality=(
             {name: reward_quality(rewards_N, is_correct) for name, rewards_N in values.items()}
@@ -107,9 +106,7 @@ def _rewarded_samples(model: str, benchmarks: Sequence[Samples]) -> list[Rewarde
     return rewarded
 
 
-def _aggregated_rewards(
-    model: str, benchmarks: Sequence[Samples], aggregate: str
-) -> np.ndarray:
+def _aggregated_rewards(model: str, benchmarks: Sequence[Samples], aggregate: str) -> np.ndarray:
     """Return the aggregated rewards of these samples, in the same order."""
     parts = []
     for samples in benchmarks:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.decoders import parse_result_name
 from fsdpo_bench.metrics.results import read_results
 from fsdpo_bench.report.published import published_results
 from fsdpo_bench.run_folder import RESULTS_FILE

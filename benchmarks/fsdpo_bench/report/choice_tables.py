@@ -87,7 +87,15 @@ def _size_rows(task: TaskResults, sizes: Sequence[int]) -> Iterator[list[str]]:
 
 def _selection_table(task: TaskResults) -> TextTable:
     """Return the strategies that halves of the problems select."""
-    columns = ("reward model", "N>", "accuracy>", "ahead of the vote>", "p>", "p (Holm)>", "selected")
+    columns = (
+        "reward model",
+        "N>",
+        "accuracy>",
+        "ahead of the vote>",
+        "p>",
+        "p (Holm)>",
+        "selected",
+    )
     rows = [
         [
             model,
@@ -144,7 +152,8 @@ def _pair_table(results: Results) -> TextTable:
     for model, pairs in by_model.items():
         cells = [
             " / ".join(
-                "–" if (distance := pairs.weights[gamma][side]) is None
+                "–"
+                if (distance := pairs.weights[gamma][side]) is None
                 else f"{distance.from_uniform:.3f}"
                 for side in _PAIR_SIDES
             )

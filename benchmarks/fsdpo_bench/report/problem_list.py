@@ -54,9 +54,9 @@ def build_problem_list(
             solutions = read_part_solutions(benchmark, batch)
             for index in batch:
                 solution_rows, decoder_rows = entries.problem_entries(index, solutions)
-                problem = question_entry(
-                    problem_list, benchmark, index, solutions
-                ) | {"decoded": decoder_rows}
+                problem = question_entry(problem_list, benchmark, index, solutions) | {
+                    "decoded": decoder_rows
+                }
                 problem_list.add_problem(problem, solution_rows, decoder_rows.values())
     return problem_list
 
@@ -80,7 +80,7 @@ def question_entry(
     return {
         "task": benchmark.name,
         "id": placed.problem_id,
-        "groups": dict(placed.place.groups),
+        "groups": dict(placed.benchmark_place.groups),
         **problem_list.question_entry(placed.problem.question, placed.problem.answer, prompt),
     }
 
@@ -110,7 +110,7 @@ class BenchmarkEntries:
     ) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
         """Return the entries of all solutions of a problem, and of each decoder with its choice."""
         problem_id = self._benchmark.main.problems[index].problem_id
-        entries = []
+        entries: list[dict[str, Any]] = []
         first_entry: dict[str, int] = {}  # by part
         for part, samples in self._benchmark.parts.items():
             first_entry[part] = len(entries)
@@ -118,7 +118,7 @@ class BenchmarkEntries:
                 name = f"sample {number + 1}" if part == SAMPLES_PART else part
                 entries.append(_solution_entry(self._name_prefix + name, solution))
         parts_by_root = {samples.root: part for part, samples in self._benchmark.parts.items()}
-        decoder_entries = {}
+        decoder_entries: dict[str, dict[str, Any]] = {}
         for name, (choices, indices) in self._choices.items():
             chosen_index = indices[index]
             if chosen_index is None:

@@ -102,9 +102,7 @@ def make_reports(
         folder = out or (paths[0] if is_only_run else None)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            write_report(
-                folder, pool, results, decoded, budget_bytes=budget_bytes, warn=warn
-            )
+            write_report(folder, pool, results, decoded, budget_bytes=budget_bytes, warn=warn)
         reports.append(Report(pool, results, folder))
         progress.advance(1)
     return reports
@@ -132,8 +130,8 @@ def print_reports(reports: Sequence[Report], *, as_json: bool) -> None:
 
 def _print_columns(reports: Sequence[Report]) -> None:
     """Print the accuracies of the common benchmarks and decoders, one pool per column."""
-    first, *others = (report.results.tasks for report in reports)
-    common_tasks = [name for name in first if all(name in tasks for tasks in others)]
+    first, *other_tasks = (report.results.tasks for report in reports)
+    common_tasks = [name for name in first if all(name in tasks for tasks in other_tasks)]
     if not common_tasks:
         for report in reports:
             print_text(f"\n{report.pool.name}")
@@ -148,14 +146,14 @@ def _print_columns(reports: Sequence[Report]) -> None:
             f"{report.pool.name} {task.problems:,}"
             for report, task in zip(reports, tasks, strict=True)
         )
-        print_text(f"problems: {counts}; `fsdpo-bench diff` compares two of them problem by problem")
+        print_text(
+            f"problems: {counts}; `fsdpo-bench diff` compares two of them problem by problem"
+        )
 
 
 def _column_rows(tasks: Sequence[TaskResults]) -> Iterator[list[str]]:
     """Yield a row per number and per decoder that all pools have."""
-    numbers = [
-        {row.title: row.text for row in number_rows(task, "page")} for task in tasks
-    ]
+    numbers = [{row.title: row.text for row in number_rows(task, "page")} for task in tasks]
     titles = [title for title in numbers[0] if all(title in texts for texts in numbers)]
     for title in (title for title in titles if title.startswith("avg@")):
         yield [title, "an average sample", *(texts[title] for texts in numbers)]
